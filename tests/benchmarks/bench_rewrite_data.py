@@ -36,13 +36,7 @@ from icectl.rows.rewrite_data import (
     rewrite_data,
 )
 from icectl.rows.write_data import FileOutputs, write_options
-from tests.benchmarks.compact_tables import (
-    COLUMNS,
-    SCHEMA,
-    write_file,
-    write_keys,
-    write_positions,
-)
+from tests.benchmarks.compact_tables import COLUMNS, SCHEMA, write_file, write_keys, write_positions
 from tests.benchmarks.measure import call, in_turn, median, ratio, verdict
 
 FILE_COUNT, GROUP_COUNT = 64, 4

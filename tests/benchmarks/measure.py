@@ -118,11 +118,7 @@ def _running(folder: Path) -> Process:
     peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     calls = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
     return Process(
-        name,
-        ticks / os.sysconf("SC_CLK_TCK"),
-        peak,
-        int(calls["rchar"]),
-        int(calls["wchar"]),
+        name, ticks / os.sysconf("SC_CLK_TCK"), peak, int(calls["rchar"]), int(calls["wchar"])
     )
 
 

@@ -707,8 +707,7 @@ def r171_a_row_without_counts(broken: Broken) -> None:
 @damage("v2")
 def r042_an_entry_without_any_snapshot_id(broken: Broken) -> None:
     path = broken.edit_manifest(
-        in_first(lambda entry: entry.update({"snapshot_id": None})),
-        schema=optional("snapshot_id"),
+        in_first(lambda entry: entry.update({"snapshot_id": None})), schema=optional("snapshot_id")
     )
     for listed in broken.lists():
         rewrite_avro(
@@ -783,8 +782,7 @@ def r061_a_header_of_the_other_content(broken: Broken) -> None:
 @damage("v1")
 def r062_an_entry_without_a_snapshot_in_version_1(broken: Broken) -> None:
     broken.edit_manifest(
-        in_first(lambda entry: entry.update({"snapshot_id": None})),
-        schema=optional("snapshot_id"),
+        in_first(lambda entry: entry.update({"snapshot_id": None})), schema=optional("snapshot_id")
     )
 
 

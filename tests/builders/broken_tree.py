@@ -18,12 +18,7 @@ from tests.builders.broken import ADDED, DELETED, EXISTING, Broken, Damage, Memb
 from tests.builders.commits import set_properties
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.builders.tree_table import (
-    add_files,
-    data_files,
-    remove_data_files,
-    upgrade,
-)
+from tests.builders.tree_table import add_files, data_files, remove_data_files, upgrade
 from tests.stores.fixed_env import FixedEnv
 
 DATA, VECTOR, EQUALITY, DATA_LEAF, DELETE_LEAF, BITMAP = range(6)

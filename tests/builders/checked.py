@@ -87,12 +87,7 @@ def header(version: int = 2, **changes: Any) -> ManifestHeader:
 
 def stored(*files: dict[str, Any]) -> RawEntries:
     """Rows as a manifest of snapshot 70 stores them; added ones inherit their numbers."""
-    unset = {
-        "snapshot_id": 70,
-        "sequence_number": None,
-        "file_sequence_number": None,
-        "spec_id": 1,
-    }
+    unset = {"snapshot_id": 70, "sequence_number": None, "file_sequence_number": None, "spec_id": 1}
     return RawEntries(entries(*(unset | file for file in files)).table)
 
 

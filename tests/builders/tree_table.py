@@ -26,8 +26,7 @@ def upgrade(directory: Path, env: Env, *words: str) -> None:
     """Upgrade a table to version 4."""
     assert (
         app.main(
-            ["upgrade-to-v4", "--layout=sfc-1", str(directory), *words, "--yes", "--quiet"],
-            env=env,
+            ["upgrade-to-v4", "--layout=sfc-1", str(directory), *words, "--yes", "--quiet"], env=env
         )
         == 0
     )

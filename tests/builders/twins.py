@@ -37,13 +37,7 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.expiry import Clock, context_of
 from tests.builders.rows import local, read_metadata, read_rows, with_whole_locations
-from tests.builders.table_builder import (
-    PARTITIONINGS,
-    SCHEMA,
-    EntryRow,
-    TableBuilder,
-    by_spec,
-)
+from tests.builders.table_builder import PARTITIONINGS, SCHEMA, EntryRow, TableBuilder, by_spec
 
 
 def _is_data(row: EntryRow) -> bool:

@@ -42,11 +42,7 @@ def at_rest(
 
 
 def rotten(
-    server: SqlServer,
-    name: str,
-    *,
-    appends: int = 12,
-    properties: Mapping[str, str] | None = None,
+    server: SqlServer, name: str, *, appends: int = 12, properties: Mapping[str, str] | None = None
 ) -> TableBuilder:
     """A table that wants everything: small files, deletes, old snapshots, an orphan."""
     table = TableBuilder(server.warehouse / name, properties=dict(properties or {}))

@@ -195,10 +195,7 @@ def _proxy(endpoint: str, faults: Faults) -> Iterator[str]:
             ).encode()
 
         def _version(self, request: Any) -> str:
-            named = {
-                "DatabaseName": request["DatabaseName"],
-                "Name": request["TableInput"]["Name"],
-            }
+            named = {"DatabaseName": request["DatabaseName"], "Name": request["TableInput"]["Name"]}
             _, answer = self._forward("GetTable", json.dumps(named).encode())
             return str(json.loads(answer)["Table"]["VersionId"])
 

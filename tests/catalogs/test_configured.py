@@ -35,9 +35,7 @@ def configuration(tmp_path: Path, environment: dict[str, str]) -> Configuration:
     return read_configuration(environment, {}, lambda: [tmp_path])
 
 
-def test_files_and_variables_are_read_as_pyiceberg_reads_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_variables_are_read_as_pyiceberg_reads_them(tmp_path, monkeypatch):
     (tmp_path / ".pyiceberg.yaml").write_text(YAML)
     environment = {
         "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY": "hush",
@@ -63,7 +61,7 @@ def test_files_and_variables_are_read_as_pyiceberg_reads_them(
     assert own == theirs
 
 
-def test_the_first_file_that_says_something_counts(tmp_path: Path) -> None:
+def test_the_first_file_that_says_something_counts(tmp_path):
     for name, text in (("a", ""), ("b", "catalog: {b: {type: glue}}"), ("c", YAML)):
         (tmp_path / name).mkdir()
         (tmp_path / name / ".pyiceberg.yaml").write_text(text)
@@ -73,7 +71,7 @@ def test_the_first_file_that_says_something_counts(tmp_path: Path) -> None:
     assert list(found.catalogs) == ["b"]
 
 
-def test_the_strongest_layer_of_a_property_counts(tmp_path: Path) -> None:
+def test_the_strongest_layer_of_a_property_counts(tmp_path):
     (tmp_path / ".pyiceberg.yaml").write_text("catalog: {p: {uri: http://y, d: y}, q: {a: y}}")
     table = {"uri": "http://t", "a": "t", "b": "t", "c": "t", "s3": {"region": "r"}}
     own = own_layer({"P": table}, Path("f.toml"))
@@ -109,7 +107,7 @@ def test_the_strongest_layer_of_a_property_counts(tmp_path: Path) -> None:
         ({"type": "rest", "uri": "http://h"}, "rest"),
     ],
 )
-def test_the_kind_is_that_of_the_type_or_of_the_uri(properties: dict[str, str], kind: str) -> None:
+def test_the_kind_is_that_of_the_type_or_of_the_uri(properties, kind):
     assert Configuration({}).settings("c", {}, properties).kind == kind
 
 
@@ -140,15 +138,13 @@ def test_the_kind_is_that_of_the_type_or_of_the_uri(properties: dict[str, str], 
         ),
     ],
 )
-def test_a_configuration_that_makes_no_catalog_says_why(
-    properties: dict[str, str], error: type[Exception], message: str
-) -> None:
+def test_a_configuration_that_makes_no_catalog_says_why(properties, error, message):
     with pytest.raises(error) as caught:
         Configuration({}).settings("c", {}, properties)
     assert str(caught.value) == message
 
 
-def test_an_unknown_catalog_lists_the_configured_ones(tmp_path: Path) -> None:
+def test_an_unknown_catalog_lists_the_configured_ones(tmp_path):
     (tmp_path / ".pyiceberg.yaml").write_text(YAML)
     with pytest.raises(TableNotFound) as caught:
         configuration(tmp_path, {}).settings("prd", {}, {})
@@ -157,7 +153,7 @@ def test_an_unknown_catalog_lists_the_configured_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["catalog: [", "- a\n", "catalog: x\n", "a: \x00"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path, text):
     (tmp_path / ".pyiceberg.yaml").write_text(text)
     with pytest.raises(UsageError, match=str(tmp_path / ".pyiceberg.yaml")):
         configuration(tmp_path, {})
@@ -182,11 +178,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
         ("s3.signer.endpoint", "/sign", False),
     ],
 )
-def test_credentials_are_told_by_their_keys(key: str, value: str, *, secret: bool) -> None:
+def test_credentials_are_told_by_their_keys(key, value, *, secret):
     assert is_secret_property(key, value) is secret
 
 
-def test_no_secret_may_stand_in_icectl_toml_but_by_the_name_of_a_variable() -> None:
+def test_no_secret_may_stand_in_icectl_toml_but_by_the_name_of_a_variable():
     for key, value in (("token", "t"), ("uri", "postgresql://u:pw@h/d")):
         with pytest.raises(UsageError, match=f"`catalog.p.{key}` in f.toml looks like a secret"):
             own_layer({"p": {key: value}}, Path("f.toml"))
@@ -202,9 +198,7 @@ def test_no_secret_may_stand_in_icectl_toml_but_by_the_name_of_a_variable() -> N
     assert "catalog: p.uri = postgresql://u:***@h/d (`catalog.p.uri` in f.toml)" in settings.lines()
 
 
-def test_yaml_is_imported_only_where_there_is_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_yaml_is_imported_only_where_there_is_a_file(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "yaml", None)  # an import raises ImportError

@@ -79,9 +79,7 @@ def rows(server: Server) -> list[Any]:
     ("version", "names"),
     [(1, ("migrate", *EVERYWHERE)), (2, EVERYWHERE), (3, (*EVERYWHERE, "upgrade", "compact"))],
 )
-def test_every_command_changes_a_table_by_its_name(
-    server: Server, table: MakeTable, version: int, names: tuple[str, ...]
-) -> None:
+def test_every_command_changes_a_table_by_its_name(server, table, version, names):
     directory = table(version)
     before = rows(server)
     if "upgrade" in names and not server.swaps_pointer:
@@ -106,7 +104,7 @@ def test_every_command_changes_a_table_by_its_name(
         assert (code, document["result"]["counts"]["error"]) == (0, 0), document
 
 
-def test_a_dry_run_changes_nothing(server: Server, table: MakeTable) -> None:
+def test_a_dry_run_changes_nothing(server, table):
     directory = table()
     location, files = server.current("t"), sorted(directory.rglob("*"))
     for name, words in COMMANDS.items():
@@ -115,9 +113,7 @@ def test_a_dry_run_changes_nothing(server: Server, table: MakeTable) -> None:
     assert (server.current("t"), sorted(directory.rglob("*"))) == (location, files)
 
 
-def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot(
-    server: Server, table: MakeTable
-) -> None:
+def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot(server, table):
     table()
     oldest = current(server)["snapshots"][0]["snapshot-id"]
     before = read_rows(current(server), oldest)
@@ -130,7 +126,7 @@ def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot(
     assert read_rows(current(server), oldest) == before
 
 
-def test_a_commit_whose_answer_is_lost_has_landed(server: Server, table: MakeTable) -> None:
+def test_a_commit_whose_answer_is_lost_has_landed(server, table):
     table()
     before = rows(server)
     with meanwhile() as outcomes, server.losing_answer(landed=True):
@@ -142,7 +138,7 @@ def test_a_commit_whose_answer_is_lost_has_landed(server: Server, table: MakeTab
     assert rows(server) == before
 
 
-def test_a_commit_that_got_lost_on_its_way_is_made_again(server: Server, table: MakeTable) -> None:
+def test_a_commit_that_got_lost_on_its_way_is_made_again(server, table):
     table()
     before = rows(server)
     with meanwhile() as outcomes, server.losing_answer(landed=False):
@@ -154,7 +150,7 @@ def test_a_commit_that_got_lost_on_its_way_is_made_again(server: Server, table: 
     assert rows(server) == before
 
 
-def test_after_an_unknown_end_nothing_is_deleted(server: Server, table: MakeTable) -> None:
+def test_after_an_unknown_end_nothing_is_deleted(server, table):
     directory = table()
     files = set(directory.rglob("*"))
     with meanwhile() as outcomes, server.dying():
@@ -165,7 +161,7 @@ def test_after_an_unknown_end_nothing_is_deleted(server: Server, table: MakeTabl
     assert on(server, EXPIRE)[0] == 0
 
 
-def test_what_nobody_knows_in_metadata_is_kept(server: Server, table: MakeTable) -> None:
+def test_what_nobody_knows_in_metadata_is_kept(server, table):
     def change(members: dict[str, Any]) -> None:
         members["x-top"] = {"a": [1, 2.5]}
         members["snapshots"][-1]["x-snapshot"] = "s"
@@ -188,18 +184,14 @@ def test_what_nobody_knows_in_metadata_is_kept(server: Server, table: MakeTable)
     assert found["refs"]["main"]["x-ref"] == 7
 
 
-def test_a_table_that_is_not_there_is_exit_10_with_near_names(
-    server: Server, table: MakeTable
-) -> None:
+def test_a_table_that_is_not_there_is_exit_10_with_near_names(server, table):
     table()
     code, document = run(["inspect", f"{name_of(server)}t", "--json"])
     assert (code, document["error"]["id"]) == (10, "table-not-found")
     assert f"`{name_of(server)}`" in document["error"]["hint"]
 
 
-def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(
-    server: Server, table: MakeTable
-) -> None:
+def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(server, table):
     directory = table()
     below = TableBuilder(directory / "data" / "below")
     below.append(range(3))
@@ -211,9 +203,7 @@ def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(
     assert lost.exists()
 
 
-def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(
-    server: Server, table: MakeTable, tmp_path: Path
-) -> None:
+def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(server, table, tmp_path):
     if server.properties["type"] in ("glue", "hive"):
         pytest.skip("what is registered there does not tell the properties of tables")
     directory = table()
@@ -238,9 +228,7 @@ def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(
 
 
 @pytest.mark.parametrize("spread", [False, True], ids=["by partition", "spread"])
-def test_files_go_where_the_table_says_and_orphans_are_found_there(
-    server: Server, table: MakeTable, tmp_path: Path, spread: bool
-) -> None:
+def test_files_go_where_the_table_says_and_orphans_are_found_there(server, table, tmp_path, spread):
     data, metadata = tmp_path / "elsewhere/data", tmp_path / "elsewhere/metadata"
     properties = {
         "write.data.path": str(data),
@@ -275,9 +263,7 @@ def test_files_go_where_the_table_says_and_orphans_are_found_there(
     assert rows(server) == before
 
 
-def test_what_a_run_writes_is_no_orphan_while_it_lives_however_old_it_is(
-    server: Server, table: MakeTable
-) -> None:
+def test_what_a_run_writes_is_no_orphan_while_it_lives_however_old_it_is(server, table):
     directory = table()
     before = rows(server)
     orphans = [name_of(server) if word == TABLE else word for word in COMMANDS["orphans"]]
@@ -300,9 +286,7 @@ def test_what_a_run_writes_is_no_orphan_while_it_lives_however_old_it_is(
     assert not list(directory.glob("metadata/icectl-*.json"))
 
 
-def test_what_a_killed_run_has_left_goes_with_the_next_commit(
-    server: Server, table: MakeTable
-) -> None:
+def test_what_a_killed_run_has_left_goes_with_the_next_commit(server, table):
     directory = table()
 
     def die() -> None:

@@ -1,8 +1,6 @@
 """From a catalog's words on storage to a store."""
 
-from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,7 +10,7 @@ from icectl.catalog.file_io import with_file_io, with_file_io_at
 from icectl.storage.open import StorageOptions
 from tests.catalogs.server import NAME
 from tests.fault.changing import run
-from tests.stores.s3_servers import KEY, SECRET, S3Server
+from tests.stores.s3_servers import KEY, SECRET
 
 
 @pytest.mark.parametrize(
@@ -49,13 +47,11 @@ from tests.stores.s3_servers import KEY, SECRET, S3Server
         ({}, "s3://b/x", {}),
     ],
 )
-def test_properties_concern_the_storage_that_they_are_of(
-    properties: Mapping[str, str], location: str, options: Mapping[str, str]
-) -> None:
+def test_properties_concern_the_storage_that_they_are_of(properties, location, options):
     assert with_file_io(StorageOptions(), properties).of(location) == options
 
 
-def test_what_the_user_gave_wins_and_the_longest_prefix_counts() -> None:
+def test_what_the_user_gave_wins_and_the_longest_prefix_counts():
     given = StorageOptions(options={"key": "user"})
     found = with_file_io_at(
         given,
@@ -69,9 +65,7 @@ def test_what_the_user_gave_wins_and_the_longest_prefix_counts() -> None:
 
 
 @pytest.mark.s3
-def test_a_table_on_s3_is_reached_by_what_its_catalog_says(
-    versitygw_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_on_s3_is_reached_by_what_its_catalog_says(versitygw_server, tmp_path, monkeypatch):
     properties = {
         "uri": f"sqlite:///{tmp_path}/c.db",
         "s3.endpoint": versitygw_server.endpoint,

@@ -48,7 +48,7 @@ def updates(server: GlueServer) -> list[Any]:
     return [request for action, request in server.faults.asked if action == "UpdateTable"]
 
 
-def test_a_commit_changes_the_pointer_alone(glue: GlueServer) -> None:
+def test_a_commit_changes_the_pointer_alone(glue):
     before = glue.entry("t")
     code, document = on(glue, "compact", *COMPACT)
     assert code == 0, document
@@ -67,15 +67,13 @@ def test_a_commit_changes_the_pointer_alone(glue: GlueServer) -> None:
     }
 
 
-def test_versions_are_archived_where_that_is_wanted(
-    glue: GlueServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_are_archived_where_that_is_wanted(glue, monkeypatch):
     monkeypatch.setenv(f"PYICEBERG_CATALOG__{NAME.upper()}__GLUE__SKIP_ARCHIVE", "false")
     assert on(glue, "compact", *COMPACT)[0] == 0
     assert updates(glue)[0]["SkipArchive"] is False
 
 
-def test_a_change_between_reading_and_updating_is_a_conflict(glue: GlueServer) -> None:
+def test_a_change_between_reading_and_updating_is_a_conflict(glue):
     """Glue tells it by the version: the tag of the other writer is in what is planned anew."""
     before = rows(glue)
     oldest = read_metadata(local(glue.current("t")))["snapshots"][0]["snapshot-id"]
@@ -89,7 +87,7 @@ def test_a_change_between_reading_and_updating_is_a_conflict(glue: GlueServer) -
 
 
 @pytest.mark.parametrize("how", ["500-there", "500-back"])
-def test_an_error_of_the_service_is_asked_about_again(glue: GlueServer, how: str) -> None:
+def test_an_error_of_the_service_is_asked_about_again(glue, how):
     before = rows(glue)
     glue.faults.lose["UpdateTable"] = how
     code, document = on(glue, "expire-snapshots", *EXPIRE)
@@ -100,7 +98,7 @@ def test_an_error_of_the_service_is_asked_about_again(glue: GlueServer, how: str
     assert len(updates(glue)) == 2
 
 
-def test_being_too_busy_is_no_lost_answer(glue: GlueServer) -> None:
+def test_being_too_busy_is_no_lost_answer(glue):
     def calm() -> None:
         if len(updates(glue)) == 3:
             glue.faults.refuse.clear()
@@ -134,9 +132,7 @@ def test_being_too_busy_is_no_lost_answer(glue: GlueServer) -> None:
         ),
     ],
 )
-def test_refusals_are_told_as_what_they_are(
-    glue: GlueServer, refusal: tuple[int, str, str], words: str
-) -> None:
+def test_refusals_are_told_as_what_they_are(glue, refusal, words):
     location = glue.current("t")
     files = sorted(glue.warehouse.rglob("*.metadata.json"))
     glue.faults.refuse["UpdateTable"] = refusal
@@ -149,24 +145,21 @@ def test_refusals_are_told_as_what_they_are(
 
 
 @pytest.mark.parametrize("work", ["retention", "orphan_file_deletion"])
-def test_what_glue_does_by_itself_is_refused(glue: GlueServer, work: str) -> None:
+def test_what_glue_does_by_itself_is_refused(glue, work):
     glue.faults.optimizers = {work}
-    for command, options in (
-        ("expire-snapshots", EXPIRE),
-        ("remove-orphans", ("--yes", "--json")),
-    ):
+    for command, options in (("expire-snapshots", EXPIRE), ("remove-orphans", ("--yes", "--json"))):
         code, document = on(glue, command, *options)
         assert (code, document["error"]["id"]) == (5, "maintained-elsewhere"), document
         assert work.replace("_", " ") in document["error"]["message"]
     assert on(glue, "compact", *COMPACT)[0] == 0
 
 
-def test_an_optimizer_that_compacts_deletes_nothing(glue: GlueServer) -> None:
+def test_an_optimizer_that_compacts_deletes_nothing(glue):
     glue.faults.optimizers = {"compaction"}
     assert on(glue, "expire-snapshots", *EXPIRE)[0] == 0
 
 
-def test_nobody_may_ask_for_optimizers(glue: GlueServer) -> None:
+def test_nobody_may_ask_for_optimizers(glue):
     denied = (400, "AccessDeniedException", "not authorized to perform: glue:GetTableOptimizer")
     glue.faults.refuse["BatchGetTableOptimizer"] = denied
     assert on(glue, "expire-snapshots", *EXPIRE)[0] == 0
@@ -187,9 +180,7 @@ def test_nobody_may_ask_for_optimizers(glue: GlueServer) -> None:
         ({"Parameters": {"table_type": "ICEBERG"}}, "has no metadata file"),
     ],
 )
-def test_what_is_no_iceberg_table_is_told(
-    glue: GlueServer, entry: dict[str, Any], words: str
-) -> None:
+def test_what_is_no_iceberg_table_is_told(glue, entry, words):
     table = {"Name": "odd", "StorageDescriptor": {}, **entry}
     glue.client.create_table(DatabaseName=glue.namespace[0], TableInput=table)
     code, document = on(glue, "inspect", "--json", table="odd")
@@ -197,18 +188,15 @@ def test_what_is_no_iceberg_table_is_told(
     assert words in document["error"]["message"]
 
 
-def test_a_database_that_is_not_there_has_near_names(glue: GlueServer) -> None:
+def test_a_database_that_is_not_there_has_near_names(glue):
     code, document = run(["inspect", f"{NAME}.{glue.namespace[0]}x.t", "--json"])
     assert code == 10
     assert f"`{glue.namespace[0]}`" in document["error"]["hint"]
     code, document = run(["inspect", f"{NAME}.a.b.t", "--json"])
-    assert (code, document["error"]["message"]) == (
-        10,
-        f"catalog `{NAME}` has no namespace `a.b`",
-    )
+    assert (code, document["error"]["message"]) == (10, f"catalog `{NAME}` has no namespace `a.b`")
 
 
-def test_lists_are_read_page_by_page(glue: GlueServer) -> None:
+def test_lists_are_read_page_by_page(glue):
     glue.faults.page = 2
     for number in range(5):
         glue.register(f"more{number}", glue.current("t"))
@@ -220,9 +208,7 @@ def test_lists_are_read_page_by_page(glue: GlueServer) -> None:
     assert [request.get("NextToken") for request in asked[:3]] == [None, "2", "4"]
 
 
-def test_what_does_not_answer_is_unreachable(
-    glue: GlueServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_answer_is_unreachable(glue, monkeypatch, capsys):
     endpoint = f"PYICEBERG_CATALOG__{NAME.upper()}__GLUE__ENDPOINT"
     monkeypatch.setenv(endpoint, "http://127.0.0.1:1")
     code, document = on(glue, "inspect", "--json", "-vv")
@@ -231,9 +217,7 @@ def test_what_does_not_answer_is_unreachable(
     assert "very-secret" not in json.dumps(document) + capsys.readouterr().err
 
 
-def test_another_service_is_not_taken_for_glue(
-    glue: GlueServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_service_is_not_taken_for_glue(glue, monkeypatch):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.send_response(404)
@@ -256,7 +240,7 @@ def test_another_service_is_not_taken_for_glue(
     )
 
 
-def test_a_table_of_pyiceberg_is_maintained_and_read_back(glue: GlueServer, tmp_path: Path) -> None:
+def test_a_table_of_pyiceberg_is_maintained_and_read_back(glue, tmp_path):
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog
 

@@ -69,7 +69,7 @@ def rows(server: HiveServer) -> list[Any]:
 
 
 @every
-def test_a_commit_gives_the_entry_back_whole(hive: HiveServer) -> None:
+def test_a_commit_gives_the_entry_back_whole(hive):
     """Parameters follow the metadata as Iceberg's Java has them, and nothing else is changed."""
     before, kept = hive.entry("t"), rows(hive)
     code, document = on(hive, "compact", *COMPACT)
@@ -96,7 +96,7 @@ def test_a_commit_gives_the_entry_back_whole(hive: HiveServer) -> None:
 
 
 @every
-def test_another_writer_between_plan_and_commit_loses_nothing(hive: HiveServer) -> None:
+def test_another_writer_between_plan_and_commit_loses_nothing(hive):
     kept = rows(hive)
     oldest = metadata(hive)["snapshots"][0]["snapshot-id"]
     with meanwhile(lambda: hive.change("t", "keep", oldest)):
@@ -108,7 +108,7 @@ def test_another_writer_between_plan_and_commit_loses_nothing(hive: HiveServer) 
 
 
 @every
-def test_a_lost_answer_is_found_out(hive: HiveServer) -> None:
+def test_a_lost_answer_is_found_out(hive):
     kept = rows(hive)
     with hive.losing_answer(landed=True):
         code, document = on(hive, "expire-snapshots", *EXPIRE)
@@ -119,7 +119,7 @@ def test_a_lost_answer_is_found_out(hive: HiveServer) -> None:
 
 
 @hive4
-def test_a_server_that_compares_refuses_what_came_too_late(hive: HiveServer) -> None:
+def test_a_server_that_compares_refuses_what_came_too_late(hive):
     """The other writer commits after the pointer was read: the alteration itself is refused."""
     oldest = metadata(hive)["snapshots"][0]["snapshot-id"]
     with before_calls(hive, b"alter_table", lambda: hive.change("t", "keep", oldest)):
@@ -129,7 +129,7 @@ def test_a_server_that_compares_refuses_what_came_too_late(hive: HiveServer) -> 
 
 
 @locking
-def test_a_lock_that_is_lost_ends_the_commit_before_it_changes_anything(hive: HiveServer) -> None:
+def test_a_lock_that_is_lost_ends_the_commit_before_it_changes_anything(hive):
     location = hive.current("t")
 
     with before_calls(hive, b"heartbeat", hive.end_locks):
@@ -141,14 +141,8 @@ def test_a_lock_that_is_lost_ends_the_commit_before_it_changes_anything(hive: Hi
 
 
 @locking
-def test_a_lock_of_another_is_waited_for_and_named(hive: HiveServer) -> None:
-    from hive_metastore.ttypes import (
-        LockComponent,
-        LockLevel,
-        LockRequest,
-        LockType,
-        UnlockRequest,
-    )
+def test_a_lock_of_another_is_waited_for_and_named(hive):
+    from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType, UnlockRequest
 
     location = hive.current("t")
     component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, hive.namespace[0], "t")
@@ -163,9 +157,7 @@ def test_a_lock_of_another_is_waited_for_and_named(hive: HiveServer) -> None:
 
 
 @locking
-def test_a_lock_that_a_run_of_icectl_has_left_ends(
-    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_a_run_of_icectl_has_left_ends(hive, monkeypatch):
     from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType
 
     monkeypatch.setattr(hive_warehouse, "_DEAD_AFTER_MS", 500)
@@ -177,9 +169,7 @@ def test_a_lock_that_a_run_of_icectl_has_left_ends(
 
 
 @pytest.mark.parametrize("hive", ["hive4", HIVE3], indirect=True)
-def test_going_without_locks_is_refused_where_nothing_is_compared(
-    hive: HiveServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_going_without_locks_is_refused_where_nothing_is_compared(hive, monkeypatch, request):
     if request.node.callspec.params["hive"] == "hive4":
         monkeypatch.setattr(metastore, "version", lambda _: "3.1.3")
     location = hive.current("t")
@@ -191,7 +181,7 @@ def test_going_without_locks_is_refused_where_nothing_is_compared(
 
 
 @locking
-def test_what_is_no_iceberg_table_is_told(hive: HiveServer) -> None:
+def test_what_is_no_iceberg_table_is_told(hive):
     with client(hive.port) as asked:
         for name, kind, words in (
             ("text", "EXTERNAL_TABLE", "is a table of Hive's own"),
@@ -219,7 +209,7 @@ def test_what_is_no_iceberg_table_is_told(hive: HiveServer) -> None:
 
 
 @locking
-def test_a_table_whose_metadata_has_a_hash_is_not_changed(hive: HiveServer) -> None:
+def test_a_table_whose_metadata_has_a_hash_is_not_changed(hive):
     entry = hive.entry("t")
     entry.parameters["metadata_hash"] = "abc="
     with client(hive.port) as asked:
@@ -230,9 +220,7 @@ def test_a_table_whose_metadata_has_a_hash_is_not_changed(hive: HiveServer) -> N
 
 
 @locking
-def test_the_first_server_that_answers_is_asked(
-    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_server_that_answers_is_asked(hive, monkeypatch):
     alive = hive.properties["uri"]
     monkeypatch.setenv(f"{OPTION}URI", f"thrift://127.0.0.1:1,{alive}")
     assert on(hive, "inspect", "--json")[0] == 0
@@ -245,9 +233,7 @@ def test_the_first_server_that_answers_is_asked(
 
 
 @locking
-def test_tls_takes_an_own_authority_and_shows_a_certificate(
-    hive: HiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tls_takes_an_own_authority_and_shows_a_certificate(hive, tmp_path, monkeypatch):
     authority, certificate, key = certificates(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -274,9 +260,7 @@ def test_tls_takes_an_own_authority_and_shows_a_certificate(
 
 
 @locking
-def test_another_server_is_not_taken_for_a_metastore(
-    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_server_is_not_taken_for_a_metastore(hive, monkeypatch):
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
         thread = threading.Thread(target=other.serve_forever, args=(0.05,))
         thread.start()
@@ -289,7 +273,7 @@ def test_another_server_is_not_taken_for_a_metastore(
 
 
 @pytest.mark.parametrize("hive", [HIVE3], indirect=True)  # Hive 4 does not know its calls
-def test_pyiceberg_reads_what_was_maintained(hive: HiveServer, tmp_path: Path) -> None:
+def test_pyiceberg_reads_what_was_maintained(hive, tmp_path):
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog
 
@@ -311,7 +295,7 @@ def test_pyiceberg_reads_what_was_maintained(hive: HiveServer, tmp_path: Path) -
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.full)])
 @hive4
-def test_two_of_icectl_and_another_writer_lose_no_tag(hive: HiveServer, rounds: int) -> None:
+def test_two_of_icectl_and_another_writer_lose_no_tag(hive, rounds):
     def tag(number: int) -> None:
         while True:
             try:

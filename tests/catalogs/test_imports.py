@@ -4,10 +4,8 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.builders.table_builder import TableBuilder
-from tests.catalogs.server import NAME, Server
+from tests.catalogs.server import NAME
 
 HEAVY = {
     "aiobotocore",
@@ -32,9 +30,7 @@ NEEDED = {
 }
 
 
-def test_a_table_by_name_imports_what_its_catalog_needs(
-    request: pytest.FixtureRequest, server: Server
-) -> None:
+def test_a_table_by_name_imports_what_its_catalog_needs(request, server):
     table = TableBuilder(server.warehouse / "t")
     table.append(range(3))
     server.register("t", str(max(table.directory.glob("metadata/*.json"))))

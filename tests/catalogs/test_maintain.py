@@ -6,11 +6,11 @@ from icectl.format.properties import ORPHANS_LOOKED_FOR
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata
-from tests.catalogs.server import NAME, Server
+from tests.catalogs.server import NAME
 from tests.fault.changing import run
 
 
-def test_tables_are_found_and_the_search_for_orphans_is_noted(server: Server) -> None:
+def test_tables_are_found_and_the_search_for_orphans_is_noted(server):
     for name in ("kept_a", "kept_b"):
         build(server.warehouse / name, 2, "identity")
         server.register(name, str(current_metadata(server.warehouse / name)))

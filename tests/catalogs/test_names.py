@@ -25,18 +25,18 @@ from tests.fault.changing import run
         ("c.größe.t", ("c", "größe", "t")),
     ],
 )
-def test_a_name_is_split_at_dots_outside_of_quotes(text: str, parts: tuple[str, ...]) -> None:
+def test_a_name_is_split_at_dots_outside_of_quotes(text, parts):
     assert parse_name(text) == parts
     assert parse_name(dotted_name(parts)) == parts
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", '"a', 'a"b"', '"a"b.c', '"".t', "`"])
-def test_what_is_no_name_is_refused(text: str) -> None:
+def test_what_is_no_name_is_refused(text):
     with pytest.raises(UsageError, match="is not a table name"):
         parse_name(text)
 
 
-def test_a_name_is_printed_with_the_quotes_it_needs() -> None:
+def test_a_name_is_printed_with_the_quotes_it_needs():
     assert str(TableName(("a.b", 'q"'), "t u")) == '"a.b"."q"""."t u"'
 
 
@@ -55,7 +55,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_name_a_name_with_its_catalog_and_a_location_are_one_table(catalog: Path) -> None:
+def test_a_name_a_name_with_its_catalog_and_a_location_are_one_table(catalog):
     uuids = {
         run(["inspect", *words, "--json"])[1]["table"]["uuid"]
         for words in (
@@ -68,9 +68,7 @@ def test_a_name_a_name_with_its_catalog_and_a_location_are_one_table(catalog: Pa
     assert len(uuids) == 1
 
 
-def test_the_summary_of_a_table_in_a_catalog_begins_with_its_name(
-    catalog: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_summary_of_a_table_in_a_catalog_begins_with_its_name(catalog, capsys):
     shown = {}
     for words in (["main.db.inner.t"], ["db.inner.t", "--catalog", "main"], ["./warehouse/t"]):
         app.main(["inspect", *words])
@@ -81,7 +79,7 @@ def test_the_summary_of_a_table_in_a_catalog_begins_with_its_name(
     assert shown["./warehouse/t"][0] == ["table", place]
 
 
-def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: Path) -> None:
+def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog):
     TableBuilder(catalog / "other.db.t").append(range(3))
     assert run(["inspect", "other.db.t", "--json"])[0] == 0
     (catalog / "main.db.inner.t").mkdir()
@@ -103,7 +101,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
     assert (code, [row["table"] for row in document["result"]["rows"]]) == (0, ["main.db.inner.t"])
 
 
-def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog: Path) -> None:
+def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog):
     (catalog / "main").mkdir()
     for words in (["--catalog", "main"], ["--catalog=main"], ['"main"']):
         code, document = run(["inspect", *words, "--json"])
@@ -204,9 +202,7 @@ def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog: Path) -> None:
         ),
     ],
 )
-def test_a_name_that_leads_nowhere_says_what_is_near(
-    catalog: Path, words: list[str], code: int, message: str, hint: str
-) -> None:
+def test_a_name_that_leads_nowhere_says_what_is_near(catalog, words, code, message, hint):
     ended, document = run([*words, "--json"])
     error = document["error"]
     assert (ended, error["message"], error["hint"]) == (code, message, hint)

@@ -81,7 +81,7 @@ def data_files(catalog: Catalog) -> int:
     return len(catalog.load_table("db.t").inspect.files())
 
 
-def test_rows_stay_with_every_command_that_may_change_a_table(catalog: Catalog) -> None:
+def test_rows_stay_with_every_command_that_may_change_a_table(catalog):
     for words in (REWRITE, COMPACT):
         code, document = run(words)
         assert (code, document["warnings"]) == (0, []), document
@@ -95,14 +95,14 @@ def test_rows_stay_with_every_command_that_may_change_a_table(catalog: Catalog) 
 
 
 @pytest.mark.parametrize("words", [EXPIRE, ORPHANS], ids=lambda words: words[0])
-def test_what_nessie_keeps_to_itself_is_refused(catalog: Catalog, words: list[str]) -> None:
+def test_what_nessie_keeps_to_itself_is_refused(catalog, words):
     code, document = run(words)
     assert (code, document["error"]["id"]) == (5, "maintained-elsewhere")
     assert "`nessie-gc`" in document["error"]["hint"]
     assert ids(catalog) == [0, 1, 2, 3, 4]
 
 
-def test_a_row_that_is_appended_meanwhile_is_kept(catalog: Catalog) -> None:
+def test_a_row_that_is_appended_meanwhile_is_kept(catalog):
     with meanwhile(lambda: append(catalog, 5)) as outcomes:
         code, document = run(COMPACT)
     assert code == 0, document
@@ -111,9 +111,7 @@ def test_a_row_that_is_appended_meanwhile_is_kept(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_a_lost_answer_is_found_out(
-    catalog: Catalog, nessie: Nessie, proxy: PythonServer, landed: bool
-) -> None:
+def test_a_lost_answer_is_found_out(catalog, nessie, proxy, landed):
     proxy.answering = losing(nessie, lambda seen: passed_on(nessie, seen) if landed else None)
     with meanwhile() as outcomes:
         code, document = run(COMPACT)
@@ -123,8 +121,8 @@ def test_a_lost_answer_is_found_out(
 
 
 def test_a_lost_answer_before_what_hides_the_commit_is_unknown_and_loses_nothing(
-    catalog: Catalog, nessie: Nessie, proxy: PythonServer
-) -> None:
+    catalog, nessie, proxy
+):
     """Nessie shows the newest snapshot alone: that of the commit is no more to be seen."""
 
     def commit_and_append(seen: Seen) -> None:
@@ -137,9 +135,7 @@ def test_a_lost_answer_before_what_hides_the_commit_is_unknown_and_loses_nothing
     assert (ids(catalog), data_files(catalog)) == ([0, 1, 2, 3, 4, 5], 2)
 
 
-def test_a_server_that_dies_leaves_all_as_it_was(
-    catalog: Catalog, nessie: Nessie, proxy: PythonServer
-) -> None:
+def test_a_server_that_dies_leaves_all_as_it_was(catalog, nessie, proxy):
     dead: list[bool] = []
 
     def answering(seen: Seen) -> Reply:
@@ -183,7 +179,7 @@ def losing(nessie: Nessie, act: Callable[[Seen], object]) -> Callable[[Seen], Re
     ],
 )
 @pytest.mark.usefixtures("catalog")
-def test_names_that_are_not_there(name: str, message: str, hint: str) -> None:
+def test_names_that_are_not_there(name, message, hint):
     """Nessie lists nothing in namespaces that do not exist, where others say so."""
     code, document = run(["inspect", name, "--json"])
     assert code == 10, document
@@ -192,16 +188,14 @@ def test_names_that_are_not_there(name: str, message: str, hint: str) -> None:
 
 
 @pytest.mark.usefixtures("catalog")
-def test_tables_are_listed() -> None:
+def test_tables_are_listed():
     code, document = run(["inspect", NAME, "--json"])
     assert code == 0, document
     [row] = document["result"]["rows"]
     assert (row["table"], row["snapshot_count"], row["file_count"]) == (TABLE, 1, 5)
 
 
-def test_a_branch_is_changed_alone(
-    catalog: Catalog, nessie: Nessie, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_branch_is_changed_alone(catalog, nessie, monkeypatch):
     nessie.branch("work")
     configure(monkeypatch, f"{nessie.uri}/work", nessie)
     code, document = run(COMPACT)
@@ -212,6 +206,6 @@ def test_a_branch_is_changed_alone(
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(200, marks=pytest.mark.full)])
-def test_two_of_icectl_and_pyiceberg_lose_nothing(catalog: Catalog, rounds: int) -> None:
+def test_two_of_icectl_and_pyiceberg_lose_nothing(catalog, rounds):
     table = ("db", f"raced_{rounds}")
     race_in(catalog, table, rounds, [command[:1] + command[2:-1] for command in (COMPACT, REWRITE)])

@@ -76,7 +76,7 @@ def another_commit(entry: Entry) -> None:
     entry.location = outcome.table.metadata_location
 
 
-def test_a_swap_that_landed_without_an_answer_is_committed(entry: Entry) -> None:
+def test_a_swap_that_landed_without_an_answer_is_committed(entry):
     def swaps(location: str) -> None:
         entry.location = location
         raise SwapUncertain("time-out")
@@ -88,7 +88,7 @@ def test_a_swap_that_landed_without_an_answer_is_committed(entry: Entry) -> None
     assert outcome.table.metadata.properties["a"] == "b"
 
 
-def test_so_is_one_that_another_commit_has_followed(entry: Entry) -> None:
+def test_so_is_one_that_another_commit_has_followed(entry):
     def swaps(location: str) -> None:
         entry.location = location
         another_commit(entry)
@@ -103,7 +103,7 @@ def test_so_is_one_that_another_commit_has_followed(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_swap_that_lost_is_a_conflict_and_leaves_no_file(entry: Entry, *, answered: bool) -> None:
+def test_a_swap_that_lost_is_a_conflict_and_leaves_no_file(entry, *, answered):
     def swaps(_: str) -> Conflict:
         another_commit(entry)
         if answered:
@@ -118,7 +118,7 @@ def test_a_swap_that_lost_is_a_conflict_and_leaves_no_file(entry: Entry, *, answ
     assert files(entry) == before | {Path(entry.location).name}
 
 
-def test_a_swap_that_cannot_come_any_more_is_a_conflict(entry: Entry) -> None:
+def test_a_swap_that_cannot_come_any_more_is_a_conflict(entry):
     def swaps(_: str) -> None:
         raise SwapUncertain("time-out")
 
@@ -129,7 +129,7 @@ def test_a_swap_that_cannot_come_any_more_is_a_conflict(entry: Entry) -> None:
     assert files(entry) == before
 
 
-def test_a_swap_that_may_still_come_is_unknown_and_its_file_stays(entry: Entry) -> None:
+def test_a_swap_that_may_still_come_is_unknown_and_its_file_stays(entry):
     def swaps(_: str) -> None:
         raise SwapUncertain("time-out")
 
@@ -143,7 +143,7 @@ def test_a_swap_that_may_still_come_is_unknown_and_its_file_stays(entry: Entry) 
 
 
 @pytest.mark.parametrize("error", [StorageError("no route"), TableNotFound("dropped")])
-def test_so_is_one_that_cannot_be_looked_for(entry: Entry, error: Exception) -> None:
+def test_so_is_one_that_cannot_be_looked_for(entry, error):
     def swaps(_: str) -> None:
         entry.error = error
         raise SwapUncertain("time-out")
@@ -155,7 +155,7 @@ def test_so_is_one_that_cannot_be_looked_for(entry: Entry, error: Exception) -> 
     assert Path(outcome.metadata_location).exists()
 
 
-def test_so_is_one_whose_trace_the_log_has_lost(entry: Entry) -> None:
+def test_so_is_one_whose_trace_the_log_has_lost(entry):
     def swaps(_: str) -> None:
         for _ in range(2):
             another_commit(entry)
@@ -168,7 +168,7 @@ def test_so_is_one_whose_trace_the_log_has_lost(entry: Entry) -> None:
     assert isinstance(catalog.commit(catalog.load(), (), UPDATES), Unknown)
 
 
-def test_an_error_before_the_swap_leaves_no_file(entry: Entry) -> None:
+def test_an_error_before_the_swap_leaves_no_file(entry):
     def swaps(_: str) -> None:
         raise StorageError("denied")
 
@@ -180,7 +180,7 @@ def test_an_error_before_the_swap_leaves_no_file(entry: Entry) -> None:
     assert files(entry) == before
 
 
-def test_a_pointer_that_has_moved_or_a_requirement_that_fails_is_a_conflict(entry: Entry) -> None:
+def test_a_pointer_that_has_moved_or_a_requirement_that_fails_is_a_conflict(entry):
     catalog = catalog_of(entry)
     base = catalog.load()
     unmet = catalog.commit(base, [AssertRefSnapshotId("main", 1)], UPDATES)
@@ -191,7 +191,7 @@ def test_a_pointer_that_has_moved_or_a_requirement_that_fails_is_a_conflict(entr
     assert moved.reason == f"{Path(entry.location).name} was committed meanwhile"
 
 
-def test_a_table_that_was_replaced_is_refused(entry: Entry, tmp_path: Path) -> None:
+def test_a_table_that_was_replaced_is_refused(entry, tmp_path):
     catalog = catalog_of(entry)
     base = catalog.load()
     path = Path(entry.location)
@@ -202,7 +202,7 @@ def test_a_table_that_was_replaced_is_refused(entry: Entry, tmp_path: Path) -> N
         catalog.commit(base, (), UPDATES)
 
 
-def test_a_metadata_file_that_goes_with_a_commit_is_looked_for_again(entry: Entry) -> None:
+def test_a_metadata_file_that_goes_with_a_commit_is_looked_for_again(entry):
     catalog = catalog_of(entry)
     old = entry.location
     another_commit(entry)
@@ -213,7 +213,7 @@ def test_a_metadata_file_that_goes_with_a_commit_is_looked_for_again(entry: Entr
     assert catalog.load().metadata == read_file(LocalStore(), new)
 
 
-def test_what_clients_must_not_change_is_refused_before_anything_is_written(entry: Entry) -> None:
+def test_what_clients_must_not_change_is_refused_before_anything_is_written(entry):
     catalog = catalog_of(entry)
     base = catalog.load()
     before = files(entry)

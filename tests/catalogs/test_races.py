@@ -5,23 +5,20 @@ import os
 import subprocess
 import threading
 from contextlib import suppress
-from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
 from tests.catalogs.races import icectl, race_with_appends
 from tests.catalogs.rest_servers import RestServer, ask
-from tests.catalogs.server import NAME, Server
+from tests.catalogs.server import NAME
 from tests.spark.conftest import PEERS, SKIPPED
 
 ROUNDS = [3, pytest.param(200, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_two_of_icectl_and_pyiceberg_lose_nothing(
-    request: pytest.FixtureRequest, server: Server, rounds: int, tmp_path: Path
-) -> None:
+def test_two_of_icectl_and_pyiceberg_lose_nothing(request, server, rounds, tmp_path):
     if request.node.callspec.params["server"].startswith("hive-4"):
         pytest.skip("PyIceberg's client fails on Hive 4")
     race_with_appends(server, rounds, tmp_path)
@@ -30,7 +27,7 @@ def test_two_of_icectl_and_pyiceberg_lose_nothing(
 @pytest.mark.spark
 @pytest.mark.full
 @pytest.mark.parametrize("server", ["rest", "hive-3"], indirect=True)
-def test_spark_goes_on_where_icectl_was(server: Server, tmp_path: Path) -> None:
+def test_spark_goes_on_where_icectl_was(server, tmp_path):
     """Iceberg's own client writes while icectl compacts, and finds all rows at the end."""
     if SKIPPED is not None:
         pytest.skip(SKIPPED)

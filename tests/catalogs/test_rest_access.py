@@ -57,7 +57,7 @@ def asked_with(catalog: Fake, **properties: str) -> list[Seen]:
     return catalog.server.seen
 
 
-def test_without_credentials_none_are_sent(catalog: Fake) -> None:
+def test_without_credentials_none_are_sent(catalog):
     config, load = asked_with(catalog, warehouse="wh 1")
     assert [config.path, load.path] == ["/v1/config?warehouse=wh+1", "/v1/namespaces/db/tables/t"]
     assert all("authorization" not in one.headers for one in (config, load))
@@ -65,24 +65,24 @@ def test_without_credentials_none_are_sent(catalog: Fake) -> None:
     assert load.headers["user-agent"].startswith("icectl/")
 
 
-def test_a_token_is_shown_with_each_request(catalog: Fake) -> None:
+def test_a_token_is_shown_with_each_request(catalog):
     for one in asked_with(catalog, token="secret-1", header__X_Tenant="a"):
         assert one.headers["authorization"] == "Bearer secret-1"
         assert one.headers["x_tenant"] == "a"
 
 
-def test_an_empty_header_leaves_out_what_is_usual(catalog: Fake) -> None:
+def test_an_empty_header_leaves_out_what_is_usual(catalog):
     for one in asked_with(catalog, **{"header.x-iceberg-access-delegation": ""}):
         assert "x-iceberg-access-delegation" not in one.headers
 
 
-def test_basic_shows_user_and_password(catalog: Fake) -> None:
+def test_basic_shows_user_and_password(catalog):
     given = {"auth.type": "basic", "auth.basic.username": "me", "auth.basic.password": "pw:1"}
     expected = "Basic " + base64.b64encode(b"me:pw:1").decode()
     assert {one.headers["authorization"] for one in asked_with(catalog, **given)} == {expected}
 
 
-def test_a_credential_is_changed_for_a_token(catalog: Fake) -> None:
+def test_a_credential_is_changed_for_a_token(catalog):
     given = {"credential": "id:se:cret", "scope": "PRINCIPAL_ROLE:ALL", "audience": "a"}
     token, config, load = asked_with(catalog, **given)
     assert (token.method, token.path) == ("POST", "/v1/oauth/tokens")
@@ -94,7 +94,7 @@ def test_a_credential_is_changed_for_a_token(catalog: Fake) -> None:
     assert [one.headers["authorization"] for one in (config, load)] == ["Bearer fetched"] * 2
 
 
-def test_an_oauth_server_of_its_own_is_asked_by_header(catalog: Fake) -> None:
+def test_an_oauth_server_of_its_own_is_asked_by_header(catalog):
     assert catalog.server is not None
     given = {
         "auth.type": "oauth2", "auth.oauth2.client_id": "id", "auth.oauth2.client_secret": "s",
@@ -106,7 +106,7 @@ def test_an_oauth_server_of_its_own_is_asked_by_header(catalog: Fake) -> None:
     assert parse_qs(token.body.decode()) == {"grant_type": ["client_credentials"]}
 
 
-def test_tokens_are_renewed_before_their_end_and_after_a_401(catalog: Fake) -> None:
+def test_tokens_are_renewed_before_their_end_and_after_a_401(catalog):
     tokens = iter(["one", "two", "three"])
     accepted = {"one", "two", "three"}
 
@@ -139,7 +139,7 @@ def test_tokens_are_renewed_before_their_end_and_after_a_401(catalog: Fake) -> N
     assert "the OAuth2 token of client `id`" in error.value.message
 
 
-def test_requests_are_signed_for_aws(catalog: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_signed_for_aws(catalog, monkeypatch):
     """The signature is computed here a second time, by AWS's description of it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AK")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SK")
@@ -171,7 +171,7 @@ def aws_signature(seen: Seen, key: str, secret: str, region: str, service: str) 
     )
 
 
-def test_the_servers_configuration_counts(catalog: Fake) -> None:
+def test_the_servers_configuration_counts(catalog):
     """Overrides are above the user's properties, but for headers; the prefix is in every path."""
     catalog.config = {
         "defaults": {"header.x-a": "default", "header.x-b": "default"},
@@ -186,7 +186,7 @@ def test_the_servers_configuration_counts(catalog: Fake) -> None:
     assert [load.headers.get(f"x-{name}") for name in "abc"] == [None, "mine", "mine"]
 
 
-def test_levels_of_namespaces_are_parted_as_the_protocol_has_it(catalog: Fake) -> None:
+def test_levels_of_namespaces_are_parted_as_the_protocol_has_it(catalog):
     assert catalog.server is not None
     found = warehouse(catalog.server.uri)
     found.table(TableName(("a", "b.c"), "t")).catalog.load()
@@ -195,7 +195,7 @@ def test_levels_of_namespaces_are_parted_as_the_protocol_has_it(catalog: Fake) -
     assert catalog.server.seen[-1].path == "/v1/namespaces?parent=a%1Fb&pageToken="
 
 
-def test_lists_are_read_page_by_page(catalog: Fake) -> None:
+def test_lists_are_read_page_by_page(catalog):
     pages = {
         "": {"namespaces": [["a"], ["b"]], "next-page-token": "2 &"},
         "2 &": {"namespaces": [["c"]], "next-page-token": None},
@@ -222,7 +222,7 @@ def test_lists_are_read_page_by_page(catalog: Fake) -> None:
     assert [str(name) for name in found.tables(("a",))] == ["a.t", "a.u"]
 
 
-def test_every_location_of_the_catalog_is_asked_for(catalog: Fake) -> None:
+def test_every_location_of_the_catalog_is_asked_for(catalog):
     assert catalog.server is not None
     metadata = catalog.metadata | {"properties": {"write.data.path": "s3://b/data/"}}
     catalog.location.write_text(json.dumps(metadata))
@@ -252,7 +252,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_answers_are_told_in_one_clear_message(catalog: Fake, name: str) -> None:
+def test_odd_answers_are_told_in_one_clear_message(catalog, name):
     reply, wanted, said = ODD[name]
     catalog.before = lambda seen: reply if "/tables/t" in seen.path else None
     code, document = catalog.run("inspect")
@@ -261,20 +261,20 @@ def test_odd_answers_are_told_in_one_clear_message(catalog: Fake, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["no JSON", "no object", "a page for 404", "401"])
-def test_so_are_those_to_the_first_question(catalog: Fake, name: str) -> None:
+def test_so_are_those_to_the_first_question(catalog, name):
     reply, wanted, said = ODD[name]
     catalog.before = lambda _: reply
     code, document = catalog.run("inspect")
     assert (code, said in document["error"]["message"]) == (wanted, True), document
 
 
-def test_a_table_without_a_metadata_location_is_exit_14(catalog: Fake) -> None:
+def test_a_table_without_a_metadata_location_is_exit_14(catalog):
     catalog.extra = {"metadata-location": None}
     code, document = catalog.run("validate")
     assert (code, "does not say where" in document["error"]["message"]) == (14, True)
 
 
-def test_corrupt_metadata_names_the_table_and_the_rule(catalog: Fake) -> None:
+def test_corrupt_metadata_names_the_table_and_the_rule(catalog):
     catalog.extra = {"metadata": {**catalog.metadata, "last-column-id": None}}
     code, document = catalog.run("compact", "--engine", "local")
     assert (code, "`db.t` of catalog `c`" in document["error"]["message"]) == (15, True)
@@ -291,9 +291,7 @@ def test_corrupt_metadata_names_the_table_and_the_rule(catalog: Fake) -> None:
     ],
     ids=["a page in the place of a token", "no TLS"],
 )
-def test_what_stands_at_an_address_is_told(
-    catalog: Fake, properties: dict[str, str], message: str
-) -> None:
+def test_what_stands_at_an_address_is_told(catalog, properties, message):
     assert catalog.server is not None
     page = Reply(body=b"<html>", headers={"Content-Type": "text/html; charset=utf-8"})
     catalog.before = lambda seen: page if seen.path == "/page" else None
@@ -307,9 +305,7 @@ def test_what_stands_at_an_address_is_told(
     assert "hush" not in json.dumps(document)
 
 
-def test_a_namespace_with_a_slip_is_told_with_those_there_are(
-    catalog: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_namespace_with_a_slip_is_told_with_those_there_are(catalog, monkeypatch):
     assert catalog.server is not None
     monkeypatch.setenv("PYICEBERG_CATALOG__C__URI", catalog.server.uri)
     spaces = {"": [["sales"], ["stock"]], "sales": [["sales", "eu"], ["sales", "us"]]}
@@ -337,7 +333,7 @@ def test_a_namespace_with_a_slip_is_told_with_those_there_are(
         assert error["hint"] == hint
 
 
-def test_a_view_is_told_as_one(catalog: Fake) -> None:
+def test_a_view_is_told_as_one(catalog):
     catalog.config["endpoints"] = [
         "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
         "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
@@ -353,15 +349,13 @@ def test_a_view_is_told_as_one(catalog: Fake) -> None:
 @pytest.mark.parametrize(
     ("uri", "code"), [("http://u:hush@127.0.0.1:1/x?k=hush", 13), ("ftp://u:hush@h/x", 2)]
 )
-def test_addresses_are_shown_without_secrets(
-    catalog: Fake, uri: str, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_addresses_are_shown_without_secrets(catalog, uri, code, capsys):
     found, document = catalog.run("inspect", "-vv", type="rest", uri=uri)
     assert found == code
     assert "hush" not in json.dumps(document) + capsys.readouterr().err
 
 
-def test_no_secret_is_ever_shown(catalog: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_secret_is_ever_shown(catalog, capsys):
     """Neither what the user gave, nor what the server hands out, whatever is logged."""
     catalog.extra = {
         "config": {"s3.access-key-id": "vended-1", "s3.secret-access-key": "hush-2"},
@@ -375,7 +369,7 @@ def test_no_secret_is_ever_shown(catalog: Fake, capsys: pytest.CaptureFixture[st
     assert "hush" not in json.dumps(document) + logged
 
 
-def test_a_proxy_of_the_environment_is_used(catalog: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_used(catalog, monkeypatch):
     assert catalog.server is not None
     monkeypatch.setenv("http_proxy", catalog.server.uri.replace("//", "//me:pw@"))
     monkeypatch.setenv("no_proxy", "")
@@ -385,7 +379,7 @@ def test_a_proxy_of_the_environment_is_used(catalog: Fake, monkeypatch: pytest.M
     assert config.headers["proxy-authorization"] == expected
 
 
-def test_tls_takes_an_own_authority_and_shows_a_certificate(catalog: Fake, tmp_path: Path) -> None:
+def test_tls_takes_an_own_authority_and_shows_a_certificate(catalog, tmp_path):
     authority, certificate, key = certificates(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -451,14 +445,14 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize(("uri", "properties", "wanted"), PRODUCTS)
-def test_products_are_recognised(uri: str, properties: dict[str, str], wanted: str | None) -> None:
+def test_products_are_recognised(uri, properties, wanted):
     client = partial(Config, addresses=None, endpoints=frozenset())  # type: ignore[arg-type]
     found = product_of(client(uri, properties))
     assert (None if found is None else found.name) == wanted
 
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "remove-orphans"])
-def test_what_nessie_keeps_for_itself_is_refused(catalog: Fake, command: str) -> None:
+def test_what_nessie_keeps_for_itself_is_refused(catalog, command):
     catalog.config["defaults"] = {"nessie.is-nessie-catalog": "true"}
     code, document = catalog.run(command, "--older-than", "3d", "--yes")
     assert (code, "`nessie-gc`" in document["error"]["message"]) == (5, True)
@@ -466,7 +460,7 @@ def test_what_nessie_keeps_for_itself_is_refused(catalog: Fake, command: str) ->
     assert catalog.posts == []
 
 
-def test_a_connection_crosses_to_another_process_without_its_connections(catalog: Fake) -> None:
+def test_a_connection_crosses_to_another_process_without_its_connections(catalog):
     assert catalog.server is not None
     client = warehouse(catalog.server.uri, token="t").client
     client.get("v1/namespaces")

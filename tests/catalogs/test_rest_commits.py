@@ -74,7 +74,7 @@ NAMES = [
 ]
 
 
-def test_the_request_says_what_must_hold_and_what_changes(catalog: Fake) -> None:
+def test_the_request_says_what_must_hold_and_what_changes(catalog):
     before = catalog.metadata
     assert catalog.expire()[0] == 0
     [post] = catalog.posts
@@ -94,7 +94,7 @@ def test_the_request_says_what_must_hold_and_what_changes(catalog: Fake) -> None
 
 
 @pytest.mark.parametrize("reply", NO_ANSWER, ids=NAMES)
-def test_a_commit_that_landed_is_found_whatever_was_answered(catalog: Fake, reply: Reply) -> None:
+def test_a_commit_that_landed_is_found_whatever_was_answered(catalog, reply):
     answered(catalog, landed_but(catalog, reply))
     code, document = catalog.expire()
     assert (code, catalog.commits, len(catalog.posts)) == (0, 1, 1), document
@@ -102,7 +102,7 @@ def test_a_commit_that_landed_is_found_whatever_was_answered(catalog: Fake, repl
 
 
 @pytest.mark.parametrize("reply", NO_ANSWER[:4], ids=NAMES[:4])
-def test_one_that_got_lost_is_sent_again_under_the_same_key(catalog: Fake, reply: Reply) -> None:
+def test_one_that_got_lost_is_sent_again_under_the_same_key(catalog, reply):
     answered(catalog, reply)
     code, document = catalog.expire()
     assert (code, catalog.commits, len(catalog.posts)) == (0, 1, 2), document
@@ -114,7 +114,7 @@ def test_one_that_got_lost_is_sent_again_under_the_same_key(catalog: Fake, reply
 
 
 @pytest.mark.parametrize("reply", NO_ANSWER[:4], ids=NAMES[:4])
-def test_where_nobody_ever_says_nothing_is_deleted(catalog: Fake, reply: Reply) -> None:
+def test_where_nobody_ever_says_nothing_is_deleted(catalog, reply):
     before = files(catalog)
     answered(catalog, *[reply] * 9)
     code, document = catalog.expire()
@@ -122,7 +122,7 @@ def test_where_nobody_ever_says_nothing_is_deleted(catalog: Fake, reply: Reply) 
     assert before <= files(catalog)
 
 
-def test_a_late_commit_is_found_when_it_comes(catalog: Fake) -> None:
+def test_a_late_commit_is_found_when_it_comes(catalog):
     """The first request is still on its way when the second is refused as a conflict."""
     late: list[Seen] = []
 
@@ -135,7 +135,7 @@ def test_a_late_commit_is_found_when_it_comes(catalog: Fake) -> None:
     assert catalog.commits == 1
 
 
-def test_a_refusal_of_the_second_says_nothing_of_the_first(catalog: Fake) -> None:
+def test_a_refusal_of_the_second_says_nothing_of_the_first(catalog):
     """The first may still come: then its files must be there."""
     before = files(catalog)
     bad = refusal(400, "no such update", "BadRequestException")
@@ -144,7 +144,7 @@ def test_a_refusal_of_the_second_says_nothing_of_the_first(catalog: Fake) -> Non
     assert before <= files(catalog)
 
 
-def test_a_refusal_dressed_as_500_is_told_as_one(catalog: Fake) -> None:
+def test_a_refusal_dressed_as_500_is_told_as_one(catalog):
     before = files(catalog)
     message = "Nessie does not allow external snapshot management"
     answered(catalog, refusal(500, message, "IllegalArgumentException"))
@@ -166,9 +166,7 @@ def test_a_refusal_dressed_as_500_is_told_as_one(catalog: Fake) -> None:
         (refusal(404, "Table does not exist", "NoSuchTableException"), 10, "does not exist"),
     ],
 )
-def test_refusals_are_told_with_the_servers_words(
-    catalog: Fake, reply: Reply, code: int, said: str
-) -> None:
+def test_refusals_are_told_with_the_servers_words(catalog, reply, code, said):
     before = files(catalog)
     answered(catalog, *[reply] * 5)
     found, document = catalog.expire()
@@ -177,9 +175,7 @@ def test_refusals_are_told_with_the_servers_words(
 
 
 @pytest.mark.parametrize(("status", "code"), [(404, 10), (403, 13), (409, 12), (504, 12)])
-def test_where_the_table_cannot_be_loaded_either_a_plain_refusal_counts(
-    catalog: Fake, status: int, code: int
-) -> None:
+def test_where_the_table_cannot_be_loaded_either_a_plain_refusal_counts(catalog, status, code):
     before = files(catalog)
 
     def refused(seen: Seen) -> Reply | None:
@@ -191,14 +187,14 @@ def test_where_the_table_cannot_be_loaded_either_a_plain_refusal_counts(
     assert before <= files(catalog)
 
 
-def test_a_conflict_is_planned_anew_and_given_up_in_the_end(catalog: Fake) -> None:
+def test_a_conflict_is_planned_anew_and_given_up_in_the_end(catalog):
     answered(catalog, refusal(409, "someone else was faster"))
     assert catalog.expire()[0] == 0
     first, second = (post.headers["idempotency-key"] for post in catalog.posts)
     assert first != second
 
 
-def test_conflicts_without_end_are_exit_11(catalog: Fake) -> None:
+def test_conflicts_without_end_are_exit_11(catalog):
     before = files(catalog)
     answered(catalog, *[refusal(409, "someone else was faster")] * 99)
     code, document = catalog.expire()
@@ -206,13 +202,13 @@ def test_conflicts_without_end_are_exit_11(catalog: Fake) -> None:
     assert files(catalog) == before
 
 
-def test_429_is_waited_for(catalog: Fake) -> None:
+def test_429_is_waited_for(catalog):
     answered(catalog, *[refusal(429, "slow down")] * 2)
     assert catalog.expire()[0] == 0
     assert len({post.headers["idempotency-key"] for post in catalog.posts}) == 1
 
 
-def test_a_server_without_a_metadata_log_deletes_nothing(catalog: Fake) -> None:
+def test_a_server_without_a_metadata_log_deletes_nothing(catalog):
     """Whether a tag was dropped cannot be told, so no file goes."""
     before = files(catalog)
 
@@ -227,7 +223,7 @@ def test_a_server_without_a_metadata_log_deletes_nothing(catalog: Fake) -> None:
     assert before <= files(catalog)
 
 
-def test_an_endpoint_that_is_not_offered_is_exit_14_before_anything(catalog: Fake) -> None:
+def test_an_endpoint_that_is_not_offered_is_exit_14_before_anything(catalog):
     catalog.config["endpoints"] = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]
     before = files(catalog)
     code, document = catalog.expire()
@@ -238,9 +234,7 @@ def test_an_endpoint_that_is_not_offered_is_exit_14_before_anything(catalog: Fak
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "rewrite-manifests", "compact"])
 @pytest.mark.parametrize("member", ["encryption-keys", "x-unknown"])
-def test_what_the_server_does_not_show_is_kept_by_changing_nothing(
-    catalog: Fake, command: str, member: str
-) -> None:
+def test_what_the_server_does_not_show_is_kept_by_changing_nothing(catalog, command, member):
     """The file has a member that the server's answer lacks: a commit would lose it."""
     before = files(catalog)
     whole = {**catalog.metadata, "format-version": 3, "next-row-id": 100, member: [{"key-id": "k"}]}
@@ -253,7 +247,7 @@ def test_what_the_server_does_not_show_is_kept_by_changing_nothing(
     assert (catalog.posts, files(catalog)) == ([], before)
 
 
-def test_what_a_server_changes_by_itself_is_told(catalog: Fake) -> None:
+def test_what_a_server_changes_by_itself_is_told(catalog):
     def with_more(seen: Seen) -> Any:
         reply = catalog.commit(seen)
         reply.body["metadata"]["properties"] = {"owner": "server"}
@@ -265,7 +259,7 @@ def test_what_a_server_changes_by_itself_is_told(catalog: Fake) -> None:
     assert [each for each in document["warnings"] if "properties" in each]
 
 
-def test_embedded_manifests_have_no_way_through_a_server(tmp_path: Path) -> None:
+def test_embedded_manifests_have_no_way_through_a_server(tmp_path):
     """Version 1 snapshots without a manifest list: told before a list is written."""
     built = aged_table(tmp_path, format_version=1)
     as_first_writers_did(built.table.directory)
@@ -276,7 +270,7 @@ def test_embedded_manifests_have_no_way_through_a_server(tmp_path: Path) -> None
         assert (catalog.posts, files(catalog)) == ([], before)
 
 
-def test_metadata_files_that_leave_the_log_are_the_servers(catalog: Fake) -> None:
+def test_metadata_files_that_leave_the_log_are_the_servers(catalog):
     """The server may still need them, and cleans up as the table wants it."""
     wanted = {
         "write.metadata.delete-after-commit.enabled": "true",

@@ -34,8 +34,8 @@ DAY_SECONDS = 86_400
                                      ["rewrite-manifests", "--min-manifests", "1"]],
                          ids=lambda words: words[0])  # fmt: skip
 def test_what_is_left_goes_as_an_orphan_and_what_is_reached_never(
-    iceberg_rest: str, tmp_path: Path, command: list[str], landed: bool
-) -> None:
+    iceberg_rest, tmp_path, command, landed
+):
     directory = tmp_path / "t"
     build(directory, 2, "identity")
     name = f"killed_{tmp_path.name}"
@@ -62,9 +62,7 @@ def test_what_is_left_goes_as_an_orphan_and_what_is_reached_never(
     assert rows_of(iceberg_rest, name) == rows
 
 
-def test_a_commit_that_comes_when_its_files_are_gone_is_refused(
-    iceberg_rest: str, tmp_path: Path
-) -> None:
+def test_a_commit_that_comes_when_its_files_are_gone_is_refused(iceberg_rest, tmp_path):
     directory = tmp_path / "t"
     build(directory, 2, "identity")
     name = f"late_{tmp_path.name}"
@@ -94,9 +92,7 @@ def test_a_commit_that_comes_when_its_files_are_gone_is_refused(
     assert rows_of(iceberg_rest, name) == rows
 
 
-def test_what_a_dead_run_of_version_1_has_left_stays_until_it_is_an_orphan(
-    iceberg_rest: str, tmp_path: Path
-) -> None:
+def test_what_a_dead_run_of_version_1_has_left_stays_until_it_is_an_orphan(iceberg_rest, tmp_path):
     directory = tmp_path / "t"
     build(directory, 1, "identity")
     name = f"one_{tmp_path.name}"

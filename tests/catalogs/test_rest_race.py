@@ -70,9 +70,7 @@ def rows_of(metadata: dict[str, Any], snapshot_id: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("table", [1, 2, 3], indirect=True)
-def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(
-    iceberg_rest: str, table: str
-) -> None:
+def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(iceberg_rest, table):
     before = load(iceberg_rest, table)["metadata"]
     old = unnamed(before)[0]
     rows = rows_of(before, old)
@@ -100,7 +98,7 @@ def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(
     assert (code, document["result"]["counts"]["error"]) == (0, 0), document
 
 
-def test_without_that_the_server_drops_the_tag(iceberg_rest: str, table: str) -> None:
+def test_without_that_the_server_drops_the_tag(iceberg_rest, table):
     """What this is about: `remove-snapshots` takes a tag along that its sender did not know."""
     before = load(iceberg_rest, table)["metadata"]
     old = unnamed(before)[0]
@@ -109,7 +107,7 @@ def test_without_that_the_server_drops_the_tag(iceberg_rest: str, table: str) ->
     assert "keep" not in load(iceberg_rest, table)["metadata"]["refs"]
 
 
-def test_a_branch_set_meanwhile_comes_back_too(iceberg_rest: str, table: str) -> None:
+def test_a_branch_set_meanwhile_comes_back_too(iceberg_rest, table):
     before = load(iceberg_rest, table)["metadata"]
     old = unnamed(before)[0]
     branch = {"ref-name": "work", "type": "branch", "snapshot-id": old, "min-snapshots-to-keep": 3}
@@ -128,7 +126,7 @@ def test_a_branch_set_meanwhile_comes_back_too(iceberg_rest: str, table: str) ->
     assert rows_of(after, back) == rows_of(before, old)
 
 
-def test_what_came_between_and_lost_nothing_is_let_be(iceberg_rest: str, table: str) -> None:
+def test_what_came_between_and_lost_nothing_is_let_be(iceberg_rest, table):
     def act() -> None:
         commit(iceberg_rest, table, [{"action": "set-properties", "updates": {"a": "b"}}])
 
@@ -140,7 +138,7 @@ def test_what_came_between_and_lost_nothing_is_let_be(iceberg_rest: str, table: 
     assert unnamed(after) == []
 
 
-def test_a_moved_branch_is_a_conflict_and_planned_anew(iceberg_rest: str, table: str) -> None:
+def test_a_moved_branch_is_a_conflict_and_planned_anew(iceberg_rest, table):
     before = load(iceberg_rest, table)["metadata"]
     old = unnamed(before)[0]
 
@@ -157,7 +155,7 @@ def test_a_moved_branch_is_a_conflict_and_planned_anew(iceberg_rest: str, table:
     assert old in {one["snapshot-id"] for one in after["snapshots"]}
 
 
-def test_an_answer_that_is_lost_shows_the_race_too(iceberg_rest: str, table: str) -> None:
+def test_an_answer_that_is_lost_shows_the_race_too(iceberg_rest, table):
     """The server commits, and the proxy says 503: found out, and the tag is put back."""
     before = load(iceberg_rest, table)["metadata"]
     old = unnamed(before)[0]
@@ -184,9 +182,7 @@ def test_an_answer_that_is_lost_shows_the_race_too(iceberg_rest: str, table: str
 
 
 @pytest.mark.parametrize("table", [1, 2, 3], indirect=True)
-def test_a_snapshot_that_older_icectl_has_put_back_is_read_and_changed(
-    iceberg_rest: str, table: str
-) -> None:
+def test_a_snapshot_that_older_icectl_has_put_back_is_read_and_changed(iceberg_rest, table):
     """Its summary has no mark."""
     old = unnamed(load(iceberg_rest, table)["metadata"])[0]
     rows = rows_of(load(iceberg_rest, table)["metadata"], old)
@@ -217,9 +213,7 @@ def test_a_snapshot_that_older_icectl_has_put_back_is_read_and_changed(
     assert rows_of(load(iceberg_rest, table)["metadata"], back) == rows
 
 
-def test_where_the_file_between_cannot_be_read_nothing_is_deleted(
-    iceberg_rest: str, table: str
-) -> None:
+def test_where_the_file_between_cannot_be_read_nothing_is_deleted(iceberg_rest, table):
     before = load(iceberg_rest, table)
     metadata = before["metadata"]
     old = unnamed(metadata)[0]
@@ -244,8 +238,8 @@ def test_where_the_file_between_cannot_be_read_nothing_is_deleted(
 
 
 def test_a_commit_without_an_answer_that_another_has_expired_is_known_by_the_log(
-    iceberg_rest: str, tmp_path: Path
-) -> None:
+    iceberg_rest, tmp_path
+):
     """Its snapshot is not there, and its files are: they are those of the rows."""
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog

@@ -67,7 +67,7 @@ def keys(number: int, ends_at_ms: int | None = None) -> dict[str, str]:
     return found
 
 
-def test_the_longest_prefix_counts_then_config_then_the_catalogs_own(catalog: Fake) -> None:
+def test_the_longest_prefix_counts_then_config_then_the_catalogs_own(catalog):
     secret = {"s3.secret-access-key": "s"}
     catalog.config["defaults"] = {"s3.region": "eu", "s3.access-key-id": "mine", **secret}
     catalog.extra = {
@@ -80,20 +80,14 @@ def test_the_longest_prefix_counts_then_config_then_the_catalogs_own(catalog: Fa
     of = storage(catalog, FixedEnv())
     assert of("s3://b/wh/x")["key"] == "long"
     assert of("s3://b/other")["key"] == "short"
-    assert of("s3://c/x") == {
-        "key": "config",
-        "secret": "s",
-        "client_kwargs.region_name": "eu",
-    }
+    assert of("s3://c/x") == {"key": "config", "secret": "s", "client_kwargs.region_name": "eu"}
     assert of("/local/x") == {}
     of = storage(catalog, FixedEnv(), {"key": "given"})
     assert of("s3://b/wh/x")["key"] == "given"
 
 
 @pytest.mark.parametrize("endpoints", [None, [LOAD, CREDENTIALS]])
-def test_credentials_are_renewed_half_way_to_their_end(
-    catalog: Fake, endpoints: list[str] | None
-) -> None:
+def test_credentials_are_renewed_half_way_to_their_end(catalog, endpoints):
     env, numbers = FixedEnv(), itertools.count(1)
     catalog.config["endpoints"] = endpoints
 
@@ -117,7 +111,7 @@ def test_credentials_are_renewed_half_way_to_their_end(
     assert len(catalog.server.asked("/credentials")) == (2 if endpoints else 0)
 
 
-def test_temporary_ones_whose_end_nobody_tells_are_renewed_too(catalog: Fake) -> None:
+def test_temporary_ones_whose_end_nobody_tells_are_renewed_too(catalog):
     env, numbers = FixedEnv(), itertools.count(1)
     catalog.before = lambda seen: (
         Reply(body={**catalog.loaded(), "config": keys(next(numbers))})
@@ -130,7 +124,7 @@ def test_temporary_ones_whose_end_nobody_tells_are_renewed_too(catalog: Fake) ->
     assert of("s3://b/x")["key"] == "K2"
 
 
-def test_those_that_cannot_be_renewed_serve_to_their_end(catalog: Fake) -> None:
+def test_those_that_cannot_be_renewed_serve_to_their_end(catalog):
     env = FixedEnv()
     catalog.extra = {"config": keys(1, env.now_ms() + HOUR_MS)}
     of = storage(catalog, env)
@@ -144,7 +138,7 @@ def test_those_that_cannot_be_renewed_serve_to_their_end(catalog: Fake) -> None:
     assert (error.value.exit_code, "maintenance" in error.value.message) == (13, True)
 
 
-def test_a_copy_in_another_process_renews_for_itself(catalog: Fake) -> None:
+def test_a_copy_in_another_process_renews_for_itself(catalog):
     """Spark's tasks take it along: what it has is used, and renewed when its time has come."""
     assert catalog.server is not None
     now_ms = Quick().now_ms()
@@ -170,7 +164,7 @@ def test_a_copy_in_another_process_renews_for_itself(catalog: Fake) -> None:
     assert catalog.server.seen[-1].headers["authorization"] == "Bearer tk"
 
 
-def test_a_token_of_the_table_is_shown_from_then_on(catalog: Fake) -> None:
+def test_a_token_of_the_table_is_shown_from_then_on(catalog):
     catalog.extra = {"config": {"token": "of-the-table"}}
     assert catalog.server is not None
     properties = {"uri": catalog.server.uri, "token": "of-the-catalog"}
@@ -184,7 +178,7 @@ def test_a_token_of_the_table_is_shown_from_then_on(catalog: Fake) -> None:
     assert set(shown[1:]) == {"Bearer of-the-table"}
 
 
-def test_remote_signing_alone_is_exit_14_where_files_are_read(catalog: Fake) -> None:
+def test_remote_signing_alone_is_exit_14_where_files_are_read(catalog):
     catalog.extra = {"config": {"s3.remote-signing-enabled": "true"}}
     code, document = catalog.run("inspect")
     assert (code, "signs each request" in document["error"]["message"]) == (14, True)
@@ -192,7 +186,7 @@ def test_remote_signing_alone_is_exit_14_where_files_are_read(catalog: Fake) -> 
     assert catalog.run("inspect", *given)[0] == 0
 
 
-def test_azures_tokens_are_for_their_account(catalog: Fake) -> None:
+def test_azures_tokens_are_for_their_account(catalog):
     host = "acc.dfs.core.windows.net"
     catalog.extra = {"config": {f"adls.sas-token.{host}": "sas"}}
     of = storage(catalog, FixedEnv())
@@ -235,7 +229,7 @@ def gated(is_valid: Callable[[str], bool]) -> Iterator[S3Server]:
         server.server_close()
 
 
-def test_other_storage_is_opened_anew_with_what_is_valid_then() -> None:
+def test_other_storage_is_opened_anew_with_what_is_valid_then():
     now = {"memory:": {"a": "1"}}
 
     class Renewing:
@@ -255,7 +249,7 @@ def test_other_storage_is_opened_anew_with_what_is_valid_then() -> None:
     assert second.filesystem.storage_options == {"a": "2"}  # type: ignore[attr-defined]
 
 
-def test_requests_to_s3_are_signed_with_what_is_valid_then() -> None:
+def test_requests_to_s3_are_signed_with_what_is_valid_then():
     """So that what was begun with credentials that end goes on: an upload, a listing."""
     numbers = itertools.count(1)
     found = with_refreshing_credentials(
@@ -329,9 +323,7 @@ def vending(folder: Path, now_ms: Callable[[], int]) -> Iterator[Vending]:
 @pytest.mark.full
 @pytest.mark.s3
 @pytest.mark.parametrize("method", ["merge", "rewrite"])
-def test_a_compaction_outlives_the_credentials_it_began_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_a_compaction_outlives_the_credentials_it_began_with(tmp_path, monkeypatch, method):
     """Half a minute passes with every use of the storage."""
     env = Hurried()
     with vending(tmp_path, partial(Quick.now_ms, env)) as made:
@@ -350,9 +342,7 @@ def test_a_compaction_outlives_the_credentials_it_began_with(
 @pytest.mark.spark
 @pytest.mark.s3
 @pytest.mark.skipif(why_skipped() is not None, reason=str(why_skipped()))
-def test_tasks_on_spark_reach_the_storage_with_what_the_server_hands_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_on_spark_reach_the_storage_with_what_the_server_hands_out(tmp_path, monkeypatch):
     with vending(tmp_path, Quick().now_ms) as made:
         assert made.catalog.server is not None
         words = ["compact", "c.db.t", "--catalog-option", f"uri={made.catalog.server.uri}"]

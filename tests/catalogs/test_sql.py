@@ -63,7 +63,7 @@ def set_members(server: SqlServer, **members: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **members}))
 
 
-def test_the_row_keeps_what_it_named_before(server: SqlServer) -> None:
+def test_the_row_keeps_what_it_named_before(server):
     before = server.current("t")
     assert run(REWRITE)[0] == 0
     location, previous = row(server)
@@ -73,7 +73,7 @@ def test_the_row_keeps_what_it_named_before(server: SqlServer) -> None:
     assert (len(number), len(uuid)) == (5, 36)
 
 
-def test_the_older_schema_of_the_database_works_too(server: SqlServer) -> None:
+def test_the_older_schema_of_the_database_works_too(server):
     location = server.current("t")
     server.execute("DROP TABLE iceberg_tables")
     server.execute("DROP TABLE iceberg_namespace_properties")
@@ -85,7 +85,7 @@ def test_the_older_schema_of_the_database_works_too(server: SqlServer) -> None:
         assert catalog.load_table((*NAMESPACE, "t")).metadata_location == server.current("t")
 
 
-def test_a_location_as_java_spells_it_is_kept_as_it_is(server: SqlServer) -> None:
+def test_a_location_as_java_spells_it_is_kept_as_it_is(server):
     path = server.current("t")
     server.execute("UPDATE iceberg_tables SET metadata_location = ?", f"file:{path}")
     set_members(server, location=f"file:{Path(path).parent.parent}")
@@ -96,7 +96,7 @@ def test_a_location_as_java_spells_it_is_kept_as_it_is(server: SqlServer) -> Non
     assert read_metadata(local(location))["metadata-log"][-1]["metadata-file"] == f"file:{path}"
 
 
-def test_metadata_and_manifests_go_where_the_table_says(server: SqlServer, tmp_path: Path) -> None:
+def test_metadata_and_manifests_go_where_the_table_says(server, tmp_path):
     elsewhere = tmp_path / "meta" / "t"
     before = set((server.warehouse / "t" / "metadata").iterdir())
     set_members(server, properties={"write.metadata.path": f"{elsewhere}/"})
@@ -107,7 +107,7 @@ def test_metadata_and_manifests_go_where_the_table_says(server: SqlServer, tmp_p
     assert run(["validate", TABLE, "--json"])[0] == 0
 
 
-def test_metadata_is_compressed_where_the_table_says(server: SqlServer) -> None:
+def test_metadata_is_compressed_where_the_table_says(server):
     set_members(server, properties={"write.metadata.compression-codec": "gzip"})
     assert run(REWRITE)[0] == 0
     path = local(server.current("t"))
@@ -118,9 +118,7 @@ def test_metadata_is_compressed_where_the_table_says(server: SqlServer) -> None:
     assert found.current_snapshot_id == read_metadata(path)["current-snapshot-id"]
 
 
-def test_metadata_files_that_leave_the_log_are_deleted_where_the_table_says(
-    server: SqlServer,
-) -> None:
+def test_metadata_files_that_leave_the_log_are_deleted_where_the_table_says(server):
     wanted = {
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "1",
@@ -135,9 +133,7 @@ def test_metadata_files_that_leave_the_log_are_deleted_where_the_table_says(
 
 
 @pytest.mark.parametrize("words", [REWRITE, EXPIRE, ORPHANS])
-def test_a_copy_that_was_registered_is_not_changed(
-    server: SqlServer, tmp_path: Path, words: list[str]
-) -> None:
+def test_a_copy_that_was_registered_is_not_changed(server, tmp_path, words):
     shutil.copytree(server.warehouse / "t", tmp_path / "copy")
     copied = tmp_path / "copy" / "metadata" / local(server.current("t")).name
     server.execute("UPDATE iceberg_tables SET metadata_location = ?", str(copied))
@@ -148,14 +144,14 @@ def test_a_copy_that_was_registered_is_not_changed(
     assert sorted(server.warehouse.rglob("*")) == before
 
 
-def test_a_view_is_no_table(server: SqlServer) -> None:
+def test_a_view_is_no_table(server):
     server.execute("UPDATE iceberg_tables SET iceberg_type = 'VIEW'")
     code, document = run(["inspect", TABLE, "--json"])
     assert (code, document["error"]["message"]) == (10, "`db.inner.t` in catalog `main` is a view")
     assert run(["inspect", "main", "--json"])[1]["result"]["rows"] == []
 
 
-def test_a_metadata_file_that_is_gone_is_told_as_what_it_is(server: SqlServer) -> None:
+def test_a_metadata_file_that_is_gone_is_told_as_what_it_is(server):
     current = local(server.current("t"))
     current.unlink()
     code, document = run(["inspect", TABLE, "--json"])
@@ -165,7 +161,7 @@ def test_a_metadata_file_that_is_gone_is_told_as_what_it_is(server: SqlServer) -
     )
 
 
-def test_files_that_may_be_taken_for_the_current_one_are_told_of(server: SqlServer) -> None:
+def test_files_that_may_be_taken_for_the_current_one_are_told_of(server):
     assert run(REWRITE)[0] == 0
     current = local(server.current("t"))
     number = int(current.name[:5])
@@ -188,8 +184,8 @@ def test_files_that_may_be_taken_for_the_current_one_are_told_of(server: SqlServ
 
 @pytest.mark.parametrize("place", ["", "/deeper", "/.."])
 def test_orphans_are_not_looked_for_where_another_table_of_the_catalog_lies(
-    server: SqlServer, tmp_path: Path, place: str
-) -> None:
+    server, tmp_path, place
+):
     lost = stray(server.warehouse / "t" / "data", "lost.parquet", days=7)
     age(server.warehouse / "t", 5)
     other = tmp_path / "meta-of-u" / "v1.metadata.json"  # its metadata lie elsewhere
@@ -209,7 +205,7 @@ def test_orphans_are_not_looked_for_where_another_table_of_the_catalog_lies(
     assert not lost.exists()
 
 
-def test_tables_of_a_catalog_a_namespace_and_a_folder_are_listed(server: SqlServer) -> None:
+def test_tables_of_a_catalog_a_namespace_and_a_folder_are_listed(server):
     server.register("broken", "/nowhere/metadata/v1.metadata.json")
     code, document = run(["inspect", "main", "--json"])
     assert (code, document["status"]) == (3, "incomplete")
@@ -238,7 +234,7 @@ def test_tables_of_a_catalog_a_namespace_and_a_folder_are_listed(server: SqlServ
     assert run(["inspect", "main.db.none", "--json"])[0] == 10
 
 
-def test_a_listing_tells_below_it_which_tables_cannot_be_read(server: SqlServer) -> None:
+def test_a_listing_tells_below_it_which_tables_cannot_be_read(server):
     server.register("broken", "/nowhere/metadata/v1.metadata.json")
     done = subprocess.run(
         [sys.executable, "-m", "icectl", "inspect", "main"],
@@ -253,7 +249,7 @@ def test_a_listing_tells_below_it_which_tables_cannot_be_read(server: SqlServer)
     assert "warning: main.db.inner.broken: the catalog says that /nowhere/metadata" in done.stderr
 
 
-def test_a_catalog_of_another_name_in_the_database_is_named(server: SqlServer) -> None:
+def test_a_catalog_of_another_name_in_the_database_is_named(server):
     server.execute("UPDATE iceberg_tables SET catalog_name = 'Main'")
     code, document = run(["inspect", TABLE, "--json"])
     assert code == 10
@@ -268,7 +264,7 @@ def test_a_catalog_of_another_name_in_the_database_is_named(server: SqlServer) -
     assert (code, document["result"]["rows"]) == (0, [])
 
 
-def test_rows_written_by_both_are_read_back_by_both(server: SqlServer, tmp_path: Path) -> None:
+def test_rows_written_by_both_are_read_back_by_both(server, tmp_path):
     words = ["compact", f"{NAME}.own.p", "--engine", "local", "--rewrite-all", "--json"]
     with closing(
         load_catalog(NAME, **server.properties, warehouse=f"file://{tmp_path}/w")
@@ -300,20 +296,18 @@ def test_rows_written_by_both_are_read_back_by_both(server: SqlServer, tmp_path:
         ("mariadb+pymysql://h/d", "mysql", "mariadb+pymysql://h/d"),
     ],
 )
-def test_databases_are_named_as_sqlalchemy_and_jdbc_name_them(
-    uri: str, family: str, shown: str
-) -> None:
+def test_databases_are_named_as_sqlalchemy_and_jdbc_name_them(uri, family, shown):
     settings = Configuration({}).settings("c", {}, {"uri": uri})
     database = database_of("c", settings.properties, NEVER)
     assert (database.family, database.shown) == (family, shown)
 
 
-def test_a_database_in_memory_holds_nothing_to_reach() -> None:
+def test_a_database_in_memory_holds_nothing_to_reach():
     with pytest.raises(UsageError, match="in memory"):
         database_of("c", {"uri": "sqlite://"}, NEVER)
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_not_made(tmp_path):
     database = database_of("c", {"uri": f"sqlite:///{tmp_path}/none.db"}, NEVER)
     with pytest.raises(TableNotFound, match="there is no SQLite database"):
         database.connect()
@@ -323,9 +317,7 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
         database.connect().execute("SELECT 1 FROM iceberg_tables")
 
 
-def test_a_server_that_does_not_answer_is_exit_13_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_server_that_does_not_answer_is_exit_13_without_its_password(monkeypatch, tmp_path):
     pytest.importorskip("psycopg")
     monkeypatch.setenv("HOME", str(tmp_path))
     uri = f"postgresql://joe:hush@127.0.0.1:{free_port()}/d"
@@ -338,9 +330,7 @@ def test_a_server_that_does_not_answer_is_exit_13_without_its_password(
     assert "hush" not in json.dumps(document)
 
 
-def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(monkeypatch):
     monkeypatch.setitem(sql._LOST, "mysql", {"read_timeout": 1, "write_timeout": 1})
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -352,9 +342,7 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(
 
 
 @pytest.mark.parametrize("family", ["postgresql", "mysql"])
-def test_time_outs_of_a_server_are_those_that_the_time_limit_leaves(
-    monkeypatch: pytest.MonkeyPatch, family: str
-) -> None:
+def test_time_outs_of_a_server_are_those_that_the_time_limit_leaves(monkeypatch, family):
     statements: list[str] = []
     driver = SimpleNamespace(
         __name__="psycopg" if family == "postgresql" else "pymysql",
@@ -386,7 +374,7 @@ def test_time_outs_of_a_server_are_those_that_the_time_limit_leaves(
     assert of_mysql or statements[0].endswith(" = 60000")
 
 
-def test_a_driver_that_is_missing_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_is_missing_names_what_to_install(monkeypatch):
     import sys
 
     for name in ("pymysql", "MySQLdb"):
@@ -399,14 +387,14 @@ def test_a_driver_that_is_missing_names_what_to_install(monkeypatch: pytest.Monk
     )
 
 
-def test_a_database_without_the_tables_of_a_catalog_is_none(server: SqlServer) -> None:
+def test_a_database_without_the_tables_of_a_catalog_is_none(server):
     server.execute("DROP TABLE iceberg_tables")
     code, document = run(["inspect", TABLE, "--json"])
     assert code == 10
     assert "has no catalog: no such table: iceberg_tables" in document["error"]["message"]
 
 
-def test_a_write_that_the_database_refuses_leaves_no_file(server: SqlServer) -> None:
+def test_a_write_that_the_database_refuses_leaves_no_file(server):
     server.execute(
         "CREATE TRIGGER no BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(ABORT, 'read only');"
         " END"
@@ -418,7 +406,7 @@ def test_a_write_that_the_database_refuses_leaves_no_file(server: SqlServer) -> 
     assert sorted((server.warehouse / "t").rglob("*")) == before
 
 
-def test_a_table_is_repaired_by_its_name(server: SqlServer) -> None:
+def test_a_table_is_repaired_by_its_name(server):
     members = json.loads(local(server.current("t")).read_bytes())
     [newest] = [
         each
@@ -437,7 +425,7 @@ def test_a_table_is_repaired_by_its_name(server: SqlServer) -> None:
     assert run(["validate", TABLE, "--json"])[0] == 0
 
 
-def test_hints_lead_out_of_a_broken_table_by_its_name(server: SqlServer) -> None:
+def test_hints_lead_out_of_a_broken_table_by_its_name(server):
     assert run(REWRITE)[0] == 0
     current = local(server.current("t"))
     current.write_text("{")
@@ -451,9 +439,7 @@ def test_hints_lead_out_of_a_broken_table_by_its_name(server: SqlServer) -> None
     )
 
 
-def test_a_given_metadata_file_tells_how_catalogs_are_pointed_at_the_next(
-    server: SqlServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_given_metadata_file_tells_how_catalogs_are_pointed_at_the_next(server, capsys):
     assert run(REWRITE)[0] == 0
     location = local(server.current("t"))
     words = ["rewrite-manifests", str(server.warehouse / "t"), "--min-manifests", "1"]

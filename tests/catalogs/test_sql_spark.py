@@ -66,9 +66,7 @@ def spark(tmp_path: Path) -> Iterator[Spark]:
 
 @pytest.mark.spark
 @pytest.mark.full
-def test_spark_pyiceberg_and_icectl_share_a_table(
-    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_pyiceberg_and_icectl_share_a_table(spark, tmp_path, monkeypatch):
     uri = f"sqlite:///{tmp_path}/c.db"
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv(f"PYICEBERG_CATALOG__{NAME.upper()}__URI", uri)

@@ -104,10 +104,7 @@ class Writer:
                 table.delete(In("id", chosen))
             else:
                 table.upsert(_table(new), join_cols=["id"])
-        except (
-            CommitFailedException,
-            ValidationException,
-        ):  # it lost to a compaction
+        except (CommitFailedException, ValidationException):  # it lost to a compaction
             return
         self.commits += 1
         for number in chosen:
@@ -178,9 +175,7 @@ REST = pytest.mark.xdist_group("rest")
     ],
     indirect=["properties"],
 )
-def test_compactions_land_and_lose_no_change(
-    properties: dict[str, str], tmp_path: Path, tries: list[int], method: str, runs: int
-) -> None:
+def test_compactions_land_and_lose_no_change(properties, tmp_path, tries, method, runs):
     writer = Writer(properties, tmp_path.name)
     name = f"{NAME}.{writer.table}"
     words = ["compact", name, "--engine", "local", "--rewrite-all", "--json", "--yes"]

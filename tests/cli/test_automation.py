@@ -81,7 +81,7 @@ def sh(line: str, environment: Mapping[str, str], folder: Path) -> subprocess.Co
     )
 
 
-def test_every_command_line_of_the_page_parses() -> None:
+def test_every_command_line_of_the_page_parses():
     page = re.sub(r"\"\$TABLES\"|'?\{TABLES\}'?|\{POLICY\}|%I", "t", PAGE)
     words = "|".join(COMMANDS)
     lines = re.findall(rf"\bicectl ((?:{words}) .*?)(?:$|&&|>|`|\")", page, re.MULTILINE)
@@ -91,7 +91,7 @@ def test_every_command_line_of_the_page_parses() -> None:
         assert parse(line.split()) is not None, line
 
 
-def test_lines_of_the_crontab_run(machine: dict[str, str], tmp_path: Path) -> None:
+def test_lines_of_the_crontab_run(machine, tmp_path):
     jobs = [line for line in block("crontab", "TABLES=").splitlines() if line[0].isdigit()]
     for job, result in zip(jobs, ("icectl.prom", "tables.html"), strict=True):
         *_, user, line = job.split(maxsplit=6)
@@ -110,7 +110,7 @@ def test_lines_of_the_crontab_run(machine: dict[str, str], tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
-def test_systemd_accepts_its_units(tmp_path: Path) -> None:
+def test_systemd_accepts_its_units(tmp_path):
     for text, name in zip(blocks("ini"), ("icectl@.service", "icectl@.timer"), strict=True):
         (tmp_path / name).write_text(text.replace("/opt/icectl/bin/icectl", "/bin/true"))
     units = [str(tmp_path / name) for name in ("icectl@t.service", "icectl@t.timer")]
@@ -120,7 +120,7 @@ def test_systemd_accepts_its_units(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only(tmp_path: Path) -> None:
+def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only(tmp_path):
     config, job = yaml.safe_load_all(block("yaml", "kind: CronJob"))
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -148,7 +148,7 @@ def catalog_of(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
     return dict(configuration.settings("prod", environment, {}).properties)
 
 
-def test_the_settings_of_the_page_name_the_catalog(tmp_path: Path) -> None:
+def test_the_settings_of_the_page_name_the_catalog(tmp_path):
     file = tmp_path / "icectl.toml"
     file.write_text(block("toml", "[catalog.prod]"))
     environment = {"PROD_CREDENTIAL": "a:b"}
@@ -157,7 +157,7 @@ def test_the_settings_of_the_page_name_the_catalog(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["runs-on", "before_script"])
-def test_workflows_bring_catalog_and_secret(word: str) -> None:
+def test_workflows_bring_catalog_and_secret(word):
     workflow = yaml.safe_load(block("yaml", word))
     (job,) = workflow.get("jobs", workflow).values()
     environment = job.get("env") or job["variables"]
@@ -202,9 +202,7 @@ def _modules(made: Mapping[str, Mapping[str, Any]]) -> dict[str, ModuleType]:
     return modules
 
 
-def test_tasks_of_airflow_run(
-    machine: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_airflow_run(machine, tmp_path, monkeypatch):
     tasks: dict[str, Any] = {}
     for name, module in airflow(tasks).items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -220,9 +218,7 @@ def test_tasks_of_airflow_run(
         tasks["health"]()
 
 
-def test_the_check_of_dagster_runs(
-    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_check_of_dagster_runs(machine, monkeypatch):
     def keep(**_: Any) -> Any:
         return lambda function: function
 
@@ -242,7 +238,7 @@ def test_the_check_of_dagster_runs(
     assert space["orders_health"]()["passed"]
 
 
-def test_steps_of_github_run(machine: dict[str, str], tmp_path: Path) -> None:
+def test_steps_of_github_run(machine, tmp_path):
     workflow = yaml.safe_load(block("yaml", "runs-on"))
     steps = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
     assert steps[0] == 'pip install "${{ vars.ICECTL }}"'
@@ -255,7 +251,7 @@ def test_steps_of_github_run(machine: dict[str, str], tmp_path: Path) -> None:
     assert sh("icectl apply plan.json -q", machine, tmp_path).returncode == 0
 
 
-def test_the_script_of_gitlab_runs(machine: dict[str, str], tmp_path: Path) -> None:
+def test_the_script_of_gitlab_runs(machine, tmp_path):
     (job,) = yaml.safe_load(block("yaml", "before_script")).values()
     for line in job["script"]:
         assert sh(line, machine, tmp_path).returncode == 0
@@ -263,7 +259,7 @@ def test_the_script_of_gitlab_runs(machine: dict[str, str], tmp_path: Path) -> N
         assert ET.parse(tmp_path / report).getroot().tag == "testsuites"
 
 
-def test_alerts_are_of_metrics_that_there_are() -> None:
+def test_alerts_are_of_metrics_that_there_are():
     (group,) = yaml.safe_load(block("yaml", "alert:"))["groups"]
     named = {name for rule in group["rules"] for name in re.findall(r"icectl_\w+", rule["expr"])}
     source = (ROOT / "icectl" / "cli" / "metrics.py").read_text()
@@ -271,7 +267,7 @@ def test_alerts_are_of_metrics_that_there_are() -> None:
     assert len(group["rules"]) == 4
 
 
-def test_the_release_workflow_runs_what_is_there() -> None:
+def test_the_release_workflow_runs_what_is_there():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     runs = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     (script,) = [run.split()[0] for run in runs if run.startswith("tests/")]

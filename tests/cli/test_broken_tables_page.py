@@ -92,12 +92,7 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_page_shows_what_its_commands_print(
-    name: str,
-    place: Path,
-    capsys: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
-) -> None:
+def test_the_page_shows_what_its_commands_print(name, place, capsys, request):
     page = PAGE.read_text("utf-8")
     (shown,) = [found[2] for found in SHOWN.finditer(page) if found[1] == name]
     table = TableBuilder(place / "t", partitioning="identity")
@@ -122,5 +117,5 @@ def test_the_page_shows_what_its_commands_print(
     assert shown.rstrip("\n") == printed.rstrip("\n")
 
 
-def test_every_table_of_the_page_is_tried() -> None:
+def test_every_table_of_the_page_is_tried():
     assert [found[1] for found in SHOWN.finditer(PAGE.read_text("utf-8"))] == list(TABLES)

@@ -122,22 +122,18 @@ ORDERS = "prod.sales.orders"
         ("nonsense|", []),
     ],
 )
-def test_names_are_those_that_fit(
-    found: Callable[..., list[str]], line: str, names: list[str]
-) -> None:
+def test_names_are_those_that_fit(found, line, names):
     assert found(line) == names
 
 
-def test_sort_keys_that_are_offered_are_accepted(
-    found: Callable[..., list[str]], home: Path
-) -> None:
+def test_sort_keys_that_are_offered_are_accepted(found, home):
     offered = found(f'compact|{ORDERS}|--sort-order|"')
     for key in offered:
         assert main(["compact", f"{home}/wh/sales/orders", "--sort-order", key, "-n", "-q"]) != 2
     assert {"id", "month(day)", "bucket[16](id)"} <= set(offered)
 
 
-def test_a_table_in_a_folder_has_refs_too(found: Callable[..., list[str]], home: Path) -> None:
+def test_a_table_in_a_folder_has_refs_too(found, home):
     assert found(f"inspect|{home}/wh/sales/orders|--ref|e") == ["eoy-2025"]
 
 
@@ -161,9 +157,7 @@ def completed(home: Path, folder: Path, *words: str, program: str | None = None)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_offers_tables_beside_files_and_runs_none_of_their_names(
-    home: Path, tmp_path: Path
-) -> None:
+def test_bash_offers_tables_beside_files_and_runs_none_of_their_names(home, tmp_path):
     (tmp_path / "prod.sales.here now").touch()
     tables = completed(home, tmp_path, "inspect", "prod.sales.")
     assert tables == ["prod.sales.here now", "prod.sales.eu.", ORDERS, "prod.sales.orders_old"]
@@ -174,7 +168,7 @@ def test_bash_offers_tables_beside_files_and_runs_none_of_their_names(
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_expands_nothing_that_it_is_given(home: Path, tmp_path: Path) -> None:
+def test_bash_expands_nothing_that_it_is_given(home, tmp_path):
     program = tmp_path / "bin" / "icectl"
     program.parent.mkdir()
     odd = ["$(touch ran)", "`touch ran`", "*", "a b", "${HOME}"]
@@ -199,7 +193,7 @@ def asked(home: Path, *words: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_what_fails_prints_nothing(home: Path, tmp_path: Path) -> None:
+def test_what_fails_prints_nothing(home, tmp_path):
     broken = tmp_path / "icectl.toml"
     broken.write_text('[catalog.prod]\ntoken = "hunter2"\n')
     assert asked(home, "inspect", "gone.") == (0, "", "")
@@ -207,7 +201,7 @@ def test_what_fails_prints_nothing(home: Path, tmp_path: Path) -> None:
     assert asked(home) == (0, "", "")
 
 
-def test_a_catalog_that_never_answers_is_left_soon(home: Path, tmp_path: Path) -> None:
+def test_a_catalog_that_never_answers_is_left_soon(home, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         config = tmp_path / "icectl.toml"
         config.write_text(f'[catalog.mute]\nuri = "http://127.0.0.1:{server.getsockname()[1]}"\n')

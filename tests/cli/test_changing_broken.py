@@ -186,16 +186,12 @@ def _files(table: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("command", EVERY)
 @pytest.mark.parametrize("name", ["whole", "v2", "v3"])
-def test_every_command_goes_through_on_a_healthy_table(
-    healthy: Callable[..., Path], name: str, command: str
-) -> None:
+def test_every_command_goes_through_on_a_healthy_table(healthy, name, command):
     assert _change(command, healthy(name)) == 0
 
 
 @pytest.mark.parametrize("case", [*CASES, *OLDER_CASES], ids=lambda case: case.name)
-def test_a_table_whose_rows_are_not_sure_is_refused_and_left_as_it_is(
-    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str], case: Case
-) -> None:
+def test_a_table_whose_rows_are_not_sure_is_refused_and_left_as_it_is(healthy, capsys, case):
     table = healthy(case.table)
     case.apply(BrokenTree(table))
     before = _files(table)
@@ -211,7 +207,7 @@ def test_a_table_whose_rows_are_not_sure_is_refused_and_left_as_it_is(
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.seen_by == EVERY], ids=lambda case: case.name
 )
-def test_library_commits_refuse_the_same(healthy: Callable[..., Path], case: Case) -> None:
+def test_library_commits_refuse_the_same(healthy, case):
     table = healthy()
     new = TableBuilder(table / "more", format_version=3).loose_data_files([95])
     live = data_files(table)
@@ -236,9 +232,7 @@ NOT_SHOWN = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_inspect_shows_what_can_be_shown(
-    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str], case: Case
-) -> None:
+def test_inspect_shows_what_can_be_shown(healthy, capsys, case):
     table = healthy(case.table)
     case.apply(BrokenTree(table))
     for view in ("files", "manifests", "tree"):
@@ -249,9 +243,7 @@ def test_inspect_shows_what_can_be_shown(
         assert bool(told.out) == (code != 15)
 
 
-def test_what_expires_may_be_damaged(
-    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_expires_may_be_damaged(healthy, capsys):
     """A damaged snapshot can be let go of: what it alone lists stays."""
     table = healthy()
     broken = BrokenTree(table)
@@ -263,9 +255,7 @@ def test_what_expires_may_be_damaged(
     assert _run("validate", table) == 0
 
 
-def test_level_data_of_validate_tells_of_a_vector_without_a_leaf(
-    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_level_data_of_validate_tells_of_a_vector_without_a_leaf(healthy, capsys):
     table = healthy()
     a_vector_that_names_no_leaf(BrokenTree(table))
     assert _run("validate", table, "--level", "data") == 4

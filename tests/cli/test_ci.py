@@ -15,7 +15,6 @@ from icectl.cli import documentation
 from icectl.cli.app import COMMANDS
 from icectl.table.reviewed import PLANNED
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,21 +46,19 @@ def broken(table: str) -> str:
         (("--fail-on", "ok"), 2),
     ],
 )
-def test_health_ends_with_4_from_the_verdict_that_was_named_on(
-    run: Run, table: str, words: tuple[str, ...], code: int
-) -> None:
+def test_health_ends_with_4_from_the_verdict_that_was_named_on(run, table, words, code):
     ended = run("inspect", table, "health", *words, "--json")
     assert (ended.code, ended.document["exit"]) == (code, code)
     if code != 2:
         assert ended.document["result"]["verdict"] == "attention"
 
 
-def test_verdicts_are_for_health_alone(run: Run, table: str) -> None:
+def test_verdicts_are_for_health_alone(run, table):
     assert run("inspect", table, "files", "--check").code == 2
     assert run("inspect", table, "--fail-on", "critical").code == 2
 
 
-def test_verdicts_are_metrics(run: Run, table: str, tmp_path: Path) -> None:
+def test_verdicts_are_metrics(run, table, tmp_path):
     place = tmp_path / "icectl.prom"
     assert run("inspect", table, "health", "--metrics-file", str(place)).code == 0
     labels = f'{{command="inspect",table="{table}",check='
@@ -73,7 +70,7 @@ def test_verdicts_are_metrics(run: Run, table: str, tmp_path: Path) -> None:
     assert len(found) == 7
 
 
-def test_findings_are_annotations_of_github(run: Run, broken: str) -> None:
+def test_findings_are_annotations_of_github(run, broken):
     ended = run("validate", broken, "--format", "github")
     assert ended.code == 4
     (line,) = ended.out.splitlines()
@@ -83,7 +80,7 @@ def test_findings_are_annotations_of_github(run: Run, broken: str) -> None:
     assert run("validate", broken, "--level", "metadata", "--format", "github").out == ""
 
 
-def test_findings_are_failures_of_junit(run: Run, broken: str) -> None:
+def test_findings_are_failures_of_junit(run, broken):
     suites = ET.fromstring(run("validate", broken, "--format", "junit").out)
     (suite,) = suites
     assert (suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) == (
@@ -94,7 +91,7 @@ def test_findings_are_failures_of_junit(run: Run, broken: str) -> None:
     assert (case.get("classname"), failure.tag, failure.get("type")) == (broken, "failure", "error")
 
 
-def test_a_table_without_findings_is_a_case_that_passes(run: Run, table: str) -> None:
+def test_a_table_without_findings_is_a_case_that_passes(run, table):
     ended = run("validate", table, "--format", "junit")
     assert ended.code == 0
     (suite,) = ET.fromstring(ended.out)
@@ -102,7 +99,7 @@ def test_a_table_without_findings_is_a_case_that_passes(run: Run, table: str) ->
     assert [[*case] for case in suite] == [[]]
 
 
-def test_findings_are_results_of_sarif(run: Run, broken: str) -> None:
+def test_findings_are_results_of_sarif(run, broken):
     found: dict[str, Any] = json.loads(run("validate", broken, "--format", "sarif").out)
     assert (found["version"], len(found["runs"])) == ("2.1.0", 1)
     (result,) = found["runs"][0]["results"]
@@ -115,7 +112,7 @@ def test_findings_are_results_of_sarif(run: Run, broken: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["github", "junit", "sarif"])
-def test_work_that_a_check_finds_is_told(run: Run, table: str, form: str) -> None:
+def test_work_that_a_check_finds_is_told(run, table, form):
     words = ("rewrite-manifests", table, "--check", "--format", form)
     ended = run(*words)
     assert ended.code == 4
@@ -127,7 +124,7 @@ def test_work_that_a_check_finds_is_told(run: Run, table: str, form: str) -> Non
 
 
 @pytest.mark.parametrize("form", ["github", "junit", "sarif"])
-def test_the_error_of_a_run_is_told(run: Run, tmp_path: Path, form: str) -> None:
+def test_the_error_of_a_run_is_told(run, tmp_path, form):
     ended = run("validate", str(tmp_path / "none"), "--format", form)
     assert ended.code == 10
     assert "table-not-found" in ended.out
@@ -135,7 +132,7 @@ def test_the_error_of_a_run_is_told(run: Run, tmp_path: Path, form: str) -> None
         assert ET.fromstring(ended.out)[0].get("errors") == "1"
 
 
-def test_formats_of_ci_go_with_a_check(run: Run, table: str) -> None:
+def test_formats_of_ci_go_with_a_check(run, table):
     assert run("rewrite-manifests", table, "-n", "--format", "junit").code == 2
     assert run("validate", table, "--format", "xml").code == 2
     assert run("validate", table, "--format", "junit", "--json").code == 2
@@ -143,7 +140,7 @@ def test_formats_of_ci_go_with_a_check(run: Run, table: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "apply"])
-def test_schemas_are_printed_whole(run: Run, name: str) -> None:
+def test_schemas_are_printed_whole(run, name):
     ended = run("schema", name)
     assert ended.code == 0
     schema = json.loads(ended.out)
@@ -157,7 +154,7 @@ def test_schemas_are_printed_whole(run: Run, name: str) -> None:
         assert run("schema", name, "--plan").code == 2
 
 
-def test_schemas_hold_for_what_is_printed(run: Run, table: str) -> None:
+def test_schemas_hold_for_what_is_printed(run, table):
     schema = json.loads(run("schema", "expire-snapshots").out)
     document = run("expire-snapshots", table, "-n", "--json").document
     Draft202012Validator(schema).validate(document)
@@ -172,19 +169,19 @@ def test_schemas_hold_for_what_is_printed(run: Run, table: str) -> None:
         ("powershell", "icectl.ps1"),
     ],
 )
-def test_scripts_of_shells_are_printed(run: Run, shell: str, file: str) -> None:
+def test_scripts_of_shells_are_printed(run, shell, file):
     ended = run("completion", shell)
     assert (ended.code, ended.out) == (0, (ROOT / "completions" / file).read_text())
 
 
-def test_pages_of_the_manual_are_printed(run: Run) -> None:
+def test_pages_of_the_manual_are_printed(run):
     assert run("man").out == (ROOT / "man/icectl.1").read_text()
     assert run("man", "compact").out == (ROOT / "man/icectl-compact.1").read_text()
     assert run("man", "icectl.toml").out == (ROOT / "man/icectl.toml.5").read_text()
     assert run("man", "maintain.toml").out == (ROOT / "man/maintain.toml.5").read_text()
 
 
-def test_a_terminal_without_man_gets_plain_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_without_man_gets_plain_text(run, monkeypatch):
     monkeypatch.setattr(documentation, "find_program", lambda _: None)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     page = run("man", "compact").out
@@ -197,13 +194,13 @@ def test_a_terminal_without_man_gets_plain_text(run: Run, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("words", ["schema", "schema apply", "schema x", "man x", "completion"])
-def test_what_there_is_not_is_wrong_usage(run: Run, words: str) -> None:
+def test_what_there_is_not_is_wrong_usage(run, words):
     ended = run(*words.split())
     assert (ended.code, ended.out) == (2, "")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_by_its_script() -> None:
+def test_bash_completes_by_its_script():
     asked = (
         f"source {ROOT}/completions/icectl.bash; "
         "COMP_WORDS=(icectl exp); COMP_CWORD=1; _icectl; "
@@ -214,9 +211,7 @@ def test_bash_completes_by_its_script() -> None:
     assert ended.stdout.splitlines() == ["expire-snapshots", "auto"]
 
 
-def test_limits_of_health_are_settings(
-    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_health_are_settings(run, table, tmp_path, monkeypatch):
     settings = tmp_path / "icectl.toml"
     settings.write_text('[health]\nfiles-to-save = "2, 5"\nreclaimable = "50%, 200%"\n')
     ended = run("inspect", table, "health", "--config", str(settings), "--json")

@@ -59,9 +59,7 @@ def build(directory: Path, format_version: int = 2) -> TableBuilder:
     return table
 
 
-def test_a_plan_tells_a_size_only_where_footers_are_little_of_it(
-    tmp_path, compact, monkeypatch
-) -> None:
+def test_a_plan_tells_a_size_only_where_footers_are_little_of_it(tmp_path, compact, monkeypatch):
     build(tmp_path)
     monkeypatch.setattr(report, "_TINY_BYTES", 0)
     assert "would become about 3 of 17.6 KiB or less; 2 " in compact(tmp_path, *SMALL, "-n").out
@@ -71,7 +69,7 @@ def ids(directory: Path) -> list[int]:
     return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
 
 
-def test_tasks_run_in_processes_of_their_own(tmp_path, processes) -> None:
+def test_tasks_run_in_processes_of_their_own(tmp_path, processes):
     table = build(tmp_path)
     ended = processes(tmp_path, *SMALL, "--json")
     assert (ended.code, ended.err) == (0, "")
@@ -79,7 +77,7 @@ def test_tasks_run_in_processes_of_their_own(tmp_path, processes) -> None:
     assert ids(tmp_path) == sorted(table.ids())
 
 
-def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compact) -> None:
+def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compact):
     table = build(tmp_path)
     ended = compact(tmp_path, *SMALL, "--json")
     assert (ended.code, ended.document["status"]) == (0, "done")
@@ -99,9 +97,7 @@ def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compac
     assert result(again)["left_alone"] == {"already compacted to this size": 3}
 
 
-def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(
-    tmp_path, compact, monkeypatch
-) -> None:
+def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(tmp_path, compact, monkeypatch):
     def of_any_size(asked: Method, found: Mergeable, bins: Sequence[Bin], _: int) -> MethodChoice:
         return choose_method(asked, found, bins, 1)
 
@@ -115,7 +111,7 @@ def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(
 
 
 @pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])
-def test_a_plan_changes_nothing(tmp_path, compact, monkeypatch, option, code) -> None:
+def test_a_plan_changes_nothing(tmp_path, compact, monkeypatch, option, code):
     build(tmp_path)
     monkeypatch.setattr(session, "open_store", lambda *_: ReadOnlyStore(LocalStore()))
     ended = compact(tmp_path, *SMALL, option, "--json")
@@ -126,7 +122,7 @@ def test_a_plan_changes_nothing(tmp_path, compact, monkeypatch, option, code) ->
     assert {group["status"] for group in found["groups"]} == {"planned"}
 
 
-def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact) -> None:
+def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact):
     build(tmp_path)
     text = compact(tmp_path, *SMALL, "--dry-run").out
     assert text.count("too small") == 8
@@ -136,7 +132,7 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
     assert "would become about 3, smaller in all; 2 delete files would be removed" in text
 
 
-def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:
+def test_files_left_alone_are_counted_by_reason(tmp_path, compact):
     build(tmp_path)
     ended = compact(tmp_path, "--where", "category = 'c1'", "--dry-run")
     assert "skipped 6 files: not selected by `--where`" in ended.out
@@ -144,13 +140,13 @@ def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:
     assert "nothing to do: compacting would gain nothing" in ended.out
 
 
-def test_where_selects_by_partition(tmp_path, compact) -> None:
+def test_where_selects_by_partition(tmp_path, compact):
     build(tmp_path)
     found = result(compact(tmp_path, *SMALL, "--where", "category = 'c1'", "--json"))
     assert [group["partition"] for group in found["groups"]] == ["category=c1"]
 
 
-def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact) -> None:
+def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact):
     table = build(tmp_path)
     found = result(compact(tmp_path, *SMALL, "--max-groups", 2, "--partial-progress", 2, "--json"))
     assert len(found["snapshot_ids"]) == 2
@@ -173,7 +169,7 @@ def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact) -> No
         (["--branch", "nowhere"], "the table has no branch `nowhere`"),
     ],
 )
-def test_options_that_make_no_sense_are_wrong_usage(tmp_path, compact, options, message) -> None:
+def test_options_that_make_no_sense_are_wrong_usage(tmp_path, compact, options, message):
     build(tmp_path)
     version = current_metadata(tmp_path)
     ended = compact(tmp_path, *options)
@@ -182,7 +178,7 @@ def test_options_that_make_no_sense_are_wrong_usage(tmp_path, compact, options, 
     assert current_metadata(tmp_path) == version
 
 
-def test_tables_that_want_other_files_are_refused(tmp_path, compact) -> None:
+def test_tables_that_want_other_files_are_refused(tmp_path, compact):
     table = build(tmp_path)
     table.set_properties({"write.format.default": "orc"})
     ended = compact(tmp_path, *SMALL)
@@ -190,9 +186,7 @@ def test_tables_that_want_other_files_are_refused(tmp_path, compact) -> None:
     assert "the table asks for orc files" in ended.err
 
 
-def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(
-    tmp_path, compact, monkeypatch
-) -> None:
+def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(tmp_path, compact, monkeypatch):
     long = PartitionField((2,), 1000, "c" * 5000, parse_transform("identity"))
     monkeypatch.setitem(PARTITIONINGS, "long", (long,))
     table = TableBuilder(tmp_path)
@@ -209,16 +203,13 @@ def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
 
     table.set_properties(
-        {
-            "write.object-storage.enabled": "true",
-            "write.object-storage.partitioned-paths": "false",
-        }
+        {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
     )
     assert compact(tmp_path, *SMALL).code == 0
     assert ids(tmp_path) == list(range(10))
 
 
-def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, compact) -> None:
+def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, compact):
     table = TableBuilder(tmp_path)
     for start in range(5):
         table.append([2 * start, 2 * start + 1])
@@ -232,7 +223,7 @@ def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, c
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_empty_tables_have_nothing_to_do(tmp_path, compact, format_version) -> None:
+def test_empty_tables_have_nothing_to_do(tmp_path, compact, format_version):
     table = TableBuilder(tmp_path, format_version=format_version)
     table.set_properties({"a": "b"})
     ended = compact(tmp_path, "--json")
@@ -259,7 +250,7 @@ def shuffled(directory: Path, format_version: int = 2, partitioning: str = "none
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_rows_are_sorted_as_asked_for(tmp_path, compact, format_version) -> None:
+def test_rows_are_sorted_as_asked_for(tmp_path, compact, format_version):
     table = shuffled(tmp_path, format_version)
     ended = compact(tmp_path, "--sort-order", "category desc, bucket(4, id), id desc", "--json")
     assert (ended.code, result(ended)["added_data_files"]) == (0, 1)
@@ -276,7 +267,7 @@ def test_rows_are_sorted_as_asked_for(tmp_path, compact, format_version) -> None
     assert again.document["status"] == "nothing-to-do"
 
 
-def test_files_in_the_tables_own_order_are_marked_as_sorted(tmp_path, compact) -> None:
+def test_files_in_the_tables_own_order_are_marked_as_sorted(tmp_path, compact):
     shuffled(tmp_path, partitioning="identity")
     fields = [
         {"transform": "identity", "source-id": 1, "direction": "asc", "null-order": "nulls-first"}
@@ -300,7 +291,7 @@ def test_files_in_the_tables_own_order_are_marked_as_sorted(tmp_path, compact) -
     assert {file["sort_order_id"] for file in data_files(tmp_path)} == {None}
 
 
-def test_rows_move_along_a_curve(tmp_path, compact) -> None:
+def test_rows_move_along_a_curve(tmp_path, compact):
     table = shuffled(tmp_path)
     ended = compact(tmp_path, "--zorder", "id,at", "--dry-run")
     assert "rows of each group along a z-curve through id, at" in ended.out
@@ -310,7 +301,7 @@ def test_rows_move_along_a_curve(tmp_path, compact) -> None:
     assert file["sort_order_id"] is None
 
 
-def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_path, compact) -> None:
+def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_path, compact):
     table = shuffled(tmp_path)
     table.respec("identity")
     assert compact(tmp_path, "--sort-order", "id desc").code == 0
@@ -337,14 +328,14 @@ def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_pat
         (["--sort-order", "colour"], "the table has no column `colour`"),
     ],
 )
-def test_strategies_that_do_not_fit_are_wrong_usage(tmp_path, compact, options, message) -> None:
+def test_strategies_that_do_not_fit_are_wrong_usage(tmp_path, compact, options, message):
     build(tmp_path)
     ended = compact(tmp_path, *options)
     assert ended.code == 2
     assert message in ended.err
 
 
-def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact) -> None:
+def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact):
     table = build(tmp_path)
     table.delete_rows([7, 16])
     ended = compact(tmp_path, "--deletes-only", "--json")
@@ -363,7 +354,7 @@ def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact) -> None
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact) -> None:
+def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact):
     table = build(tmp_path)
     table.delete_rows([7, 16])
     text = compact(tmp_path, "--deletes-only", "--dry-run").out
@@ -382,7 +373,7 @@ def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact) -> 
 )
 def test_options_of_data_files_are_wrong_usage_where_these_stay(
     tmp_path, compact, options, message
-) -> None:
+):
     build(tmp_path)
     ended = compact(tmp_path, "--deletes-only", *options)
     assert (ended.code, message in ended.err) == (2, True)
@@ -407,7 +398,7 @@ class ForgetfulStore(WrappedStore):
 @pytest.mark.parametrize("commits", [0, 1])
 def test_wrong_rows_in_new_files_are_a_mistake_of_icectl_and_not_committed(
     tmp_path, compact, monkeypatch, commits
-) -> None:
+):
     build(tmp_path)
     before = ids(tmp_path)
     versions = len(list((tmp_path / "metadata").glob("v*.metadata.json")))

@@ -27,14 +27,12 @@ def plain(page: str) -> str:
     return text.replace(r"\&", "").replace(r"\e", "\\")
 
 
-def test_generated_files_are_fresh(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_files_are_fresh(capsys):
     assert docs.main(["--check"], ROOT) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_check_names_stale_files_and_writing_makes_them_fresh(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_stale_files_and_writing_makes_them_fresh(tmp_path, capsys):
     assert docs.main(["--check"], tmp_path) == 1
     assert "stale: man/icectl.1\n" in capsys.readouterr().out
     assert not (tmp_path / "icectl").exists()
@@ -43,7 +41,7 @@ def test_check_names_stale_files_and_writing_makes_them_fresh(
     assert docs.main(["--check"], tmp_path) == 0
 
 
-def test_there_is_nothing_but_what_is_generated(pages: dict[str, str]) -> None:
+def test_there_is_nothing_but_what_is_generated(pages):
     there = {
         str(path.relative_to(ROOT))
         for folder in ("man", "completions")
@@ -53,7 +51,7 @@ def test_there_is_nothing_but_what_is_generated(pages: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_page_with_its_options(pages: dict[str, str], name: str) -> None:
+def test_every_command_has_a_page_with_its_options(pages, name):
     page = plain(pages[f"man/icectl-{name}.1"])
     for parameter in docs.parameters_of(load_command(name)):
         for word in parameter.opts:
@@ -63,7 +61,7 @@ def test_every_command_has_a_page_with_its_options(pages: dict[str, str], name: 
     assert f"icectl-{name}(1)" in plain(pages["man/icectl.1"])
 
 
-def test_the_manual_lists_every_exit_code_and_variable(pages: dict[str, str]) -> None:
+def test_the_manual_lists_every_exit_code_and_variable(pages):
     page = plain(pages["man/icectl.1"])
     for code, meaning in EXIT_CODES.items():
         assert f"\n.TP\n{code}\n{plain(docs.roff(meaning))}\n" in page
@@ -71,7 +69,7 @@ def test_the_manual_lists_every_exit_code_and_variable(pages: dict[str, str]) ->
         assert f"\n.TP\n{name}\n" in page
 
 
-def test_every_variable_that_the_code_names_is_in_the_manual() -> None:
+def test_every_variable_that_the_code_names_is_in_the_manual():
     named = {
         name
         for path in (ROOT / "icectl").rglob("*.py")
@@ -80,7 +78,7 @@ def test_every_variable_that_the_code_names_is_in_the_manual() -> None:
     assert named <= set(ENV_VARS)
 
 
-def test_every_setting_is_in_its_page(pages: dict[str, str]) -> None:
+def test_every_setting_is_in_its_page(pages):
     page = plain(pages["man/icectl.toml.5"])
     for setting in SETTINGS:
         section, _, name = setting.key.rpartition(".")
@@ -89,9 +87,7 @@ def test_every_setting_is_in_its_page(pages: dict[str, str]) -> None:
         assert setting.variable in page
 
 
-def test_the_example_of_the_settings_page_is_accepted(
-    pages: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_example_of_the_settings_page_is_accepted(pages, tmp_path):
     example = plain(pages["man/icectl.toml.5"]).partition(".SH EXAMPLE\n.nf\n")[2]
     file = tmp_path / "icectl.toml"
     file.write_text(example.partition("\n.fi")[0])
@@ -100,7 +96,7 @@ def test_the_example_of_the_settings_page_is_accepted(
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_has_no_complaints(pages: dict[str, str]) -> None:
+def test_groff_has_no_complaints(pages):
     for name, page in pages.items():
         if name.startswith("man/"):
             ended = subprocess.run(
@@ -114,22 +110,18 @@ def test_groff_has_no_complaints(pages: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "file"),
-    [("bash", "icectl.bash"), ("zsh", "_icectl"), ("fish", "icectl.fish")],
+    ("shell", "file"), [("bash", "icectl.bash"), ("zsh", "_icectl"), ("fish", "icectl.fish")]
 )
-def test_the_shells_accept_their_scripts(shell: str, file: str) -> None:
+def test_the_shells_accept_their_scripts(shell, file):
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     ended = subprocess.run(
-        [shell, "-n", str(ROOT / "completions" / file)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [shell, "-n", str(ROOT / "completions" / file)], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_the_views_that_completion_knows_are_those_that_exist() -> None:
+def test_the_views_that_completion_knows_are_those_that_exist():
     assert load_command("inspect").choices["view"] == tuple(VIEWS)
 
 
@@ -145,7 +137,7 @@ def bash_completes(*words: str) -> list[str]:
     return ended.stdout.split()
 
 
-def test_bash_completes_commands_options_values_and_views() -> None:
+def test_bash_completes_commands_options_values_and_views():
     documents = ["schema", "completion", "man", "help"]
     first = [*COMMANDS, *documents, "--help", "--version", "--spark-script"]
     assert bash_completes("icectl", "") == first
@@ -163,7 +155,7 @@ def test_bash_completes_commands_options_values_and_views() -> None:
     assert bash_completes("icectl", "inspect", f"{ROOT}/pyproj") == [f"{ROOT}/pyproject.toml"]
 
 
-def test_powershell_asks_for_the_names_that_bash_asks_for() -> None:
+def test_powershell_asks_for_the_names_that_bash_asks_for():
     bash = (ROOT / "completions" / "icectl.bash").read_text()
     power = (ROOT / "completions" / "icectl.ps1").read_text()
     in_bash = [found.split("|") for found in re.findall(r"(\S+)\) asks=", bash)]
@@ -174,7 +166,7 @@ def test_powershell_asks_for_the_names_that_bash_asks_for() -> None:
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_fish_completes_commands_options_and_views(tmp_path: Path) -> None:
+def test_fish_completes_commands_options_and_views(tmp_path):
     def completes(line: str) -> list[str]:
         script = f"source {ROOT}/completions/icectl.fish; complete -C '{line}'"
         ended = subprocess.run(

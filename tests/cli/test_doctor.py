@@ -36,7 +36,7 @@ def checks(ended: Ended) -> dict[str, dict[str, Any]]:
     return {one["subject"]: one for one in checked_document(ended)["result"]["checks"]}
 
 
-def test_a_machine_without_configuration_is_no_failure(doctor: Run) -> None:
+def test_a_machine_without_configuration_is_no_failure(doctor):
     ended = doctor("--json")
     found = checks(ended)
     assert ended.code == 0
@@ -46,9 +46,7 @@ def test_a_machine_without_configuration_is_no_failure(doctor: Run) -> None:
     assert doctor().out.startswith("check")
 
 
-def test_java_is_named_with_its_version(
-    doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_is_named_with_its_version(doctor, tmp_path, monkeypatch):
     program = tmp_path / "jdk" / "bin" / "java"
     program.parent.mkdir(parents=True)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
@@ -62,9 +60,7 @@ def test_java_is_named_with_its_version(
         assert str(program) in found["detail"]
 
 
-def test_credentials_are_named_and_never_shown(
-    doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_are_named_and_never_shown(doctor, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA-of-the-operator")
     (tmp_path / "home" / ".aws").mkdir()
     (tmp_path / "home" / ".aws" / "credentials").write_text("secret = of-the-operator")
@@ -73,9 +69,7 @@ def test_credentials_are_named_and_never_shown(
     assert "of-the-operator" not in ended.out + ended.err
 
 
-def test_every_configured_catalog_is_tried(
-    doctor: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_configured_catalog_is_tried(doctor, tmp_path, monkeypatch):
     good = f"sqlite:///{tmp_path / 'catalog.db'}"
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -98,7 +92,7 @@ def test_every_configured_catalog_is_tried(
     assert (text.code, "1 check failed" in text.out) == (4, True)
 
 
-def test_locations_are_listed(doctor: Run, tmp_path: Path) -> None:
+def test_locations_are_listed(doctor, tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append([1])
     ended = doctor(table.location, f"{table.location}/metadata", "--json")
@@ -115,6 +109,6 @@ def test_locations_are_listed(doctor: Run, tmp_path: Path) -> None:
     assert "no answer" in detail, "a secret that is one letter hides no other letter"
 
 
-def test_a_catalog_that_is_not_configured_is_named(doctor: Run) -> None:
+def test_a_catalog_that_is_not_configured_is_named(doctor):
     ended = doctor("nowhere")
     assert (ended.code, "there is no catalog `nowhere`" in ended.err) == (10, True)

@@ -241,12 +241,7 @@ class HelpPlace(Place):
 
 
 @pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block.page}:{block.line}")
-def test_command_lines_run(
-    block: Block,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_command_lines_run(block, tmp_path, capsys, monkeypatch):
     place = Place(tmp_path, block)
     place.enter(monkeypatch)
     for line in block.lines:
@@ -273,13 +268,7 @@ NOT_ALONE = {
 @pytest.mark.parametrize(
     ("name", "line"), [one for one in HELPED if one[1] not in NOT_ALONE], ids=lambda part: part
 )
-def test_examples_of_help_run(
-    name: str,
-    line: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_examples_of_help_run(name, line, tmp_path, capsys, monkeypatch):
     place = HelpPlace(tmp_path, name, line)
     place.enter(monkeypatch)
     words = arguments(line)
@@ -298,7 +287,7 @@ def test_examples_of_help_run(
     assert "error" not in printed.err
 
 
-def test_files_are_accepted_by_what_reads_them(tmp_path: Path) -> None:
+def test_files_are_accepted_by_what_reads_them(tmp_path):
     readers: dict[str, Callable[[str], object]] = {
         "toml": lambda text: read_settings_or_policy(tmp_path / "file.toml", text),
         "yaml": lambda text: list(yaml.safe_load_all(text)),
@@ -335,7 +324,7 @@ def read_settings_or_policy(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_command_lines_in_sentences_have_options_that_exist(path: Path) -> None:
+def test_command_lines_in_sentences_have_options_that_exist(path):
     prose = re.sub(r"```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     spans = (" ".join(span.split()) for span in re.findall(r"(?<!`)`(icectl [^`]+)`(?!`)", prose))
     for span in spans:
@@ -347,20 +336,19 @@ def test_command_lines_in_sentences_have_options_that_exist(path: Path) -> None:
 
 
 OTHERS = re.compile(
-    r"\$\(icectl|^(spark-submit|aws|gcloud|docker|kubectl|systemctl|tasks:) ?",
-    re.MULTILINE,
+    r"\$\(icectl|^(spark-submit|aws|gcloud|docker|kubectl|systemctl|tasks:) ?", re.MULTILINE
 )
 """What examples run beside icectl, and tests do not."""
 
 
-def test_what_is_not_run_has_a_reason() -> None:
+def test_what_is_not_run_has_a_reason():
     marked = [block for block in BLOCKS if block.not_run]
     assert all(len(block.not_run.split()) >= 3 for block in marked)
     others = [block for block in BLOCKS if OTHERS.search(block.text) and block not in marked]
     assert [f"{block.page}:{block.line}" for block in others] == []
 
 
-def test_blocks_are_seen() -> None:
+def test_blocks_are_seen():
     assert {"README.md", "refs.md", "relocate.md", "maintain.md", "plans.md"} <= {
         block.page for block in RUN
     }

@@ -78,14 +78,8 @@ KINDS = [(1, "none"), (2, "position"), (2, "equality"), (3, "position")]
     ],
 )
 def test_expiry_keeps_the_law(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    format_version: int,
-    kind: str,
-    partitioning: str,
-    merge: int,
-) -> None:
+    tmp_path, capsys, monkeypatch, format_version, kind, partitioning, merge
+):
     directory = tmp_path / "t"
     table = build(directory, format_version, partitioning, kind, merge)
     policy = [table.location, "--older-than", "1m", "--retain-last", "2"]

@@ -48,9 +48,7 @@ def findings(ended: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_r212_rewrite_manifests_mends_what_validate_warns_of(
-    tmp_path: Path, icectl: Run, format_version: int
-) -> None:
+def test_r212_rewrite_manifests_mends_what_validate_warns_of(tmp_path, icectl, format_version):
     directory = tmp_path / "t"
     location, before = build(directory, format_version)
     with pytest.raises((IndexError, EOFError, ValueError)):
@@ -70,7 +68,7 @@ def test_r212_rewrite_manifests_mends_what_validate_warns_of(
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_r212_a_rewrite_of_some_content_leaves_the_rest_alone(tmp_path: Path, icectl: Run) -> None:
+def test_r212_a_rewrite_of_some_content_leaves_the_rest_alone(tmp_path, icectl):
     location, _ = build(tmp_path / "t", 2)
     done = icectl(location, "--content", "deletes", "--json", command="rewrite-manifests")
     assert (result(done)["rewritten"], result(done)["kept"]) == (1, 1)
@@ -80,9 +78,7 @@ def test_r212_a_rewrite_of_some_content_leaves_the_rest_alone(tmp_path: Path, ic
 
 
 @pytest.mark.parametrize("format_version", [2, 3])
-def test_r212_every_command_works_on_such_a_table(
-    tmp_path: Path, icectl: Run, format_version: int
-) -> None:
+def test_r212_every_command_works_on_such_a_table(tmp_path, icectl, format_version):
     directory = tmp_path / "t"
     location, before = build(directory, format_version)
     files = result(icectl(location, "files", "--json", command="inspect"))
@@ -103,9 +99,7 @@ def test_r212_every_command_works_on_such_a_table(
 
 
 @pytest.mark.parametrize("rewrites", [True, False])
-def test_r212_such_a_table_of_version_1_is_migrated(
-    tmp_path: Path, icectl: Run, rewrites: bool
-) -> None:
+def test_r212_such_a_table_of_version_1_is_migrated(tmp_path, icectl, rewrites):
     location, before = build(tmp_path / "t", 1)
     chosen = ["--rewrite-manifests"] if rewrites else []
     assert icectl(location, *chosen, "--yes", "--json", command="migrate-v1-v2").code == 0

@@ -8,7 +8,6 @@ import pytest
 from icectl.cli import app
 from icectl.cli.help import is_flag
 from icectl.errors import EXIT_CODES
-from tests.cli.conftest import Run
 from tests.generate.docs import parameters_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
@@ -17,7 +16,7 @@ PAGES = {"icectl": ["--help"], **{name: [name, "--help"] for name in app.COMMAND
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_help_is_the_golden_page(run: Run, page: str, request: pytest.FixtureRequest) -> None:
+def test_help_is_the_golden_page(run, page, request):
     ended = run(*PAGES[page])
     assert (ended.code, ended.err) == (0, "")
     golden = GOLDEN / f"{page}.txt"
@@ -27,16 +26,14 @@ def test_help_is_the_golden_page(run: Run, page: str, request: pytest.FixtureReq
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_help_fits_80_columns_and_is_ascii(run: Run, page: str) -> None:
+def test_help_fits_80_columns_and_is_ascii(run, page):
     out = run(*PAGES[page]).out
     assert max(map(len, out.splitlines())) < 80
     assert out.isascii()
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_help_of_a_command_fits_a_screen_with_a_sentence_and_three_examples(
-    run: Run, name: str
-) -> None:
+def test_help_of_a_command_fits_a_screen_with_a_sentence_and_three_examples(run, name):
     page = run(name, "--help").out
     assert len(page.splitlines()) <= 80
     _, summary, examples, *_ = page.split("\n\n")
@@ -48,7 +45,7 @@ def test_help_of_a_command_fits_a_screen_with_a_sentence_and_three_examples(
         assert all(word in page for word in parameter.opts if word.startswith("--"))
 
 
-def test_help_of_a_command_is_asked_for_in_three_ways(run: Run) -> None:
+def test_help_of_a_command_is_asked_for_in_three_ways(run):
     page = run("inspect", "--help").out
     assert run("inspect", "-h").out == page
     assert run("help", "inspect").out == page
@@ -57,13 +54,13 @@ def test_help_of_a_command_is_asked_for_in_three_ways(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_the_root_lists_each_command_with_its_line(run: Run, name: str) -> None:
+def test_the_root_lists_each_command_with_its_line(run, name):
     lines = run("--help").out.splitlines()
     assert f"  {name.ljust(19)}{app.COMMANDS[name]}" in lines
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_help_lists_the_exit_codes_that_the_command_can_give(run: Run, name: str) -> None:
+def test_help_lists_the_exit_codes_that_the_command_can_give(run, name):
     command = app.load_command(name)
     page = run(name, "--help").out
     assert set(command.exit_codes) <= set(EXIT_CODES)
@@ -74,7 +71,7 @@ def test_help_lists_the_exit_codes_that_the_command_can_give(run: Run, name: str
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_help_has_two_examples_and_they_parse(name: str) -> None:
+def test_help_has_two_examples_and_they_parse(name):
     command = app.load_command(name)
     assert len(command.examples) >= 2
     for line, purpose in command.examples:
@@ -88,7 +85,7 @@ def test_help_has_two_examples_and_they_parse(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_every_parameter_is_explained_in_the_house_voice(name: str) -> None:
+def test_every_parameter_is_explained_in_the_house_voice(name):
     for parameter in parameters_of(app.load_command(name)):
         if parameter.name == "help":
             continue
@@ -101,7 +98,7 @@ def test_every_parameter_is_explained_in_the_house_voice(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
-def test_every_command_takes_the_common_options(name: str) -> None:
+def test_every_command_takes_the_common_options(name):
     options = {word for entry in parameters_of(app.load_command(name)) for word in entry.opts}
     assert {
         "--concurrency", "--time-limit", "--temp-dir", "--json", "-q", "--quiet", "-v",
@@ -113,7 +110,7 @@ def test_every_command_takes_the_common_options(name: str) -> None:
 @pytest.mark.parametrize(
     "name", sorted({*app.COMMANDS} - {"inspect", "validate", "maintain", "apply", "doctor"})
 )
-def test_every_command_that_changes_a_table_takes_the_options_of_a_change(name: str) -> None:
+def test_every_command_that_changes_a_table_takes_the_options_of_a_change(name):
     options = {word for entry in parameters_of(app.load_command(name)) for word in entry.opts}
     assert {
         "-n", "--dry-run", "--check", "-y", "--yes", "--metadata-file", "--deleted-list",

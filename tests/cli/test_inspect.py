@@ -14,7 +14,7 @@ import pytest
 
 from icectl.commands.inspect.views import VIEWS
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Inspect, result
+from tests.cli.conftest import result
 
 SUMMARY_KEYS = [
     "format_version", "uuid", "location", "metadata_location", "last_updated",
@@ -35,9 +35,7 @@ def table(tmp_path: Path) -> TableBuilder:
     return built
 
 
-def test_summary_has_the_promised_keys_and_the_builders_counts(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_summary_has_the_promised_keys_and_the_builders_counts(inspect, table):
     found = result(inspect(table.location, "--json"))
     assert [key for key in SUMMARY_KEYS if key not in found] == []
     assert found["view"] == "summary"
@@ -59,7 +57,7 @@ def test_summary_has_the_promised_keys_and_the_builders_counts(
     assert found["last_updated"] == "2025-06-15T15:10:40Z"
 
 
-def test_text_of_the_summary_names_what_json_holds(inspect: Inspect, table: TableBuilder) -> None:
+def test_text_of_the_summary_names_what_json_holds(inspect, table):
     lines = inspect(table.location).out.splitlines()
     assert "records       9 before deletes" in lines
     assert any(line.startswith("data files    6, ") for line in lines)
@@ -67,16 +65,12 @@ def test_text_of_the_summary_names_what_json_holds(inspect: Inspect, table: Tabl
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_json_of_every_view_keeps_to_the_schema(
-    inspect: Inspect, table: TableBuilder, view: str
-) -> None:
+def test_json_of_every_view_keeps_to_the_schema(inspect, table, view):
     assert result(inspect(table.location, view, "--json"))["view"] == view
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_of_a_table_without_snapshot_is_empty_and_no_error(
-    inspect: Inspect, tmp_path: Path, view: str
-) -> None:
+def test_every_view_of_a_table_without_snapshot_is_empty_and_no_error(inspect, tmp_path, view):
     empty = TableBuilder(tmp_path / "empty")
     found = result(inspect(empty.location, view, "--json"))
     assert inspect(empty.location, view).code == 0
@@ -94,7 +88,7 @@ def test_every_view_of_a_table_without_snapshot_is_empty_and_no_error(
         assert found["tree"]["children"] == []
 
 
-def test_a_table_with_tags_only_is_read_by_tag(inspect: Inspect, tmp_path: Path) -> None:
+def test_a_table_with_tags_only_is_read_by_tag(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t")
     first = table.append(range(4))
     document = json.loads(Path(table.metadata_location).read_text())
@@ -106,7 +100,7 @@ def test_a_table_with_tags_only_is_read_by_tag(inspect: Inspect, tmp_path: Path)
     assert result(inspect(table.location, "--ref", "main", "--json"))["record_count"] == 0
 
 
-def test_snapshot_is_chosen_by_id_ref_or_instant(inspect: Inspect, table: TableBuilder) -> None:
+def test_snapshot_is_chosen_by_id_ref_or_instant(inspect, table):
     first, second, third = (each.snapshot_id for each in table.metadata.snapshots)
     for choice, expected in (
         (("--snapshot", second), second),
@@ -145,15 +139,13 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect: Inspect, table: TableB
         (("file",), "there is no view `file`"),
     ],
 )
-def test_options_that_make_no_sense_are_wrong_usage(
-    inspect: Inspect, table: TableBuilder, arguments: tuple[str, ...], message: str
-) -> None:
+def test_options_that_make_no_sense_are_wrong_usage(inspect, table, arguments, message):
     ended = inspect(table.location, *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
 
 
-def test_swapped_view_and_table_get_a_hint(inspect: Inspect, table: TableBuilder) -> None:
+def test_swapped_view_and_table_get_a_hint(inspect, table):
     swapped = inspect("files", table.location)
     assert swapped.code == 2
     assert f"hint: `icectl inspect {table.location} files`" in swapped.err
@@ -162,16 +154,14 @@ def test_swapped_view_and_table_get_a_hint(inspect: Inspect, table: TableBuilder
     assert "hint: `icectl inspect TABLE files`" in missing.err
 
 
-def test_one_metadata_file_shows_the_table_as_it_was(inspect: Inspect, table: TableBuilder) -> None:
+def test_one_metadata_file_shows_the_table_as_it_was(inspect, table):
     older = Path(table.location, "metadata", "v2.metadata.json")
     found = result(inspect(older, "--json"))
     assert (found["snapshot_count"], found["record_count"]) == (1, 6)
     assert found["metadata_location"] == str(older)
 
 
-def test_table_of_a_catalog_is_read_and_said_so_on_stderr(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_table_of_a_catalog_is_read_and_said_so_on_stderr(inspect, table):
     folder = Path(table.location, "metadata")
     newest = folder / "00003-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
     shutil.copy(table.metadata_location, newest)
@@ -184,16 +174,12 @@ def test_table_of_a_catalog_is_read_and_said_so_on_stderr(
     assert "note:" not in inspect(table.location, "--quiet").err
 
 
-def test_a_column_that_was_asked_for_is_shown_without_a_value_too(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_a_column_that_was_asked_for_is_shown_without_a_value_too(inspect, table):
     shown = inspect(table.location, "files", "--columns", "equality_ids,spec_id", "--limit", 1)
     assert shown.out.splitlines() == ["equality_ids  spec_id", "                    0"]
 
 
-def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(inspect, table):
     ids = [str(each.snapshot_id) for each in table.metadata.snapshots]
     logged = result(inspect(table.location, "snapshots", "--limit", 2, "--json"))["rows"]
     assert [row["snapshot_id"] for row in logged] == ids[1:]
@@ -201,7 +187,7 @@ def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(
     assert result(inspect(table.location, "files", "--limit", 2, "--json"))["rows"] == every[:2]
 
 
-def test_columns_go_by_their_headings_too(inspect: Inspect, table: TableBuilder) -> None:
+def test_columns_go_by_their_headings_too(inspect, table):
     def keys(view: str, names: str) -> list[str]:
         words = (view, "--columns", names, "--json")
         return list(result(inspect(table.location, *words))["rows"][0])
@@ -220,9 +206,7 @@ def test_columns_go_by_their_headings_too(inspect: Inspect, table: TableBuilder)
 @pytest.mark.parametrize(
     "view", [name for name, view in VIEWS.items() if view.rows and name != "statistics"]
 )
-def test_columns_go_by_every_heading_that_a_view_shows(
-    inspect: Inspect, table: TableBuilder, view: str
-) -> None:
+def test_columns_go_by_every_heading_that_a_view_shows(inspect, table, view):
     header, *lines = inspect(table.location, view, "--limit", 2).out.splitlines()
     headings = re.split(r" {2,}", header.strip())
     shown = inspect(table.location, view, "--columns", ",".join(headings), "--limit", 2)
@@ -230,9 +214,7 @@ def test_columns_go_by_every_heading_that_a_view_shows(
     assert len(shown.out.splitlines()) == 1 + len(lines)
 
 
-def test_a_heading_over_several_columns_shows_what_stands_below_it(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_a_heading_over_several_columns_shows_what_stands_below_it(inspect, table):
     words = (table.location, "manifests", "--columns", "added,existing", "--format", "csv")
     every = result(inspect(table.location, "manifests", "--json"))["rows"]
     assert inspect(*words).out.splitlines() == [
@@ -247,16 +229,12 @@ def test_a_heading_over_several_columns_shows_what_stands_below_it(
     ]
 
 
-def test_an_unknown_column_is_told_the_headings_there_are(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_an_unknown_column_is_told_the_headings_there_are(inspect, table):
     told = inspect(table.location, "snapshots", "--columns", "added files").err
     assert told.endswith("refs; as shown: snapshot, committed, files, rows, deletes\n")
 
 
-def test_columns_are_chosen_in_order_and_below_a_column(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_columns_are_chosen_in_order_and_below_a_column(inspect, table):
     columns = "record_count,partition.category,readable_metrics.id.upper_bound"
     found = result(inspect(table.location, "files", "--columns", columns, "--json"))["rows"]
     assert list(found[0]) == columns.split(",")
@@ -267,9 +245,7 @@ def test_columns_are_chosen_in_order_and_below_a_column(
     ]
 
 
-def test_files_of_all_snapshots_are_those_of_every_manifest_once(
-    inspect: Inspect, tmp_path: Path
-) -> None:
+def test_files_of_all_snapshots_are_those_of_every_manifest_once(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4), files=2)
     table.remove_data_files(1)
@@ -282,16 +258,14 @@ def test_files_of_all_snapshots_are_those_of_every_manifest_once(
     )
 
 
-def test_content_narrows_files_entries_and_manifests(inspect: Inspect, table: TableBuilder) -> None:
+def test_content_narrows_files_entries_and_manifests(inspect, table):
     for view, data, deletes in (("files", 6, 1), ("entries", 6, 1), ("manifests", 2, 1)):
         for content, count in (("data", data), ("deletes", deletes)):
             found = result(inspect(table.location, view, "--content", content, "--json"))
             assert len(found["rows"]) == count, (view, content)
 
 
-def test_manifests_of_all_snapshots_name_the_snapshot(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_manifests_of_all_snapshots_name_the_snapshot(inspect, table):
     rows = result(inspect(table.location, "manifests", "--all-snapshots", "--json"))["rows"]
     ids = [str(each.snapshot_id) for each in table.metadata.snapshots]
     assert [row["reference_snapshot_id"] for row in rows] == [
@@ -299,7 +273,7 @@ def test_manifests_of_all_snapshots_name_the_snapshot(
     ]  # fmt: skip
 
 
-def test_csv_and_json_lines_hold_the_rows_of_json(inspect: Inspect, table: TableBuilder) -> None:
+def test_csv_and_json_lines_hold_the_rows_of_json(inspect, table):
     rows = result(inspect(table.location, "files", "--json"))["rows"]
     lines = inspect(table.location, "files", "--format", "jsonl").out.splitlines()
     assert [json.loads(line) for line in lines] == rows
@@ -311,9 +285,7 @@ def test_csv_and_json_lines_hold_the_rows_of_json(inspect: Inspect, table: Table
     assert [row["key_metadata"] for row in read] == [""] * 7
 
 
-def test_changes_count_files_and_rows_between_snapshots(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_changes_count_files_and_rows_between_snapshots(inspect, table):
     first, second, third = (each.snapshot_id for each in table.metadata.snapshots)
     last = result(inspect(table.location, "changes", "--json"))
     assert (last["from_snapshot_id"], last["to_snapshot_id"]) == (str(second), str(third))
@@ -327,7 +299,7 @@ def test_changes_count_files_and_rows_between_snapshots(
     assert back["from_is_ancestor"] is False
 
 
-def test_a_rewrite_shows_as_files_added_and_removed(inspect: Inspect, tmp_path: Path) -> None:
+def test_a_rewrite_shows_as_files_added_and_removed(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(9), files=3)
     table.replace_data_files(2)
@@ -337,7 +309,7 @@ def test_a_rewrite_shows_as_files_added_and_removed(inspect: Inspect, tmp_path: 
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_tree_tells_what_deletes_apply_to(inspect: Inspect, tmp_path: Path, version: int) -> None:
+def test_tree_tells_what_deletes_apply_to(inspect, tmp_path, version):
     table = TableBuilder(tmp_path / "t", format_version=version, partitioning="identity")
     table.append(range(6))
     table.delete_rows([0])
@@ -352,7 +324,7 @@ def test_tree_tells_what_deletes_apply_to(inspect: Inspect, tmp_path: Path, vers
     assert delete["kind"] == ("deletion-vector" if version == 3 else "position-deletes")
 
 
-def test_tree_counts_what_the_limit_leaves_out(inspect: Inspect, tmp_path: Path) -> None:
+def test_tree_counts_what_the_limit_leaves_out(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(9), files=9)
     out = inspect(table.location, "tree", "--limit", 2).out.splitlines()
@@ -360,7 +332,7 @@ def test_tree_counts_what_the_limit_leaves_out(inspect: Inspect, tmp_path: Path)
     assert all(ord(character) < 128 for line in out for character in line)
 
 
-def test_mermaid_and_html_show_the_same_nodes(inspect: Inspect, table: TableBuilder) -> None:
+def test_mermaid_and_html_show_the_same_nodes(inspect, table):
     drawn = inspect(table.location, "tree", "--format", "mermaid").out
     assert drawn.startswith("flowchart LR\n")
     assert "  delete_0 -.->|deletes from| data_" in drawn
@@ -373,9 +345,7 @@ def test_mermaid_and_html_show_the_same_nodes(inspect: Inspect, table: TableBuil
     assert "http" not in html
 
 
-def test_health_names_the_command_and_whether_this_version_has_it(
-    inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_health_names_the_command_and_whether_this_version_has_it(inspect, tmp_path, monkeypatch):
     table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
     for start in range(12):
         table.append([start])
@@ -395,8 +365,8 @@ def test_health_names_the_command_and_whether_this_version_has_it(
 
 
 def test_health_of_small_files_points_at_a_command_that_is_not_here_yet(
-    inspect: Inspect, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    inspect, table, monkeypatch
+):
     monkeypatch.setattr("icectl.commands.inspect.run.COMMANDS", {"inspect": ""})
     table.append(range(9, 27), files=6)
     found = result(inspect(table.location, "health", "--json"))
@@ -407,9 +377,7 @@ def test_health_of_small_files_points_at_a_command_that_is_not_here_yet(
     assert "icectl compact" not in out
 
 
-def test_health_counts_exactly_the_bytes_that_only_expired_snapshots_reach(
-    inspect: Inspect, tmp_path: Path
-) -> None:
+def test_health_counts_exactly_the_bytes_that_only_expired_snapshots_reach(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
     table.append(range(4), files=2)
     table.remove_data_files(1)
@@ -426,7 +394,7 @@ def test_health_counts_exactly_the_bytes_that_only_expired_snapshots_reach(
     assert found["is_estimate"] is False
 
 
-def test_health_estimates_what_it_cannot_read(inspect: Inspect, tmp_path: Path) -> None:
+def test_health_estimates_what_it_cannot_read(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
     table.append(range(4))
     table.append(range(4, 8))
@@ -439,9 +407,7 @@ def test_health_estimates_what_it_cannot_read(inspect: Inspect, tmp_path: Path) 
     assert "reclaimable bytes are an estimate" in ended.document["warnings"][0]
 
 
-def test_r034_a_missing_manifest_is_named_and_the_others_are_shown(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_r034_a_missing_manifest_is_named_and_the_others_are_shown(inspect, table):
     lost = result(inspect(table.location, "manifests", "--json"))["rows"][0]["path"]
     Path(lost).unlink()
     ended = inspect(table.location, "files")
@@ -450,9 +416,7 @@ def test_r034_a_missing_manifest_is_named_and_the_others_are_shown(
     assert len(ended.out.splitlines()) > 1
 
 
-def test_a_damaged_manifest_is_named_with_its_rule_and_the_others_are_shown(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_a_damaged_manifest_is_named_with_its_rule_and_the_others_are_shown(inspect, table):
     damaged = result(inspect(table.location, "manifests", "--json"))["rows"][0]["path"]
     Path(damaged).write_bytes(b"not avro")
     ended = inspect(table.location, "files")
@@ -461,7 +425,7 @@ def test_a_damaged_manifest_is_named_with_its_rule_and_the_others_are_shown(
     assert "(R-" in ended.err
 
 
-def test_small_local_table_is_read_without_what_it_does_not_need(table: TableBuilder) -> None:
+def test_small_local_table_is_read_without_what_it_does_not_need(table):
     program = (
         "import sys; from icectl.cli.app import main; "
         f"code = main(['inspect', {table.location!r}]); "
@@ -474,7 +438,7 @@ def test_small_local_table_is_read_without_what_it_does_not_need(table: TableBui
     assert run.stdout.splitlines()[-1] == "[]"
 
 
-def test_documents_of_a_damaged_table_keep_to_the_schema(inspect: Inspect, tmp_path: Path) -> None:
+def test_documents_of_a_damaged_table_keep_to_the_schema(inspect, tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(3))
     file = tmp_path / "metadata/v2.metadata.json"
@@ -488,8 +452,6 @@ def test_documents_of_a_damaged_table_keep_to_the_schema(inspect: Inspect, tmp_p
     assert snapshot["committed_at"] == "4611686018427387904ms"
 
 
-def test_a_pipe_among_the_metadata_files_is_not_waited_for(
-    inspect: Inspect, table: TableBuilder
-) -> None:
+def test_a_pipe_among_the_metadata_files_is_not_waited_for(inspect, table):
     os.mkfifo(Path(table.location, "metadata/v99.metadata.json"))
     assert inspect(table.location).code == 0

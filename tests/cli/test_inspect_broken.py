@@ -119,9 +119,7 @@ def odd_schema(members: dict[str, Any]) -> None:
         (odd_schema, "R-184", {"summary": 3, "schemas": 3, "partitions": 3, "refs": 0}),
     ],
 )
-def test_one_oddity_is_named_once_and_all_else_is_shown(
-    table: TableBuilder, run: Run, change: Edit, rule: str, codes: dict[str, int]
-) -> None:
+def test_one_oddity_is_named_once_and_all_else_is_shown(table, run, change, rule, codes):
     sound = {view: result(run(table.location, view, "--json")) for view in codes}
     edit(table, change)
     for view, code in codes.items():
@@ -151,9 +149,7 @@ def test_one_oddity_is_named_once_and_all_else_is_shown(
         (odd_schema, "R-184"),
     ],
 )
-def test_what_inspect_lets_pass_no_command_changes(
-    table: TableBuilder, run: Run, command: str, change: Edit, rule: str
-) -> None:
+def test_what_inspect_lets_pass_no_command_changes(table, run, command, change, rule):
     edit(table, change)
     before = files(Path(table.location))
     ended = run(table.location, *CHANGING[command], command=command)
@@ -163,7 +159,7 @@ def test_what_inspect_lets_pass_no_command_changes(
     assert files(Path(table.location)) == before
 
 
-def test_validate_tells_of_every_oddity_and_checks_the_rest(table: TableBuilder, run: Run) -> None:
+def test_validate_tells_of_every_oddity_and_checks_the_rest(table, run):
     edit(table, drop_next_row_id)
     edit(table, odd_ref)
     ended = run(table.location, "--json", command="validate")
@@ -174,7 +170,7 @@ def test_validate_tells_of_every_oddity_and_checks_the_rest(table: TableBuilder,
     assert found["snapshots_checked"] == 1
 
 
-def test_r008_a_list_with_one_id_twice_is_shown_and_refused(table: TableBuilder, run: Run) -> None:
+def test_r008_a_list_with_one_id_twice_is_shown_and_refused(table, run):
     sound = result(run(table.location, "files", "--json"))
     with_one_id_twice(current_list(table))
     ended = run(table.location, "files", "--json")
@@ -189,7 +185,7 @@ def test_r008_a_list_with_one_id_twice_is_shown_and_refused(table: TableBuilder,
         assert files(Path(table.location)) == before
 
 
-def test_without_the_manifest_list_only_the_table_is_shown(table: TableBuilder, run: Run) -> None:
+def test_without_the_manifest_list_only_the_table_is_shown(table, run):
     current_list(table).unlink()
     ended = run(table.location, "--json")
     assert ended.code == 3
@@ -203,7 +199,7 @@ def test_without_the_manifest_list_only_the_table_is_shown(table: TableBuilder, 
 
 
 @pytest.mark.parametrize("view", ["files", "entries", "summary", "health", "tree", "partitions"])
-def test_a_manifest_that_is_none_is_left_out(table: TableBuilder, run: Run, view: str) -> None:
+def test_a_manifest_that_is_none_is_left_out(table, run, view):
     paths = [row["path"] for row in result(run(table.location, "manifests", "--json"))["rows"]]
     assert len(paths) == 3
     Path(paths[1]).write_text("no manifest")
@@ -220,16 +216,14 @@ def test_a_manifest_that_is_none_is_left_out(table: TableBuilder, run: Run, view
     assert run(table.location, view).code == (3 if view in ("summary", "health", "tree") else 15)
 
 
-def test_changes_are_not_shown_where_one_side_cannot_be_read(table: TableBuilder, run: Run) -> None:
+def test_changes_are_not_shown_where_one_side_cannot_be_read(table, run):
     paths = [row["path"] for row in result(run(table.location, "manifests", "--json"))["rows"]]
     Path(paths[0]).unlink()
     ended = run(table.location, "changes", "--json")
     assert (ended.code, ended.document["result"]) == (15, None)
 
 
-def test_r163_a_hint_ahead_of_the_files_is_told_alike_everywhere(
-    table: TableBuilder, run: Run
-) -> None:
+def test_r163_a_hint_ahead_of_the_files_is_told_alike_everywhere(table, run):
     newest = int(metadata_file(Path(table.location)).name[1:].split(".")[0])
     hint = Path(table.location, "metadata/version-hint.text")
     hint.write_text(str(newest + 2))
@@ -270,9 +264,7 @@ DROPPED = object()
 
 @pytest.mark.parametrize("wrong", [DROPPED, None, [5]], ids=["dropped", "null", "list"])
 @pytest.mark.parametrize("command", ["inspect", "validate"])
-def test_no_member_of_the_metadata_can_end_it_with_a_bug(
-    tmp_path: Path, run: Run, command: str, wrong: object
-) -> None:
+def test_no_member_of_the_metadata_can_end_it_with_a_bug(tmp_path, run, command, wrong):
     table = TableBuilder(tmp_path / "t", format_version=3)
     table.append(range(2))
     file = metadata_file(tmp_path / "t")
@@ -295,9 +287,7 @@ def test_no_member_of_the_metadata_can_end_it_with_a_bug(
 
 
 @pytest.mark.parametrize("wanted", ["text", "json", "github", "junit", "sarif"])
-def test_the_health_of_a_table_that_is_not_whole_is_never_green(
-    run: Run, table: TableBuilder, wanted: str, tmp_path: Path
-) -> None:
+def test_the_health_of_a_table_that_is_not_whole_is_never_green(run, table, wanted, tmp_path):
     newest = max(Path(table.location).glob("metadata/*-snap-*"))
     newest.unlink()
     metrics = str(tmp_path / "m.prom")
@@ -317,9 +307,7 @@ def test_the_health_of_a_table_that_is_not_whole_is_never_green(
     assert re.search(r'icectl_health_verdict{command="inspect".*check="all"} 3\n', text)
 
 
-def test_small_files_do_not_hide_that_part_of_a_table_is_missing(
-    run: Run, table: TableBuilder, tmp_path: Path
-) -> None:
+def test_small_files_do_not_hide_that_part_of_a_table_is_missing(run, table, tmp_path):
     min(Path(table.location).glob("metadata/*-m0.avro")).unlink()
     metrics = tmp_path / "m.prom"
     words = ("health", "--json", "--metrics-file", str(metrics))

@@ -29,7 +29,7 @@ def directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return tmp_path / "t"
 
 
-def test_the_tree_has_a_root_and_what_its_vectors_kill(inspect: Inspect, directory: Path) -> None:
+def test_the_tree_has_a_root_and_what_its_vectors_kill(inspect, directory):
     (snapshot,) = result(inspect(directory, "tree", "--json"))["tree"]["children"]
     (root,) = snapshot["children"]
     assert root["kind"] == "root-manifest"
@@ -44,7 +44,7 @@ def test_the_tree_has_a_root_and_what_its_vectors_kill(inspect: Inspect, directo
     assert inspect(directory, "tree", "-v").out.count(" dead, ") == 2
 
 
-def test_mermaid_and_html_show_the_root(inspect: Inspect, directory: Path, tmp_path: Path) -> None:
+def test_mermaid_and_html_show_the_root(inspect, directory, tmp_path):
     drawn = inspect(directory, "tree", "--format", "mermaid").out
     assert "|applies to| manifest_" in drawn
     page = tmp_path / "tree.html"
@@ -100,9 +100,7 @@ def chosen(rows: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str,
 
 
 @pytest.mark.parametrize(("version", "words"), UPGRADES)
-def test_views_tell_the_same_as_before_the_upgrade(
-    inspect: Inspect, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, words: Any
-) -> None:
+def test_views_tell_the_same_as_before_the_upgrade(inspect, tmp_path, capsys, version, words):
     build(tmp_path / "t", version)
     before = views(inspect, tmp_path / "t")
     upgrade(tmp_path / "t", FixedEnv(START_MS + HOUR_MS), *words)
@@ -136,8 +134,8 @@ def test_views_tell_the_same_as_before_the_upgrade(
 
 @pytest.mark.parametrize(("version", "words"), UPGRADES)
 def test_views_after_removals_tell_what_the_independent_reader_finds(
-    inspect: Inspect, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, words: Any
-) -> None:
+    inspect, tmp_path, capsys, version, words
+):
     directory, env = tmp_path / "t", FixedEnv(START_MS + HOUR_MS)
     build(directory, version)
     upgrade(directory, env, *words)
@@ -174,7 +172,7 @@ def test_views_after_removals_tell_what_the_independent_reader_finds(
     assert set(without_scheme(gone)) <= {row["file_path"] for row in without_scheme(every)}
 
 
-def test_changes_over_the_upgrade_are_those_of_both_ends(inspect: Inspect, directory: Path) -> None:
+def test_changes_over_the_upgrade_are_those_of_both_ends(inspect, directory):
     first = read_metadata(current_metadata(directory))["snapshots"][0]["snapshot-id"]
     found = result(inspect(directory, "changes", "--from", first, "--json"))
     # Three files came, one of which went again, as one of the first three did.

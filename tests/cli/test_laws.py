@@ -22,7 +22,7 @@ SOUND = [changing.name for changing in CHANGING.values() if not changing.is_brok
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_command_does_its_work_once_and_leaves_a_sound_table(name: str, tmp_path: Path) -> None:
+def test_a_command_does_its_work_once_and_leaves_a_sound_table(name, tmp_path):
     subject = subject_of(name, tmp_path)
     assert faults(subject.directory) == []
 
@@ -48,9 +48,7 @@ COMMITTING = [changing.name for changing in CHANGING.values() if changing.commit
         for wanted in (True, False)
     ],
 )
-def test_r024_metadata_files_leave_with_the_log_where_the_table_says_so(
-    name: str, wanted: bool, tmp_path: Path
-) -> None:
+def test_r024_metadata_files_leave_with_the_log_where_the_table_says_so(name, wanted, tmp_path):
     """But for those outside the table, which may be another one's."""
     subject = subject_of(name, tmp_path)
     folder = subject.directory / "metadata"

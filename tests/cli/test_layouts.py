@@ -72,7 +72,7 @@ def without_layout(metadata: dict[str, Any]) -> dict[str, Any]:
     return kept | {"snapshots": snapshots}
 
 
-def test_rows_metrics_ids_refs_and_history_are_the_same_in_both_layouts(tmp_path, icectl) -> None:
+def test_rows_metrics_ids_refs_and_history_are_the_same_in_both_layouts(tmp_path, icectl):
     directory = tmp_path / "t"
     with_dead_rows(directory)
     rows, files = every_row(directory), files_of(icectl, directory)
@@ -120,7 +120,7 @@ def written_by(snapshot: dict[str, Any]) -> Iterator[tuple[int, str]]:
                 yield entry["status"], entry["data_file"]["file_path"]
 
 
-def test_r064_what_a_snapshot_removed_is_deleted_by_it_alone(tmp_path, icectl) -> None:
+def test_r064_what_a_snapshot_removed_is_deleted_by_it_alone(tmp_path, icectl):
     """Readers of what has changed go by the status and the snapshot of an entry."""
     directory = tmp_path / "t"
     build(directory, 3)
@@ -135,7 +135,7 @@ def test_r064_what_a_snapshot_removed_is_deleted_by_it_alone(tmp_path, icectl) -
     assert list(written_by(other)) == [(2, second)]
 
 
-def test_the_guard_of_a_table_without_partitions_goes_and_comes(tmp_path, icectl) -> None:
+def test_the_guard_of_a_table_without_partitions_goes_and_comes(tmp_path, icectl):
     directory = tmp_path / "t"
     TableBuilder(directory, format_version=3).append(range(4))
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
@@ -147,7 +147,7 @@ def test_the_guard_of_a_table_without_partitions_goes_and_comes(tmp_path, icectl
     assert problems(icectl, directory) == set()
 
 
-def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path, icectl) -> None:
+def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path, icectl):
     """No root lists a manifest in Parquet of Iceberg's as if it were a leaf."""
     directory = tmp_path / "t"
     build(directory, 3)
@@ -163,9 +163,7 @@ def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path
     assert problems(icectl, directory) == set()
 
 
-def test_u15_position_delete_files_in_parquet_manifests_are_made_vectors_before(
-    tmp_path, icectl
-) -> None:
+def test_u15_position_delete_files_in_parquet_manifests_are_made_vectors_before(tmp_path, icectl):
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=2, location=f"file:{directory}")
     table.append(range(10))
@@ -185,7 +183,7 @@ def test_u15_position_delete_files_in_parquet_manifests_are_made_vectors_before(
 @pytest.mark.parametrize("eager", ["", "--eager"])
 def test_v4_004_position_deletes_of_before_locations_had_a_scheme_keep_a_table_in_its_layout(
     tmp_path, icectl, mode, eager
-) -> None:
+):
     """Engines match them by the text: the rows would come back. Branch audit stays behind."""
     directory = tmp_path / "t"
     build(directory, 2)
@@ -200,7 +198,7 @@ def test_v4_004_position_deletes_of_before_locations_had_a_scheme_keep_a_table_i
 
 def test_v4_004_position_deletes_that_only_a_branch_has_keep_a_table_in_its_layout(
     tmp_path, icectl
-) -> None:
+):
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=2)
     table.append(range(10))
@@ -216,7 +214,7 @@ def test_v4_004_position_deletes_that_only_a_branch_has_keep_a_table_in_its_layo
 
 def test_v4_004_position_deletes_spelled_in_another_way_keep_a_table_in_its_layout(
     tmp_path, icectl
-) -> None:
+):
     """The delete file says `file:/...`, entries `file:///...`: sfc-1 takes them for one."""
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=2, location=f"file:{directory}")
@@ -238,7 +236,7 @@ def spelled_alike(icectl: Icectl, directory: Path) -> None:
     assert named <= {row["file_path"] for row in rows if row["content"] == 0}
 
 
-def test_vectors_stay_with_data_files_whose_manifest_is_rewritten_alone(tmp_path, icectl) -> None:
+def test_vectors_stay_with_data_files_whose_manifest_is_rewritten_alone(tmp_path, icectl):
     """Of locations without a scheme: Spark found 14 rows of 12 where some had got one."""
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=3)
@@ -252,7 +250,7 @@ def test_vectors_stay_with_data_files_whose_manifest_is_rewritten_alone(tmp_path
     spelled_alike(icectl, directory)
 
 
-def test_vectors_stay_with_data_files_that_a_leaf_had(tmp_path, icectl) -> None:
+def test_vectors_stay_with_data_files_that_a_leaf_had(tmp_path, icectl):
     """Leaves spell locations with a scheme, old manifests beside them without one."""
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=3)
@@ -266,7 +264,7 @@ def test_vectors_stay_with_data_files_that_a_leaf_had(tmp_path, icectl) -> None:
     spelled_alike(icectl, directory)
 
 
-def test_columns_of_a_root_that_are_not_known_keep_a_table_in_its_layout(tmp_path, icectl) -> None:
+def test_columns_of_a_root_that_are_not_known_keep_a_table_in_its_layout(tmp_path, icectl):
     import pyarrow as pa
 
     directory = tmp_path / "t"
@@ -282,7 +280,7 @@ def test_columns_of_a_root_that_are_not_known_keep_a_table_in_its_layout(tmp_pat
     assert "field ids 9001" in refused.document["error"]["message"]
 
 
-def test_expressions_that_no_spec_links_to_are_told_before_they_go(tmp_path, icectl) -> None:
+def test_expressions_that_no_spec_links_to_are_told_before_they_go(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 3)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes").code == 0
@@ -301,7 +299,7 @@ def test_expressions_that_no_spec_links_to_are_told_before_they_go(tmp_path, ice
 @pytest.mark.parametrize("layout", ["iceberg-1.12", "sfc-1"])
 def test_it_is_told_which_layout_a_table_has_now_and_that_there_is_a_way_back(
     tmp_path, icectl, layout
-) -> None:
+):
     directory = tmp_path / "t"
     build(directory, 3)
     (other,) = {"iceberg-1.12", "sfc-1"} - {layout}
@@ -315,7 +313,7 @@ def test_it_is_told_which_layout_a_table_has_now_and_that_there_is_a_way_back(
     assert told["layout"] == layout
 
 
-def test_v4_003_a_table_with_roots_of_another_layout_is_refused_by_name(tmp_path, icectl) -> None:
+def test_v4_003_a_table_with_roots_of_another_layout_is_refused_by_name(tmp_path, icectl):
     """The draft's tables have no expressions; nothing in them says that they are damaged."""
     directory = tmp_path / "t"
     build(directory, 3)
@@ -332,7 +330,7 @@ def test_v4_003_a_table_with_roots_of_another_layout_is_refused_by_name(tmp_path
 
 def test_a_table_whose_expressions_iceberg_has_dropped_is_one_of_iceberg_and_is_led_back(
     tmp_path, icectl
-) -> None:
+):
     """`--lazy` made no guard before November 2026, and Iceberg 1.12 appended to such tables."""
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=3)
@@ -363,7 +361,7 @@ def suffixes(icectl: Icectl, directory: Path) -> list[str]:
 
 def test_rewritten_manifests_keep_their_container_or_get_the_one_that_is_asked_for(
     tmp_path, icectl
-) -> None:
+):
     directory = tmp_path / "t"
     build(directory, 3)
     assert icectl("upgrade-to-v4", str(directory), *LEAVE).code == 0
@@ -386,7 +384,7 @@ def test_rewritten_manifests_keep_their_container_or_get_the_one_that_is_asked_f
 
 
 @pytest.mark.parametrize("layout", [None, "sfc-1"])
-def test_manifests_of_other_versions_have_one_container(tmp_path, icectl, layout) -> None:
+def test_manifests_of_other_versions_have_one_container(tmp_path, icectl, layout):
     directory = tmp_path / "t"
     build(directory, 3)
     if layout is not None:

@@ -16,7 +16,6 @@ from icectl.env import Env
 from tests.builders.rows import current_metadata, local
 from tests.builders.table_builder import START_MS
 from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten
-from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 
@@ -46,9 +45,7 @@ def steps(row: Mapping[str, Any]) -> dict[str, str]:
     return {step["step"]: step["status"] for step in row["steps"]}
 
 
-def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(
-    server: SqlServer, maintain: Run
-) -> None:
+def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(server, maintain):
     table = rotten(server, "rotten")
     at_rest(server, "calm")
     at_rest(server, "off", {"icectl.maintain.enabled": "false"})
@@ -88,7 +85,7 @@ def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(
     assert {name: server.current(name) for name in before} == between
 
 
-def test_an_unhealthy_table_is_skipped_and_stops_no_other(server: SqlServer, maintain: Run) -> None:
+def test_an_unhealthy_table_is_skipped_and_stops_no_other(server, maintain):
     broken(server, "lost")
     at_rest(server, "calm")
     dead = at_rest(server, "dead")
@@ -101,9 +98,7 @@ def test_an_unhealthy_table_is_skipped_and_stops_no_other(server: SqlServer, mai
     assert "is missing" in rows(ended)["lost"]["reason"]
 
 
-def test_a_table_with_errors_that_only_a_check_finds_is_skipped(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_table_with_errors_that_only_a_check_finds_is_skipped(server, maintain, tmp_path):
     table = rotten(server, "rotten")
     (table.directory / "data" / "00001.parquet").unlink()
     policy = tmp_path / "maintain.toml"
@@ -116,7 +111,7 @@ def test_a_table_with_errors_that_only_a_check_finds_is_skipped(
     assert [step["step"] for step in row["steps"]] == ["validate"]
 
 
-def test_a_plan_and_a_check_change_nothing(server: SqlServer, maintain: Run) -> None:
+def test_a_plan_and_a_check_change_nothing(server, maintain):
     rotten(server, "rotten")
     at_rest(server, "calm")
     before = sorted(path for path in server.warehouse.rglob("*"))
@@ -140,7 +135,7 @@ def test_a_plan_and_a_check_change_nothing(server: SqlServer, maintain: Run) -> 
     assert sorted(path for path in server.warehouse.rglob("*")) == before
 
 
-def test_the_report_has_a_line_a_table_and_totals(server: SqlServer, maintain: Run) -> None:
+def test_the_report_has_a_line_a_table_and_totals(server, maintain):
     rotten(server, "rotten")
     at_rest(server, "calm")
     lines = maintain("main", "--yes").out.splitlines()
@@ -154,9 +149,7 @@ def test_the_report_has_a_line_a_table_and_totals(server: SqlServer, maintain: R
     assert lines[6] == "snapshots      14 -> 2"
 
 
-def test_the_document_is_the_golden_one(
-    server: SqlServer, maintain: Run, request: pytest.FixtureRequest
-) -> None:
+def test_the_document_is_the_golden_one(server, maintain, request):
     rotten(server, "rotten")
     at_rest(server, "calm")
     at_rest(server, "off", {"icectl.maintain.enabled": "false"})
@@ -171,7 +164,7 @@ def test_the_document_is_the_golden_one(
     assert shown == golden.read_text()
 
 
-def test_json_lines_come_as_tables_end(server: SqlServer, maintain: Run) -> None:
+def test_json_lines_come_as_tables_end(server, maintain):
     at_rest(server, "calm")
     at_rest(server, "off", {"icectl.maintain.enabled": "false"})
     ended = maintain("main", "--yes", "--json-lines")
@@ -185,7 +178,7 @@ def test_json_lines_come_as_tables_end(server: SqlServer, maintain: Run) -> None
     assert (last["exit"], last["status"], last["error"]["exit"]) == (10, "failed", 10)
 
 
-def test_metrics_tell_of_each_table(server: SqlServer, maintain: Run, tmp_path: Path) -> None:
+def test_metrics_tell_of_each_table(server, maintain, tmp_path):
     at_rest(server, "calm")
     broken(server, "lost")
     file = tmp_path / "icectl.prom"
@@ -210,9 +203,7 @@ class Slow(FixedEnv):
         return super().new_snapshot_id()
 
 
-def test_a_time_limit_cuts_off_what_gains_least_and_the_next_run_goes_on(
-    server: SqlServer, prepared: Callable[[str, Env], Run]
-) -> None:
+def test_a_time_limit_cuts_off_what_gains_least_and_the_next_run_goes_on(server, prepared):
     rotten(server, "less")
     rotten(server, "more", appends=16)
     words = ("main", "--yes", "--only", "compact,expire-snapshots")
@@ -244,9 +235,7 @@ class Racing(FixedEnv):
         return super().new_snapshot_id()
 
 
-def test_a_step_that_loses_is_tried_again_when_the_others_had_their_turn(
-    server: SqlServer, prepared: Callable[[str, Env], Run]
-) -> None:
+def test_a_step_that_loses_is_tried_again_when_the_others_had_their_turn(server, prepared):
     lost = rotten(server, "lost", appends=16)
     rotten(server, "other")
 
@@ -269,9 +258,7 @@ def test_a_step_that_loses_is_tried_again_when_the_others_had_their_turn(
     assert ids_of(local(server.current("lost"))) == sorted(lost.ids())
 
 
-def test_a_budget_bounds_what_a_run_does_to_a_table(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_budget_bounds_what_a_run_does_to_a_table(server, maintain, tmp_path):
     rotten(server, "rotten")
     policy = tmp_path / "maintain.toml"
     policy.write_text("steps = ['expire-snapshots']\nbudget.delete-files = 5\n")
@@ -293,9 +280,7 @@ def test_a_budget_bounds_what_a_run_does_to_a_table(
     assert 0 < figures["rewritten_data_files"] < 24
 
 
-def test_a_budget_that_is_smaller_than_any_group_is_named(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_budget_that_is_smaller_than_any_group_is_named(server, maintain, tmp_path):
     rotten(server, "rotten")
     policy = tmp_path / "maintain.toml"
     policy.write_text("steps = ['compact']\nbudget.rewrite-bytes = '1KiB'\n")
@@ -307,10 +292,7 @@ def test_a_budget_that_is_smaller_than_any_group_is_named(
         [warning] = [one for one in ended.document["warnings"] if "budget" in one]
         assert "`budget.rewrite-bytes`, 1KiB, is less than the smallest group" in warning
         assert rows(ended)["rotten"]["withheld"] == [
-            {
-                "step": "compact",
-                "reason": "`budget.rewrite-bytes` is less than any group of files",
-            }
+            {"step": "compact", "reason": "`budget.rewrite-bytes` is less than any group of files"}
         ]
     shown = maintain("main", "--policy", str(policy)).out
     assert "no compact: `budget.rewrite-bytes` is less than any group of files" in shown
@@ -321,9 +303,7 @@ def test_a_budget_that_is_smaller_than_any_group_is_named(
     assert (ended.code, step["hint"]) == (3, "raise it; without `--strict` this is a warning")
 
 
-def test_files_that_a_budget_leaves_to_the_next_run_are_told(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_files_that_a_budget_leaves_to_the_next_run_are_told(server, maintain, tmp_path):
     table = rotten(server, "rotten")
     table_files = len(table.live()) - 1  # but the delete file
     policy = tmp_path / "maintain.toml"
@@ -339,9 +319,7 @@ def test_files_that_a_budget_leaves_to_the_next_run_are_told(
         assert 0 < int(found[found.re.groups]) < table_files
 
 
-def test_an_interrupted_run_says_what_it_has_done(
-    server: SqlServer, maintain: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_says_what_it_has_done(server, maintain, monkeypatch):
     for number in range(3):
         rotten(server, f"t{number}")
     carry_out = workers.carry_out
@@ -361,9 +339,7 @@ def test_an_interrupted_run_says_what_it_has_done(
     assert "error: interrupted" in ended.err
 
 
-def test_a_table_that_has_had_its_time_goes_on_in_the_next_run(
-    server: SqlServer, prepared: Callable[[str, Env], Run], tmp_path: Path
-) -> None:
+def test_a_table_that_has_had_its_time_goes_on_in_the_next_run(server, prepared, tmp_path):
     rotten(server, "rotten")
     policy = tmp_path / "maintain.toml"
     policy.write_text("steps = ['compact', 'expire-snapshots']\nbudget.time = '1m'\n")
@@ -378,9 +354,7 @@ def test_a_table_that_has_had_its_time_goes_on_in_the_next_run(
     assert steps(rows(ended)["rotten"]) == {"expire-snapshots": "done"}
 
 
-def test_outside_of_its_window_a_table_is_left_alone(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_outside_of_its_window_a_table_is_left_alone(server, maintain, tmp_path):
     rotten(server, "rotten")
     current = server.current("rotten")
     policy = tmp_path / "maintain.toml"
@@ -393,9 +367,7 @@ def test_outside_of_its_window_a_table_is_left_alone(
     assert server.current("rotten") == current
 
 
-def test_after_an_unknown_outcome_no_further_step_touches_the_table(
-    server: SqlServer, maintain: Run
-) -> None:
+def test_after_an_unknown_outcome_no_further_step_touches_the_table(server, maintain):
     rotten(server, "rotten")
     with server.dying():
         ended = maintain("main.db.inner.rotten", "--yes", "--json")
@@ -404,9 +376,7 @@ def test_after_an_unknown_outcome_no_further_step_touches_the_table(
     assert (row["status"], row["exit"], steps(row)) == ("unknown", 12, {"compact": "unknown"})
 
 
-def test_a_policy_says_what_holds_and_explain_where_it_comes_from(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_policy_says_what_holds_and_explain_where_it_comes_from(server, maintain, tmp_path):
     table = at_rest(server, "calm", {"history.expire.min-snapshots-to-keep": "7"})
     table.set_properties({})
     policy = tmp_path / "maintain.toml"
@@ -428,9 +398,7 @@ def test_a_policy_says_what_holds_and_explain_where_it_comes_from(
     assert ended.out.splitlines()[0] == "main.db.inner.calm: expire-snapshots"
 
 
-def test_a_table_that_keeps_more_snapshots_wins_over_a_policy(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_table_that_keeps_more_snapshots_wins_over_a_policy(server, maintain, tmp_path):
     rotten(server, "rotten", properties={"history.expire.min-snapshots-to-keep": "5"})
     policy = tmp_path / "maintain.toml"
     policy.write_text(
@@ -441,9 +409,7 @@ def test_a_table_that_keeps_more_snapshots_wins_over_a_policy(
     assert rows(ended)["rotten"]["after"]["snapshot_count"] == 5
 
 
-def test_without_a_policy_and_a_terminal_it_wants_to_be_told_yes(
-    server: SqlServer, maintain: Run
-) -> None:
+def test_without_a_policy_and_a_terminal_it_wants_to_be_told_yes(server, maintain):
     rotten(server, "rotten")
     current = server.current("rotten")
     ended = maintain("main", "--json")
@@ -463,9 +429,7 @@ def test_without_a_policy_and_a_terminal_it_wants_to_be_told_yes(
          "`--policy`: cannot read none.toml: No such file or directory"),
     ],
 )  # fmt: skip
-def test_mistakes_end_before_any_table_is_touched(
-    server: SqlServer, maintain: Run, words: list[str], code: int, message: str
-) -> None:
+def test_mistakes_end_before_any_table_is_touched(server, maintain, words, code, message):
     at_rest(server, "calm")
     ended = maintain(*words, "--json")
     assert (ended.code, ended.document["error"]["message"]) == (code, message)
@@ -480,8 +444,8 @@ def test_mistakes_end_before_any_table_is_touched(
     ],
 )
 def test_a_wrong_option_of_a_step_is_named_by_its_key_before_any_table_is_touched(
-    server: SqlServer, maintain: Run, tmp_path: Path, key: str, value: str, message: str
-) -> None:
+    server, maintain, tmp_path, key, value, message
+):
     at_rest(server, "calm")
     policy = tmp_path / "maintain.toml"
     policy.write_text(f"[[rule]]\ntables = ['main.**']\n{key} = '{value}'\n")
@@ -505,13 +469,8 @@ def test_a_wrong_option_of_a_step_is_named_by_its_key_before_any_table_is_touche
     ],
 )
 def test_a_rule_and_an_exclusion_that_match_nothing_are_warned_of(
-    server: SqlServer,
-    maintain: Run,
-    tmp_path: Path,
-    rule: str,
-    words: tuple[str, ...],
-    warning: str,
-) -> None:
+    server, maintain, tmp_path, rule, words, warning
+):
     at_rest(server, "calm")
     at_rest(server, "other")
     policy = tmp_path / "maintain.toml"
@@ -524,9 +483,7 @@ def test_a_rule_and_an_exclusion_that_match_nothing_are_warned_of(
     assert (strict.code, strict.document["error"]["message"]) == (2, told)
 
 
-def test_a_rule_for_other_tables_than_those_of_the_run_is_no_mistake(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_rule_for_other_tables_than_those_of_the_run_is_no_mistake(server, maintain, tmp_path):
     at_rest(server, "calm")
     policy = tmp_path / "maintain.toml"
     others = "'main.audit.*', 's3://bucket/wh/*', '/wh/*/*'"
@@ -535,9 +492,7 @@ def test_a_rule_for_other_tables_than_those_of_the_run_is_no_mistake(
     assert (ended.code, ended.document["warnings"]) == (0, [])
 
 
-def test_a_namespace_stands_for_its_tables_in_rules_and_exclusions(
-    server: SqlServer, maintain: Run, tmp_path: Path
-) -> None:
+def test_a_namespace_stands_for_its_tables_in_rules_and_exclusions(server, maintain, tmp_path):
     rotten(server, "small")
     policy = tmp_path / "maintain.toml"
     policy.write_text("[[rule]]\ntables = ['main.db']\nenabled = false\n")
@@ -546,7 +501,7 @@ def test_a_namespace_stands_for_its_tables_in_rules_and_exclusions(
     assert rows(maintain("main", "--exclude", "main.db", "--dry-run", "--json")) == {}
 
 
-def test_what_a_compaction_has_replaced_is_expired(server: SqlServer, maintain: Run) -> None:
+def test_what_a_compaction_has_replaced_is_expired(server, maintain):
     rotten(server, "small")
     first = rows(maintain("main", "--yes", "--only", "compact", "--json"))["small"]
     assert steps(first)["compact"] == "done"
@@ -556,8 +511,8 @@ def test_what_a_compaction_has_replaced_is_expired(server: SqlServer, maintain: 
 
 
 def test_tables_are_found_by_globs_over_folders_and_by_what_a_shell_makes_of_them(
-    server: SqlServer, maintain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    server, maintain, tmp_path, monkeypatch
+):
     at_rest(server, "calm")
     at_rest(server, "tmp_calm")
     (server.warehouse / "notes.txt").write_text("")
@@ -581,16 +536,14 @@ def test_tables_are_found_by_globs_over_folders_and_by_what_a_shell_makes_of_the
     assert names(".", "--policy", str(policy)) == ["calm", "tmp_calm"]
 
 
-def test_a_target_that_is_no_table_is_a_failure_beside_others(
-    server: SqlServer, maintain: Run
-) -> None:
+def test_a_target_that_is_no_table_is_a_failure_beside_others(server, maintain):
     at_rest(server, "calm")
     ended = maintain("main.db.inner.calm", "main.db.inner.clam", "main.x.*", "--check", "--json")
     assert statuses(ended) == {"calm": ("nothing-to-do", 0), "clam": ("failed", 10)}
     assert (ended.code, ended.document["warnings"]) == (3, ["there is no table at `main.x.*`"])
 
 
-def test_main_runs_in_workers_too(server: SqlServer, maintain: Run, tmp_path: Path) -> None:
+def test_main_runs_in_workers_too(server, maintain, tmp_path):
     for name in ("a", "b"):
         at_rest(server, name)
     ended = maintain("main", "--yes", "--jobs", "2", "--json")

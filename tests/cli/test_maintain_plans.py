@@ -14,7 +14,6 @@ from tests.builders.orphans import stray
 from tests.builders.rows import current_metadata, local, read_metadata
 from tests.builders.table_builder import START_MS
 from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten
-from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 
@@ -52,9 +51,7 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.full)])
-def test_a_plan_names_each_step_and_is_applied_within_what_it_names(
-    server: SqlServer, run: Run, tmp_path: Path, jobs: str
-) -> None:
+def test_a_plan_names_each_step_and_is_applied_within_what_it_names(server, run, tmp_path, jobs):
     table = rotten(server, "rotten")
     at_rest(server, "calm")
     broken(server, "lost")
@@ -98,9 +95,7 @@ def test_a_plan_names_each_step_and_is_applied_within_what_it_names(
     }
 
 
-def test_of_a_table_that_has_moved_on_nothing_is_done_and_others_are(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_of_a_table_that_has_moved_on_nothing_is_done_and_others_are(server, run, tmp_path):
     moved, kept = rotten(server, "moved"), rotten(server, "kept")
     place = tmp_path / "plan.json"
     planned(run, place)
@@ -129,9 +124,7 @@ def test_of_a_table_that_has_moved_on_nothing_is_done_and_others_are(
     assert ids_of(local(server.current("kept"))) == sorted(kept.ids())
 
 
-def test_a_dry_run_of_a_plan_tells_what_still_holds_and_changes_nothing(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_a_dry_run_of_a_plan_tells_what_still_holds_and_changes_nothing(server, run, tmp_path):
     rotten(server, "rotten")
     place = tmp_path / "plan.json"
     planned(run, place)
@@ -154,9 +147,7 @@ class CommitAfterTheFirst(FixedEnv):
         return super().monotonic_seconds()
 
 
-def test_a_step_after_the_commit_of_another_writer_is_not_taken(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_a_step_after_the_commit_of_another_writer_is_not_taken(server, run, tmp_path):
     table = rotten(server, "rotten")
     place = tmp_path / "plan.json"
     planned(run, place)
@@ -187,9 +178,7 @@ def test_a_step_after_the_commit_of_another_writer_is_not_taken(
     assert (server.warehouse / "rotten" / ORPHAN).exists()
 
 
-def test_the_policy_and_the_settings_of_a_plan_go_with_it(
-    server: SqlServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_policy_and_the_settings_of_a_plan_go_with_it(server, run, tmp_path, monkeypatch):
     rotten(server, "rotten")
     policy = tmp_path / "maintain.toml"
     policy.write_text(
@@ -211,9 +200,7 @@ def test_the_policy_and_the_settings_of_a_plan_go_with_it(
     assert figures["expire-snapshots"]["expired"] == len(expire["result"]["expired"]) == 11
 
 
-def test_a_plan_of_maintenance_that_was_changed_is_refused(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_a_plan_of_maintenance_that_was_changed_is_refused(server, run, tmp_path):
     rotten(server, "rotten")
     place = tmp_path / "plan.json"
     plan = planned(run, place)
@@ -223,9 +210,7 @@ def test_a_plan_of_maintenance_that_was_changed_is_refused(
     assert (ended.code, json.loads(ended.out)["error"]["id"]) == (5, "plan-changed")
 
 
-def test_a_plan_in_which_there_is_nothing_to_do_is_one_too(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_a_plan_in_which_there_is_nothing_to_do_is_one_too(server, run, tmp_path):
     at_rest(server, "calm")
     place = tmp_path / "plan.json"
     assert planned(run, place)["tables"] == []
@@ -240,9 +225,7 @@ def test_a_plan_in_which_there_is_nothing_to_do_is_one_too(
     assert ended.code == 2
 
 
-def test_a_plan_that_others_read_holds_no_secret(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_a_plan_that_others_read_holds_no_secret(server, run, tmp_path):
     rotten(server, "rotten", appends=3)
     policy, place = tmp_path / "maintain.toml", tmp_path / "plan.json"
     for line in (

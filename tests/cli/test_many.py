@@ -40,7 +40,7 @@ def results(ended: Ended) -> list[dict[str, Any]]:
     return [row["result"] for row in checked_document(ended)["result"]["tables"]]
 
 
-def test_tables_of_a_glob_are_validated_and_errors_end_with_4(server: SqlServer, run: Run) -> None:
+def test_tables_of_a_glob_are_validated_and_errors_end_with_4(server, run):
     at_rest(server, "calm")
     broken(server, "lost")
     ended = run("main.**", "--json")
@@ -55,7 +55,7 @@ def test_tables_of_a_glob_are_validated_and_errors_end_with_4(server: SqlServer,
     assert lines[-1] == "2 tables: 1 ok, 1 not ok"
 
 
-def test_several_tables_are_named_one_by_one_and_in_folders(server: SqlServer, run: Run) -> None:
+def test_several_tables_are_named_one_by_one_and_in_folders(server, run):
     for name in ("a", "b", "c"):
         at_rest(server, name)
     base = str(server.warehouse)
@@ -63,12 +63,12 @@ def test_several_tables_are_named_one_by_one_and_in_folders(server: SqlServer, r
     assert list(ends(ended)) == ["a", f"{base}/b", f"{base}/c"]
 
 
-def test_one_table_is_reported_as_ever(server: SqlServer, run: Run) -> None:
+def test_one_table_is_reported_as_ever(server, run):
     at_rest(server, "calm")
     assert "tables" not in run(f"{PREFIX}calm", "--json").document["result"]
 
 
-def test_one_failure_stops_no_other(server: SqlServer, run: Run) -> None:
+def test_one_failure_stops_no_other(server, run):
     at_rest(server, "calm", {"gc.enabled": "false"})
     rotten(server, "rotten")
     words = (f"{PREFIX}calm", f"{PREFIX}rotten", f"{PREFIX}none")
@@ -77,9 +77,7 @@ def test_one_failure_stops_no_other(server: SqlServer, run: Run) -> None:
     assert (ended.code, ended.document["status"]) == (3, "incomplete")
 
 
-def test_a_broken_table_among_several_has_the_hint_that_it_has_alone(
-    server: SqlServer, run: Run
-) -> None:
+def test_a_broken_table_among_several_has_the_hint_that_it_has_alone(server, run):
     broken(server, "lost")
     named = f"{PREFIX}lost"
     alone = run(named, "--json", command="rewrite-manifests").document["error"]["hint"]
@@ -89,9 +87,7 @@ def test_a_broken_table_among_several_has_the_hint_that_it_has_alone(
     assert found["hint"] == alone
 
 
-def test_a_check_of_several_tables_ends_with_4_where_one_has_work(
-    server: SqlServer, run: Run
-) -> None:
+def test_a_check_of_several_tables_ends_with_4_where_one_has_work(server, run):
     at_rest(server, "calm")
     rotten(server, "rotten")
     ended = run("main.**", "--check", "--json", command="expire-snapshots")
@@ -101,7 +97,7 @@ def test_a_check_of_several_tables_ends_with_4_where_one_has_work(
     assert (ended.code, ended.document["status"]) == (0, "planned")
 
 
-def test_a_question_is_asked_once_and_not_without_a_terminal(server: SqlServer, run: Run) -> None:
+def test_a_question_is_asked_once_and_not_without_a_terminal(server, run):
     rotten(server, "rotten")
     current = server.current("rotten")
     ended = run("main.**", "--json", command="expire-snapshots")
@@ -115,7 +111,7 @@ def test_a_question_is_asked_once_and_not_without_a_terminal(server: SqlServer, 
         assert run("main.**", *more, "--yes", command=command).code == 0
 
 
-def test_compact_of_several_tables_names_the_engine(server: SqlServer, run: Run) -> None:
+def test_compact_of_several_tables_names_the_engine(server, run):
     rotten(server, "rotten")
     at_rest(server, "calm")
     ended = run("main.**", "--engine", "local", "--yes", command="compact")
@@ -124,17 +120,16 @@ def test_compact_of_several_tables_names_the_engine(server: SqlServer, run: Run)
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("--metadata-file", "x"), ("--deleted-list", "x"), ("--dry-run", "--save-plan", "x")],
+    "words", [("--metadata-file", "x"), ("--deleted-list", "x"), ("--dry-run", "--save-plan", "x")]
 )
-def test_what_is_about_one_table_is_refused(server: SqlServer, run: Run, words) -> None:
+def test_what_is_about_one_table_is_refused(server, run, words):
     at_rest(server, "calm")
     ended = run("main.**", *words, command="expire-snapshots")
     assert ended.code == 2
     assert f"`{words[-2]}` works for one table, and TABLE stands for several" in ended.err
 
 
-def test_formats_of_ci_tell_of_each_table(server: SqlServer, run: Run) -> None:
+def test_formats_of_ci_tell_of_each_table(server, run):
     rotten(server, "rotten")
     at_rest(server, "calm")
     current_metadata(at_rest(server, "lost").directory).write_text("{")
@@ -159,7 +154,7 @@ def test_formats_of_ci_tell_of_each_table(server: SqlServer, run: Run) -> None:
     ]  # fmt: skip
 
 
-def test_a_glob_without_tables_is_no_table(server: SqlServer, run: Run) -> None:
+def test_a_glob_without_tables_is_no_table(server, run):
     ended = run(f"{server.warehouse}/*", "--json")
     assert (ended.code, ended.document["error"]["message"]) == (
         10, f"there is no table at `{server.warehouse}/*`",

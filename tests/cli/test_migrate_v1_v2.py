@@ -47,13 +47,7 @@ def rows_of(directory: Path) -> dict[int, Any]:
 
 @pytest.mark.parametrize("rewrite", [False, True])
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
-def test_a_migration_keeps_the_law(
-    tmp_path: Path,
-    migrate: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    partitioning: str,
-    rewrite: bool,
-) -> None:
+def test_a_migration_keeps_the_law(tmp_path, migrate, monkeypatch, partitioning, rewrite):
     directory = tmp_path / "t"
     table = build(directory, partitioning)
     before = rows_of(directory)
@@ -86,7 +80,7 @@ def test_a_migration_keeps_the_law(
     assert errors == []
 
 
-def test_r170_r173_the_metadata_has_every_member_of_version_2(tmp_path: Path, migrate: Run) -> None:
+def test_r170_r173_the_metadata_has_every_member_of_version_2(tmp_path, migrate):
     table = build(tmp_path / "t")
     as_first_writers_did(tmp_path / "t")
     assert migrate(table.location, "--yes").code == 0
@@ -105,7 +99,7 @@ def test_r170_r173_the_metadata_has_every_member_of_version_2(tmp_path: Path, mi
     assert set(new["refs"]) == {"main", "eoy"}
 
 
-def test_r055_r171_embedded_manifests_get_a_list_with_counts(tmp_path: Path, migrate: Run) -> None:
+def test_r055_r171_embedded_manifests_get_a_list_with_counts(tmp_path, migrate):
     table = build(tmp_path / "t")
     as_first_writers_did(tmp_path / "t")
     embedded = {
@@ -143,9 +137,7 @@ def manifest_versions(directory: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(
-    tmp_path: Path, migrate: Run, version: int
-) -> None:
+def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(tmp_path, migrate, version):
     """A run that was killed between its commits leaves what one without the option leaves."""
     table = build(tmp_path / "t")
     before = rows_of(tmp_path / "t")
@@ -169,7 +161,7 @@ def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(
     assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
 
 
-def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Run) -> None:
+def test_r172_rewritten_manifests_are_of_version_2(tmp_path, migrate):
     table = build(tmp_path / "t")
     found = result(migrate(table.location, "--yes", "--rewrite-manifests", "--json"))
     assert found["legacy_manifests"] == 0
@@ -189,7 +181,7 @@ def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Run)
         assert {"block_size_in_bytes", "file_ordinal", "sort_columns"} & data_file.keys() == set()
 
 
-def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Run) -> None:
+def test_check_ends_with_4_and_a_second_run_with_0(tmp_path, migrate):
     table = build(tmp_path / "t")
     assert migrate(table.location, "--check").code == 4
     assert migrate(table.location, "--yes").code == 0
@@ -199,24 +191,20 @@ def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Run)
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_table_of_a_higher_version_has_nothing_to_do(
-    tmp_path: Path, migrate: Run, version: int
-) -> None:
+def test_a_table_of_a_higher_version_has_nothing_to_do(tmp_path, migrate, version):
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(3))
     ended = migrate(table.location, "--json")
     assert (ended.code, result(ended)["steps"]) == (0, [])
 
 
-def test_without_a_terminal_and_without_yes_it_is_wrong_usage(tmp_path: Path, migrate: Run) -> None:
+def test_without_a_terminal_and_without_yes_it_is_wrong_usage(tmp_path, migrate):
     table = build(tmp_path / "t")
     assert migrate(table.location).code == 2
     assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 1
 
 
-def test_r007_an_unknown_transform_in_the_default_spec_is_refused(
-    tmp_path: Path, migrate: Run
-) -> None:
+def test_r007_an_unknown_transform_in_the_default_spec_is_refused(tmp_path, migrate):
     table = build(tmp_path / "t")
     path = current_metadata(tmp_path / "t")
     text = path.read_text().replace('"transform":"identity"', '"transform":"curve[7]"')
@@ -229,7 +217,7 @@ def test_r007_an_unknown_transform_in_the_default_spec_is_refused(
     assert [one["rule"] for one in result(checked)["findings"]] == ["R-007"]
 
 
-def test_r066_a_file_that_is_live_twice_is_refused(tmp_path: Path, migrate: Run) -> None:
+def test_r066_a_file_that_is_live_twice_is_refused(tmp_path, migrate):
     table = TableBuilder(tmp_path / "t", format_version=1)
     table.append(range(4))
     path = current_metadata(tmp_path / "t")
@@ -254,9 +242,7 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
 
 @pytest.mark.parametrize("of", ["a list", "a manifest", "an embedded manifest"])
 @pytest.mark.parametrize("damage", UNREADABLE)
-def test_a_table_that_cannot_be_read_is_refused_with_the_rule(
-    tmp_path: Path, migrate: Run, damage: str, of: str
-) -> None:
+def test_a_table_that_cannot_be_read_is_refused_with_the_rule(tmp_path, migrate, damage, of):
     """Its heads have to be readable, and what no head shows where it has to be counted."""
     table = build(tmp_path / "t")
     first, current = table.metadata.snapshots[0], table.metadata.current_snapshot
@@ -286,9 +272,7 @@ def test_a_table_that_cannot_be_read_is_refused_with_the_rule(
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_a_store_that_is_ill_is_no_reason_to_refuse(
-    tmp_path: Path, migrate: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_ill_is_no_reason_to_refuse(tmp_path, migrate, monkeypatch):
     table = build(tmp_path / "t")
     current = table.metadata.current_snapshot
     assert current is not None
@@ -312,9 +296,7 @@ class IllStore(WrappedStore):
 
 
 @pytest.mark.parametrize("partitioning", ["none", "two"])
-def test_r010_what_early_writers_left_out_is_written(
-    tmp_path: Path, migrate: Run, partitioning: str
-) -> None:
+def test_r010_what_early_writers_left_out_is_written(tmp_path, migrate, partitioning):
     """No ids, no refs, no logs: the defaults, as the format's appendix has them."""
     table = build(tmp_path / "t", partitioning)
     as_first_writers_did(tmp_path / "t")
@@ -336,7 +318,7 @@ def test_r010_what_early_writers_left_out_is_written(
     assert new["schemas"] == [old["schema"] | {"schema-id": 0}]
 
 
-def test_the_plan_says_what_is_lost(tmp_path: Path, migrate: Run) -> None:
+def test_the_plan_says_what_is_lost(tmp_path, migrate):
     table = build(tmp_path / "t")
     text = migrate(table.location, "--dry-run").out
     assert "upgrade-format-version" in text

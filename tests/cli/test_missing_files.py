@@ -24,8 +24,8 @@ def run(prepared) -> Run:
 @pytest.mark.parametrize("lost", ["manifest", "manifest list"])
 @pytest.mark.parametrize("command", WORDS)
 def test_r034_every_command_that_changes_a_table_ends_with_15_and_changes_nothing(
-    tmp_path: Path, run: Run, command: str, lost: str
-) -> None:
+    tmp_path, run, command, lost
+):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
     table.append(range(4, 8))

@@ -62,46 +62,40 @@ def whole(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def test_what_is_longer_than_the_screen_is_paged(show: Show, pages: Path) -> None:
+def test_what_is_longer_than_the_screen_is_paged(show, pages):
     assert show(LINES) == ("", "hint: the end\n")
     assert pages.read_text() == whole(LINES).encode(errors="backslashreplace").decode()
     environment = pages.with_name("env").read_text().splitlines()
     assert {"LESS=FRX", "LV=-c"} <= set(environment)
 
 
-def test_what_fits_on_the_screen_is_not_paged(show: Show, pages: Path) -> None:
+def test_what_fits_on_the_screen_is_not_paged(show, pages):
     assert show(LINES[:19]) == (whole(LINES[:19]), "hint: the end\n")
     assert not pages.exists()
     assert show(LINES[:20])[0] == ""
     assert show(["x" * 161] * 7)[0] == ""  # three lines of the screen each
 
 
-def test_settings_of_the_user_stay(
-    show: Show, pages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_the_user_stay(show, pages, monkeypatch):
     monkeypatch.setenv("LESS", "S")
     show(LINES)
     assert "LESS=S" in pages.with_name("env").read_text().splitlines()
 
 
-def test_a_pipe_is_not_paged(show: Show, pages: Path) -> None:
+def test_a_pipe_is_not_paged(show, pages):
     assert show(LINES, out=io.StringIO())[0] == whole(LINES)
     assert not pages.exists()
 
 
 @pytest.mark.parametrize("words", ["", "cat"])
-def test_cat_and_the_empty_text_ask_for_no_pager(
-    show: Show, monkeypatch: pytest.MonkeyPatch, pages: Path, words: str
-) -> None:
+def test_cat_and_the_empty_text_ask_for_no_pager(show, monkeypatch, pages, words):
     monkeypatch.setenv("PAGER", os.environ["ICECTL_PAGER"])
     monkeypatch.setenv("ICECTL_PAGER", words)
     assert show(LINES)[0] == whole(LINES)
     assert not pages.exists()
 
 
-def test_pager_is_asked_where_icectls_own_variable_is_not_set(
-    show: Show, monkeypatch: pytest.MonkeyPatch, pages: Path
-) -> None:
+def test_pager_is_asked_where_icectls_own_variable_is_not_set(show, monkeypatch, pages):
     monkeypatch.setenv("PAGER", os.environ["ICECTL_PAGER"])
     monkeypatch.delenv("ICECTL_PAGER")
     assert show(LINES)[0] == ""
@@ -118,9 +112,7 @@ def test_pager_is_asked_where_icectls_own_variable_is_not_set(
     ],
 )
 @pytest.mark.parametrize("count", [40, 30_000])
-def test_a_pager_that_fails_loses_nothing(
-    show: Show, monkeypatch: pytest.MonkeyPatch, words: str, told: str, count: int
-) -> None:
+def test_a_pager_that_fails_loses_nothing(show, monkeypatch, words, told, count):
     monkeypatch.setenv("ICECTL_PAGER", words)
     lines = [f"line {number}" for number in range(count)]
     out, err = show(lines)
@@ -128,9 +120,7 @@ def test_a_pager_that_fails_loses_nothing(
     assert err == f"{told}hint: the end\n"
 
 
-def test_a_program_in_the_working_directory_is_no_pager(
-    show: Show, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_program_in_the_working_directory_is_no_pager(show, monkeypatch, tmp_path):
     planted = tmp_path / "less"
     planted.write_text("#!/bin/sh\ntouch taken\ncat > /dev/null\n")
     planted.chmod(0o755)
@@ -140,9 +130,7 @@ def test_a_program_in_the_working_directory_is_no_pager(
     assert not (tmp_path / "taken").exists()
 
 
-def test_who_leaves_the_pager_early_has_seen_enough(
-    show: Show, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_leaves_the_pager_early_has_seen_enough(show, monkeypatch):
     monkeypatch.setenv("ICECTL_PAGER", "sh -c 'head -n 3 > /dev/null'")
     out = Terminal()
     with pytest.raises(BrokenPipeError):
@@ -201,7 +189,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     return built.metadata.location
 
 
-def test_less_shows_it_and_the_exit_code_stays(table: str, tmp_path: Path) -> None:
+def test_less_shows_it_and_the_exit_code_stays(table, tmp_path):
     if subprocess.run(["sh", "-c", "command -v less"], check=False).returncode:
         pytest.skip("less is not installed")
     session = Session(tmp_path, ["expire-snapshots", table, "--check", "--retain-last", "1"])
@@ -213,7 +201,7 @@ def test_less_shows_it_and_the_exit_code_stays(table: str, tmp_path: Path) -> No
     assert b"interrupted" not in session.screen
 
 
-def test_no_pager_prints_it_at_once(table: str, tmp_path: Path) -> None:
+def test_no_pager_prints_it_at_once(table, tmp_path):
     words = ["inspect", table, "snapshots", "--no-pager", "--limit", "30"]
     session = Session(tmp_path, words, ICECTL_PAGER="no-such-pager")
     assert session.end() == 0
@@ -221,7 +209,7 @@ def test_no_pager_prints_it_at_once(table: str, tmp_path: Path) -> None:
     assert b"no-such-pager" not in session.screen
 
 
-def test_sigterm_ends_the_pager_too(table: str, tmp_path: Path) -> None:
+def test_sigterm_ends_the_pager_too(table, tmp_path):
     words = ["inspect", table, "snapshots", "--limit", "30"]
     # Of a signal that comes right before `wait` some shells hear when it is over.
     waits = "for _ in $(seq 600); do sleep 0.1; done"

@@ -35,7 +35,7 @@ def stored(table: TableBuilder) -> dict[str, str]:
     return found
 
 
-def test_properties_are_shown_without_a_verb(table: TableBuilder, properties: Run) -> None:
+def test_properties_are_shown_without_a_verb(table, properties):
     before = current_metadata(Path(table.location))
     assert result(properties(table.location, "--json")) == {
         "properties": stored(table), "changes": [],
@@ -44,7 +44,7 @@ def test_properties_are_shown_without_a_verb(table: TableBuilder, properties: Ru
     assert current_metadata(Path(table.location)) == before
 
 
-def test_properties_are_set_and_unset(table: TableBuilder, properties: Run) -> None:
+def test_properties_are_set_and_unset(table, properties):
     words = ("set", "owner=bob=x", "gc.enabled=true", "comment=")
     planned = properties(table.location, *words, "--dry-run", "--json")
     assert stored(table)["owner"] == "ada"
@@ -73,26 +73,20 @@ def test_properties_are_set_and_unset(table: TableBuilder, properties: Run) -> N
         ("set", "gc.enabled=perhaps"),
     ],
 )  # fmt: skip
-def test_wrong_words_change_nothing(
-    table: TableBuilder, properties: Run, words: tuple[str, ...]
-) -> None:
+def test_wrong_words_change_nothing(table, properties, words):
     before = current_metadata(Path(table.location))
     ended = properties(table.location, *words)
     assert (ended.code, "error: " in ended.err) == (2, True)
     assert current_metadata(Path(table.location)) == before
 
 
-def test_a_name_that_is_nearly_a_known_one_is_warned_of(
-    table: TableBuilder, properties: Run
-) -> None:
+def test_a_name_that_is_nearly_a_known_one_is_warned_of(table, properties):
     ended = properties(table.location, "set", "write.target-file-size-byte=1000")
     assert ended.code == 0
     assert "`write.target-file-size-bytes` is" in ended.err
 
 
-def test_a_property_that_changes_meanwhile_ends_the_run(
-    table: TableBuilder, properties: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_property_that_changes_meanwhile_ends_the_run(table, properties, monkeypatch):
     commit = FileSystemCatalog.commit
 
     def meanwhile(self: Any, *rest: Any) -> Any:
@@ -106,7 +100,7 @@ def test_a_property_that_changes_meanwhile_ends_the_run(
     assert stored(table)["owner"] == "eve"
 
 
-def test_a_saved_plan_is_applied(table: TableBuilder, properties: Run, tmp_path: Path) -> None:
+def test_a_saved_plan_is_applied(table, properties, tmp_path):
     plan = str(tmp_path / "plan.json")
     words = ("set", "owner=bob", "--dry-run", "--save-plan", plan)
     assert properties(table.location, *words).code == 0

@@ -48,7 +48,7 @@ def version(table: Path) -> tuple[int, bool]:
     return metadata["format-version"], "root-manifest" in metadata["snapshots"][-1]
 
 
-def test_an_upgrade_asks_which_layout_and_tells_who_reads_it(table: Path) -> None:
+def test_an_upgrade_asks_which_layout_and_tells_who_reads_it(table):
     code, shown = on_terminal(["upgrade-to-v4", table], "1", "y")
     assert (code, version(table)) == (0, (4, False))
     words = " ".join(shown.split())
@@ -57,7 +57,7 @@ def test_an_upgrade_asks_which_layout_and_tells_who_reads_it(table: Path) -> Non
 
 
 @pytest.mark.parametrize("answers", [("2", "n"), ("",), ("3",)])
-def test_an_upgrade_that_is_declined_is_no_error(table: Path, answers: tuple[str, ...]) -> None:
+def test_an_upgrade_that_is_declined_is_no_error(table, answers):
     code, shown = on_terminal(["upgrade-to-v4", table], *answers)
     assert (code, version(table)) == (5, (2, False))
     assert shown.endswith("nothing was changed\r\n")
@@ -65,7 +65,7 @@ def test_an_upgrade_that_is_declined_is_no_error(table: Path, answers: tuple[str
 
 
 @pytest.mark.parametrize("words", [(), ("--yes",), ("--check",), ("-n",)])
-def test_a_script_names_the_layout(table: Path, words: tuple[str, ...]) -> None:
+def test_a_script_names_the_layout(table, words):
     line = [sys.executable, "-m", "icectl", "upgrade-to-v4", str(table), *words]
     ended = subprocess.run(
         line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -74,7 +74,7 @@ def test_a_script_names_the_layout(table: Path, words: tuple[str, ...]) -> None:
     assert "`--layout` must name one\nhint: `--layout iceberg-1.12`: engines" in ended.stderr
 
 
-def test_a_pattern_shows_its_tables_and_asks_once(table: Path) -> None:
+def test_a_pattern_shows_its_tables_and_asks_once(table):
     code, shown = on_terminal(["rewrite-manifests", f"{table.parent}/*"], "n")
     assert code == 5
     assert f"{table} rewrite-manifests on 1 table? [y/N]" in " ".join(shown.split())

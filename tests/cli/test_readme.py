@@ -13,27 +13,27 @@ README = (ROOT / "README.md").read_text("utf-8")
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
-def test_the_readme_lists_every_exit_code_as_the_errors_do() -> None:
+def test_the_readme_lists_every_exit_code_as_the_errors_do():
     listed = dict(re.findall(r"^\| (\d+) \| (.+) \|$", README, flags=re.MULTILINE))
     assert {int(code): meaning for code, meaning in listed.items()} == EXIT_CODES
 
 
-def test_the_readme_has_a_row_for_every_command() -> None:
+def test_the_readme_has_a_row_for_every_command():
     rows = re.findall(r"^\| `icectl ([a-z0-9-]+) ", README, flags=re.MULTILINE)
     assert rows == list(COMMANDS)
 
 
-def test_the_readme_names_scripts_that_are_there() -> None:
+def test_the_readme_names_scripts_that_are_there():
     for script in re.findall(r"tests/[a-z_]+\.(?:sh|py)", README):
         assert (Path(__file__).parents[2] / script).is_file(), script
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_of_the_documentation_lead_to_files(page: Path) -> None:
+def test_links_of_the_documentation_lead_to_files(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_readme_names_every_page_of_the_documentation() -> None:
+def test_the_readme_names_every_page_of_the_documentation():
     pages = {f"docs/{page.relative_to(ROOT / 'docs')}" for page in PAGES[1:]}
     assert pages == set(re.findall(r"\]\((docs/[^)#]+)\)", README))

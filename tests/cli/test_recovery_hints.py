@@ -55,9 +55,7 @@ def others(table: TableBuilder) -> str:
     return f"`icectl repair {table.location} --dry-run` compares the ways out"
 
 
-def test_a_truncated_manifest_names_the_repair_that_loses_least(
-    table: TableBuilder, run: Run
-) -> None:
+def test_a_truncated_manifest_names_the_repair_that_loses_least(table, run):
     broken = newest_manifest(table)
     broken.write_bytes(broken.read_bytes()[:100])
     ended = run(table.location, *COMPACT, command="compact")
@@ -66,9 +64,7 @@ def test_a_truncated_manifest_names_the_repair_that_loses_least(
     assert "rewrite-manifests" not in ended.err
 
 
-def test_a_missing_manifest_of_an_old_snapshot_calls_for_its_expiry(
-    table: TableBuilder, run: Run
-) -> None:
+def test_a_missing_manifest_of_an_old_snapshot_calls_for_its_expiry(table, run):
     Path(table.metadata.snapshots[0].manifest_list or "").unlink()
     ended = run(table.location, "--all-snapshots", "--json", command="validate")
     (hint,) = {one["hint"] for one in checked_document(ended)["result"]["findings"]}
@@ -78,9 +74,7 @@ def test_a_missing_manifest_of_an_old_snapshot_calls_for_its_expiry(
     )
 
 
-def test_a_manifest_that_many_commits_share_costs_less_than_they_do(
-    table: TableBuilder, run: Run
-) -> None:
+def test_a_manifest_that_many_commits_share_costs_less_than_they_do(table, run):
     """Four rows are lost with it, and going back behind it would drop twelve."""
     oldest = min(Path(table.location, "metadata").glob("*-m0.avro"))
     oldest.unlink()
@@ -90,9 +84,7 @@ def test_a_manifest_that_many_commits_share_costs_less_than_they_do(
     )
 
 
-def test_a_missing_manifest_list_names_the_newest_whole_snapshot(
-    table: TableBuilder, run: Run
-) -> None:
+def test_a_missing_manifest_list_names_the_newest_whole_snapshot(table, run):
     current = table.metadata.current_snapshot
     assert current is not None
     Path(current.manifest_list or "").unlink()
@@ -101,7 +93,7 @@ def test_a_missing_manifest_list_names_the_newest_whole_snapshot(
     assert f"hint: {rebuilding(table)}{going_back(table)}\n" in ended.err
 
 
-def test_where_no_snapshot_is_whole_that_is_told(table: TableBuilder, run: Run) -> None:
+def test_where_no_snapshot_is_whole_that_is_told(table, run):
     for manifest in Path(table.location, "metadata").glob("*-m0.avro"):
         manifest.write_bytes(b"")
     ended = run(table.location, *COMPACT, command="compact")
@@ -111,9 +103,7 @@ def test_where_no_snapshot_is_whole_that_is_told(table: TableBuilder, run: Run) 
     )
 
 
-def test_validate_names_the_repair_that_loses_least_at_its_level(
-    table: TableBuilder, run: Run
-) -> None:
+def test_validate_names_the_repair_that_loses_least_at_its_level(table, run):
     newest = max(Path(table.location, "data").rglob("*.parquet"), key=lambda one: one.name)
     newest.unlink()
     ended = run(table.location, "--level", "files", "--json", command="validate")
@@ -125,7 +115,7 @@ def test_validate_names_the_repair_that_loses_least_at_its_level(
     assert found["hint"] == dropping(table)
 
 
-def test_what_reads_a_moved_table_names_relocate(table: TableBuilder, run: Run) -> None:
+def test_what_reads_a_moved_table_names_relocate(table, run):
     moved = Path(table.location).with_name("moved")
     Path(table.location).rename(moved)
     way_out = (
@@ -138,9 +128,7 @@ def test_what_reads_a_moved_table_names_relocate(table: TableBuilder, run: Run) 
 
 
 @pytest.mark.parametrize("level", ["footers", "data"])
-def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(
-    table: TableBuilder, run: Run, level: str
-) -> None:
+def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(table, run, level):
     def hint() -> str:
         """Tell what is to be done about a file that has no footer any more."""
         ended = run(table.location, "--level", level, "--json", command="validate")
@@ -164,9 +152,7 @@ def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(
 
 
 @pytest.mark.parametrize("command", ["inspect", "validate", "compact"])
-def test_a_truncated_metadata_file_names_the_whole_one_before_it(
-    table: TableBuilder, run: Run, command: str
-) -> None:
+def test_a_truncated_metadata_file_names_the_whole_one_before_it(table, run, command):
     files = sorted(
         Path(table.location, "metadata").glob("v*.metadata.json"),
         key=lambda one: int(one.name[1:].split(".")[0]),
@@ -183,9 +169,7 @@ def test_a_truncated_metadata_file_names_the_whole_one_before_it(
     assert run(str(files[-3])).code == 0
 
 
-def test_repair_is_no_way_out_of_metadata_that_say_something_wrong(
-    table: TableBuilder, run: Run
-) -> None:
+def test_repair_is_no_way_out_of_metadata_that_say_something_wrong(table, run):
     """It goes back only from what is cut off: these may be right for others."""
     newest = Path(table.metadata_location)
     newest.write_text(newest.read_text().replace('"last-column-id"', '"last-id"'))
@@ -195,14 +179,12 @@ def test_repair_is_no_way_out_of_metadata_that_say_something_wrong(
     assert "icectl repair" not in ended.err
 
 
-def test_commands_of_hints_name_the_table(table: TableBuilder, run: Run) -> None:
+def test_commands_of_hints_name_the_table(table, run):
     ended = run(table.location, "files", "--snapshot", "5")
     assert ended.err.endswith(f"hint: `icectl inspect {table.location} snapshots` lists them\n")
 
 
-def test_what_goes_wrong_in_looking_is_not_told(
-    table: TableBuilder, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_wrong_in_looking_is_not_told(table, run, monkeypatch):
     newest_manifest(table).write_bytes(b"")
     monkeypatch.setattr(recovery, "WholeSnapshots", None)
     ended = run(table.location, *COMPACT, command="compact")
@@ -228,9 +210,7 @@ class StuckStore(WrappedStore):
         return super().read(location)
 
 
-def test_a_store_that_does_not_answer_holds_up_no_run_that_has_failed(
-    table: TableBuilder, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_does_not_answer_holds_up_no_run_that_has_failed(table, run, monkeypatch):
     broken = newest_manifest(table)
     broken.write_bytes(b"")
     stuck = StuckStore(str(broken))

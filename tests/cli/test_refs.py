@@ -46,7 +46,7 @@ def stored(table: TableBuilder) -> dict[str, Any]:
     return found
 
 
-def test_refs_are_listed_without_a_verb(table: TableBuilder, refs: Run) -> None:
+def test_refs_are_listed_without_a_verb(table, refs):
     before = current_metadata(Path(table.location))
     listed = result(refs(table.location, "--json"))
     assert [(one["name"], one["type"], one["snapshot_id"]) for one in listed["refs"]] == [
@@ -59,7 +59,7 @@ def test_refs_are_listed_without_a_verb(table: TableBuilder, refs: Run) -> None:
     assert current_metadata(Path(table.location)) == before
 
 
-def test_a_tag_is_made_where_it_is_asked_for(table: TableBuilder, refs: Run) -> None:
+def test_a_tag_is_made_where_it_is_asked_for(table, refs):
     first, second, third = ids(table)
     for name, words, wanted in (
         ("head", (), third),
@@ -79,7 +79,7 @@ def test_a_tag_is_made_where_it_is_asked_for(table: TableBuilder, refs: Run) -> 
     assert (moved.code, stored(table)["by-id"]["snapshot-id"]) == (0, second)
 
 
-def test_a_branch_has_its_own_retention(table: TableBuilder, refs: Run) -> None:
+def test_a_branch_has_its_own_retention(table, refs):
     words = ("--min-snapshots-to-keep", "3", "--max-snapshot-age", "7d")
     assert refs(table.location, "branch", "audit", *words).code == 0
     assert stored(table)["audit"] == {
@@ -91,9 +91,7 @@ def test_a_branch_has_its_own_retention(table: TableBuilder, refs: Run) -> None:
     assert refs(table.location, "branch", "eoy").code == 5  # a tag
 
 
-def test_what_leaves_a_branch_is_told_apart_from_what_no_other_has(
-    table: TableBuilder, refs: Run
-) -> None:
+def test_what_leaves_a_branch_is_told_apart_from_what_no_other_has(table, refs):
     first, second, _ = map(str, ids(table))
     back = ("rollback", "--to", first, "--dry-run")
     refs(table.location, "branch", "audit")
@@ -110,7 +108,7 @@ def test_what_leaves_a_branch_is_told_apart_from_what_no_other_has(
     assert told in refs(table.location, *back).out
 
 
-def test_a_rollback_takes_main_back_and_leads_back(table: TableBuilder, refs: Run) -> None:
+def test_a_rollback_takes_main_back_and_leads_back(table, refs):
     first, second, third = ids(table)
     planned = refs(table.location, "rollback", "--to", str(first), "--dry-run", "--json")
     assert (planned.code, planned.document["status"]) == (0, "planned")
@@ -133,7 +131,7 @@ def test_a_rollback_takes_main_back_and_leads_back(table: TableBuilder, refs: Ru
     assert stored(table)["main"]["snapshot-id"] == third
 
 
-def test_a_rollback_to_an_instant_goes_by_the_branch(table: TableBuilder, refs: Run) -> None:
+def test_a_rollback_to_an_instant_goes_by_the_branch(table, refs):
     metadata = read_metadata(current_metadata(Path(table.location)))
     second = metadata["snapshots"][1]
     age_ms = NOW_MS - second["timestamp-ms"]
@@ -143,7 +141,7 @@ def test_a_rollback_to_an_instant_goes_by_the_branch(table: TableBuilder, refs: 
     assert (too_old.code, "no snapshot of 2000-01-01" in too_old.err) == (2, True)
 
 
-def test_a_rollback_needs_an_ancestor(table: TableBuilder, refs: Run) -> None:
+def test_a_rollback_needs_an_ancestor(table, refs):
     third = ids(table)[-1]
     assert refs(table.location, "branch", "audit", "--at", str(ids(table)[0])).code == 0
     refused = refs(table.location, "rollback", "audit", "--to", str(third), "--yes")
@@ -156,7 +154,7 @@ def test_a_rollback_needs_an_ancestor(table: TableBuilder, refs: Run) -> None:
     assert (refused.code, stored(table)["main"]["snapshot-id"]) == (5, third)
 
 
-def test_refs_are_dropped_but_main(table: TableBuilder, refs: Run) -> None:
+def test_refs_are_dropped_but_main(table, refs):
     assert refs(table.location, "branch", "audit").code == 0
     assert refs(table.location, "drop", "main", "--yes").code == 5
     assert set(stored(table)) == {"main", "eoy", "audit"}
@@ -167,9 +165,7 @@ def test_refs_are_dropped_but_main(table: TableBuilder, refs: Run) -> None:
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_what_takes_snapshots_from_a_branch_asks(
-    table: TableBuilder, refs: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_snapshots_from_a_branch_asks(table, refs, monkeypatch):
     first, _, third = ids(table)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))  # nobody to ask
     for words in (
@@ -196,7 +192,7 @@ def test_what_takes_snapshots_from_a_branch_asks(
         ("branch", "a", "--min-snapshots-to-keep", "0"),
     ],
 )  # fmt: skip
-def test_wrong_words_change_nothing(tmp_path: Path, refs: Run, words: tuple[str, ...]) -> None:
+def test_wrong_words_change_nothing(tmp_path, refs, words):
     table = TableBuilder(tmp_path / "t", format_version=2)
     table.append([1])
     before = current_metadata(tmp_path / "t")
@@ -206,9 +202,7 @@ def test_wrong_words_change_nothing(tmp_path: Path, refs: Run, words: tuple[str,
     assert current_metadata(tmp_path / "t") == before
 
 
-def test_a_ref_that_moves_meanwhile_ends_the_run(
-    table: TableBuilder, refs: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ref_that_moves_meanwhile_ends_the_run(table, refs, monkeypatch):
     """A rollback must not take away a commit that its plan did not know."""
     commit = FileSystemCatalog.commit
     first = ids(table)[0]
@@ -225,7 +219,7 @@ def test_a_ref_that_moves_meanwhile_ends_the_run(
     assert stored(table)["main"]["snapshot-id"] == ids(table)[-1]
 
 
-def test_a_saved_plan_is_applied_once(table: TableBuilder, refs: Run, tmp_path: Path) -> None:
+def test_a_saved_plan_is_applied_once(table, refs, tmp_path):
     plan = tmp_path / "plan.json"
     first = ids(table)[0]
     words = ("rollback", "--to", str(first), "--dry-run", "--save-plan", str(plan))

@@ -39,7 +39,7 @@ def check_vectors(table: TreeTwin, content_type: int) -> None:
     assert (found["error"], found["warning"]) == (0, 0)
 
 
-def test_l5_a_vector_over_a_leaf_names_it_as_the_root_does(table: TreeTwin) -> None:
+def test_l5_a_vector_over_a_leaf_names_it_as_the_root_does(table):
     table.run("rewrite-manifests", "--yes")
     table.remove_data_files(1)
     ((_, leaf),) = stored(table, 5)
@@ -47,7 +47,7 @@ def test_l5_a_vector_over_a_leaf_names_it_as_the_root_does(table: TreeTwin) -> N
     check_vectors(table, 5)
 
 
-def test_dd5_a_merged_vector_names_its_data_file_as_the_root_does(table: TreeTwin) -> None:
+def test_dd5_a_merged_vector_names_its_data_file_as_the_root_does(table):
     table.append(range(10, 13))
     table.delete_rows([0])
     table.delete_rows([10])

@@ -63,7 +63,7 @@ def names_anywhere(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", BUILT)
-def test_a_moved_table_is_at_home_where_it_is_now(tmp_path: Path, relocate: Run, kind: str) -> None:
+def test_a_moved_table_is_at_home_where_it_is_now(tmp_path, relocate, kind):
     built, moved = tmp_path / "built", tmp_path / "moved"
     CHANGING[BUILT[kind]].build(built)
     before, rows = read_metadata(current_metadata(built)), rows_of(built)
@@ -97,9 +97,7 @@ def test_a_moved_table_is_at_home_where_it_is_now(tmp_path: Path, relocate: Run,
 
 
 @pytest.mark.parametrize("kind", ["v2-deletes", "v3", "sfc-1", "iceberg-1.12"])
-def test_a_table_that_still_lies_there_is_copied_by_the_list(
-    tmp_path: Path, relocate: Run, kind: str
-) -> None:
+def test_a_table_that_still_lies_there_is_copied_by_the_list(tmp_path, relocate, kind):
     built, target = tmp_path / "built", tmp_path / "target"
     CHANGING[BUILT[kind]].build(built)
     rows, files = rows_of(built), contents(built)
@@ -128,7 +126,7 @@ def test_a_table_that_still_lies_there_is_copied_by_the_list(
     assert result(found)["counts"]["error"] == 0
 
 
-def test_a_copy_changes_without_the_original(tmp_path: Path, relocate: Run) -> None:
+def test_a_copy_changes_without_the_original(tmp_path, relocate):
     """What the docs call trying it on a copy."""
     built, copy = tmp_path / "built", tmp_path / "copy"
     CHANGING["rewrite-manifests"].build(built)
@@ -150,7 +148,7 @@ def test_a_copy_changes_without_the_original(tmp_path: Path, relocate: Run) -> N
     assert contents(built) == files
 
 
-def test_pyiceberg_reads_what_was_relocated(tmp_path: Path, relocate: Run) -> None:
+def test_pyiceberg_reads_what_was_relocated(tmp_path, relocate):
     built, moved = tmp_path / "built", tmp_path / "moved"
     table = TableBuilder(built, format_version=2)
     table.append(range(9), files=2)
@@ -181,7 +179,7 @@ def error(ended: Any, code: int, id_: str) -> dict[str, Any]:
     return dict(document["error"])
 
 
-def test_a_missing_or_short_data_file_is_refused_by_name(tmp_path: Path, relocate: Run) -> None:
+def test_a_missing_or_short_data_file_is_refused_by_name(tmp_path, relocate):
     _, moved = moved_table(tmp_path)
     first, second = sorted((moved / "data").rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-1])
@@ -198,7 +196,7 @@ def test_a_missing_or_short_data_file_is_refused_by_name(tmp_path: Path, relocat
     assert len(listed.read_text().splitlines()) == 2
 
 
-def test_a_missing_manifest_is_refused_by_name(tmp_path: Path, relocate: Run) -> None:
+def test_a_missing_manifest_is_refused_by_name(tmp_path, relocate):
     built, moved = moved_table(tmp_path)
     lost = next((moved / "metadata").glob("*-m*.avro"))
     lost.unlink()
@@ -207,7 +205,7 @@ def test_a_missing_manifest_is_refused_by_name(tmp_path: Path, relocate: Run) ->
     assert str(built / "metadata" / lost.name) in found["message"]
 
 
-def test_locations_elsewhere_are_refused_until_from_has_them(tmp_path: Path, relocate: Run) -> None:
+def test_locations_elsewhere_are_refused_until_from_has_them(tmp_path, relocate):
     built, moved = tmp_path / "built", tmp_path / "moved"
     table = TableBuilder(built)
     table.set_properties({"write.data.path": str(tmp_path / "elsewhere")})
@@ -221,7 +219,7 @@ def test_locations_elsewhere_are_refused_until_from_has_them(tmp_path: Path, rel
     assert after["properties"]["write.data.path"] == str(moved)
 
 
-def test_the_place_of_another_table_is_refused(tmp_path: Path, relocate: Run) -> None:
+def test_the_place_of_another_table_is_refused(tmp_path, relocate):
     first, second = tmp_path / "first", tmp_path / "second"
     TableBuilder(first).append([1])
     TableBuilder(second).append([2, 3])
@@ -232,7 +230,7 @@ def test_the_place_of_another_table_is_refused(tmp_path: Path, relocate: Run) ->
         error(relocate(first, "--to", inner, "--json"), 5, "refused")
 
 
-def test_what_stands_there_already_is_nothing_to_do(tmp_path: Path, relocate: Run) -> None:
+def test_what_stands_there_already_is_nothing_to_do(tmp_path, relocate):
     built, target = tmp_path / "built", tmp_path / "target"
     TableBuilder(built).append([1])
     words = (built, "--to", target, "--copy-list", tmp_path / "copy.csv", "--json")
@@ -241,9 +239,7 @@ def test_what_stands_there_already_is_nothing_to_do(tmp_path: Path, relocate: Ru
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_a_table_of_a_catalog_needs_its_current_metadata_file(
-    tmp_path: Path, relocate: Run
-) -> None:
+def test_a_table_of_a_catalog_needs_its_current_metadata_file(tmp_path, relocate):
     _, moved = moved_table(tmp_path)
     current = current_metadata(moved)
     named = moved / "metadata" / "00002-0190c1a4-5b6c-7d8e-9f01-23456789abcd.metadata.json"
@@ -269,9 +265,7 @@ def test_a_table_of_a_catalog_needs_its_current_metadata_file(
         (("--save-plan", "plan.json", "-n"), "cannot be used with `relocate`"),
     ],
 )
-def test_wrong_usage_says_what_is_meant(
-    tmp_path: Path, relocate: Run, words: tuple[str, ...], said: str
-) -> None:
+def test_wrong_usage_says_what_is_meant(tmp_path, relocate, words, said):
     _, moved = moved_table(tmp_path)
     ended = relocate(moved, *words)
     assert (ended.code, said in " ".join(ended.err.split())) == (2, True), ended.err

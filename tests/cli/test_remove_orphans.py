@@ -83,7 +83,7 @@ def orphans(aged: Aged, found: dict[str, Any]) -> set[str]:
     return {str(Path(item["path"]).relative_to(aged.directory)) for item in found["orphans"]}
 
 
-def test_what_nothing_refers_to_goes_and_all_else_stays(icectl: Remove, littered: Aged) -> None:
+def test_what_nothing_refers_to_goes_and_all_else_stays(icectl, littered):
     before = files_of(littered.directory)
     found = result(icectl(littered.directory, "--yes", "--json"))
     assert orphans(littered, found) == STRAYS
@@ -101,7 +101,7 @@ def test_what_nothing_refers_to_goes_and_all_else_stays(icectl: Remove, littered
     )  # fmt: skip
 
 
-def test_a_dry_run_lists_each_file_with_bytes_and_time(icectl: Remove, littered: Aged) -> None:
+def test_a_dry_run_lists_each_file_with_bytes_and_time(icectl, littered):
     stray(littered.directory, "data/young.parquet", days=2)
     stray(littered.directory, "_tmp/x")
     before = littered.content()
@@ -132,19 +132,19 @@ def test_a_dry_run_lists_each_file_with_bytes_and_time(icectl: Remove, littered:
     assert littered.content() == before
 
 
-def test_check_ends_with_4_where_there_is_work(icectl: Remove, littered: Aged) -> None:
+def test_check_ends_with_4_where_there_is_work(icectl, littered):
     assert icectl(littered.directory, "--check").code == 4
     assert icectl(littered.directory, "--yes").code == 0
     assert icectl(littered.directory, "--check").code == 0
 
 
-def test_without_a_terminal_and_yes_the_run_ends_with_2(icectl: Remove, littered: Aged) -> None:
+def test_without_a_terminal_and_yes_the_run_ends_with_2(icectl, littered):
     before = littered.content()
     assert error(icectl(littered.directory, "--json")) == (2, "confirmation-needed")
     assert littered.content() == before
 
 
-def test_the_table_is_listed_once(icectl: Remove, littered: Aged) -> None:
+def test_the_table_is_listed_once(icectl, littered):
     store = CountingStore(LocalStore())
     assert icectl(littered.directory, "--yes", store=store).code == 0
     assert store.counts["list"] == 1
@@ -157,7 +157,7 @@ def test_the_table_is_listed_once(icectl: Remove, littered: Aged) -> None:
     assert names.index("list") < last_read_of_metadata
 
 
-def test_what_log_and_statistics_name_stays(icectl: Remove, littered: Aged) -> None:
+def test_what_log_and_statistics_name_stays(icectl, littered):
     """Also where the snapshot that they describe is long gone."""
     place = littered.directory / "metadata"
     named = [stray(littered.directory, f"metadata/{n}.puffin") for n in ("a", "b", "unnamed")]
@@ -186,9 +186,7 @@ def test_what_log_and_statistics_name_stays(icectl: Remove, littered: Aged) -> N
     }
 
 
-def test_files_of_deleted_entries_and_of_snapshots_that_no_ref_names_stay(
-    icectl: Remove, tmp_path: Path
-) -> None:
+def test_files_of_deleted_entries_and_of_snapshots_that_no_ref_names_stay(icectl, tmp_path):
     """The newest snapshot's manifests name files that went; a snapshot is in no branch."""
     table = TableBuilder(tmp_path / "t")
     table.append(range(3))
@@ -208,9 +206,7 @@ def test_files_of_deleted_entries_and_of_snapshots_that_no_ref_names_stay(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_format_version_keeps_what_it_reaches(
-    icectl: Remove, tmp_path: Path, version: int
-) -> None:
+def test_every_format_version_keeps_what_it_reaches(icectl, tmp_path, version):
     aged = aged_table(tmp_path, format_version=version)
     age(aged.directory, 7)
     stray(aged.directory, "data/lost.parquet")
@@ -220,7 +216,7 @@ def test_every_format_version_keeps_what_it_reaches(
     aged.check_readable()
 
 
-def test_check_sums_go_with_their_files(icectl: Remove, littered: Aged) -> None:
+def test_check_sums_go_with_their_files(icectl, littered):
     kept = next((littered.directory / "data").rglob("*.parquet"))
     names = [
         f"{kept.parent.relative_to(littered.directory)}/.{kept.name}.crc",
@@ -238,9 +234,7 @@ def test_check_sums_go_with_their_files(icectl: Remove, littered: Aged) -> None:
     assert found["left_alone"]["recent"] == 2
 
 
-def test_a_location_below_the_table_is_all_that_is_looked_at(
-    icectl: Remove, littered: Aged
-) -> None:
+def test_a_location_below_the_table_is_all_that_is_looked_at(icectl, littered):
     place = f"file://{littered.directory}/data"
     deeper = littered.directory / "data" / "category=c0"
     words = ["--location", place, "--location", deeper, "--location", place]
@@ -251,15 +245,13 @@ def test_a_location_below_the_table_is_all_that_is_looked_at(
 
 
 @pytest.mark.parametrize("place", ["..", "../t2", "", "data/../../x"])
-def test_a_location_elsewhere_is_refused(icectl: Remove, littered: Aged, place: str) -> None:
+def test_a_location_elsewhere_is_refused(icectl, littered, place):
     location = "/" if not place else littered.directory / place
     ended = icectl(littered.directory, "--location", location, "--yes", "--json")
     assert error(ended) == (5, "location-outside")
 
 
-def test_orphans_in_a_data_folder_elsewhere_go_only_when_asked(
-    icectl: Remove, littered: Aged, tmp_path: Path
-) -> None:
+def test_orphans_in_a_data_folder_elsewhere_go_only_when_asked(icectl, littered, tmp_path):
     shared = tmp_path / "shared"
     edit_metadata(littered.directory, properties={"write.data.path": str(shared)})
     away = stray(shared, "a/lost.parquet")
@@ -277,7 +269,7 @@ def test_orphans_in_a_data_folder_elsewhere_go_only_when_asked(
     assert (found["removed"], away.exists()) == (1, False)
 
 
-def test_a_large_share_of_the_bytes_is_refused(icectl: Remove, littered: Aged) -> None:
+def test_a_large_share_of_the_bytes_is_refused(icectl, littered):
     stray(littered.directory, "data/large.parquet", size=10_000_000)
     ended = icectl(littered.directory, "--yes", "--json")
     assert error(ended) == (5, "too-much")
@@ -290,7 +282,7 @@ def test_a_large_share_of_the_bytes_is_refused(icectl: Remove, littered: Aged) -
     assert icectl(littered.directory, "--max-fraction", "99.99%", "--yes").code == 0
 
 
-def test_the_deleted_list_names_what_went(icectl: Remove, littered: Aged, tmp_path: Path) -> None:
+def test_the_deleted_list_names_what_went(icectl, littered, tmp_path):
     listed = tmp_path / "deleted.txt"
     assert icectl(littered.directory, "--yes", "--deleted-list", listed).code == 0
     assert set(listed.read_text().splitlines()) == {
@@ -299,8 +291,8 @@ def test_the_deleted_list_names_what_went(icectl: Remove, littered: Aged, tmp_pa
 
 
 def test_a_list_that_cannot_be_written_ends_the_run_before_anything_goes(
-    icectl: Remove, littered: Aged, tmp_path: Path
-) -> None:
+    icectl, littered, tmp_path
+):
     before = littered.content()
     words = ["--yes", "--json", "--deleted-list", tmp_path / "missing" / "list"]
     assert error(icectl(littered.directory, *words)) == (13, "storage")
@@ -308,9 +300,7 @@ def test_a_list_that_cannot_be_written_ends_the_run_before_anything_goes(
 
 
 @pytest.mark.parametrize("prefix", ["", "file://"])
-def test_a_quarantine_holds_everything_for_putting_it_back(
-    icectl: Remove, littered: Aged, tmp_path: Path, prefix: str
-) -> None:
+def test_a_quarantine_holds_everything_for_putting_it_back(icectl, littered, tmp_path, prefix):
     before = littered.content()
     away = tmp_path / "away"
     words = ["--quarantine", f"{prefix}{away}", "--yes", "--json"]
@@ -334,9 +324,7 @@ def test_a_quarantine_holds_everything_for_putting_it_back(
     assert littered.content() == before
 
 
-def test_the_manual_says_how_to_put_everything_back(
-    icectl: Remove, littered: Aged, tmp_path: Path
-) -> None:
+def test_the_manual_says_how_to_put_everything_back(icectl, littered, tmp_path):
     if shutil.which("jq") is None:
         pytest.skip("the line in the manual needs jq")
     stray(littered.directory, 'data/it\'s a $(file) "here".parquet')
@@ -354,9 +342,7 @@ def test_the_manual_says_how_to_put_everything_back(
 
 
 @pytest.mark.parametrize("place", ["", "away", "metadata", "..", "../t/../t/away", "link/away"])
-def test_a_quarantine_lies_outside_the_table(
-    icectl: Remove, littered: Aged, tmp_path: Path, place: str
-) -> None:
+def test_a_quarantine_lies_outside_the_table(icectl, littered, tmp_path, place):
     (tmp_path / "link").symlink_to(littered.directory)
     where = tmp_path / place if place.startswith("link") else littered.directory / place
     ended = icectl(littered.directory, "--quarantine", where, "--yes", "--json")
@@ -365,9 +351,7 @@ def test_a_quarantine_lies_outside_the_table(
     assert error(ended) == (5, "quarantine-place")
 
 
-def test_a_quarantine_lies_outside_every_other_table(
-    icectl: Remove, littered: Aged, tmp_path: Path
-) -> None:
+def test_a_quarantine_lies_outside_every_other_table(icectl, littered, tmp_path):
     other = TableBuilder(tmp_path / "other")
     other.append(range(3))
     before = littered.content()
@@ -389,9 +373,7 @@ def write_inventory(path: Path, directory: Path) -> Path:
     return path
 
 
-def test_an_inventory_takes_the_place_of_a_listing(
-    icectl: Remove, littered: Aged, tmp_path: Path
-) -> None:
+def test_an_inventory_takes_the_place_of_a_listing(icectl, littered, tmp_path):
     inventory = write_inventory(tmp_path / "files.csv", littered.directory)
     gone = littered.directory / "data/lost.parquet"
     gone.unlink()
@@ -407,9 +389,7 @@ def test_an_inventory_takes_the_place_of_a_listing(
     assert rewritten.exists()
 
 
-def test_an_inventory_of_elsewhere_is_wrong_usage(
-    icectl: Remove, littered: Aged, tmp_path: Path
-) -> None:
+def test_an_inventory_of_elsewhere_is_wrong_usage(icectl, littered, tmp_path):
     other = TableBuilder(tmp_path / "t2")
     other.append(range(3))
     inventory = write_inventory(tmp_path / "files.csv", other.directory)
@@ -434,9 +414,7 @@ def named_by_a_catalog(directory: Path) -> str:
     return newest
 
 
-def test_a_table_of_a_catalog_is_cleaned_by_the_callers_word(
-    icectl: Remove, littered: Aged
-) -> None:
+def test_a_table_of_a_catalog_is_cleaned_by_the_callers_word(icectl, littered):
     newest = named_by_a_catalog(littered.directory)
     ended = icectl(littered.directory, "--yes", "--json")
     assert (ended.code, ended.document["status"]) == (5, "refused")
@@ -464,14 +442,12 @@ def test_a_table_of_a_catalog_is_cleaned_by_the_callers_word(
         ("--equal-authority", "=b"),
     ],
 )
-def test_wrong_usage_ends_with_2(icectl: Remove, littered: Aged, words: tuple[str, ...]) -> None:
+def test_wrong_usage_ends_with_2(icectl, littered, words):
     ended = icectl(littered.directory, *words, "--yes", "--json")
     assert error(ended) == (2, "usage")
 
 
-def test_without_pyspark_the_engine_ends_with_16(
-    icectl: Remove, littered: Aged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyspark_the_engine_ends_with_16(icectl, littered, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     before = littered.content()
     ended = icectl(littered.directory, "--engine", "spark", "--yes", "--json")
@@ -481,7 +457,7 @@ def test_without_pyspark_the_engine_ends_with_16(
     assert littered.content() == before
 
 
-def test_time_runs_out_before_the_listing_is_whole(icectl: Remove, littered: Aged) -> None:
+def test_time_runs_out_before_the_listing_is_whole(icectl, littered):
     before = littered.content()
     assert error(icectl(littered.directory, "--time-limit", "0s", "--yes", "--json")) == (
         3, "time-limit",
@@ -489,7 +465,7 @@ def test_time_runs_out_before_the_listing_is_whole(icectl: Remove, littered: Age
     assert littered.content() == before
 
 
-def test_links_to_files_and_what_they_lead_to_stay(icectl: Remove, littered: Aged) -> None:
+def test_links_to_files_and_what_they_lead_to_stay(icectl, littered):
     """A data file was replaced by a link to another name of it."""
     path = next(
         path
@@ -506,7 +482,7 @@ def test_links_to_files_and_what_they_lead_to_stay(icectl: Remove, littered: Age
     littered.check_readable()
 
 
-def test_a_folder_that_is_a_link_is_known_under_both_names(icectl: Remove, littered: Aged) -> None:
+def test_a_folder_that_is_a_link_is_known_under_both_names(icectl, littered):
     """Entries name a folder that is a link to the one where their files are listed."""
     data, moved = littered.directory / "data", littered.directory / "moved"
     data.rename(moved)

@@ -84,7 +84,7 @@ def truncate_newest(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("says", ["2", "77", "what"])
-def test_r163_a_version_hint_says_the_newest_version_afterwards(repair, table, says) -> None:
+def test_r163_a_version_hint_says_the_newest_version_afterwards(repair, table, says):
     hint = table.directory / "metadata" / "version-hint.text"
     hint.write_text(says)
     newest = current_metadata(table.directory)
@@ -95,7 +95,7 @@ def test_r163_a_version_hint_says_the_newest_version_afterwards(repair, table, s
     assert repair(table.directory, "--check").code == 0
 
 
-def test_a_truncated_metadata_file_is_moved_aside_and_kept(repair, table) -> None:
+def test_a_truncated_metadata_file_is_moved_aside_and_kept(repair, table):
     before = contents(table.directory)
     newest = truncate_newest(table.directory)
     stored = newest.read_bytes()
@@ -113,7 +113,7 @@ def test_a_truncated_metadata_file_is_moved_aside_and_kept(repair, table) -> Non
     assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
-def test_a_young_metadata_file_may_still_be_written_and_is_left_alone(repair, table) -> None:
+def test_a_young_metadata_file_may_still_be_written_and_is_left_alone(repair, table):
     newest = truncate_newest(table.directory)
     now = (START_MS + 365 * DAY_MS - 60_000) / 1000
     os.utime(newest, (now, now))
@@ -124,7 +124,7 @@ def test_a_young_metadata_file_may_still_be_written_and_is_left_alone(repair, ta
     assert contents(table.directory) == before
 
 
-def test_older_files_than_the_one_before_are_not_taken_unasked(repair, table) -> None:
+def test_older_files_than_the_one_before_are_not_taken_unasked(repair, table):
     truncate_newest(table.directory)
     path = table.directory / "metadata" / "v4.metadata.json"
     path.write_bytes(path.read_bytes()[:-200])
@@ -133,7 +133,7 @@ def test_older_files_than_the_one_before_are_not_taken_unasked(repair, table) ->
     assert "v3.metadata.json" in ended.err
 
 
-def test_a_table_without_a_whole_metadata_file_is_corrupt(repair, table) -> None:
+def test_a_table_without_a_whole_metadata_file_is_corrupt(repair, table):
     for path in (table.directory / "metadata").glob("*.metadata.json"):
         path.write_bytes(b"{")
         age(path)
@@ -143,7 +143,7 @@ def test_a_table_without_a_whole_metadata_file_is_corrupt(repair, table) -> None
 # -- going back ---------------------------------------------------------------------------------
 
 
-def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table) -> None:
+def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table):
     ids = [one.snapshot_id for one in table.metadata.snapshots]
     Path(Broken(table.directory).manifests(1)[0]["manifest_path"]).unlink()
     before = contents(table.directory)
@@ -166,7 +166,7 @@ def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table) -> None:
     assert again["repairs"] == []
 
 
-def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, table) -> None:
+def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, table):
     second_list, last_list = (table.metadata.snapshots[at].manifest_list for at in (1, -1))
     first, second, *_ = [one.snapshot_id for one in table.metadata.snapshots]
     ended = repair(table.directory, "--to-snapshot", first, "--yes")
@@ -182,7 +182,7 @@ def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, tab
     assert repair(table.directory, "--to-snapshot", "12", "--yes").code == 2
 
 
-def test_another_branch_goes_back_and_main_stays(repair, table) -> None:
+def test_another_branch_goes_back_and_main_stays(repair, table):
     table.ref("audit", "branch")
     head = table.append(range(100, 104), branch="audit")
     (lost,) = [Path(row["location"]) for row in table.live("audit") if row["snapshot_id"] == head]
@@ -197,7 +197,7 @@ def test_another_branch_goes_back_and_main_stays(repair, table) -> None:
 @pytest.mark.parametrize(
     "damage", [v4_180_a_root_that_is_gone, v4_181_a_leaf_that_is_gone], ids=lambda one: one.__name__
 )
-def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage) -> None:
+def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage):
     TREE_TABLES["grown"](tmp_path / "t")
     damage(BrokenTree(tmp_path / "t"))
     assert repair(tmp_path / "t", "--check").code == 5
@@ -210,9 +210,7 @@ def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage) -
 
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
-def test_r069_a_lost_manifest_is_written_anew_as_the_snapshot_before_proves_it(
-    repair, table, loss
-) -> None:
+def test_r069_a_lost_manifest_is_written_anew_as_the_snapshot_before_proves_it(repair, table, loss):
     before = rows(table.directory)
     assert repair(table.directory, "--yes", command="rewrite-manifests").code == 0
     (merged,) = Broken(table.directory).manifests(0)
@@ -225,7 +223,7 @@ def test_r069_a_lost_manifest_is_written_anew_as_the_snapshot_before_proves_it(
     assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
-def test_a_lost_manifest_is_written_anew_as_a_later_snapshot_proves_it(repair, table) -> None:
+def test_a_lost_manifest_is_written_anew_as_a_later_snapshot_proves_it(repair, table):
     """The branch `kept` has the manifests as they were; main has them merged."""
     table.ref("kept", "branch")
     before = rows(table.directory)
@@ -283,9 +281,7 @@ def lose_first_manifest(table: TableBuilder) -> list[dict[str, Any]]:
     return entries
 
 
-def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(
-    repair, table
-) -> None:
+def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(repair, table):
     before = rows(table.directory)
     entries = Broken(table.directory).entries(0)
     lose_first_manifest(table)
@@ -315,7 +311,7 @@ def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(
 )
 def test_footers_prove_partitions_of_one_value_and_the_row_ids_of_one_file(
     repair, tmp_path, version, partitioning, ids
-) -> None:
+):
     table = TableBuilder(tmp_path / "t", format_version=version, partitioning=partitioning)
     table.append(range(100, 104))
     table.append(ids)
@@ -367,7 +363,7 @@ def lower_least_number(listed: list[dict[str, Any]]) -> None:
 )
 def test_footers_prove_no_partition_number_or_row_id_that_may_be_another(
     repair, tmp_path, version, partitioning, ids, files, change
-) -> None:
+):
     table = TableBuilder(tmp_path / "t", format_version=version, partitioning=partitioning)
     table.append(range(200, 201))
     table.append(ids, files=files)
@@ -380,7 +376,7 @@ def test_footers_prove_no_partition_number_or_row_id_that_may_be_another(
     assert contents(table.directory) == before
 
 
-def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, table) -> None:
+def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, table):
     """Which of them are those of the manifest cannot be told: rows would be invented."""
     (lost,) = lose_first_manifest(table)
     stored = Path(lost["data_file"]["file_path"])
@@ -396,7 +392,7 @@ def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, tabl
         pq.write_table(pq.read_table(stray), stray, compression="none")
 
 
-def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repair, table) -> None:
+def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repair, table):
     first, *_ = Broken(table.directory).manifests(0)
     (lost,) = read_records(Path(first["manifest_path"]))
     Path(first["manifest_path"]).unlink()
@@ -419,7 +415,7 @@ def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repai
 # -- lost files ---------------------------------------------------------------------------------
 
 
-def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair, table) -> None:
+def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair, table):
     (lost,) = [row for row in table.live() if row["location"].endswith("00007.parquet")] or [
         next(row for row in table.live() if row["content"] == 0)
     ]
@@ -434,7 +430,7 @@ def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair,
     assert done(repair(table.directory, "--drop-missing", "--yes", "--json"))["repairs"] == []
 
 
-def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table) -> None:
+def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table):
     (lost,) = [row for row in table.live() if row["content"] == 1]
     Path(lost["location"]).unlink()
     before = contents(table.directory)
@@ -447,7 +443,7 @@ def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table) -> No
     assert rows(table.directory) == list(range(12))
 
 
-def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path) -> None:
+def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path):
     table = TableBuilder(tmp_path / "t", format_version=3)
     table.append(range(4))
     table.append(range(4, 8))
@@ -469,7 +465,7 @@ def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path
     assert {one["rule"] for one in found["remaining"]} & {"R-116", "R-031"} == set()
 
 
-def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path) -> None:
+def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path):
     table = TableBuilder(tmp_path / "t", format_version=3)
     table.append(range(4))
     table.append(range(4, 8))
@@ -485,7 +481,7 @@ def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path) -> None:
     assert done(repair(table.directory, *words))["repairs"] == []
 
 
-def test_a_manifest_that_others_may_read_is_not_dropped(repair, table) -> None:
+def test_a_manifest_that_others_may_read_is_not_dropped(repair, table):
     """Its entries have no snapshot id, which is not the same as being lost (R-042)."""
     r042_an_entry_without_any_snapshot_id(Broken(table.directory))
     before = contents(table.directory)
@@ -494,7 +490,7 @@ def test_a_manifest_that_others_may_read_is_not_dropped(repair, table) -> None:
     assert contents(table.directory) == before
 
 
-def test_r163_nothing_else_is_repaired_while_the_hint_is_ahead(repair, table) -> None:
+def test_r163_nothing_else_is_repaired_while_the_hint_is_ahead(repair, table):
     break_counts(table)
     hint = table.directory / "metadata" / "version-hint.text"
     hint.write_text("9")
@@ -506,7 +502,7 @@ def test_r163_nothing_else_is_repaired_while_the_hint_is_ahead(repair, table) ->
     assert hint.read_text() == "6"
 
 
-def test_the_time_limit_ends_a_repair_before_anything_changes(repair, table) -> None:
+def test_the_time_limit_ends_a_repair_before_anything_changes(repair, table):
     break_counts(table)
     before = contents(table.directory)
     assert repair(table.directory, "--time-limit", "0s", "--yes").code == 3
@@ -523,7 +519,7 @@ def break_counts(table: TableBuilder) -> Broken:
     return broken
 
 
-def test_repairs_are_skipped_by_kind_and_by_id(repair, table) -> None:
+def test_repairs_are_skipped_by_kind_and_by_id(repair, table):
     broken = break_counts(table)
     planned = done(repair(table.directory, "--dry-run", "--json"))
     assert kinds(planned) == ["version-hint", "list-row"]
@@ -536,21 +532,21 @@ def test_repairs_are_skipped_by_kind_and_by_id(repair, table) -> None:
     assert kinds(done(repair(table.directory, *words))) == []
 
 
-def test_a_skip_of_nothing_is_wrong_usage(repair, table) -> None:
+def test_a_skip_of_nothing_is_wrong_usage(repair, table):
     break_counts(table)
     ended = repair(table.directory, "--skip", "version-hnt")
     assert ended.code == 2
     assert "did you mean `version-hint`?" in ended.err
 
 
-def test_nothing_is_repaired_without_a_yes_where_nobody_can_be_asked(repair, table) -> None:
+def test_nothing_is_repaired_without_a_yes_where_nobody_can_be_asked(repair, table):
     break_counts(table)
     before = contents(table.directory)
     assert repair(table.directory).code == 2
     assert contents(table.directory) == before
 
 
-def test_plans_change_no_byte(repair, table) -> None:
+def test_plans_change_no_byte(repair, table):
     break_counts(table)
     before = contents(table.directory)
     assert repair(table.directory, "--dry-run").code == 0
@@ -558,14 +554,14 @@ def test_plans_change_no_byte(repair, table) -> None:
     assert contents(table.directory) == before
 
 
-def test_a_healthy_table_has_nothing_to_repair(repair, table) -> None:
+def test_a_healthy_table_has_nothing_to_repair(repair, table):
     before = contents(table.directory)
     ended = repair(table.directory, "--yes", "--level", "footers")
     assert (ended.code, ended.out) == (0, "nothing to repair at level footers\n")
     assert contents(table.directory) == before
 
 
-def test_the_repair_of_a_catalog_s_table_is_written_beside_its_metadata_file(repair, table) -> None:
+def test_the_repair_of_a_catalog_s_table_is_written_beside_its_metadata_file(repair, table):
     break_counts(table)
     folder = table.directory / "metadata"
     newest = current_metadata(table.directory)
@@ -580,7 +576,7 @@ def test_the_repair_of_a_catalog_s_table_is_written_beside_its_metadata_file(rep
     assert "point the catalog at it" in ended.out
 
 
-def test_repairs_are_told_with_their_reasons(repair, table) -> None:
+def test_repairs_are_told_with_their_reasons(repair, table):
     break_counts(table)
     ended = repair(table.directory, "--dry-run")
     assert ended.out.splitlines()[:2] == [
@@ -597,7 +593,7 @@ def test_repairs_are_told_with_their_reasons(repair, table) -> None:
     assert ended.out.endswith("no errors are left at level files\n")
 
 
-def test_what_makes_rows_unsure_is_not_built_upon(repair, table) -> None:
+def test_what_makes_rows_unsure_is_not_built_upon(repair, table):
     broken = break_counts(table)
     table.append(range(20, 24))
     broken.edit_manifest(

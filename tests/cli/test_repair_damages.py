@@ -290,7 +290,7 @@ def contents(table: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
 
 
-def test_the_outcome_of_every_damage_is_written_down_once() -> None:
+def test_the_outcome_of_every_damage_is_written_down_once():
     names = [damage.name for damage in EVERY_DAMAGE]
     assert sorted([*REPAIRED, *REFUSED, *LEFT, *UNREADABLE]) == sorted(names)
 
@@ -300,9 +300,7 @@ def test_the_outcome_of_every_damage_is_written_down_once() -> None:
     [damage for damage in EVERY_DAMAGE if damage.name in REPAIRED],
     ids=lambda damage: damage.name,
 )
-def test_a_damage_is_repaired_and_every_row_is_as_before(
-    healthy: Callable[[str], Path], repair: Callable[..., dict[str, Any]], damage: Damage
-) -> None:
+def test_a_damage_is_repaired_and_every_row_is_as_before(healthy, repair, damage):
     table = healthy(damage.table)
     before = rows(table)
     damage.apply(BrokenTree(table))
@@ -330,9 +328,7 @@ def test_a_damage_is_repaired_and_every_row_is_as_before(
         if damage.name not in REPAIRED
     ],
 )
-def test_what_is_not_repaired_is_told_with_its_reason_and_left_as_it_is(
-    healthy: Callable[[str], Path], repair: Callable[..., dict[str, Any]], damage: Damage
-) -> None:
+def test_what_is_not_repaired_is_told_with_its_reason_and_left_as_it_is(healthy, repair, damage):
     table = healthy(damage.table)
     damage.apply(BrokenTree(table))
     before = contents(table)

@@ -20,12 +20,7 @@ from tests.builders.lost_lists import (
     new_manifest,
     tell,
 )
-from tests.builders.rows import (
-    current_metadata,
-    head,
-    read_metadata,
-    read_rows,
-)
+from tests.builders.rows import current_metadata, head, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
@@ -57,7 +52,7 @@ def result(ended: Ended, code: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize(("version", "change", "options"), EVERY)
 def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_it_wrote(
     repair, tmp_path, version, change, options
-) -> None:
+):
     table = grown(tmp_path / "t", version, **options)
     CHANGES[change](table)
     tell(table.directory)
@@ -81,7 +76,7 @@ def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_
 
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
-def test_the_first_snapshot_has_what_it_added(repair, tmp_path, loss) -> None:
+def test_the_first_snapshot_has_what_it_added(repair, tmp_path, loss):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4), files=2)
     tell(table.directory)
@@ -92,7 +87,7 @@ def test_the_first_snapshot_has_what_it_added(repair, tmp_path, loss) -> None:
 
 
 @pytest.mark.parametrize("command", ["rewrite-manifests", "compact"])
-def test_what_icectl_commits_tells_enough(repair, tmp_path, command) -> None:
+def test_what_icectl_commits_tells_enough(repair, tmp_path, command):
     table = grown(tmp_path / "t", 3)
     words = {"compact": ["--rewrite-all", "--engine", "local"], "rewrite-manifests": []}[command]
     assert repair(table.directory, *words, "--yes", command=command).code == 0
@@ -105,7 +100,7 @@ def test_what_icectl_commits_tells_enough(repair, tmp_path, command) -> None:
     assert (rows(table.directory), facts(table.directory)) == (before, lived)
 
 
-def test_manifests_that_a_later_snapshot_lists_prove_what_was_added(repair, tmp_path) -> None:
+def test_manifests_that_a_later_snapshot_lists_prove_what_was_added(repair, tmp_path):
     """The branch `kept` goes back to a snapshot that main has merged since."""
     table = grown(tmp_path / "t", 2)
     table.append(range(20, 24))
@@ -128,7 +123,7 @@ def _kept(table: TableBuilder) -> int:
 @pytest.mark.parametrize(("version", "change", "spoil"), SPOILT)
 def test_a_list_of_which_something_is_missing_is_not_made_anew(
     repair, tmp_path, version, change, spoil
-) -> None:
+):
     table = grown(tmp_path / "t", version)
     CHANGES[change](table)
     tell(table.directory)
@@ -142,9 +137,7 @@ def test_a_list_of_which_something_is_missing_is_not_made_anew(
     assert contents(table.directory) == left
 
 
-def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(
-    repair, tmp_path
-) -> None:
+def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(repair, tmp_path):
     """Its manifest is lost too, and the totals are those before: the rows may be others."""
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
@@ -167,7 +160,7 @@ def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(
 
 def test_r103_row_ids_that_the_lost_list_gave_to_several_manifests_are_not_guessed(
     repair, tmp_path
-) -> None:
+):
     """Two specs, two manifests: which of them had the first ids only the list told."""
     table = grown(tmp_path / "t", 3)
     table.append(range(20, 24))
@@ -177,8 +170,7 @@ def test_r103_row_ids_that_the_lost_list_gave_to_several_manifests_are_not_guess
     other = own.with_name("other-m0.avro")
     shutil.copyfile(own, other)
     rewrite_avro(
-        other,
-        in_first(lambda entry: entry["data_file"].update(file_path=second[0]["location"])),
+        other, in_first(lambda entry: entry["data_file"].update(file_path=second[0]["location"]))
     )
     size = Path(second[0]["location"]).stat().st_size
     rewrite_avro(other, in_first(lambda entry: entry["data_file"].update(file_size_in_bytes=size)))

@@ -25,13 +25,13 @@ def rewrite(table: TreeTwin, *words: str) -> int:
     return int(added)
 
 
-def test_files_of_the_root_and_a_small_leaf_become_one(table: TreeTwin) -> None:
+def test_files_of_the_root_and_a_small_leaf_become_one(table):
     table.run("rewrite-manifests", "--yes")
     table.append(range(10, 13))
     assert rewrite(table) == 1
 
 
-def test_what_is_written_anew_is_told_by_its_name(table: TreeTwin, capsys) -> None:
+def test_what_is_written_anew_is_told_by_its_name(table, capsys):
     table.run("rewrite-manifests", "--yes")
     table.append(range(10, 13))
     words = ["rewrite-manifests", str(table.directory), "--yes"]
@@ -40,19 +40,19 @@ def test_what_is_written_anew_is_told_by_its_name(table: TreeTwin, capsys) -> No
     assert planned.startswith("the root's own files and 1 manifest of ")
 
 
-def test_leaves_that_are_full_are_left_alone(table: TreeTwin) -> None:
+def test_leaves_that_are_full_are_left_alone(table):
     table.set_properties({"icectl.v4.leaf.max-entries": "2"})
     table.append(range(10, 13))
     assert rewrite(table) == 2
 
 
-def test_leaves_get_the_size_that_is_asked_for(table: TreeTwin) -> None:
+def test_leaves_get_the_size_that_is_asked_for(table):
     table.append(range(100, 700), files=200)
     assert rewrite(table) == 1
     assert rewrite(table, "--target-size", "12KB") == 3
 
 
-def test_a_spec_of_some_rows_of_a_leaf_stays(table: TreeTwin) -> None:
+def test_a_spec_of_some_rows_of_a_leaf_stays(table):
     table.respec("bucket")
     table.append(range(10, 13))
     rewrite(table)
@@ -70,7 +70,7 @@ def test_a_spec_of_some_rows_of_a_leaf_stays(table: TreeTwin) -> None:
     table.run("validate", "--level", "data", "--all-snapshots")
 
 
-def test_r074_rows_of_a_leaf_are_checked_by_specs_of_their_own(table: TreeTwin) -> None:
+def test_r074_rows_of_a_leaf_are_checked_by_specs_of_their_own(table):
     table.respec("truncate")
     table.append(range(10, 13))
     assert rewrite(table) == 1

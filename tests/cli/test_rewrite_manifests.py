@@ -83,13 +83,7 @@ def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_r069_a_rewrite_keeps_the_law(
-    tmp_path: Path,
-    rewrite: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    format_version: int,
-    partitioning: str,
-) -> None:
+def test_r069_a_rewrite_keeps_the_law(tmp_path, rewrite, monkeypatch, format_version, partitioning):
     directory = tmp_path / "t"
     table = build(directory, format_version, partitioning)
     before, files = rows_of(directory), {path for path in directory.rglob("*") if path.is_file()}
@@ -119,8 +113,8 @@ def test_r069_a_rewrite_keeps_the_law(
 
 @pytest.mark.parametrize("format_version", [2, 3])
 def test_rules_21_and_23_new_manifests_state_what_their_entries_had(
-    tmp_path: Path, rewrite: Run, format_version: int
-) -> None:
+    tmp_path, rewrite, format_version
+):
     """Nothing is left to inherit: what the builder gave each file stands in its entry (R-043)."""
     table = build(tmp_path / "t", format_version)
     names = ("snapshot_id", "sequence_number", "file_sequence_number")
@@ -167,9 +161,7 @@ SAYING_LITTLE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("form", SAYING_LITTLE)
-def test_rule_26_entries_are_counted_where_nobody_has(
-    tmp_path: Path, rewrite: Run, form: str
-) -> None:
+def test_rule_26_entries_are_counted_where_nobody_has(tmp_path, rewrite, form):
     table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
     for start in range(0, 36, 12):
         table.append(range(start, start + 12))
@@ -186,8 +178,8 @@ def test_rule_26_entries_are_counted_where_nobody_has(
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_r047_r050_r051_rows_of_the_list_are_counted_from_the_entries(
-    tmp_path: Path, rewrite: Run, format_version: int
-) -> None:
+    tmp_path, rewrite, format_version
+):
     table = build(tmp_path / "t", format_version)
     assert rewrite(table.location).code == 0
     snapshot = head(tmp_path / "t")
@@ -206,7 +198,7 @@ def test_r047_r050_r051_rows_of_the_list_are_counted_from_the_entries(
             assert manifest["min_sequence_number"] == min(numbers)
 
 
-def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path: Path, rewrite: Run) -> None:
+def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path, rewrite):
     table = build(tmp_path / "t", 3)
     before = read_metadata(current_metadata(tmp_path / "t"))["next-row-id"]
     assert rewrite(table.location).code == 0
@@ -216,7 +208,7 @@ def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path: Path, rewrite: R
     assert head(tmp_path / "t")["first-row-id"] == before
 
 
-def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(tmp_path: Path, rewrite: Run) -> None:
+def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(tmp_path, rewrite):
     table = build(tmp_path / "t", 2)
     old = head(tmp_path / "t")["summary"]
     found = result(rewrite(table.location, "--json"))
@@ -231,7 +223,7 @@ def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(tmp_path: Path, rew
     }
 
 
-def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path: Path, rewrite: Run) -> None:
+def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path, rewrite):
     """4 appends, and 3 commits of deletes to 3 partitions each, of which only those are asked
     for."""
     table = TableBuilder(tmp_path / "t", partitioning="identity")
@@ -254,7 +246,7 @@ def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path: Path, rewrit
     }
 
 
-def test_a_branch_is_rewritten_and_main_stays(tmp_path: Path, rewrite: Run) -> None:
+def test_a_branch_is_rewritten_and_main_stays(tmp_path, rewrite):
     table = build(tmp_path / "t", 2)
     before = head(tmp_path / "t")
     found = result(rewrite(table.location, "--branch", "audit", "--json"))
@@ -263,7 +255,7 @@ def test_a_branch_is_rewritten_and_main_stays(tmp_path: Path, rewrite: Run) -> N
     assert metadata["current-snapshot-id"] == before["snapshot-id"]
 
 
-def test_content_and_spec_choose_manifests(tmp_path: Path, rewrite: Run) -> None:
+def test_content_and_spec_choose_manifests(tmp_path, rewrite):
     table = build(tmp_path / "t", 2)
     found = result(rewrite(table.location, "--content", "deletes", "--json"))
     assert [(one["content"], one["rewritten"]) for one in found["groups"]] == [
@@ -278,9 +270,7 @@ def test_content_and_spec_choose_manifests(tmp_path: Path, rewrite: Run) -> None
     assert rewrite(table.location, "--target-size", "8").code == 2
 
 
-def test_check_ends_with_4_where_there_is_work_and_changes_nothing(
-    tmp_path: Path, rewrite: Run
-) -> None:
+def test_check_ends_with_4_where_there_is_work_and_changes_nothing(tmp_path, rewrite):
     table = build(tmp_path / "t", 2)
     files = {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
     ended = rewrite(table.location, "--check", "--json")
@@ -288,7 +278,7 @@ def test_check_ends_with_4_where_there_is_work_and_changes_nothing(
     assert {path for path in (tmp_path / "t").rglob("*") if path.is_file()} == files
 
 
-def test_r053_partitions_end_up_together_and_are_summarised(tmp_path: Path, rewrite: Run) -> None:
+def test_r053_partitions_end_up_together_and_are_summarised(tmp_path, rewrite):
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     for start in range(0, 120, 12):
         table.append(range(start, start + 12), files=4)
@@ -311,7 +301,7 @@ def test_r053_partitions_end_up_together_and_are_summarised(tmp_path: Path, rewr
     assert rewrite(table.location, "--target-size", "6KB", "--check").code == 0
 
 
-def test_r056_manifests_without_live_entries_are_dropped(tmp_path: Path, rewrite: Run) -> None:
+def test_r056_manifests_without_live_entries_are_dropped(tmp_path, rewrite):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
     table.append(range(4, 8))
@@ -322,13 +312,13 @@ def test_r056_manifests_without_live_entries_are_dropped(tmp_path: Path, rewrite
     assert rows_of(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]] == before
 
 
-def test_a_table_without_snapshot_has_nothing_to_do(tmp_path: Path, rewrite: Run) -> None:
+def test_a_table_without_snapshot_has_nothing_to_do(tmp_path, rewrite):
     empty = TableBuilder(tmp_path / "empty")
     ended = rewrite(empty.location, "--json")
     assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
 
 
-def test_text_names_groups_and_reasons(tmp_path: Path, rewrite: Run) -> None:
+def test_text_names_groups_and_reasons(tmp_path, rewrite):
     table = build(tmp_path / "t", 2)
     lines = rewrite(table.location, "--dry-run").out.splitlines()
     assert lines[0].split() == ["spec", "content", "rewrite", "keep", "entries", "reason"]
@@ -340,7 +330,7 @@ def test_text_names_groups_and_reasons(tmp_path: Path, rewrite: Run) -> None:
     )
 
 
-def test_documents_of_a_dry_run_and_a_run_have_the_same_keys(tmp_path: Path, rewrite: Run) -> None:
+def test_documents_of_a_dry_run_and_a_run_have_the_same_keys(tmp_path, rewrite):
     table = build(tmp_path / "t", 1)
     planned = json.loads(rewrite(table.location, "--dry-run", "--json").out)
     done = json.loads(rewrite(table.location, "--json").out)

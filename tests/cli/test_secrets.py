@@ -2,14 +2,9 @@
 
 import pytest
 
-from tests.cli.conftest import Run
-from tests.conftest import S3Server
-
 
 @pytest.mark.s3
-def test_a_debug_run_shows_locations_and_no_credentials(
-    run: Run, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_debug_run_shows_locations_and_no_credentials(run, moto_server, monkeypatch):
     moto_server.client.create_bucket(Bucket="secrets")  # type: ignore[attr-defined]
     secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
     monkeypatch.setenv("STORE_SECRET", secret)

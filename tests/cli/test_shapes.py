@@ -1,7 +1,7 @@
 """Tables with geometry and geography through whole commands."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def types_in(metadata: Any) -> list[str]:
     return [str(metadata.schema.column(at).logical_type) for at in (1, 2, 3, 4)]
 
 
-def test_a_rewrite_keeps_shapes_and_finds_their_boxes(table: Path, icectl: Run) -> None:
+def test_a_rewrite_keeps_shapes_and_finds_their_boxes(table, icectl):
     assert bounds(icectl, table) == [{}, {}]
     assert by_pyarrow(stored(icectl, table)) == EXPECTED
     done = result(icectl(table, "--rewrite-all", "--yes", "--json", command="compact"))
@@ -93,7 +93,7 @@ def test_a_rewrite_keeps_shapes_and_finds_their_boxes(table: Path, icectl: Run) 
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_duckdb_reads_what_was_compacted(table: Path, icectl: Run) -> None:
+def test_duckdb_reads_what_was_compacted(table, icectl):
     icectl(table, "--rewrite-all", "--yes", command="compact")
     (file,) = stored(icectl, table)
     columns = "typeof(place), place::varchar, area::varchar, held.place::varchar, other"
@@ -131,15 +131,10 @@ MERGED_BOXES = {name: box for name, box in BOXES.items() if name != "area"}
 
 @pytest.mark.parametrize(
     ("way", "boxes"),
-    [
-        (["--rewrite-all"], BOXES),
-        (["--method", "merge", "--min-input-files", "2"], MERGED_BOXES),
-    ],
+    [(["--rewrite-all"], BOXES), (["--method", "merge", "--min-input-files", "2"], MERGED_BOXES)],
     ids=["rewrite", "merge"],
 )
-def test_geometry_that_duckdb_wrote_is_compacted(
-    table: Path, icectl: Run, way: list[str], boxes: dict[str, Any]
-) -> None:
+def test_geometry_that_duckdb_wrote_is_compacted(table, icectl, way, boxes):
     assert icectl(table, "--yes", command="rewrite-manifests").code == 0  # gives rows their ids
     rewritten(table, by_duckdb)
     assert [geometries(file) for file in stored(icectl, table)] == [4, 4]
@@ -171,7 +166,7 @@ def data_findings(icectl: Run, table: Path) -> list[Any]:
     return [one for one in found if one["rule"] != "R-031"]
 
 
-def test_layout_sfc_1_carries_shapes_without_bounds(table: Path, icectl: Run) -> None:
+def test_layout_sfc_1_carries_shapes_without_bounds(table, icectl):
     icectl(table, "--rewrite-all", "--yes", command="compact")
     upgraded = icectl(table, "--layout", "sfc-1", "--yes", command="upgrade-to-v4")
     assert upgraded.code == 0, upgraded.err
@@ -197,7 +192,7 @@ def damaged(table: Path, icectl: Run, change: Callable[[bytes], bytes]) -> dict[
     return {"rule": one["rule"], "severity": one["severity"], "message": one["message"]}
 
 
-def test_r095_a_flipped_bit_is_a_finding_and_a_rewrite_keeps_it(table: Path, icectl: Run) -> None:
+def test_r095_a_flipped_bit_is_a_finding_and_a_rewrite_keeps_it(table, icectl):
     icectl(table, "--rewrite-all", "--yes", command="compact")
     shape = ROWS[3]["place"]
     flipped = bytes([*shape[:2], shape[2] ^ 0x10, *shape[3:]])
@@ -212,7 +207,7 @@ def test_r095_a_flipped_bit_is_a_finding_and_a_rewrite_keeps_it(table: Path, ice
     assert bounds(icectl, table) == [BOXES]  # joined of those that the inputs had
 
 
-def test_r093_bounds_that_exclude_a_shape_are_a_finding(table: Path, icectl: Run) -> None:
+def test_r093_bounds_that_exclude_a_shape_are_a_finding(table, icectl):
     icectl(table, "--rewrite-all", "--yes", command="compact")
     far = point(5, 9)
     found = damaged(table, icectl, lambda one: far if one == ROWS[3]["place"] else one)
@@ -238,15 +233,13 @@ def test_r093_bounds_that_exclude_a_shape_are_a_finding(table: Path, icectl: Run
         (["--zorder", "id, other"], "`other` is geography(srid:7, euclid), which has no order"),
     ],
 )
-def test_shapes_are_refused_where_values_are_compared(
-    table: Path, icectl: Run, arguments: list[str], told: str
-) -> None:
+def test_shapes_are_refused_where_values_are_compared(table, icectl, arguments, told):
     ended = icectl(table, *arguments, "--dry-run", command="compact")
     assert ended.code == 2
     assert told in " ".join(ended.err.split())
 
 
-def test_types_are_kept_in_metadata_whatever_their_algorithm(table: Path, icectl: Run) -> None:
+def test_types_are_kept_in_metadata_whatever_their_algorithm(table, icectl):
     icectl(table, "--rewrite-all", "--yes", command="compact")
     current = max((table / "metadata").glob("v*.metadata.json"))
     fields = json.loads(current.read_text())["schemas"][0]["fields"]
@@ -261,9 +254,7 @@ def test_types_are_kept_in_metadata_whatever_their_algorithm(table: Path, icectl
         (("iceberg-1.12", "sfc-1"), []),
     ],
 )
-def test_upgrades_keep_types_and_their_parameters(
-    table: Path, icectl: Run, layouts: Sequence[str], mode: list[str]
-) -> None:
+def test_upgrades_keep_types_and_their_parameters(table, icectl, layouts, mode):
     """In metadata alone: every data file stays, also without the columns that came after it."""
     path = table / "metadata/v1.metadata.json"
     metadata = json.loads(path.read_text())

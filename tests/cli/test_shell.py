@@ -23,7 +23,6 @@ from icectl.errors import (
     CommitUnknown,
     CorruptTable,
     EngineError,
-    IcectlError,
     Incomplete,
     ProblemsFound,
     Refused,
@@ -33,7 +32,7 @@ from icectl.errors import (
     Unsupported,
     UsageError,
 )
-from tests.cli.conftest import Body, Run
+from tests.cli.conftest import Body
 
 Serve = Callable[[Body], None]
 
@@ -62,18 +61,18 @@ def icectl(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_version_is_one_line_on_stdout(run: Run) -> None:
+def test_version_is_one_line_on_stdout(run):
     ended = run("--version")
     assert (ended.code, ended.out, ended.err) == (0, "icectl 0.1.0\n", "")
 
 
-def test_no_argument_prints_help_on_stderr_and_is_wrong_usage(run: Run) -> None:
+def test_no_argument_prints_help_on_stderr_and_is_wrong_usage(run):
     ended = run()
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Usage: icectl COMMAND TABLE [OPTIONS]\n")
 
 
-def test_help_of_the_root_imports_no_library_but_typer() -> None:
+def test_help_of_the_root_imports_no_library_but_typer():
     script = (
         "import sys; from icectl.cli.app import main; main(['--help'])\n"
         "print(sorted({m.split('.')[0] for m in sys.modules}))"
@@ -88,7 +87,7 @@ def test_help_of_the_root_imports_no_library_but_typer() -> None:
 
 
 @pytest.mark.parametrize("command", app.COMMANDS)
-def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
+def test_help_of_a_command_imports_no_library_but_typer(command):
     script = (
         f"import sys; from icectl.cli.app import main; main(['{command}', '--help'])\n"
         "print(sorted({m.split('.')[0] for m in sys.modules}))"
@@ -105,10 +104,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
     ("line", "message"),
     [
         ("inspct /t", "there is no command `inspct`\nhint: did you mean `inspect`?"),
-        (
-            "xyzzy",
-            "there is no command `xyzzy`\nhint: `icectl --help` lists the commands",
-        ),
+        ("xyzzy", "there is no command `xyzzy`\nhint: `icectl --help` lists the commands"),
         ("inspect", "`TABLE` is missing\nhint: `icectl inspect --help` shows how it is used"),
         ("inspect /t --jsn", "there is no option `--jsn`\nhint: did you mean `--json`?"),
         (
@@ -129,10 +125,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
             "inspect /t /u",
             "unexpected argument `/u`\nhint: `icectl inspect --help` shows how it is used",
         ),
-        (
-            "inspect /t --concurrency 0",
-            "`--concurrency`: `0` is not a whole number above 0",
-        ),
+        ("inspect /t --concurrency 0", "`--concurrency`: `0` is not a whole number above 0"),
         (
             "inspect /t --time-limit 5",
             (
@@ -142,9 +135,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
         ),
     ],
 )
-def test_wrong_usage_names_the_word_and_the_way_out(
-    run: Run, serve: Serve, line: str, message: str
-) -> None:
+def test_wrong_usage_names_the_word_and_the_way_out(run, serve, line, message):
     serve(done)
     ended = run(*line.split())
     assert (ended.code, ended.err) == (2, f"error: {message}\n")
@@ -159,9 +150,7 @@ def test_wrong_usage_names_the_word_and_the_way_out(
         (["inspect", "/t", "--path-map", "/a=/b", "--path-map", " "], "--path-map"),
     ],
 )
-def test_an_empty_value_is_wrong_usage_before_anything_is_done(
-    run: Run, serve: Serve, arguments: list[str], name: str
-) -> None:
+def test_an_empty_value_is_wrong_usage_before_anything_is_done(run, serve, arguments, name):
     serve(failing(AssertionError("the command was run")))
     ended = run(*arguments)
     assert (ended.code, ended.err) == (
@@ -170,7 +159,7 @@ def test_an_empty_value_is_wrong_usage_before_anything_is_done(
     )
 
 
-def test_an_orphan_is_not_deleted_because_the_quarantine_has_an_empty_name(run: Run) -> None:
+def test_an_orphan_is_not_deleted_because_the_quarantine_has_an_empty_name(run):
     ended = run("remove-orphans", "/t", "--yes", "--quarantine", "")
     assert (ended.code, ended.err.splitlines()[0]) == (2, "error: `--quarantine` is empty")
 
@@ -194,17 +183,13 @@ def test_an_orphan_is_not_deleted_because_the_quarantine_has_an_empty_name(run: 
         ("remove-orphans /t -n --older-than 7", "`--older-than`: `7` is not a valid time"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_told_with_its_option(
-    run: Run, line: str, message: str
-) -> None:
+def test_a_value_that_makes_no_sense_is_told_with_its_option(run, line, message):
     ended = run(*line.split())
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: {message}")
 
 
-def test_a_value_of_the_environment_is_told_with_its_variable(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_of_the_environment_is_told_with_its_variable(run, monkeypatch):
     monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_OLDER_THAN", "7")
     ended = run("remove-orphans", "/t", "-n")
     assert ended.err.startswith(
@@ -215,11 +200,11 @@ def test_a_value_of_the_environment_is_told_with_its_variable(
 @pytest.mark.parametrize(
     "line", ["expire-snapshots /t --expire-id", "rewrite-manifests /t --spec-id"]
 )
-def test_an_id_of_endless_digits_is_wrong_usage(run: Run, line: str) -> None:
+def test_an_id_of_endless_digits_is_wrong_usage(run, line):
     assert run(*line.split(), "9" * 5000).code == 2
 
 
-def test_a_bad_choice_lists_the_choices(run: Run, serve: Serve) -> None:
+def test_a_bad_choice_lists_the_choices(run, serve):
     serve(done)
     ended = run("inspect", "/t", "--color", "blue")
     assert ended.code == 2
@@ -230,7 +215,7 @@ def test_a_bad_choice_lists_the_choices(run: Run, serve: Serve) -> None:
 @pytest.mark.parametrize(
     "line", ["inspect /t --bogus --json", "nope --json", "inspect --json", "inspect --format json"]
 )
-def test_wrong_usage_prints_one_document_where_json_is_asked_for(run: Run, line: str) -> None:
+def test_wrong_usage_prints_one_document_where_json_is_asked_for(run, line):
     ended = run(*line.split())
     assert ended.code == 2
     jsonschema.validate(ended.document, load_schema("envelope"))
@@ -239,13 +224,13 @@ def test_wrong_usage_prints_one_document_where_json_is_asked_for(run: Run, line:
     assert ended.document["command"] == (None if line.startswith("nope") else "inspect")
 
 
-def test_an_outcome_is_rendered_on_stdout(run: Run, serve: Serve) -> None:
+def test_an_outcome_is_rendered_on_stdout(run, serve):
     serve(done)
     ended = run("inspect", "/t")
     assert (ended.code, ended.out, ended.err) == (0, "seven rows\n", "")
 
 
-def test_an_outcome_is_one_document_with_json(run: Run, serve: Serve) -> None:
+def test_an_outcome_is_one_document_with_json(run, serve):
     serve(done)
     ended = run("inspect", "/t", "--json")
     assert ended.code == 0
@@ -270,7 +255,7 @@ def test_an_outcome_is_one_document_with_json(run: Run, serve: Serve) -> None:
     jsonschema.validate(ended.document, load_schema("envelope"))
 
 
-def test_warnings_go_to_stderr_and_into_the_document_once(run: Run, serve: Serve) -> None:
+def test_warnings_go_to_stderr_and_into_the_document_once(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         common.shell.console.progress.warn("a stale hint")
         common.shell.console.progress.warn("a stale hint")
@@ -298,9 +283,7 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("error", "code", "status"), EXPECTED, ids=str)
-def test_an_error_ends_with_its_exit_code_and_document(
-    run: Run, serve: Serve, error: IcectlError, code: int, status: str
-) -> None:
+def test_an_error_ends_with_its_exit_code_and_document(run, serve, error, code, status):
     serve(failing(error))
     ended = run("inspect", "/t", "--json")
     assert ended.code == code
@@ -315,7 +298,7 @@ def test_an_error_ends_with_its_exit_code_and_document(
     }
 
 
-def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> None:
+def test_an_error_is_one_line_and_its_hint_another(run, serve):
     serve(failing(Refused("`gc.enabled` is false", hint="set it to true")))
     ended = run("inspect", "/t")
     assert (ended.code, ended.out) == (5, "")
@@ -354,16 +337,14 @@ def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> No
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
     ],
 )
-def test_what_is_no_bug_ends_with_one_clear_message(
-    run: Run, serve: Serve, raised: BaseException, code: int, message: str
-) -> None:
+def test_what_is_no_bug_ends_with_one_clear_message(run, serve, raised, code, message):
     serve(failing(raised))
     ended = run("inspect", "/t", "--json")
     assert (ended.code, ended.err) == (code, message)
     assert ended.document["exit"] == code
 
 
-def test_a_bug_prints_its_traceback_and_ends_with_1(run: Run, serve: Serve) -> None:
+def test_a_bug_prints_its_traceback_and_ends_with_1(run, serve):
     serve(failing(ZeroDivisionError("by zero")))
     ended = run("inspect", "/t", "--json")
     assert ended.code == 1
@@ -375,7 +356,7 @@ def test_a_bug_prints_its_traceback_and_ends_with_1(run: Run, serve: Serve) -> N
     assert ended.document["error"]["id"] == "bug"
 
 
-def test_a_mistake_of_its_own_is_told_as_a_bug_and_not_as_damage(run: Run, serve: Serve) -> None:
+def test_a_mistake_of_its_own_is_told_as_a_bug_and_not_as_damage(run, serve):
     serve(failing(SelfCheckFailed("a new manifest is wrong", rule="R-069")))
     ended = run("inspect", "/t", "--json")
     assert ended.code == 1
@@ -390,7 +371,7 @@ def test_a_mistake_of_its_own_is_told_as_a_bug_and_not_as_damage(run: Run, serve
     assert (ended.document["exit"], ended.document["status"]) == (1, "failed")
 
 
-def test_ctrl_c_while_libraries_are_loaded_prints_no_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_while_libraries_are_loaded_prints_no_traceback(tmp_path):
     (tmp_path / "typer.py").write_text(
         "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nraise AssertionError\n"
     )
@@ -399,7 +380,7 @@ def test_ctrl_c_while_libraries_are_loaded_prints_no_traceback(tmp_path: Path) -
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
-def test_sigterm_ends_the_run_with_143(run: Run, serve: Serve) -> None:
+def test_sigterm_ends_the_run_with_143(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("the signal did not arrive")
@@ -412,14 +393,14 @@ def test_sigterm_ends_the_run_with_143(run: Run, serve: Serve) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error():
     line = f"{sys.executable} -m icectl inspect --help | true; echo ${{PIPESTATUS[0]}} >&2"
     ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
     assert ended.stderr == "0\n"
 
 
 @pytest.mark.parametrize("extra", [["--help"], []])
-def test_a_full_device_is_one_clear_message(tmp_path: Path, extra: list[str]) -> None:
+def test_a_full_device_is_one_clear_message(tmp_path, extra):
     with Path("/dev/full").open("w") as full:
         ended = icectl_into(full, "inspect", str(tmp_path), *extra)
     expected = {0: 10, 1: 13}[len(extra)]
@@ -447,7 +428,7 @@ def icectl_into(stdout: object, *arguments: str) -> subprocess.CompletedProcess[
         ("<&- >&- 2>&-", False, False),
     ],
 )
-def test_a_closed_stream_is_no_bug(tmp_path: Path, closed: str, out: bool, err: bool) -> None:
+def test_a_closed_stream_is_no_bug(tmp_path, closed, out, err):
     line = f"{sys.executable} -m icectl inspect {tmp_path} --json {closed}"
     ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert ended.returncode == 10
@@ -486,35 +467,35 @@ def fake(line: str, **more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_pipe_that_closes_while_rows_are_written_is_no_error() -> None:
+def test_a_pipe_that_closes_while_rows_are_written_is_no_error():
     ended = fake('"$0" -c "$1" inspect /t | head -1; echo ${PIPESTATUS[0]}')
     assert (ended.stdout, ended.stderr) == ("row 0\n0\n", "")
 
 
-def test_a_thread_that_still_waits_does_not_hold_up_the_end() -> None:
+def test_a_thread_that_still_waits_does_not_hold_up_the_end():
     ended = fake('timeout 60 "$0" -c "$1" inspect /thread | wc -l; echo ${PIPESTATUS[0]}')
     assert (ended.stdout.split(), ended.stderr) == (["100000", "0"], "")
 
 
-def test_a_failure_keeps_its_code_when_the_pipe_is_closed() -> None:
+def test_a_failure_keeps_its_code_when_the_pipe_is_closed():
     ended = fake(
         '"$0" -c "$1" inspect /refused --json | (exec 0<&-; sleep 1); echo ${PIPESTATUS[0]}'
     )
     assert (ended.stdout, ended.stderr) == ("5\n", "error: no\n")
 
 
-def test_rows_that_do_not_fit_the_device_are_a_failure() -> None:
+def test_rows_that_do_not_fit_the_device_are_a_failure():
     ended = fake('"$0" -c "$1" inspect /t --json > /dev/full; echo $?')
     assert ended.stdout == "13\n"
     assert ended.stderr.startswith("error: no space left on the device\n")
 
 
-def test_names_that_the_locale_cannot_print_are_escaped() -> None:
+def test_names_that_the_locale_cannot_print_are_escaped():
     ended = fake('"$0" -c "$1" inspect /name', PYTHONIOENCODING="ascii")
     assert (ended.stdout, ended.stderr) == ("\\u8868\\udc80\n", "")
 
 
-def test_quiet_leaves_out_reports_but_not_data_warnings_or_errors(run: Run, serve: Serve) -> None:
+def test_quiet_leaves_out_reports_but_not_data_warnings_or_errors(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         console = common.shell.console
         console.note("a note")
@@ -533,9 +514,7 @@ def test_quiet_leaves_out_reports_but_not_data_warnings_or_errors(run: Run, serv
     assert run("inspect", "/t").err == "a note\nwarning: a warning\n"
 
 
-def test_verbose_prints_where_each_value_comes_from(
-    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_verbose_prints_where_each_value_comes_from(run, serve, monkeypatch, tmp_path):
     serve(done)
     config = tmp_path / "my.toml"
     config.write_text('metrics-file = "/dev/null/x"\n[storage-options]\nregion = "eu-1"\n')
@@ -552,9 +531,7 @@ def test_verbose_prints_where_each_value_comes_from(
     ]
 
 
-def test_color_follows_option_then_environment(
-    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_color_follows_option_then_environment(run, serve, monkeypatch):
     serve(failing(Refused("no")))
     plain, painted = "error: no\n", "\x1b[1;31merror:\x1b[0m no\n"
     assert run("inspect", "/t").err == plain
@@ -567,13 +544,11 @@ def test_color_follows_option_then_environment(
     assert run("inspect", "/t", "--color", "always").err == painted
 
 
-def test_errors_of_the_command_line_have_the_color_it_asks_for(run: Run) -> None:
+def test_errors_of_the_command_line_have_the_color_it_asks_for(run):
     assert run("nope", "--color=always").err.startswith("\x1b[1;31merror:\x1b[0m there is no")
 
 
-def test_debug_prints_log_records_without_secrets(
-    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_debug_prints_log_records_without_secrets(run, serve, monkeypatch):
     monkeypatch.setenv("STORE_SECRET", "hunter2-hunter2")
 
     def body(common: Common, change: Change) -> Outcome:
@@ -600,7 +575,7 @@ def test_debug_prints_log_records_without_secrets(
         assert secret not in ended.out
 
 
-def test_once_verbose_prints_no_log_records(run: Run, serve: Serve) -> None:
+def test_once_verbose_prints_no_log_records(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         logging.getLogger("icectl.storage").debug("a call")
         return done(common, change)
@@ -610,7 +585,7 @@ def test_once_verbose_prints_no_log_records(run: Run, serve: Serve) -> None:
     assert "debug: icectl.storage: a call" in run("inspect", "/t", "-vv").err
 
 
-def test_debug_goes_on_while_rows_are_rendered(run: Run, serve: Serve) -> None:
+def test_debug_goes_on_while_rows_are_rendered(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         def render(console: Console) -> None:
             logging.getLogger("icectl.storage").debug("read late")
@@ -621,7 +596,7 @@ def test_debug_goes_on_while_rows_are_rendered(run: Run, serve: Serve) -> None:
     assert run("inspect", "/t", "-vv").err.endswith("debug: icectl.storage: read late\n")
 
 
-def test_a_failure_while_rows_are_rendered_is_reported(run: Run, serve: Serve) -> None:
+def test_a_failure_while_rows_are_rendered_is_reported(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         def render(console: Console) -> None:
             console.print("first row")
@@ -635,7 +610,7 @@ def test_a_failure_while_rows_are_rendered_is_reported(run: Run, serve: Serve) -
     assert ended.err == "error: the second is gone\n"
 
 
-def test_a_question_without_a_terminal_is_wrong_usage(run: Run, serve: Serve) -> None:
+def test_a_question_without_a_terminal_is_wrong_usage(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         assert common.shell.console.ask("sure?")
         return done(common, change)
@@ -649,7 +624,7 @@ def test_a_question_without_a_terminal_is_wrong_usage(run: Run, serve: Serve) ->
     )
 
 
-def test_options_reach_the_function(run: Run, serve: Serve) -> None:
+def test_options_reach_the_function(run, serve):
     seen: list[tuple[Common, Change]] = []
 
     def body(common: Common, change: Change) -> Outcome:
@@ -675,7 +650,7 @@ def test_options_reach_the_function(run: Run, serve: Serve) -> None:
     assert common.verbose == 2
 
 
-def test_the_deadline_counts_from_the_start_of_the_run(run: Run, serve: Serve) -> None:
+def test_the_deadline_counts_from_the_start_of_the_run(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         deadline = common.shell.deadline
         assert deadline.remaining_seconds == 90.0
@@ -697,9 +672,7 @@ def metrics(text: str) -> dict[str, str]:
     return dict(line.rsplit(" ", 1) for line in lines)
 
 
-def test_metrics_are_written_after_success_and_after_failure(
-    run: Run, serve: Serve, tmp_path: Path
-) -> None:
+def test_metrics_are_written_after_success_and_after_failure(run, serve, tmp_path):
     file = tmp_path / "icectl.prom"
     serve(done)
     run("inspect", "/wh/t", "--metrics-file", str(file))
@@ -717,14 +690,14 @@ def test_metrics_are_written_after_success_and_after_failure(
     assert [path.name for path in tmp_path.iterdir()] == ["icectl.prom"]
 
 
-def test_metrics_may_go_to_a_pipe() -> None:
+def test_metrics_may_go_to_a_pipe():
     ended = icectl("inspect", "/nope", "--metrics-file", "/dev/stdout")
     assert ended.returncode == 10
     assert ended.stdout.startswith("# HELP icectl_last_run_timestamp_seconds ")
     assert Path("/dev/stdout").is_symlink()
 
 
-def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) -> None:
+def test_metrics_that_cannot_be_written_are_a_warning(run, serve):
     serve(done)
     ended = run("inspect", "/t", "--json", "--metrics-file", "/nonexistent/folder/m.prom")
     assert ended.code == 0
@@ -746,9 +719,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) ->
         (["--config", "/nope.toml"], "`--config`: there is no file `/nope.toml`"),
     ],
 )
-def test_options_for_reading_the_table_are_checked(
-    run: Run, serve: Serve, arguments: list[str], message: str
-) -> None:
+def test_options_for_reading_the_table_are_checked(run, serve, arguments, message):
     def body(common: Common, change: Change) -> Outcome:
         from icectl.cli.session import open_session
 
@@ -761,9 +732,7 @@ def test_options_for_reading_the_table_are_checked(
     assert ended.err.splitlines()[0] == f"error: {message}"
 
 
-def test_temporary_files_go_where_the_option_says(
-    run: Run, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_files_go_where_the_option_says(run, serve, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", None)
 
     def body(common: Common, change: Change) -> Outcome:
@@ -777,7 +746,7 @@ def test_temporary_files_go_where_the_option_says(
     assert run("inspect", "/t", "--temp-dir", str(tmp_path)).code == 0
 
 
-def test_path_map_on_a_command_that_changes_needs_a_dry_run(run: Run, serve: Serve) -> None:
+def test_path_map_on_a_command_that_changes_needs_a_dry_run(run, serve):
     def body(common: Common, change: Change) -> Outcome:
         from icectl.cli.session import open_session
 
@@ -790,9 +759,7 @@ def test_path_map_on_a_command_that_changes_needs_a_dry_run(run: Run, serve: Ser
     assert run("inspect", "/t", "--path-map", "/a=/b", "--check").code == 0
 
 
-def test_path_map_splits_at_the_last_equals_sign_and_reads_files(
-    run: Run, serve: Serve, tmp_path: Path
-) -> None:
+def test_path_map_splits_at_the_last_equals_sign_and_reads_files(run, serve, tmp_path):
     lines = tmp_path / "map.tsv"
     lines.write_text("# moved in May\ns3://old/wh\t/new wh\n")
     seen: list[object] = []
@@ -808,7 +775,7 @@ def test_path_map_splits_at_the_last_equals_sign_and_reads_files(
     assert seen == [(("/a/p=1", "/b"), ("s3://old/wh", "/new wh"))]
 
 
-def test_no_table_there_is_exit_10_for_the_installed_command(tmp_path: Path) -> None:
+def test_no_table_there_is_exit_10_for_the_installed_command(tmp_path):
     ended = icectl("inspect", str(tmp_path / "none"), "--json")
     assert ended.returncode == 10
     assert json.loads(ended.stdout)["error"]["id"] == "table-not-found"

@@ -10,7 +10,7 @@ import pytest
 from icectl.commands.compact import run as compact_run
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Run, result
+from tests.cli.conftest import result
 
 MANY = ("--target-file-size", "1MiB", "--min-input-files", "2")
 
@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> str:
         ("gc", "`icectl maintain`"),
     ],
 )
-def test_a_command_by_half_its_name_is_told_in_full(run: Run, word: str, meant: str) -> None:
+def test_a_command_by_half_its_name_is_told_in_full(run, word, meant):
     ended = run(word, "t")
     assert (ended.code, ended.err) == (
         2,
@@ -46,11 +46,11 @@ def test_a_command_by_half_its_name_is_told_in_full(run: Run, word: str, meant: 
     )
 
 
-def test_a_command_that_deletes_is_no_guess_for_one_that_renames(run: Run) -> None:
+def test_a_command_that_deletes_is_no_guess_for_one_that_renames(run):
     assert run("rename", "t").err.endswith("hint: `icectl --help` lists the commands\n")
 
 
-def test_a_table_in_front_of_the_command_is_seen(run: Run) -> None:
+def test_a_table_in_front_of_the_command_is_seen(run):
     assert run("my t", "inspect").err.endswith("hint: did you mean `icectl inspect 'my t'`?\n")
 
 
@@ -64,17 +64,17 @@ def test_a_table_in_front_of_the_command_is_seen(run: Run) -> None:
         (("properties", "t", "a=b"), "icectl properties TABLE set KEY=VALUE"),
     ],
 )
-def test_slips_lead_to_what_was_meant(run: Run, words: tuple[str, ...], hint: str) -> None:
+def test_slips_lead_to_what_was_meant(run, words, hint):
     ended = run(*words)
     assert (ended.code, ended.err.splitlines()[-1]) == (2, f"hint: {hint}")
 
 
-def test_sizes_are_said_as_they_were_given(run: Run, table: str) -> None:
+def test_sizes_are_said_as_they_were_given(run, table):
     ended = run("compact", table, "-n", "--target-file-size", "1GB", "--min-file-size", "2 GB")
     assert ended.err.startswith("error: `--min-file-size` (2 GB) is not below the target of 1GB: ")
 
 
-def test_a_policy_names_the_key_of_a_wrong_time(run: Run, table: str, tmp_path: Path) -> None:
+def test_a_policy_names_the_key_of_a_wrong_time(run, table, tmp_path):
     policy = tmp_path / "p.toml"
     policy.write_text('[expire-snapshots]\nolder-than = "7 days"\n')
     ended = run("maintain", table, "-n", "--policy", str(policy))
@@ -83,7 +83,7 @@ def test_a_policy_names_the_key_of_a_wrong_time(run: Run, table: str, tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
-def test_two_formats_at_once_are_wrong_usage(run: Run, table: str, form: str) -> None:
+def test_two_formats_at_once_are_wrong_usage(run, table, form):
     ended = run("inspect", table, "snapshots", "--json", "--format", form)
     assert ended.code == 2
     error = ended.document["error"]
@@ -91,9 +91,7 @@ def test_two_formats_at_once_are_wrong_usage(run: Run, table: str, form: str) ->
     assert run("inspect", table, "snapshots", "--json", "--format", "json").code == 0
 
 
-def test_unknown_variables_of_icectl_are_told(
-    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_variables_of_icectl_are_told(run, table, monkeypatch):
     monkeypatch.setenv("ICECTL_CONCURENCY", "3")
     monkeypatch.setenv("ICECTL_MOOD", "good")
     ended = run("inspect", table, "--json")
@@ -107,14 +105,14 @@ def test_unknown_variables_of_icectl_are_told(
     ]
 
 
-def test_hints_name_the_command_and_the_table(run: Run, table: str) -> None:
+def test_hints_name_the_command_and_the_table(run, table):
     ended = run("expire-snapshots", table, "--retain-last", "x", "--json")
     assert ended.document["error"]["hint"] is None  # the message says what is wrong
     ended = run("expire-snapshots", table, "--expire-id", "x", "--json")
     assert ended.document["error"]["hint"] == f"`icectl inspect {table} snapshots` lists them"
 
 
-def test_a_page_that_cannot_be_written_is_told(run: Run, table: str, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_told(run, table, tmp_path):
     place = tmp_path / "no" / "page.html"
     ended = run("inspect", table, "tree", "--html", str(place))
     assert ended.code == 13
@@ -124,9 +122,7 @@ def test_a_page_that_cannot_be_written_is_told(run: Run, table: str, tmp_path: P
     )
 
 
-def test_a_page_that_ends_half_way_leaves_the_old_one(
-    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_ends_half_way_leaves_the_old_one(run, table, tmp_path, monkeypatch):
     place = tmp_path / "page.html"
     place.write_text("the old one")
 
@@ -141,15 +137,13 @@ def test_a_page_that_ends_half_way_leaves_the_old_one(
     assert place.read_text() == "the old one"
 
 
-def test_a_folder_of_tables_is_listed(run: Run, table: str) -> None:
+def test_a_folder_of_tables_is_listed(run, table):
     ended = run("inspect", str(Path(table).parent))
     assert ended.code == 0
     assert table in ended.out
 
 
-def test_compact_works_after_a_plain_install_and_says_with_what(
-    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compact_works_after_a_plain_install_and_says_with_what(run, table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
     monkeypatch.setattr(compact_run, "LocalEngine", InlineEngine)
@@ -168,9 +162,7 @@ def test_compact_works_after_a_plain_install_and_says_with_what(
     assert run("compact", table, "--rewrite-all", "--engine", "spark").code == 16
 
 
-def test_settings_of_spark_ask_for_spark(
-    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_spark_ask_for_spark(run, table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
     ended = run("compact", table, *MANY, "--master", "local[1]", "--json")
@@ -188,15 +180,13 @@ def test_settings_of_spark_ask_for_spark(
         (("inspect", "-V"), "`icectl --version` prints the version"),
     ],
 )
-def test_names_that_other_tools_have_lead_to_the_one_here(
-    run: Run, line: tuple[str, ...], hint: str
-) -> None:
+def test_names_that_other_tools_have_lead_to_the_one_here(run, line, hint):
     ended = run(*line)
     assert (ended.code, ended.err.splitlines()[-1]) == (2, f"hint: {hint}")
 
 
 @pytest.mark.parametrize("name", ["schema", "completion", "man"])
-def test_help_of_a_document_says_what_it_prints(run: Run, name: str) -> None:
+def test_help_of_a_document_says_what_it_prints(run, name):
     ended = run("help", name)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"Usage: icectl {name} ")

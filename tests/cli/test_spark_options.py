@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.builders.compactions import build
-from tests.cli.conftest import Run
 
 
 @pytest.fixture
@@ -18,9 +17,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("option", ["--master=yarn", "--spark-conf=spark.executor.cores=2"])
 @pytest.mark.parametrize("words", [["compact"], ["remove-orphans", "--engine", "spark"]])
-def test_the_cluster_of_a_submitted_program_is_not_its_own_to_choose(
-    run: Run, table: str, words: list[str], option: str
-) -> None:
+def test_the_cluster_of_a_submitted_program_is_not_its_own_to_choose(run, table, words, option):
     command, *more = words
     ended = run(command, table, "--dry-run", *more, option)
     assert ended.code == 2
@@ -28,7 +25,7 @@ def test_the_cluster_of_a_submitted_program_is_not_its_own_to_choose(
     assert f"`{name}` is an option of spark-submit here" in ended.err
 
 
-def test_a_server_and_a_master_exclude_each_other(run: Run, tmp_path: Path) -> None:
+def test_a_server_and_a_master_exclude_each_other(run, tmp_path):
     build(tmp_path / "t", 2, "none")
     words = ("compact", str(tmp_path / "t"), "--remote", "sc://h", "--master", "yarn")
     ended = run(*words)
@@ -37,7 +34,7 @@ def test_a_server_and_a_master_exclude_each_other(run: Run, tmp_path: Path) -> N
 
 
 def test_a_setting_about_sessions_of_its_own_does_not_concern_a_submitted_program(
-    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, table, monkeypatch
+):
     monkeypatch.setenv("ICECTL_COMPACT_MASTER", "yarn")
     assert run("compact", table, "--dry-run").code == 0

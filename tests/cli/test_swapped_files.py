@@ -68,7 +68,7 @@ def check_hints(found: list[dict[str, str]]) -> None:
         assert not {"rewrite-manifests", "compact"} & set(one["hint"].replace("`", " ").split())
 
 
-def test_r054_an_older_list_under_the_name_of_the_newest(run: Run, table: TableBuilder) -> None:
+def test_r054_an_older_list_under_the_name_of_the_newest(run, table):
     newest, older = (Path(one.manifest_list or "") for one in table.metadata.snapshots[:1:-1])
     newest.write_bytes(older.read_bytes())
     found = errors(run, table.directory)
@@ -82,9 +82,7 @@ def test_r054_an_older_list_under_the_name_of_the_newest(run: Run, table: TableB
     assert contents(table.directory) == before
 
 
-def test_r054_a_list_that_is_another_s_is_made_anew_where_it_is_proved(
-    run: Run, tmp_path: Path
-) -> None:
+def test_r054_a_list_that_is_another_s_is_made_anew_where_it_is_proved(run, tmp_path):
     table = grown(tmp_path / "t", 2)
     table.append(range(60, 70))
     tell(table.directory)
@@ -98,9 +96,7 @@ def test_r054_a_list_that_is_another_s_is_made_anew_where_it_is_proved(
 
 
 @pytest.mark.parametrize("over", [0, -1])
-def test_r064_a_manifest_under_the_name_of_another(
-    run: Run, table: TableBuilder, over: int
-) -> None:
+def test_r064_a_manifest_under_the_name_of_another(run, table, over):
     manifests = Broken(table.directory).manifests(0)
     paths = [Path(one["manifest_path"]) for one in manifests]
     paths[over].write_bytes(paths[1].read_bytes())
@@ -115,7 +111,7 @@ def test_r064_a_manifest_under_the_name_of_another(
     assert len(read_records(paths[over])) == len(read_records(paths[1]))
 
 
-def test_r024_an_older_metadata_file_under_the_newest_name(run: Run, table: TableBuilder) -> None:
+def test_r024_an_older_metadata_file_under_the_newest_name(run, table):
     newest = current_metadata(table.directory)
     folder = newest.parent
     before = read_rows(read_metadata(folder / "v4.metadata.json"))
@@ -134,7 +130,7 @@ def test_r024_an_older_metadata_file_under_the_newest_name(run: Run, table: Tabl
     assert rows(table.directory) == before
 
 
-def test_what_a_plan_leaves_is_told_before_and_after_it_ran(run: Run, table: TableBuilder) -> None:
+def test_what_a_plan_leaves_is_told_before_and_after_it_ran(run, table):
     broken = Broken(table.directory)
     broken.edit_head_list(lambda listed: listed[-1].update({"manifest_length": 5}))
     lost = Path(broken.entries(0)[0]["data_file"]["file_path"])

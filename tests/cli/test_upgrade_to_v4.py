@@ -88,7 +88,7 @@ def live_leaves(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_snapshot_has_the_rows_that_it_had(tmp_path, icectl, version, mode) -> None:
+def test_every_snapshot_has_the_rows_that_it_had(tmp_path, icectl, version, mode):
     directory = tmp_path / "t"
     build(directory, version)
     before = every_row(directory)
@@ -107,7 +107,7 @@ def test_every_snapshot_has_the_rows_that_it_had(tmp_path, icectl, version, mode
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
     tmp_path, icectl, version, mode
-) -> None:
+):
     directory = tmp_path / "t"
     build(directory, version)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
@@ -133,7 +133,7 @@ def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
     tmp_path, icectl, version, mode
-) -> None:
+):
     directory = tmp_path / "t"
     build(directory, version)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
@@ -152,7 +152,7 @@ def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, version) -> None:
+def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, version):
     """A data file that a delete vector over a leaf has killed goes with the last snapshot of it."""
     directory = tmp_path / "t"
     build(directory, version)
@@ -169,7 +169,7 @@ def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, vers
     assert there == live
 
 
-def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, icectl) -> None:
+def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 2)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--lazy", "--yes").code == 0
@@ -187,7 +187,7 @@ def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, i
     assert "root-manifest" in head(directory, "audit")
 
 
-def test_the_document_names_steps_and_versions(tmp_path, icectl) -> None:
+def test_the_document_names_steps_and_versions(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 2)
     ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes", "--json")
@@ -206,7 +206,7 @@ def test_the_document_names_steps_and_versions(tmp_path, icectl) -> None:
     assert ran.document["table"]["metadata_location_after"].endswith(".metadata.json")
 
 
-def test_the_metadata_is_that_of_version_4(tmp_path, icectl) -> None:
+def test_the_metadata_is_that_of_version_4(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 1)
     as_first_writers_did(directory)
@@ -237,7 +237,7 @@ def without_deletes(directory: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "words"), [(1, ()), (2, ()), (3, ()), (3, ("--eager",))])
-def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words) -> None:
+def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words):
     directory = tmp_path / "t"
     if version == 2:
         without_deletes(directory, 2)
@@ -268,7 +268,7 @@ def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words) -
 
 def test_eager_upgrades_to_iceberg_1_12_write_the_manifests_of_all_branches_in_parquet(
     tmp_path, icectl
-) -> None:
+):
     directory = tmp_path / "t"
     without_deletes(directory, 2)
     words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--yes")
@@ -284,7 +284,7 @@ def test_eager_upgrades_to_iceberg_1_12_write_the_manifests_of_all_branches_in_p
 
 def test_v4_004_position_deletes_that_name_files_without_a_scheme_are_applied_before(
     tmp_path, icectl
-) -> None:
+):
     """Spark matches them by their text: of 18 rows it then found 20."""
     directory = tmp_path / "t"
     table = TableBuilder(directory, format_version=2)
@@ -301,7 +301,7 @@ def test_v4_004_position_deletes_that_name_files_without_a_scheme_are_applied_be
     assert icectl(*words).code == 0
 
 
-def test_snapshots_that_embed_manifests_are_migrated_first(tmp_path, icectl) -> None:
+def test_snapshots_that_embed_manifests_are_migrated_first(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 1)
     as_first_writers_did(directory)
@@ -314,7 +314,7 @@ def test_snapshots_that_embed_manifests_are_migrated_first(tmp_path, icectl) -> 
 
 
 @pytest.mark.parametrize("option", ["--convert-position-deletes", "--allow-read-only"])
-def test_options_of_one_layout_are_not_for_the_other(tmp_path, icectl, option) -> None:
+def test_options_of_one_layout_are_not_for_the_other(tmp_path, icectl, option):
     build(tmp_path / "t", 2)
     words = ("--layout", "iceberg-1.12", "--eager", option, "--yes")
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), *words).code == 2
@@ -322,9 +322,7 @@ def test_options_of_one_layout_are_not_for_the_other(tmp_path, icectl, option) -
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ids", [(), range(4)])
-def test_tables_without_partition_fields_get_a_spec_that_others_refuse(
-    tmp_path, icectl, mode, ids
-) -> None:
+def test_tables_without_partition_fields_get_a_spec_that_others_refuse(tmp_path, icectl, mode, ids):
     """Engines that know another version 4 parse every spec, and ask for its fields' names."""
     table = TableBuilder(tmp_path / "t", format_version=3)
     if ids:
@@ -348,13 +346,13 @@ def test_tables_without_partition_fields_get_a_spec_that_others_refuse(
     )
 
 
-def test_a_layout_that_is_not_known_is_wrong_usage(tmp_path, icectl) -> None:
+def test_a_layout_that_is_not_known_is_wrong_usage(tmp_path, icectl):
     refused = icectl("upgrade-to-v4", str(tmp_path / "t"), "--layout", "sfc-2")
     assert refused.code == 2
     assert "`--layout`: `sfc-2` is not one of `sfc-1`, `iceberg-1.12`" in refused.err
 
 
-def test_lazy_and_eager_exclude_each_other(tmp_path, icectl) -> None:
+def test_lazy_and_eager_exclude_each_other(tmp_path, icectl):
     build(tmp_path / "t", 2)
     ran = icectl(
         "upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "--lazy", "--eager", "--yes"
@@ -363,7 +361,7 @@ def test_lazy_and_eager_exclude_each_other(tmp_path, icectl) -> None:
     assert "cannot be used together" in ran.err
 
 
-def test_a_table_without_snapshots_is_upgraded(tmp_path, icectl) -> None:
+def test_a_table_without_snapshots_is_upgraded(tmp_path, icectl):
     TableBuilder(tmp_path / "t", format_version=2).set_properties({"owner": "a"})
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "--yes").code == 0
     new = read_metadata(current_metadata(tmp_path / "t"))
@@ -371,7 +369,7 @@ def test_a_table_without_snapshots_is_upgraded(tmp_path, icectl) -> None:
     assert "current-snapshot-id" not in new
 
 
-def test_l4_a_table_that_wants_relative_locations_gets_them(tmp_path, icectl) -> None:
+def test_l4_a_table_that_wants_relative_locations_gets_them(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 3).set_properties({"icectl.v4.relative-locations": "true"})
     # Locations are shortened letter by letter, so the table's must be spelled as its files' are.
@@ -402,7 +400,7 @@ def _files(icectl: Icectl, directory: Path) -> list[str]:
     return sorted(one["file_path"].removeprefix("file:") for one in rows if one["content"] == 0)
 
 
-def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_path, icectl) -> None:
+def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_path, icectl):
     """Lossless or refuse: what icectl does not know it cannot carry over."""
     directory = tmp_path / "t"
     build(directory, 3)
@@ -424,7 +422,7 @@ def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_pat
     assert sorted(path.name for path in directory.rglob("*")) == before
 
 
-def test_position_delete_files_become_vectors(tmp_path, icectl) -> None:
+def test_position_delete_files_become_vectors(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 2)
     before = every_row(directory)
@@ -457,7 +455,7 @@ def test_position_delete_files_become_vectors(tmp_path, icectl) -> None:
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_position_deletes_are_converted_later_too(tmp_path, icectl) -> None:
+def test_position_deletes_are_converted_later_too(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 2)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--eager", "--yes").code == 0
@@ -478,7 +476,7 @@ def test_position_deletes_are_converted_later_too(tmp_path, icectl) -> None:
     assert every_row(directory)[head(directory)["snapshot-id"]] == rows
 
 
-def test_conversion_needs_eager(tmp_path, icectl) -> None:
+def test_conversion_needs_eager(tmp_path, icectl):
     build(tmp_path / "t", 2)
     ran = icectl(
         "upgrade-to-v4",
@@ -494,7 +492,7 @@ def test_conversion_needs_eager(tmp_path, icectl) -> None:
 
 def test_v4_145_counts_of_values_that_version_4_rejects_are_told_before_with_what_sets_them_right(
     tmp_path, icectl
-) -> None:
+):
     directory = tmp_path / "t"
     build(directory, 2)
 

@@ -61,9 +61,7 @@ def some_manifest(table: TableBuilder) -> Path:
 
 @pytest.mark.parametrize("level", ["metadata", "files", "footers", "data"])
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_healthy_table_has_no_findings_and_ends_with_0(
-    validate: Run, tmp_path: Path, version: int, level: str
-) -> None:
+def test_a_healthy_table_has_no_findings_and_ends_with_0(validate, tmp_path, version, level):
     built = TableBuilder(tmp_path / "t", format_version=version, partitioning="two")
     built.append(range(8))
     built.append(range(8, 12))
@@ -77,9 +75,7 @@ def test_a_healthy_table_has_no_findings_and_ends_with_0(
     assert found["level"] == level
 
 
-def test_the_default_is_level_files_of_the_current_snapshot(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_the_default_is_level_files_of_the_current_snapshot(validate, table):
     found = result(validate(table.location, "--json"))
     assert found["level"] == "files"
     assert found["snapshots_checked"] == 1
@@ -87,16 +83,14 @@ def test_the_default_is_level_files_of_the_current_snapshot(
     assert found["files_checked"] == 1 + 1 + manifests + len(table.live())
 
 
-def test_text_of_a_healthy_table_is_one_line(validate: Run, table: TableBuilder) -> None:
+def test_text_of_a_healthy_table_is_one_line(validate, table):
     ended = validate(table.location, "--level", "metadata")
     assert ended.code == 0
     assert ended.out.startswith("no problems found (level metadata: 1 snapshot, 5 files, ")
     assert ended.out.count("\n") == 1
 
 
-def test_an_unreadable_manifest_is_a_finding_and_the_others_are_checked(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_an_unreadable_manifest_is_a_finding_and_the_others_are_checked(validate, table):
     broken = some_manifest(table)
     broken.write_bytes(broken.read_bytes()[:-40])
     ended = validate(table.location, "--level", "metadata", "--json")
@@ -108,7 +102,7 @@ def test_an_unreadable_manifest_is_a_finding_and_the_others_are_checked(
     assert found["files_checked"] == 5
 
 
-def test_a_missing_manifest_list_is_a_finding(validate: Run, table: TableBuilder) -> None:
+def test_a_missing_manifest_list_is_a_finding(validate, table):
     current = table.metadata.current_snapshot
     assert current is not None
     assert current.manifest_list is not None
@@ -119,14 +113,14 @@ def test_a_missing_manifest_list_is_a_finding(validate: Run, table: TableBuilder
     assert ended.code == 4
 
 
-def test_metadata_that_is_no_json_ends_with_15(validate: Run, table: TableBuilder) -> None:
+def test_metadata_that_is_no_json_ends_with_15(validate, table):
     path_of(table.metadata_location).write_text("{")
     ended = validate(table.location, "--json")
     assert ended.code == 15
     assert ended.document["error"]["id"] == "corrupt-table"
 
 
-def test_a_missing_data_file_shows_from_level_files_on(validate: Run, table: TableBuilder) -> None:
+def test_a_missing_data_file_shows_from_level_files_on(validate, table):
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     assert validate(table.location, "--level", "metadata").code == 0
@@ -136,9 +130,7 @@ def test_a_missing_data_file_shows_from_level_files_on(validate: Run, table: Tab
     assert [(one["subject"], one["severity"]) for one in missing] == [(gone, "error")]
 
 
-def test_a_manifest_that_may_be_whole_is_no_reason_to_roll_back(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_a_manifest_that_may_be_whole_is_no_reason_to_roll_back(validate, table):
     manifest = next(Path(table.location, "metadata").glob("*-m0.avro"))
     manifest.unlink()
     manifest.mkdir()
@@ -149,9 +141,7 @@ def test_a_manifest_that_may_be_whole_is_no_reason_to_roll_back(
     )
 
 
-def test_a_missing_statistics_file_is_computed_again_not_rolled_back(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_a_missing_statistics_file_is_computed_again_not_rolled_back(validate, table):
     file = path_of(table.metadata_location)
     members = json.loads(file.read_text())
     gone = f"{table.location}/metadata/s.parquet"
@@ -169,7 +159,7 @@ def test_a_missing_statistics_file_is_computed_again_not_rolled_back(
     ]
 
 
-def test_text_names_rule_object_and_next_step(validate: Run, table: TableBuilder) -> None:
+def test_text_names_rule_object_and_next_step(validate, table):
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     lines = validate(table.location).out.splitlines()
@@ -179,7 +169,7 @@ def test_text_names_rule_object_and_next_step(validate: Run, table: TableBuilder
     assert lines[-1].startswith("1 error (level files: ")
 
 
-def test_rule_and_skip_choose_what_is_reported(validate: Run, table: TableBuilder) -> None:
+def test_rule_and_skip_choose_what_is_reported(validate, table):
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     assert validate(table.location, "--skip", "R-034").code == 0
@@ -189,24 +179,20 @@ def test_rule_and_skip_choose_what_is_reported(validate: Run, table: TableBuilde
     assert {one["rule"] for one in result(ended)["findings"]} == {"R-034"}
 
 
-def test_an_unknown_rule_is_wrong_usage_with_a_near_one_named(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_an_unknown_rule_is_wrong_usage_with_a_near_one_named(validate, table):
     ended = validate(table.location, "--rule", "R-9999")
     assert ended.code == 2
     assert "there is no rule `R-9999`" in ended.err
 
 
-def test_fail_on_warning_ends_with_4_where_error_does_not(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_fail_on_warning_ends_with_4_where_error_does_not(validate, table):
     log = table.metadata.metadata_log[0]
     path_of(log.metadata_file).unlink()
     assert validate(table.location).code == 0
     assert validate(table.location, "--fail-on", "warning").code == 4
 
 
-def test_choices_of_snapshots_exclude_each_other(validate: Run, table: TableBuilder) -> None:
+def test_choices_of_snapshots_exclude_each_other(validate, table):
     first = table.metadata.snapshots[0].snapshot_id
     assert validate(table.location, "--snapshot", first).code == 0
     assert validate(table.location, "--ref", "audit").code == 0
@@ -216,7 +202,7 @@ def test_choices_of_snapshots_exclude_each_other(validate: Run, table: TableBuil
     assert validate(table.location, "--ref", "nowhere").code == 2
 
 
-def test_sample_is_for_levels_that_look_at_files(validate: Run, table: TableBuilder) -> None:
+def test_sample_is_for_levels_that_look_at_files(validate, table):
     assert validate(table.location, "--level", "metadata", "--sample", "5%").code == 2
     assert validate(table.location, "--sample", "7").code == 2
     assert validate(table.location, "--sample", "0").code == 2
@@ -227,21 +213,21 @@ def test_sample_is_for_levels_that_look_at_files(validate: Run, table: TableBuil
     assert (none["sample"], every["sample"]) == (1e-07, 1.0)
 
 
-def test_a_time_limit_ends_with_3_and_what_was_found(validate: Run, table: TableBuilder) -> None:
+def test_a_time_limit_ends_with_3_and_what_was_found(validate, table):
     ended = validate(table.location, "--time-limit", "0s", "--json")
     assert ended.code == 3
     assert ended.document["status"] == "incomplete"
     assert result(ended)["complete"] is False
 
 
-def test_a_table_without_snapshot_is_clean_at_every_level(validate: Run, tmp_path: Path) -> None:
+def test_a_table_without_snapshot_is_clean_at_every_level(validate, tmp_path):
     empty = TableBuilder(tmp_path / "empty")
     for level in ("metadata", "files", "footers", "data"):
         ended = validate(empty.location, "--level", level, "--all-snapshots", "--json")
         assert (ended.code, result(ended)["findings"]) == (0, [])
 
 
-def test_many_findings_of_a_rule_are_cut_without_verbose(validate: Run, tmp_path: Path) -> None:
+def test_many_findings_of_a_rule_are_cut_without_verbose(validate, tmp_path):
     built = TableBuilder(tmp_path / "many")
     built.append(range(30), files=30)
     for row in built.live():
@@ -254,7 +240,7 @@ def test_many_findings_of_a_rule_are_cut_without_verbose(validate: Run, tmp_path
     assert len(json.loads(validate(built.location, "--json").out)["result"]["findings"]) == 30
 
 
-def test_findings_of_a_rule_that_differ_are_said_one_by_one() -> None:
+def test_findings_of_a_rule_that_differ_are_said_one_by_one():
     out = io.StringIO()
     console = Console(out, io.StringIO(), io.StringIO(), SystemEnv(), ConsoleOptions())
     found = [Finding("R-063", "error", f"/t/{name}", f"{name} is wrong", "mend") for name in "ab"]
@@ -274,9 +260,7 @@ def _zeroed(path: Path) -> None:
     path.write_bytes(content[:4] + bytes(len(content) - footer - 4) + content[-footer:])
 
 
-def test_r099_destroyed_rows_behind_whole_footers_are_seen_by_level_data_alone(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_r099_destroyed_rows_behind_whole_footers_are_seen_by_level_data_alone(validate, table):
     files = sorted(Path(table.location, "data").rglob("*.parquet"))
     whole = result(validate(table.location, "--level", "data", "--json"))
     assert (whole["files_decoded"], whole["files_judged_by_footers"]) == (len(files), 0)
@@ -293,9 +277,7 @@ def test_r099_destroyed_rows_behind_whole_footers_are_seen_by_level_data_alone(
     assert all("compact" not in one["hint"] for one in found["findings"])
 
 
-def test_the_report_says_how_many_files_were_decoded_and_how_many_judged(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_the_report_says_how_many_files_were_decoded_and_how_many_judged(validate, table):
     files = sorted(Path(table.location, "data").rglob("*.parquet"))
     found = result(validate(table.location, "--level", "footers", "--json"))
     assert (found["files_decoded"], found["files_judged_by_footers"]) == (0, len(files))
@@ -306,9 +288,7 @@ def test_the_report_says_how_many_files_were_decoded_and_how_many_judged(
     assert f", {len(files)} judged by footers, " in told
 
 
-def test_r034_a_data_file_that_cannot_be_opened_does_not_end_the_check_of_others(
-    validate: Run, table: TableBuilder
-) -> None:
+def test_r034_a_data_file_that_cannot_be_opened_does_not_end_the_check_of_others(validate, table):
     files = sorted(Path(table.location, "data").rglob("*.parquet"))
     files[0].unlink()
     files[0].mkdir()
@@ -320,8 +300,8 @@ def test_r034_a_data_file_that_cannot_be_opened_does_not_end_the_check_of_others
 
 
 def test_r140_a_blob_of_statistics_that_cannot_be_decompressed_is_found_by_level_data(
-    validate: Run, table: TableBuilder
-) -> None:
+    validate, table
+):
     path = Path(table.location, "metadata", "some.stats")
     head = table.metadata.snapshots[-1]
     blob = NewBlob("apache-datasketches-theta-v1", (1,), head.snapshot_id, 1, b"x" * 99, "zstd")
@@ -345,8 +325,8 @@ def test_r140_a_blob_of_statistics_that_cannot_be_decompressed_is_found_by_level
 
 @pytest.mark.parametrize(("version", "level"), [(2, "data"), (2, "footers"), (3, "data")])
 def test_r121_deletes_that_name_their_data_file_in_another_spelling_are_told(
-    validate: Run, tmp_path: Path, version: int, level: str
-) -> None:
+    validate, tmp_path, version, level
+):
     """Spark compares the two to the letter, and reads the deleted rows again."""
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(10))
@@ -363,16 +343,14 @@ def test_r121_deletes_that_name_their_data_file_in_another_spelling_are_told(
 
 @pytest.mark.parametrize("level", ["metadata", "files", "footers", "data"])
 def test_r163_a_version_hint_ahead_of_the_newest_file_is_told_at_every_level(
-    validate: Run, table: TableBuilder, level: str
-) -> None:
+    validate, table, level
+):
     Path(table.location, "metadata", "version-hint.text").write_text("99")
     found = result(validate(table.location, "--level", level, "--json"))["findings"]
     assert [(one["rule"], one["severity"]) for one in found] == [("R-163", "warning")]
 
 
-def test_the_bar_of_rows_counts_files_and_nothing_else(
-    validate: Run, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bar_of_rows_counts_files_and_nothing_else(validate, table, monkeypatch):
     phases: list[list[Any]] = []
 
     def phase(_self: ConsoleProgress, name: str, *, total: int | None = None, **_: str) -> None:

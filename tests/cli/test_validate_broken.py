@@ -9,18 +9,13 @@ import pytest
 
 from icectl.cli import app
 from icectl.sfc1.rules import EVERY_RULE
-from tests.builders.broken import DAMAGES, TABLES, Damage
+from tests.builders.broken import DAMAGES, TABLES
 from tests.builders.broken_tree import TREE_DAMAGES, TREE_TABLES, BrokenTree
 from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECKS = (
-    "checks/**/*.py",
-    "rows/check_*.py",
-    "commands/validate/*.py",
-    "sfc1/checks/*.py",
-)
+CHECKS = ("checks/**/*.py", "rows/check_*.py", "commands/validate/*.py", "sfc1/checks/*.py")
 """The modules that report findings."""
 
 EVERY_TABLE = {**TABLES, **TREE_TABLES}
@@ -47,18 +42,12 @@ def findings(capsys: pytest.CaptureFixture[str]) -> Callable[[Path, str], list[F
 
 
 @pytest.mark.parametrize("name", EVERY_TABLE)
-def test_a_healthy_table_has_no_findings(
-    healthy: Callable[[str], Path], findings: Callable[[Path, str], list[Finding]], name: str
-) -> None:
+def test_a_healthy_table_has_no_findings(healthy, findings, name):
     assert findings(healthy(name), "data") == []
 
 
 @pytest.mark.parametrize("damage", EVERY_DAMAGE, ids=lambda damage: damage.name)
-def test_a_damage_is_found_by_its_rule_and_no_other(
-    healthy: Callable[[str], Path],
-    findings: Callable[[Path, str], list[Finding]],
-    damage: Damage,
-) -> None:
+def test_a_damage_is_found_by_its_rule_and_no_other(healthy, findings, damage):
     table = healthy(damage.table)
     damage.apply(BrokenTree(table))
     below = LEVELS.index(damage.level)
@@ -71,7 +60,7 @@ def test_a_damage_is_found_by_its_rule_and_no_other(
     assert all(one["hint"] and one["subject"] for one in found)
 
 
-def test_no_rule_is_reported_without_a_damage() -> None:
+def test_no_rule_is_reported_without_a_damage():
     checks = [file for pattern in CHECKS for file in (ROOT / "icectl").glob(pattern)]
     assert len(checks) > 15
     named = re.compile(r'(?<!rule\()"((?:R|V4)-\d{3})"')

@@ -53,8 +53,8 @@ def worse_than_info(run: Run, table: Path, level: str = "files") -> list[dict[st
     ],
 )  # fmt: skip
 def test_an_upgraded_table_stays_sound_through_commits_and_maintenance(
-    run: Run, tmp_path: Path, version: int, partitioning: str, mode: str
-) -> None:
+    run, tmp_path, version, partitioning, mode
+):
     table = tmp_path / "t"
     builder = TableBuilder(table, version, partitioning)
     builder.append(range(24), files=2)
@@ -91,9 +91,7 @@ def rules(result: Any) -> set[str]:
     return {one["rule"] for one in result["findings"]}
 
 
-def test_rules_of_version_4_are_chosen_and_left_out_by_their_ids(
-    run: Run, broken: BrokenTree
-) -> None:
+def test_rules_of_version_4_are_chosen_and_left_out_by_their_ids(run, broken):
     table = str(broken.directory)
     assert rules(run("validate", table)[1]) == {"V4-038", "V4-061"}
     assert rules(run("validate", table, "--rule", "v4-061")[1]) == {"V4-061"}
@@ -102,7 +100,7 @@ def test_rules_of_version_4_are_chosen_and_left_out_by_their_ids(
     assert run("validate", table, "--skip", "V4-061", "--fail-on", "warning")[0] == 4
 
 
-def test_a_snapshot_or_ref_of_version_4_is_checked_alone(run: Run, broken: BrokenTree) -> None:
+def test_a_snapshot_or_ref_of_version_4_is_checked_alone(run, broken):
     table, snapshots = str(broken.directory), broken.members()["snapshots"]
     parent = str(snapshots[-2]["snapshot-id"])
     code, result = run("validate", table, "--snapshot", parent)
@@ -111,16 +109,14 @@ def test_a_snapshot_or_ref_of_version_4_is_checked_alone(run: Run, broken: Broke
     assert rules(run("validate", table, "--ref", "eoy")[1]) == set()
 
 
-def test_a_part_of_the_files_is_enough_for_a_sample(run: Run, broken: BrokenTree) -> None:
+def test_a_part_of_the_files_is_enough_for_a_sample(run, broken):
     table = str(broken.directory)
     _, whole = run("validate", table, "--level", "data")
     _, part = run("validate", table, "--level", "data", "--sample", "1%")
     assert part["files_checked"] < whole["files_checked"]
 
 
-def test_what_cannot_be_read_is_a_finding_and_the_check_goes_on(
-    run: Run, broken: BrokenTree
-) -> None:
+def test_what_cannot_be_read_is_a_finding_and_the_check_goes_on(run, broken):
     leaf = local(of(broken.rows(), 4)["location"])
     leaf.write_bytes(leaf.read_bytes()[:-9])
     with_one = in_row(BITMAP, ADDED, record_count=9)
@@ -130,23 +126,21 @@ def test_what_cannot_be_read_is_a_finding_and_the_check_goes_on(
     assert rules(result) == {"V4-038", "V4-061", "V4-082", "V4-100"} - {"V4-038"}
 
 
-def test_a_file_of_the_upstream_draft_is_named_as_such(run: Run, broken: BrokenTree) -> None:
+def test_a_file_of_the_upstream_draft_is_named_as_such(run, broken):
     broken.edit_root(in_row(DATA, status=4))
     _, result = run("validate", str(broken.directory))
     (found,) = (one for one in result["findings"] if one["rule"] == "V4-050")
     assert "upstream draft" in found["message"]
 
 
-def test_r161_files_outside_of_the_table_are_counted(run: Run, broken: BrokenTree) -> None:
+def test_r161_files_outside_of_the_table_are_counted(run, broken):
     broken.edit(lambda members: members.update({"location": "file:///elsewhere"}))
     _, result = run("validate", str(broken.directory), "--level", "metadata", "--rule", "R-161")
     (found,) = result["findings"]
     assert found["message"].startswith("14 files lie outside of the table")
 
 
-def test_v4_100_a_leaf_with_a_destroyed_page_in_any_of_its_columns_is_found(
-    run: Run, tmp_path: Path
-) -> None:
+def test_v4_100_a_leaf_with_a_destroyed_page_in_any_of_its_columns_is_found(run, tmp_path):
     TREE_TABLES["eager"](tmp_path / "t")
     table = BrokenTree(tmp_path / "t")
     leaf = next(row for row in table.rows() if row["content_type"] == DATA_LEAF)

@@ -43,7 +43,7 @@ def inspect(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch
     return prepared("inspect", FixedEnv(START_MS + 30 * DAY_MS))
 
 
-def test_tables_are_listed_by_need(server: SqlServer, inspect: Run) -> None:
+def test_tables_are_listed_by_need(server, inspect):
     ended = inspect("main", "health", "--json")
     document = checked_document(ended)
     found = document["result"]
@@ -64,7 +64,7 @@ def test_tables_are_listed_by_need(server: SqlServer, inspect: Run) -> None:
     assert [sum(day["snapshot_count"] for day in told["history"]["days"])] == [9]
 
 
-def test_text_has_a_line_a_table_and_the_sums(server: SqlServer, inspect: Run) -> None:
+def test_text_has_a_line_a_table_and_the_sums(server, inspect):
     lines = inspect("main.db.inner.*", "health").out.splitlines()
     assert lines[0].split() == [
         "table", "health", "files", "size", "deleted", "to", "merge", "to", "expire", "to", "free",
@@ -77,7 +77,7 @@ def test_text_has_a_line_a_table_and_the_sums(server: SqlServer, inspect: Run) -
     assert any(line.startswith("to merge   22 files, ") for line in lines)
 
 
-def test_rows_go_to_scripts_too(server: SqlServer, inspect: Run) -> None:
+def test_rows_go_to_scripts_too(server, inspect):
     ended = inspect("main", "health", "--format", "csv", "--columns", "table,verdict", "--limit", 2)
     assert ended.out.splitlines() == [
         "table,verdict", f"{PREFIX}lost,", f"{PREFIX}large,attention",
@@ -102,17 +102,13 @@ def test_rows_go_to_scripts_too(server: SqlServer, inspect: Run) -> None:
         (("main",), 4),  # before the 3 of the table that cannot be read
     ],
 )
-def test_a_check_goes_by_the_worst(
-    server: SqlServer, inspect: Run, words: tuple[str, ...], code: int
-) -> None:
+def test_a_check_goes_by_the_worst(server, inspect, words, code):
     assert inspect(*words, "health", "--check").code == code
     critical = 3 if words == ("main",) else 0
     assert inspect(*words, "health", "--fail-on", "critical").code == critical
 
 
-def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(
-    server: SqlServer, inspect: Run, tmp_path: Path
-) -> None:
+def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(server, inspect, tmp_path):
     metrics = tmp_path / "icectl.prom"
     ended = inspect(
         "main", "health", "--check", "--format", "github", "--metrics-file", str(metrics)
@@ -128,14 +124,12 @@ def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(
     assert f"icectl_health_verdict{lost} 3" in text
 
 
-def test_tables_that_no_one_can_read_are_not_ok(server: SqlServer, inspect: Run) -> None:
+def test_tables_that_no_one_can_read_are_not_ok(server, inspect):
     document = checked_document(inspect(PREFIX + "lost", PREFIX + "lost", "health", "--json"))
     assert (document["exit"], document["result"]["verdict"]) == (3, "unknown")
 
 
-def test_folders_stand_for_the_tables_in_them(
-    inspect: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_stand_for_the_tables_in_them(inspect, tmp_path, monkeypatch):
     for name in ("db/a", "db/b"):
         TableBuilder(tmp_path / name).append([1])
     for words in ([tmp_path], [f"{tmp_path}/db/*"], [tmp_path / "db/a", tmp_path / "db/b"]):
@@ -160,9 +154,7 @@ def test_folders_stand_for_the_tables_in_them(
         (("a*", "health", "--snapshot", "1"), None),
     ],
 )
-def test_what_is_of_one_table_says_so(
-    inspect: Run, tmp_path: Path, words: tuple[str, ...], message: str | None
-) -> None:
+def test_what_is_of_one_table_says_so(inspect, tmp_path, words, message):
     ended = inspect(*words, "--json")
     assert ended.code == (2 if message else 10)
     assert message is None or ended.document["error"]["message"] == message
@@ -196,7 +188,7 @@ class Page(HTMLParser):
             self.titles.append(data)
 
 
-def test_one_page_has_the_whole_warehouse(server: SqlServer, inspect: Run, tmp_path: Path) -> None:
+def test_one_page_has_the_whole_warehouse(server, inspect, tmp_path):
     odd = "a<b>&'c"
     rotten(server, odd, appends=3)
     TableBuilder(tmp_path / "old", commit_interval_ms=DAY_MS // 2).append([1])
@@ -220,9 +212,7 @@ def test_one_page_has_the_whole_warehouse(server: SqlServer, inspect: Run, tmp_p
     assert (ended.code, "cannot write" in ended.err) == (13, True)
 
 
-def test_a_page_on_a_full_disk_leaves_the_old_one(
-    server: SqlServer, inspect: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_on_a_full_disk_leaves_the_old_one(server, inspect, tmp_path, monkeypatch):
     def full(path: Path, text: str, encoding: str) -> None:
         path.write_bytes(text.encode(encoding)[:100])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -236,7 +226,7 @@ def test_a_page_on_a_full_disk_leaves_the_old_one(
     assert (place.read_text(), [each.name for each in tmp_path.glob(".health*")]) == ("old", [])
 
 
-def test_a_page_of_tables_written_over_days_shows_growth(inspect: Run, tmp_path: Path) -> None:
+def test_a_page_of_tables_written_over_days_shows_growth(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t", commit_interval_ms=DAY_MS // 2)
     for number in range(6):
         table.append([number])
@@ -247,7 +237,7 @@ def test_a_page_of_tables_written_over_days_shows_growth(inspect: Run, tmp_path:
     assert page.titles[1:3] == ["Growth", "Snapshots over time"]
 
 
-def test_a_page_of_many_tables_folds_all_but_those_with_most_need() -> None:
+def test_a_page_of_many_tables_folds_all_but_those_with_most_need():
     """Fifty in the table, ten of them with their needs unfolded; messages and hints apart."""
     row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
     rows = [{**row, "table": f"db.t{number}"} for number in range(53)]
@@ -265,7 +255,7 @@ def test_a_page_of_many_tables_folds_all_but_those_with_most_need() -> None:
     assert '<p class="quiet">hint: <code>icectl repair</code></p>' in text
 
 
-def test_csv_is_printed_beside_the_page(inspect: Run, tmp_path: Path) -> None:
+def test_csv_is_printed_beside_the_page(inspect, tmp_path):
     TableBuilder(tmp_path / "t").append(range(3))
     words = (tmp_path / "t", "health", "--html", str(tmp_path / "h.html"))
     rows = inspect(*words, "--format", "csv").out.splitlines()

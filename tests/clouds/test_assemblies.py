@@ -10,7 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from icectl.storage.store import CopyRefused
 from tests.stores.azure_server import KEY, Azurite, CopyingFront, account_signature
 from tests.stores.failing_proxy import handler, told
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.merges import Inputs, merge
+from tests.stores.merges import merge
 
 NUMBERS = itertools.count()
 SIZES = {"large": 700_000, "d=1/larger é%": 600_001, "small": 100_000, "tiny": 9}
@@ -103,16 +102,16 @@ ALL = [LARGE, SMALL, TINY, b"between", LARGE, ("large", 3, 600_000), b"end"]
     [ALL, [TINY, b"", ("small", 1, 2)], [("large", 0, 300_000), ("large", 300_000, 700_000)]],
     ids=["all", "small", "adjacent"],
 )
-def test_a_blob_has_the_bytes_of_its_parts_in_order(blobs: Blobs, parts: list) -> None:
+def test_a_blob_has_the_bytes_of_its_parts_in_order(blobs, parts):
     assert blobs.made_of(*parts) == blobs.stored()
 
 
-def test_ranges_are_copied_by_the_storage_and_shorter_ones_pass_here(blobs: Blobs) -> None:
+def test_ranges_are_copied_by_the_storage_and_shorter_ones_pass_here(blobs):
     blobs.made_of(("large", 0, 300_000), ("large", 300_000, 700_000), ("small", 0, 99), b"end")
     assert blobs.counts == {"HEAD": 2, "GET": 3, "block": 2, "commit": 1}
 
 
-def test_a_source_that_is_written_over_is_told(blobs: Blobs) -> None:
+def test_a_source_that_is_written_over_is_told(blobs):
     for read in (True, False):
         assembling = blobs.store.assemble(f"{blobs.root}/new")
         assert assembling is not None
@@ -143,21 +142,21 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda one: f"{one[0]}-{one[1]}")
-def test_a_request_that_fails_once_is_made_again(blobs: Blobs, failure: Any) -> None:
+def test_a_request_that_fails_once_is_made_again(blobs, failure):
     blobs.front.failures = [failure]
     assert blobs.made_of(*ALL) == blobs.stored()
     assert blobs.front.failures == []
 
 
 @pytest.mark.parametrize("part", [COPY, LIST])
-def test_a_blob_that_fails_for_good_is_not_there(blobs: Blobs, part: str) -> None:
+def test_a_blob_that_fails_for_good_is_not_there(blobs, part):
     blobs.front.failures = [("PUT", part, told(503, "ServerBusy"))] * 99
     with pytest.raises(StorageError, match="ServerBusy"):
         blobs.made_of(*ALL)
     assert blobs.keys() == {"large", "small", "tiny"}
 
 
-def test_a_blob_that_is_there_already_is_not_overwritten(blobs: Blobs) -> None:
+def test_a_blob_that_is_there_already_is_not_overwritten(blobs):
     blobs.server.put(blobs.name, "new", b"of another")
     with pytest.raises(StorageError):
         blobs.made_of(*ALL)
@@ -165,27 +164,25 @@ def test_a_blob_that_is_there_already_is_not_overwritten(blobs: Blobs) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 501])
-def test_what_does_not_copy_blocks_is_found_out(blobs: Blobs, status: int) -> None:
+def test_what_does_not_copy_blocks_is_found_out(blobs, status):
     blobs.front.failures = [("PUT", COPY, told(status, "CannotVerifyCopySource"))]
     with pytest.raises(CopyRefused, match="copies no ranges"):
         blobs.made_of(*ALL)
     assert blobs.keys() == {"large", "small", "tiny"}
 
 
-def test_bytes_that_are_refused_go_another_way(blobs: Blobs) -> None:
+def test_bytes_that_are_refused_go_another_way(blobs):
     blobs.front.failures = [("PUT", COPY, told(403, "AuthenticationFailed"))] * 2
     with pytest.raises(CopyRefused, match="no blocks by a signed address"):
         blobs.made_of(TINY, bytes(300_000), LARGE)
 
 
-def test_the_emulator_itself_copies_no_blocks(blobs: Blobs) -> None:
+def test_the_emulator_itself_copies_no_blocks(blobs):
     with pytest.raises(CopyRefused, match=r"copies no ranges: .*Current API is not implemented"):
         blobs.made_of(*ALL, options=blobs.server.options)
 
 
-def test_a_given_signature_is_used_and_shown_to_the_account_alone(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_signature_is_used_and_shown_to_the_account_alone(blobs, monkeypatch):
     now = datetime.now(UTC)
     token = account_signature(blobs.server.account, now)
     endpoint = f"BlobEndpoint=http://127.0.0.1:{blobs.http.server_port}/{blobs.server.account}"
@@ -203,7 +200,7 @@ def test_a_given_signature_is_used_and_shown_to_the_account_alone(
     assert all(url.startswith(f"http://127.0.0.1:{blobs.http.server_port}/") for url in seen)
 
 
-def test_redirections_are_not_followed(blobs: Blobs) -> None:
+def test_redirections_are_not_followed(blobs):
     other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(CopyingFront(1)))
     place = f"http://127.0.0.1:{other.server_port}/"
     blobs.front.redirects_to = place
@@ -212,14 +209,14 @@ def test_redirections_are_not_followed(blobs: Blobs) -> None:
         blobs.made_of(*ALL)
 
 
-def test_nothing_is_copied_without_credentials_to_sign_with(blobs: Blobs) -> None:
+def test_nothing_is_copied_without_credentials_to_sign_with(blobs):
     endpoint = f"BlobEndpoint=http://127.0.0.1:{blobs.http.server_port}/{blobs.server.account}"
     text = f"AccountName={blobs.server.account};{endpoint}"
     with pytest.raises(CopyRefused):  # not even read
         blobs.made_of(*ALL, options={"connection_string": text, "anon": "true"})
 
 
-def test_files_of_other_containers_are_not_copied_by_the_storage(blobs: Blobs) -> None:
+def test_files_of_other_containers_are_not_copied_by_the_storage(blobs):
     assembling = blobs.store.assemble(f"{blobs.root}/new")
     assert assembling is not None
     with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
@@ -228,12 +225,8 @@ def test_files_of_other_containers_are_not_copied_by_the_storage(blobs: Blobs) -
 
 @pytest.mark.parametrize("copies", [True, False], ids=["copied", "refused"])
 def test_data_files_are_merged_by_the_storage_to_what_a_local_merge_makes(
-    blobs: Blobs,
-    merge_inputs: Inputs,
-    copies: bool,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    blobs, merge_inputs, copies, tmp_path, capsys
+):
     location = f"{blobs.root}/wh/t"
     merge_inputs.build(tmp_path / "t", location)
     for path in (tmp_path / "t").rglob("*"):

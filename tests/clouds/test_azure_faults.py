@@ -4,13 +4,11 @@ import http.server
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from icectl.errors import StorageError
 from icectl.storage.open import StorageOptions, open_store
-from tests.stores.fixed_env import FixedEnv
 
 CONTENT = b"content" * 1000
 PLACE = "abfss://lake@account.dfs.core.windows.net/a"
@@ -72,9 +70,7 @@ class Vendor:
         return True
 
 
-def test_a_token_that_ends_during_a_run_is_asked_for_anew_once(
-    blobs: Blobs, fixed_env: FixedEnv
-) -> None:
+def test_a_token_that_ends_during_a_run_is_asked_for_anew_once(blobs, fixed_env):
     vendor = Vendor(blobs)
     store = open_store(StorageOptions(renewed=vendor), fixed_env)
     blobs.answers = [(403, "AuthenticationFailed")]
@@ -86,7 +82,7 @@ def test_a_token_that_ends_during_a_run_is_asked_for_anew_once(
     assert blobs.tokens == ["t1", "t2", "t2", "t3"]
 
 
-def test_a_token_that_nobody_renews_is_told_at_once(blobs: Blobs, fixed_env: FixedEnv) -> None:
+def test_a_token_that_nobody_renews_is_told_at_once(blobs, fixed_env):
     store = open_store(StorageOptions(blobs.options("sig=t1")), fixed_env)
     blobs.answers = [(403, "AuthenticationFailed")]
     with pytest.raises(StorageError, match="credentials are not accepted") as caught:
@@ -96,9 +92,7 @@ def test_a_token_that_nobody_renews_is_told_at_once(blobs: Blobs, fixed_env: Fix
 
 
 @pytest.mark.parametrize("answer", [(503, "ServerBusy"), (429, "TooManyRequests"), (200, "cut")])
-def test_storms_and_cuts_are_waited_out_up_to_six_times(
-    blobs: Blobs, fixed_env: FixedEnv, answer: Any
-) -> None:
+def test_storms_and_cuts_are_waited_out_up_to_six_times(blobs, fixed_env, answer):
     store = open_store(StorageOptions(blobs.options("sig=t1")), fixed_env)
     blobs.answers = [answer] * 5
     assert store.read(PLACE) == CONTENT

@@ -39,7 +39,7 @@ def run(
     return run_command
 
 
-def test_a_table_is_inspected_and_validated(bucket: CloudBucket, run: Run) -> None:
+def test_a_table_is_inspected_and_validated(bucket, run):
     build(bucket, "t", 2)
     code, seen = run("inspect", "t")
     assert (code, seen["result"]["format_version"]) == (0, 2)
@@ -47,9 +47,7 @@ def test_a_table_is_inspected_and_validated(bucket: CloudBucket, run: Run) -> No
     assert (code, checked["result"]["findings"]) == (0, [])
 
 
-def test_an_expiry_keeps_rows_and_deletes_what_only_it_needed(
-    bucket: CloudBucket, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expiry_keeps_rows_and_deletes_what_only_it_needed(bucket, run, monkeypatch):
     build(bucket, "t", 2)
     before, keys = bucket.rows("t", monkeypatch), bucket.keys("t")
     code, done = run("expire-snapshots", "t", "--older-than", "1m", "--retain-last", "1", "--yes")
@@ -67,9 +65,7 @@ def test_an_expiry_keeps_rows_and_deletes_what_only_it_needed(
 
 
 @pytest.mark.parametrize("name", COMMITTING)
-def test_other_commands_commit_and_validate_finds_nothing(
-    bucket: CloudBucket, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_other_commands_commit_and_validate_finds_nothing(bucket, run, monkeypatch, name):
     (command, *options), version = COMMITTING[name]
     build(bucket, "t", version)
     before = bucket.rows("t", monkeypatch)
@@ -81,16 +77,14 @@ def test_other_commands_commit_and_validate_finds_nothing(
     assert (code, checked["result"]["findings"]) == (0, [])
 
 
-def test_a_version_3_table_is_upgraded(bucket: CloudBucket, run: Run) -> None:
+def test_a_version_3_table_is_upgraded(bucket, run):
     build(bucket, "t", 3)
     code, done = run("upgrade-to-v4", "t", "--layout=sfc-1", "--yes")
     assert (code, done["status"]) == (0, "done")
     assert run("inspect", "t")[1]["result"]["format_version"] == 4
 
 
-def test_orphans_go_and_rows_stay(
-    bucket: CloudBucket, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_orphans_go_and_rows_stay(bucket, run, monkeypatch):
     build(bucket, "t", 2)
     before, keys = bucket.rows("t", monkeypatch), bucket.keys("t")
     for number in range(3):
@@ -103,7 +97,7 @@ def test_orphans_go_and_rows_stay(
     assert bucket.rows("t", monkeypatch) == before
 
 
-def test_a_lost_file_is_repaired_away(bucket: CloudBucket, run: Run) -> None:
+def test_a_lost_file_is_repaired_away(bucket, run):
     build(bucket, "t", 2)
     store = open_store(StorageOptions(dict(bucket.options)), FixedEnv())
     lost = min(key for key in bucket.keys("t") if key.startswith("data/") and "delete" not in key)
@@ -115,7 +109,7 @@ def test_a_lost_file_is_repaired_away(bucket: CloudBucket, run: Run) -> None:
     assert (code, checked["result"]["findings"]) == (0, [])
 
 
-def test_of_eight_committers_one_wins_each_version(bucket: CloudBucket) -> None:
+def test_of_eight_committers_one_wins_each_version(bucket):
     committers = 8
     table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
     table.append(range(3))

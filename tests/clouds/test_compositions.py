@@ -75,14 +75,14 @@ def objects(fake_gcs: FakeGcs, fixed_env: FixedEnv) -> Iterator[Objects]:
 
 
 @pytest.mark.parametrize("count", [0, 31, 32, pytest.param(63, marks=pytest.mark.full)])
-def test_an_object_has_the_bytes_of_its_parts_in_order(objects: Objects, count: int) -> None:
+def test_an_object_has_the_bytes_of_its_parts_in_order(objects, count):
     keys = list(itertools.islice(itertools.cycle(SIZES), count))
     assert objects.made_of(*keys) == objects.stored()
     assert objects.keys() == {*SIZES, "d=1/new"}
     assert objects.counts["compose"] == -(-count // 31)
 
 
-def test_sources_are_not_read_but_for_their_end(objects: Objects) -> None:
+def test_sources_are_not_read_but_for_their_end(objects):
     objects.made_of("large", "small")
     # Two ends, and whether objects may be replaced; how it is before and after.
     assert objects.counts == {"GET": 3, "PUT": 1, "compose": 1, "HEAD": 1}
@@ -102,7 +102,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda one: f"{one[0]}-{one[1]}-{one[3]}")
-def test_a_request_that_fails_once_is_made_again(objects: Objects, failure: Any) -> None:
+def test_a_request_that_fails_once_is_made_again(objects, failure):
     objects.server.failures += [failure]
     assert objects.made_of(*MANY) == objects.stored()
     assert objects.server.failures == []
@@ -111,7 +111,7 @@ def test_a_request_that_fails_once_is_made_again(objects: Objects, failure: Any)
 @pytest.mark.parametrize(
     "failure", [one for one in FAILURES if one[2]], ids=lambda one: f"{one[0]}-{one[1]}-{one[3]}"
 )
-def test_an_object_that_fails_for_good_leaves_nothing(objects: Objects, failure: Any) -> None:
+def test_an_object_that_fails_for_good_leaves_nothing(objects, failure):
     objects.server.failures += [failure] * 6
     with pytest.raises((StorageError, CopyRefused)):
         objects.made_of(*MANY)
@@ -123,9 +123,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("calls", range(5))
-def test_an_object_whose_making_ends_at_any_request_has_no_other_name(
-    objects: Objects, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_whose_making_ends_at_any_request_has_no_other_name(objects, calls, monkeypatch):
     send, made = gcs.send, itertools.count()
 
     def until(*args: Any) -> Any:
@@ -140,7 +138,7 @@ def test_an_object_whose_making_ends_at_any_request_has_no_other_name(
 
 
 @pytest.mark.parametrize("when", ["read", "composed"])
-def test_a_source_that_is_written_over_is_told(objects: Objects, when: str) -> None:
+def test_a_source_that_is_written_over_is_told(objects, when):
     assembling = objects.store.assemble(f"{objects.root}/new")
     assert assembling is not None
 
@@ -159,7 +157,7 @@ def test_a_source_that_is_written_over_is_told(objects: Objects, when: str) -> N
     assert objects.keys() == set(SIZES)
 
 
-def test_a_source_that_is_gone_is_named(objects: Objects) -> None:
+def test_a_source_that_is_gone_is_named(objects):
     assembling = objects.store.assemble(f"{objects.root}/new")
     assert assembling is not None
 
@@ -177,7 +175,7 @@ def test_a_source_that_is_gone_is_named(objects: Objects) -> None:
     assert objects.keys() == set(SIZES) - {"small"}
 
 
-def test_an_object_that_is_there_already_is_not_overwritten(objects: Objects) -> None:
+def test_an_object_that_is_there_already_is_not_overwritten(objects):
     objects.server.put(objects.name, "d=1/new", b"of another")
     with pytest.raises(StorageError):
         objects.made_of(*SIZES)
@@ -185,7 +183,7 @@ def test_an_object_that_is_there_already_is_not_overwritten(objects: Objects) ->
 
 
 @pytest.mark.parametrize("status", [400, 403, 405, 501])
-def test_what_does_not_compose_is_found_out(objects: Objects, status: int) -> None:
+def test_what_does_not_compose_is_found_out(objects, status):
     objects.server.failures += [("PUT", "?compose", status, "NotImplemented")]
     with pytest.raises(CopyRefused, match="composes no files"):
         objects.made_of(*SIZES)
@@ -195,7 +193,7 @@ def test_what_does_not_compose_is_found_out(objects: Objects, status: int) -> No
 @pytest.mark.parametrize(
     ("start", "end", "before"), [(0, 5, b""), (1, 1000, b""), (0, 1000, b"bytes")]
 )
-def test_ranges_are_not_copied(objects: Objects, start: int, end: int, before: bytes) -> None:
+def test_ranges_are_not_copied(objects, start, end, before):
     assembling = objects.store.assemble(f"{objects.root}/new")
     assert assembling is not None
 
@@ -211,7 +209,7 @@ def test_ranges_are_not_copied(objects: Objects, start: int, end: int, before: b
     assert objects.keys() == set(SIZES)
 
 
-def test_files_of_other_buckets_are_not_composed(objects: Objects) -> None:
+def test_files_of_other_buckets_are_not_composed(objects):
     assembling = objects.store.assemble(f"{objects.root}/new")
     assert assembling is not None
     with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
@@ -221,9 +219,7 @@ def test_files_of_other_buckets_are_not_composed(objects: Objects) -> None:
 @pytest.mark.parametrize(
     "told", [{"retentionExpirationTime": "2030-01-01T00:00:00Z"}, {"eventBasedHold": True}]
 )
-def test_nothing_is_written_where_it_could_not_be_replaced(
-    objects: Objects, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_where_it_could_not_be_replaced(objects, told, monkeypatch):
     body = json.dumps(told).encode()
     send = gcs.send
 
@@ -236,7 +232,7 @@ def test_nothing_is_written_where_it_could_not_be_replaced(
     assert objects.counts["PUT"] == 0
 
 
-def test_a_token_goes_to_the_store_alone(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_goes_to_the_store_alone(objects, monkeypatch):
     send, seen = gcs.send, []
 
     def noted(access: Any, method: str, url: str, headers: Any, body: bytes) -> Any:
@@ -269,11 +265,8 @@ def new_file(objects: Objects, before: set[str]) -> bytes:
 
 
 def test_data_files_are_composed_to_what_readers_take_for_their_rows(
-    objects: Objects,
-    merge_inputs: Inputs,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    objects, merge_inputs, tmp_path, capsys
+):
     location = in_bucket(objects, merge_inputs, tmp_path / "t")
     before = objects.keys()
     options = [f"--storage-option={key}={value}" for key, value in objects.server.options.items()]
@@ -292,11 +285,8 @@ def test_data_files_are_composed_to_what_readers_take_for_their_rows(
 
 
 def test_data_files_that_are_not_composed_pass_through_the_worker(
-    objects: Objects,
-    merge_inputs: Inputs,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    objects, merge_inputs, tmp_path, capsys
+):
     location = in_bucket(objects, merge_inputs, tmp_path / "t")
     before = objects.keys()
     objects.server.failures += [("PUT", "?compose", 501, "NotImplemented")]

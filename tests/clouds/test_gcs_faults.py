@@ -41,9 +41,7 @@ def place(fake_gcs: FakeGcs, fixed_env: FixedEnv) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize(("status", "code"), [(503, "ServiceUnavailable"), (429, "SlowDown")])
-def test_a_storm_is_waited_out_and_one_without_end_is_told(
-    place: Place, status: int, code: str
-) -> None:
+def test_a_storm_is_waited_out_and_one_without_end_is_told(place, status, code):
     store = place.store()
     place.server.failures += [("GET", "/a", status, code)] * 5
     assert store.read(place.at("a")) == b"content"
@@ -54,7 +52,7 @@ def test_a_storm_is_waited_out_and_one_without_end_is_told(
     assert len(place.server.requests) == 12
 
 
-def test_a_create_is_never_repeated_and_a_refused_one_is_known(place: Place) -> None:
+def test_a_create_is_never_repeated_and_a_refused_one_is_known(place):
     store = place.store()
     store.create(place.at("first"), b"1")
     place.server.requests.clear()
@@ -69,9 +67,7 @@ def test_a_create_is_never_repeated_and_a_refused_one_is_known(place: Place) -> 
     assert place.server.keys(place.bucket, "") == ["a", "first"]
 
 
-def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(place, monkeypatch):
     monkeypatch.setattr(place.server, "is_careless", True)
     store = place.store()
     for _ in range(2):
@@ -98,7 +94,7 @@ class Vendor:
         return True
 
 
-def test_a_token_that_ends_during_a_run_is_asked_for_anew_once(place: Place) -> None:
+def test_a_token_that_ends_during_a_run_is_asked_for_anew_once(place):
     vendor = Vendor(place.server.options)
     store = open_store(StorageOptions(renewed=vendor), place.env)
     assert store.read(place.at("a")) == b"content"
@@ -111,7 +107,7 @@ def test_a_token_that_ends_during_a_run_is_asked_for_anew_once(place: Place) -> 
     assert "GOOGLE_APPLICATION_CREDENTIALS" in (caught.value.hint or "")
 
 
-def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place: Place) -> None:
+def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place):
     store = place.store()
     place.server.failures += [("GET", "list-type=2", 403, "AccessDenied")]
     with pytest.raises(StorageError, match=r"cannot list .*: access denied"):
@@ -119,7 +115,7 @@ def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place: Pl
     assert store.read(place.at("a")) == b"content"
 
 
-def test_more_files_than_a_page_are_listed_each_once(place: Place) -> None:
+def test_more_files_than_a_page_are_listed_each_once(place):
     names = [f"t/p={number % 7}/{number:04}" for number in range(1100)]
     for name in names:
         place.server.put(place.bucket, name, b"")

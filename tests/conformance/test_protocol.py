@@ -91,16 +91,10 @@ TO_TREES = ("upgrade", "compact", "orphans")
 
 @pytest.mark.parametrize(
     ("served", "names"),
-    [
-        (1, ("migrate", *EVERYWHERE)),
-        (2, EVERYWHERE),
-        (3, (*EVERYWHERE, *TO_TREES)),
-    ],
+    [(1, ("migrate", *EVERYWHERE)), (2, EVERYWHERE), (3, (*EVERYWHERE, *TO_TREES))],
     indirect=["served"],
 )
-def test_commands_work_by_the_protocol_alone(
-    served: Served, names: Sequence[str], tmp_path: Path
-) -> None:
+def test_commands_work_by_the_protocol_alone(served, names, tmp_path):
     table = tmp_path / "t"
     beside = {path.name for path in (table / "metadata").iterdir()}
     before = rows(served)
@@ -127,7 +121,7 @@ def test_commands_work_by_the_protocol_alone(
 
 
 @pytest.mark.parametrize("served", [3], indirect=True)
-def test_what_changes_meanwhile_is_a_conflict_and_planned_anew(served: Served) -> None:
+def test_what_changes_meanwhile_is_a_conflict_and_planned_anew(served):
     """Another client sets a tag between plan and commit: the expiry must keep it."""
     oldest = served.load().metadata.snapshots[0].snapshot_id
     requirements: list[Any] = []

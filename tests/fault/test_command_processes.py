@@ -54,9 +54,7 @@ def steps_of_a_run(subject: Subject, processes: Processes) -> int:
 
 
 @pytest.mark.parametrize(("first", "stride"), KILLED)
-def test_a_run_may_be_killed_between_any_two_steps(
-    subject: Subject, processes: Processes, left: set[str], first: int, stride: int
-) -> None:
+def test_a_run_may_be_killed_between_any_two_steps(subject, processes, left, first, stride):
     """What it wrote is removed by the run after it, once nobody can commit it: where the run after
     it has nothing to commit, after another writer's commit. What it was writing is removed a day
     later."""
@@ -85,9 +83,7 @@ def test_a_run_may_be_killed_between_any_two_steps(
 
 
 @pytest.mark.parametrize(("first", "stride"), FILLED)
-def test_the_disk_may_be_full_from_any_step_on(
-    subject: Subject, processes: Processes, left: set[str], first: int, stride: int
-) -> None:
+def test_the_disk_may_be_full_from_any_step_on(subject, processes, left, first, stride):
     """Nothing new can be written: 13 with the table untouched, or all was written before."""
     steps = steps_of_a_run(subject, processes)
     codes = Counter[int]()
@@ -108,9 +104,7 @@ def test_the_disk_may_be_full_from_any_step_on(
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(100, marks=FULL)])
-def test_of_two_runs_at_once_one_wins(
-    subject: Subject, processes: Processes, left: set[str], rounds: int
-) -> None:
+def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
     """Two processes with one command: one version a winner, the loser ends with 11 or has nothing
     to do."""
     for _ in range(rounds):
@@ -135,9 +129,7 @@ def test_of_two_runs_at_once_one_wins(
 
 
 @pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=FULL)])
-def test_of_eight_committers_on_a_local_disk_one_wins_each_version(
-    tmp_path: Path, rounds: int
-) -> None:
+def test_of_eight_committers_on_a_local_disk_one_wins_each_version(tmp_path, rounds):
     """Threads with catalogs of their own, all from one base at a time."""
     committers = 8
     table = TableBuilder(tmp_path / "t")
@@ -183,9 +175,7 @@ def small_disk(subject: Subject) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("pages", [5, pytest.param(1, marks=FULL)])
-def test_a_disk_without_room_leaves_the_table_as_it_was(
-    subject: Subject, small_disk: Path, left: set[str], pages: int
-) -> None:
+def test_a_disk_without_room_leaves_the_table_as_it_was(subject, small_disk, left, pages):
     """A page more room each time, then some pages more, until the run succeeds."""
     before = subject.contents()
     failures = 0

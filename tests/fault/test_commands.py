@@ -82,9 +82,7 @@ def check_finished(subject: Subject, left: set[str]) -> None:
         *(pytest.param(failure, 0, 1, marks=FULL) for failure in ("before", "lost", "after")),
     ],
 )
-def test_any_store_call_may_fail(
-    subject: Subject, left: set[str], failure: Any, turn: int, stride: int
-) -> None:
+def test_any_store_call_may_fail(subject, left, failure, turn, stride):
     calls = calls_of_a_run(subject)
     for nth in chosen(calls, turn, stride):
         subject.restore()
@@ -133,9 +131,7 @@ class InterruptedStore(WrappedStore):
         *(pytest.param("before", times, 0, 1, marks=FULL) for times in (1, 2)),
     ],
 )
-def test_any_store_call_may_be_interrupted(
-    subject: Subject, left: set[str], moment: str, times: int, turn: int, stride: int
-) -> None:
+def test_any_store_call_may_be_interrupted(subject, left, moment, times, turn, stride):
     """The first Ctrl-C lets the step finish, the second ends it at once; neither harms."""
     calls = calls_of_a_run(subject)
     for nth in chosen(calls, turn, stride):
@@ -162,9 +158,7 @@ class BrokenStore(InterruptedStore):
     ("moment", "stride"),
     [("after", 20), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
 )
-def test_any_store_call_may_raise_what_nobody_expects(
-    subject: Subject, left: set[str], moment: str, stride: int
-) -> None:
+def test_any_store_call_may_raise_what_nobody_expects(subject, left, moment, stride):
     """Where the commit can't have been sent, nothing of the run is left; else a rerun finishes."""
     calls = calls_of_a_run(subject)
     subject.restore()
@@ -219,8 +213,8 @@ def code_of(subject: Subject, damage: str) -> int:
 @pytest.mark.parametrize("stride", [len(DAMAGES), pytest.param(1, marks=FULL)])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_manifest_that_cannot_be_read_ends_the_run_before_anything_changes(
-    subject: Subject, left: set[str], damage: str, stride: int
-) -> None:
+    subject, left, damage, stride
+):
     """In the quick tier each file is damaged in one of the ways: in others with other commands."""
     if subject.changing.is_broken:
         pytest.skip("a repair goes on with what can be read: tests/cli/test_repair.py")

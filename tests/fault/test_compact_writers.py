@@ -68,8 +68,8 @@ CARRIED = ("a file removed",)
     ],
 )
 def test_r152_rules_10_and_11_only_groups_that_another_writer_touched_are_dropped(
-    tmp_path: Path, version: int, change: str, times: int
-) -> None:
+    tmp_path, version, change, times
+):
     if version == 1 and "deleted" in change:
         pytest.skip("version 1 has no deletes")
     table = build(tmp_path / "t", version)
@@ -92,9 +92,7 @@ def test_r152_rules_10_and_11_only_groups_that_another_writer_touched_are_droppe
 
 @pytest.mark.parametrize("method", ["merge", "rewrite"])
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_each_try_carries_the_deletes_that_have_come(
-    tmp_path: Path, version: int, method: str
-) -> None:
+def test_each_try_carries_the_deletes_that_have_come(tmp_path, version, method):
     appends = [range(start, start + 12) for start in range(0, 48, 12)]
     table = grown(tmp_path / "t", version, appends, "identity")
     rounds = iter(((3, 16, 29), (6, 17), (9, 19, 41)))
@@ -109,7 +107,7 @@ def test_each_try_carries_the_deletes_that_have_come(
     assert left_over(table) == []
 
 
-def test_a_merge_that_was_planned_carries_the_deletes_that_have_come(tmp_path: Path) -> None:
+def test_a_merge_that_was_planned_carries_the_deletes_that_have_come(tmp_path):
     table = grown(tmp_path / "t", 3, [range(start, start + 12) for start in range(0, 48, 12)])
     place = tmp_path / "plan.json"
     code, document = compact(
@@ -126,7 +124,7 @@ def test_a_merge_that_was_planned_carries_the_deletes_that_have_come(tmp_path: P
     check_clean(table)
 
 
-def test_a_policy_merges_files_with_their_deletes(tmp_path: Path) -> None:
+def test_a_policy_merges_files_with_their_deletes(tmp_path):
     table = grown(tmp_path / "main" / "t", 3, [range(at, at + 6) for at in range(0, 48, 6)])
     table.delete_rows([6, 29])
     policy = tmp_path / "policy.toml"
@@ -203,8 +201,8 @@ FULL = pytest.mark.full
     ],
 )
 def test_any_store_call_may_fail_while_deletes_are_carried(
-    tmp_path: Path, version: int, method: str, failure: Any, stride: int
-) -> None:
+    tmp_path, version, method, failure, stride
+):
     overtaken = Overtaken(tmp_path, version, method)
     counting: list[CountingStore] = []
 
@@ -224,8 +222,8 @@ def test_any_store_call_may_fail_while_deletes_are_carried(
 
 @pytest.mark.parametrize("layout", ["sfc-1", "iceberg-1.12"])
 def test_v4_033_a_table_of_another_layout_meanwhile_gets_no_snapshot_of_the_old_one(
-    tmp_path: Path, layout: str
-) -> None:
+    tmp_path, layout
+):
     table = build(tmp_path / "t", 4)
     assert isinstance(table, TreeTwin)
     if layout == "sfc-1":
@@ -244,7 +242,7 @@ def test_v4_033_a_table_of_another_layout_meanwhile_gets_no_snapshot_of_the_old_
     assert [name for name in left_over(table) if name.startswith("data/")] == []
 
 
-def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path: Path) -> None:
+def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(20), files=4)
     store = MeanwhileStore(lambda: table.remove_data_files(2))
@@ -256,7 +254,7 @@ def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_rule_9_what_comes_takes_the_place_of_what_goes(tmp_path: Path, version: int) -> None:
+def test_rule_9_what_comes_takes_the_place_of_what_goes(tmp_path, version):
     table = build(tmp_path / "t", version)
     assert compact(table, None)[0] == 0
     summary = head(table.directory)["summary"]
@@ -272,7 +270,7 @@ def expire(table: TableBuilder) -> None:
     assert code == 0, document
 
 
-def test_rule_12_the_start_may_expire_while_its_files_are_live(tmp_path: Path) -> None:
+def test_rule_12_the_start_may_expire_while_its_files_are_live(tmp_path):
     """Nothing pins the snapshot that the plan was made on: what counts is what is live."""
     table = build(tmp_path / "t")
 
@@ -287,7 +285,7 @@ def test_rule_12_the_start_may_expire_while_its_files_are_live(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_rule_15_deletes_go_with_the_files_that_they_meant(tmp_path: Path, version: int) -> None:
+def test_rule_15_deletes_go_with_the_files_that_they_meant(tmp_path, version):
     """One that names files of two groups stays while one of these is in the table."""
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(8), files=2)
@@ -304,7 +302,7 @@ def test_rule_15_deletes_go_with_the_files_that_they_meant(tmp_path: Path, versi
     check_clean(table)
 
 
-def test_rule_20_the_first_commit_that_loses_ends_the_run(tmp_path: Path) -> None:
+def test_rule_20_the_first_commit_that_loses_ends_the_run(tmp_path):
     table = build(tmp_path / "t", 1)
     store = MeanwhileStore(lambda: table.remove_data_files(1))
     code, document = compact(table, store, "--partial-progress", "3")
@@ -314,7 +312,7 @@ def test_rule_20_the_first_commit_that_loses_ends_the_run(tmp_path: Path) -> Non
     assert left_over(table) == []
 
 
-def test_rule_20_a_budget_lets_the_others_land(tmp_path: Path) -> None:
+def test_rule_20_a_budget_lets_the_others_land(tmp_path):
     table = build(tmp_path / "t", 1)
     store = MeanwhileStore(lambda: table.remove_data_files(1))
     options = ("--partial-progress", "3", "--max-failed-commits", "1")
@@ -328,7 +326,7 @@ def test_rule_20_a_budget_lets_the_others_land(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nth", [2, 3])
-def test_rule_20_what_has_landed_stays_whatever_ends_the_run(tmp_path: Path, nth: int) -> None:
+def test_rule_20_what_has_landed_stays_whatever_ends_the_run(tmp_path, nth):
     table = build(tmp_path / "t")
     before = ids(table)
     code, document = compact(table, ListsFail(nth), "--partial-progress", "3")
@@ -359,9 +357,7 @@ class ListsFail(WrappedStore):
 
 @pytest.mark.parametrize("presumed_dead", [False, True])
 @pytest.mark.parametrize("moment", ["data/category=c1", "snap-", ".metadata.json"])
-def test_a_run_on_a_branch_does_not_disturb_one_on_main(
-    tmp_path: Path, moment: str, presumed_dead: bool
-) -> None:
+def test_a_run_on_a_branch_does_not_disturb_one_on_main(tmp_path, moment, presumed_dead):
     """Even where the other takes this one for dead, only what no commit can name any more goes."""
     table = build(tmp_path / "t")
     table.ref("audit", "branch")
@@ -396,7 +392,7 @@ class JournalStays(WrappedStore):
         return action()
 
 
-def test_r191_files_of_a_landed_run_stay_when_all_that_tells_of_it_has_gone(tmp_path: Path) -> None:
+def test_r191_files_of_a_landed_run_stay_when_all_that_tells_of_it_has_gone(tmp_path):
     """Its journal was left behind, its manifests were merged, its snapshot has expired."""
     table = build(tmp_path / "t")
     before = ids(table)

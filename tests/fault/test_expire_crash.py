@@ -70,9 +70,7 @@ def check_finished(aged: Aged, finished: frozenset[str]) -> None:
     assert not has_work(aged.table.location)
 
 
-def test_r190_a_failure_before_the_first_write_changes_no_file(
-    aged: Aged, finished: frozenset[str]
-) -> None:
+def test_r190_a_failure_before_the_first_write_changes_no_file(aged, finished):
     calls = calls_of_a_run(aged)
     first_write = next(number for number, method in enumerate(calls, 1) if method in WRITES)
     failed = 0
@@ -90,9 +88,7 @@ def test_r190_a_failure_before_the_first_write_changes_no_file(
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_an_interrupt_ends_the_run_after_its_step_and_a_rerun_finishes(
-    aged: Aged, finished: frozenset[str], step: int
-) -> None:
+def test_an_interrupt_ends_the_run_after_its_step_and_a_rerun_finishes(aged, finished, step):
     """The shield raises what arrived inside once the step is done: commit, then each batch."""
     aged.restore()
     steps = 0

@@ -79,7 +79,7 @@ class HookedStore(WrappedStore):
         return done
 
 
-def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged: Aged) -> None:
+def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged):
     expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of())
     appended = aged.table.append(range(24, 30))
@@ -91,7 +91,7 @@ def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged: Aged
     aged.check_readable()
 
 
-def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged: Aged) -> None:
+def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged):
     policy = replace(ALL_BUT_HEADS, retain_last=2)
     expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of(policy))
@@ -104,7 +104,7 @@ def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged: Aged) -> None
     aged.check_readable()
 
 
-def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Aged) -> None:
+def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged):
     expiry = context_of(aged.table.location)
     prepared = prepare(expiry, options_of())
     assert oldest(aged) in {item.snapshot_id for item in prepared.plan.retention.expired}
@@ -116,7 +116,7 @@ def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Ag
     aged.check_readable()
 
 
-def test_a_longer_retention_set_between_plan_and_commit_holds(aged: Aged) -> None:
+def test_a_longer_retention_set_between_plan_and_commit_holds(aged):
     policy = AskedRetention()
     commit_updates(aged, SetProperties({"history.expire.max-snapshot-age-ms": "1"}))
     expiry = context_of(aged.table.location)
@@ -128,7 +128,7 @@ def test_a_longer_retention_set_between_plan_and_commit_holds(aged: Aged) -> Non
     aged.check_readable()
 
 
-def test_r191_snapshots_brought_back_after_the_commit_keep_every_file(aged: Aged) -> None:
+def test_r191_snapshots_brought_back_after_the_commit_keep_every_file(aged):
     """Another writer goes back to a metadata file that still names what was just dropped."""
     before = aged.files()
     old = aged.table.metadata
@@ -142,7 +142,7 @@ def test_r191_snapshots_brought_back_after_the_commit_keep_every_file(aged: Aged
     aged.check_readable()
 
 
-def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: Aged) -> None:
+def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged):
     old = aged.table.metadata
     lost = Path(old.snapshots[0].manifest_list or "")
 
@@ -158,7 +158,7 @@ def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: A
     assert sum("icectl-expire-snapshots-" in name for name in left) == 1
 
 
-def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
+def test_the_second_of_two_runs_with_one_plan_does_nothing(aged):
     first = context_of(aged.table.location)
     second = context_of(aged.table.location, env=Clock(NOW_MS + 1))
     plans = [prepare(first, options_of()), prepare(second, options_of())]
@@ -169,7 +169,7 @@ def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
     assert aged.content() == done
 
 
-def test_of_runs_at_the_same_time_one_wins(aged: Aged) -> None:
+def test_of_runs_at_the_same_time_one_wins(aged):
     # Runs with one plan in one millisecond write the same bytes, and each may call them its own.
     clocks = [Clock(NOW_MS + number) for number in range(4)]
     expiries = [context_of(aged.table.location, env=clock) for clock in clocks]
@@ -215,9 +215,7 @@ class LosingStore(WrappedStore):
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_r156_an_unknown_outcome_deletes_nothing_and_is_finished_later(
-    aged: Aged, landed: bool
-) -> None:
+def test_r156_an_unknown_outcome_deletes_nothing_and_is_finished_later(aged, landed):
     before = aged.files()
     with pytest.raises(CommitUnknown, match=r"v\d+\.metadata\.json"):
         expire(aged.table.location, LosingStore(landed=landed))
@@ -240,9 +238,7 @@ def retained_manifest(aged: Aged) -> Path:
 
 @pytest.mark.parametrize("damage", ["missing", "corrupt"])
 @pytest.mark.parametrize("what", ["manifest", "manifest list"])
-def test_r192_an_unreadable_file_of_what_stays_ends_the_run_untouched(
-    aged: Aged, damage: str, what: str
-) -> None:
+def test_r192_an_unreadable_file_of_what_stays_ends_the_run_untouched(aged, damage, what):
     head = aged.table.metadata.current_snapshot
     assert head is not None
     path = retained_manifest(aged) if what == "manifest" else Path(head.manifest_list or "")

@@ -13,14 +13,7 @@ from icectl.errors import Refused
 from icectl.format.manifest import Status
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
-from tests.builders.expiry import (
-    aged_table,
-    context_of,
-    expire,
-    has_work,
-    options_of,
-    reachable,
-)
+from tests.builders.expiry import aged_table, context_of, expire, has_work, options_of, reachable
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import Subject, run, subject_of, unneeded
@@ -52,9 +45,7 @@ def expired(table: TableBuilder, *options: str) -> dict[int, list[Row]]:
 
 
 @VERSIONS
-def test_incident_3_refs_that_go_with_the_expiry_take_no_live_file_along(
-    tmp_path: Path, version: int
-) -> None:
+def test_incident_3_refs_that_go_with_the_expiry_take_no_live_file_along(tmp_path, version):
     """Several refs before, one after: a tool then trusted history, and deleted live files."""
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(5))
@@ -70,9 +61,7 @@ def test_incident_3_refs_that_go_with_the_expiry_take_no_live_file_along(
 
 
 @VERSIONS
-def test_incident_4_an_older_snapshot_stays_whole_when_a_middle_one_goes(
-    tmp_path: Path, version: int
-) -> None:
+def test_incident_4_an_older_snapshot_stays_whole_when_a_middle_one_goes(tmp_path, version):
     table = TableBuilder(tmp_path / "t", format_version=version)
     first = table.append(range(6), files=3)
     middle = table.remove_data_files(2)
@@ -82,9 +71,7 @@ def test_incident_4_an_older_snapshot_stays_whole_when_a_middle_one_goes(
 
 
 @VERSIONS
-def test_incident_5_a_file_that_was_removed_and_added_again_stays(
-    tmp_path: Path, version: int
-) -> None:
+def test_incident_5_a_file_that_was_removed_and_added_again_stays(tmp_path, version):
     """The snapshot that goes holds a DELETED entry of a file that is live again."""
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(4))
@@ -100,7 +87,7 @@ def test_incident_5_a_file_that_was_removed_and_added_again_stays(
 
 
 @VERSIONS
-def test_incident_15_statistics_of_what_stays_stay(tmp_path: Path, version: int) -> None:
+def test_incident_15_statistics_of_what_stays_stay(tmp_path, version):
     """Both kinds, of the head and of a snapshot that goes."""
     table = TableBuilder(tmp_path / "t", format_version=version)
     gone, head = table.append(range(3)), table.append(range(3, 6))
@@ -130,7 +117,7 @@ def test_incident_15_statistics_of_what_stays_stay(tmp_path: Path, version: int)
     }
 
 
-def test_incident_17_expiries_in_threads_keep_to_their_own_tables(tmp_path: Path) -> None:
+def test_incident_17_expiries_in_threads_keep_to_their_own_tables(tmp_path):
     tables = [
         aged_table(tmp_path / str(number), format_version=1 + number % 3) for number in range(6)
     ]
@@ -153,7 +140,7 @@ def test_incident_17_expiries_in_threads_keep_to_their_own_tables(tmp_path: Path
         assert not has_work(aged.table.location)
 
 
-def test_incident_17_a_plan_is_not_committed_to_another_table(tmp_path: Path) -> None:
+def test_incident_17_a_plan_is_not_committed_to_another_table(tmp_path):
     """Another table is in the place of the first when the plan comes to be committed."""
     aged = aged_table(tmp_path)
     expiry = context_of(aged.table.location)
@@ -177,9 +164,7 @@ class DenyingStore(WrappedStore):
         return [FailedRemoval(place, "403 Forbidden") for place in every]
 
 
-def test_incident_19_and_rule_35_denied_deletions_are_told_and_finished_later(
-    tmp_path: Path,
-) -> None:
+def test_incident_19_and_rule_35_denied_deletions_are_told_and_finished_later(tmp_path):
     subject = subject_of("expire-v2", tmp_path)
     before = {name for name in subject.files() if not name.startswith("metadata/v")}
     code, document = subject.run(DenyingStore(LocalStore()))
@@ -212,9 +197,7 @@ class MetStore(WrappedStore):
 
 
 @pytest.mark.parametrize("other", ["append", "remove"])
-def test_rules_2_and_5_a_losing_attempt_is_made_anew_and_only_its_files_go(
-    tmp_path: Path, other: str
-) -> None:
+def test_rules_2_and_5_a_losing_attempt_is_made_anew_and_only_its_files_go(tmp_path, other):
     """The rewrite is planned on what another writer has changed meanwhile, or changed again."""
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     for start in range(0, 24, 6):
@@ -235,9 +218,7 @@ def test_rules_2_and_5_a_losing_attempt_is_made_anew_and_only_its_files_go(
 
 
 @VERSIONS
-def test_rules_30_and_31_what_is_left_at_any_time_describes_what_is_left(
-    tmp_path: Path, version: int
-) -> None:
+def test_rules_30_and_31_what_is_left_at_any_time_describes_what_is_left(tmp_path, version):
     """The commit comes first; then no manifest goes before its files, no list before manifests."""
     aged = aged_table(tmp_path, format_version=version)
     order: list[str] = []

@@ -46,9 +46,7 @@ def hide(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("has_work", [True, False])
-def test_the_next_run_removes_what_killed_runs_were_writing_a_day_ago(
-    subject: Subject, has_work: bool
-) -> None:
+def test_the_next_run_removes_what_killed_runs_were_writing_a_day_ago(subject, has_work):
     subject.restore()
     if not has_work:
         subject.finish()
@@ -66,7 +64,7 @@ def test_the_next_run_removes_what_killed_runs_were_writing_a_day_ago(
     subject.check_whole()
 
 
-def test_remove_orphans_removes_them_from_the_folders_of_the_data(subject: Subject) -> None:
+def test_remove_orphans_removes_them_from_the_folders_of_the_data(subject):
     subject.restore()
     hide(subject)
     old, young = left(subject, OLD_DAYS, "data/"), left(subject, YOUNG_DAYS, "data/")
@@ -80,7 +78,7 @@ def test_remove_orphans_removes_them_from_the_folders_of_the_data(subject: Subje
 
 
 @pytest.mark.parametrize("name", ["expire-v2", "expire-v3"])
-def test_check_sums_go_with_the_files_that_expire(tmp_path: Path, name: str) -> None:
+def test_check_sums_go_with_the_files_that_expire(tmp_path, name):
     subject = subject_of(name, tmp_path)
     for path in [path for path in subject.directory.rglob("*") if path.is_file()]:
         Path(check_sum(str(path))).write_bytes(b"crc")
@@ -95,7 +93,7 @@ def test_check_sums_go_with_the_files_that_expire(tmp_path: Path, name: str) -> 
     subject.check_whole()
 
 
-def test_a_check_sum_by_name_that_the_table_reaches_stays(tmp_path: Path) -> None:
+def test_a_check_sum_by_name_that_the_table_reaches_stays(tmp_path):
     """Nobody names data so; it is the table that says what its files are."""
     subject = subject_of("expire-v2", tmp_path)
     doomed = run([*subject.words, "--dry-run"])[1]["result"]["files"]
@@ -139,9 +137,7 @@ HALVES = [b"", b'{"format-version": 2, "table-uu', b'{"format-version": 2}']
     ("days", "goes"),
     [(0, False), (-MINUTE_DAYS, False), (11 * MINUTE_DAYS, False), (OLD_DAYS, True)],
 )
-def test_a_file_that_waits_for_its_rename_is_no_other_table(
-    littered: Subject, content: bytes, days: float, goes: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_waits_for_its_rename_is_no_other_table(littered, content, days, goes, capfd):
     """While it is young its writer is at work; later it is left over, and then an orphan."""
     wait(littered, days, content)
     words = [word for word in littered.words if word != "--yes"]
@@ -155,7 +151,7 @@ def test_a_file_that_waits_for_its_rename_is_no_other_table(
     )
 
 
-def test_what_a_failed_commit_has_left_over_is_deleted_when_it_is_old(littered: Subject) -> None:
+def test_what_a_failed_commit_has_left_over_is_deleted_when_it_is_old(littered):
     wait(littered, OLD_DAYS, HALVES[1])
     code, document = littered.run()
     assert code == 0, document
@@ -163,7 +159,7 @@ def test_what_a_failed_commit_has_left_over_is_deleted_when_it_is_old(littered: 
     littered.check_whole()
 
 
-def test_a_whole_file_of_another_table_is_refused_however_it_is_named(littered: Subject) -> None:
+def test_a_whole_file_of_another_table_is_refused_however_it_is_named(littered):
     current = (littered.directory / "metadata" / littered.current()).read_bytes()
     uuid = current.partition(b'"table-uuid"')[2].partition(b'"')[2].partition(b'"')[0]
     wait(littered, OLD_DAYS, current.replace(uuid, OTHER_UUID.encode()))
@@ -172,9 +168,7 @@ def test_a_whole_file_of_another_table_is_refused_however_it_is_named(littered: 
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 11), (("--skip-if-busy",), 0)])
-def test_while_a_commit_does_not_end_nothing_is_deleted(
-    littered: Subject, options: tuple[str, ...], code: int
-) -> None:
+def test_while_a_commit_does_not_end_nothing_is_deleted(littered, options, code):
     """Its writer may be stuck, or dead for a few minutes only."""
     wait(littered, 0, HALVES[0])
     before = files_of(littered.directory)
@@ -191,9 +185,7 @@ def test_while_a_commit_does_not_end_nothing_is_deleted(
 
 @pytest.mark.parametrize(("options", "code"), [((), 11), (("--skip-if-busy",), 0)])
 @pytest.mark.parametrize("name", ["expire-v2", "rewrite-manifests", "compact-v2"])
-def test_a_commit_that_does_not_end_is_a_conflict(
-    tmp_path: Path, name: str, options: tuple[str, ...], code: int
-) -> None:
+def test_a_commit_that_does_not_end_is_a_conflict(tmp_path, name, options, code):
     subject = subject_of(name, tmp_path)
     wait(subject, 0, HALVES[0])
     before = files_of(subject.directory)

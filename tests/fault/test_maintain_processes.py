@@ -50,9 +50,7 @@ def check_kept(server: SqlServer, tables: dict[str, TableBuilder]) -> None:
     assert app.main(["validate", *names, "--level", "files", "--all-snapshots", "--json"]) == 0
 
 
-def test_two_runs_beside_each_other_lose_nothing(
-    server: SqlServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_runs_beside_each_other_lose_nothing(server, capsys):
     tables = {f"t{number}": rotten(server, f"t{number}") for number in range(10)}
     steps = "--only=rewrite-manifests,expire-snapshots,remove-orphans"
     both = [started(steps), started(steps, "--jobs", "2")]
@@ -73,9 +71,7 @@ def test_two_runs_beside_each_other_lose_nothing(
 
 
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.full)])
-def test_a_run_goes_on_where_a_killed_one_stopped(
-    server: SqlServer, capsys: pytest.CaptureFixture[str], jobs: str
-) -> None:
+def test_a_run_goes_on_where_a_killed_one_stopped(server, capsys, jobs):
     tables = {f"t{number}": rotten(server, f"t{number}") for number in range(3)}
     killed = started("--jobs", jobs)
     assert killed.stdout is not None
@@ -114,9 +110,7 @@ def _runs(process: str) -> bool:
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
 )
-def test_a_signal_ends_a_run_with_workers_and_leaves_none_behind(
-    server: SqlServer, number: signal.Signals
-) -> None:
+def test_a_signal_ends_a_run_with_workers_and_leaves_none_behind(server, number):
     tables = {f"t{number}": rotten(server, f"t{number}") for number in range(3)}
     process = started("--jobs", "2")
     assert process.stdout is not None
@@ -131,9 +125,7 @@ def test_a_signal_ends_a_run_with_workers_and_leaves_none_behind(
 
 
 @pytest.mark.full
-def test_a_warehouse_of_two_hundred_tables(
-    server: SqlServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warehouse_of_two_hundred_tables(server, capsys):
     tables = {f"rotten{number}": rotten(server, f"rotten{number}") for number in range(3)}
     for number in range(187):
         at_rest(server, f"calm{number:03}")

@@ -88,15 +88,11 @@ def uncommitted(table: TableBuilder, tmp_path: Path) -> Callable[[], None]:
     return lambda: shutil.copy2(tmp_path / new, folder / new)
 
 
-def test_r157_files_of_a_commit_that_never_came_are_orphans(
-    table: TableBuilder, uncommitted: Callable[[], None]
-) -> None:
+def test_r157_files_of_a_commit_that_never_came_are_orphans(table, uncommitted):
     assert remove(table, "--check")[0] == 4
 
 
-def test_rule_37_a_commit_that_lands_during_the_listing_keeps_its_files(
-    table: TableBuilder, uncommitted: Callable[[], None]
-) -> None:
+def test_rule_37_a_commit_that_lands_during_the_listing_keeps_its_files(table, uncommitted):
     code, document = remove(table, *ALL_AT_ONCE, store=HookedStore("list", uncommitted))
     assert (code, document["result"]["orphans"]) == (0, [])
     check_whole(table)
@@ -104,8 +100,8 @@ def test_rule_37_a_commit_that_lands_during_the_listing_keeps_its_files(
 
 @pytest.mark.parametrize("quarantine", [False, True])
 def test_rule_37_and_incident_16_a_commit_before_the_deletion_keeps_its_files(
-    table: TableBuilder, uncommitted: Callable[[], None], tmp_path: Path, quarantine: bool
-) -> None:
+    table, uncommitted, tmp_path, quarantine
+):
     """The plan holds them; they are found to be referred to just before their batch."""
     lost = stray(table.directory, "data/lost.parquet")
     words = ("--quarantine", str(tmp_path / "away")) if quarantine else ()
@@ -119,26 +115,24 @@ def test_rule_37_and_incident_16_a_commit_before_the_deletion_keeps_its_files(
     check_whole(table)
 
 
-def test_rule_37_a_table_that_is_another_one_by_now_ends_the_run(table: TableBuilder) -> None:
+def test_rule_37_a_table_that_is_another_one_by_now_ends_the_run(table):
     stray(table.directory, "data/lost.parquet")
     hook = lambda: edit_metadata(table.directory, table_uuid=OTHER_UUID)  # noqa: E731
     assert refused(table, store=HookedStore("list", hook)) == "refused"
 
 
-def test_rule_37_a_table_whose_files_are_shared_by_now_ends_the_run(table: TableBuilder) -> None:
+def test_rule_37_a_table_whose_files_are_shared_by_now_ends_the_run(table):
     stray(table.directory, "data/lost.parquet")
     hook = lambda: edit_metadata(table.directory, properties={"gc.enabled": "false"})  # noqa: E731
     assert refused(table, store=HookedStore("stat", hook)) == "gc-disabled"
 
 
-def test_r193_tables_that_share_files_are_refused(table: TableBuilder) -> None:
+def test_r193_tables_that_share_files_are_refused(table):
     edit_metadata(table.directory, properties={"gc.enabled": "false"})
     assert refused(table) == "gc-disabled"
 
 
-def test_rule_38_and_incident_6_files_of_a_long_write_are_left_alone(
-    table: TableBuilder, uncommitted: Callable[[], None]
-) -> None:
+def test_rule_38_and_incident_6_files_of_a_long_write_are_left_alone(table, uncommitted):
     """What is younger than three days stays; an age under a day has to be insisted on."""
     folders = [table.directory / "data", table.directory / "metadata"]
     for folder in folders:
@@ -165,9 +159,7 @@ def test_rule_38_and_incident_6_files_of_a_long_write_are_left_alone(
         "../metadata/00000-x.gz.metadata.json",
     ],
 )
-def test_rule_39_and_incident_1_another_table_at_above_or_below_is_refused(
-    table: TableBuilder, place: str
-) -> None:
+def test_rule_39_and_incident_1_another_table_at_above_or_below_is_refused(table, place):
     """With whatever uuid: it may be a copy that names the same files."""
     stray(table.directory, "data/lost.parquet")
     assert remove(table, "--check")[0] == 4
@@ -185,9 +177,7 @@ def test_rule_39_and_incident_1_another_table_at_above_or_below_is_refused(
     "place",
     ["t/_delta_log/00000000000000000000.json", "t/.hoodie/hoodie.properties", "t/schema/schema-0"],
 )
-def test_rule_39_a_table_of_another_format_that_shares_the_files_is_refused(
-    table: TableBuilder, place: str
-) -> None:
+def test_rule_39_a_table_of_another_format_that_shares_the_files_is_refused(table, place):
     """Its deletion vectors and former files are known to its own log only."""
     stray(table.directory, "deletion_vector_1.bin")
     log = stray(table.directory.parent, place)
@@ -198,9 +188,7 @@ def test_rule_39_a_table_of_another_format_that_shares_the_files_is_refused(
 
 
 @pytest.mark.parametrize("uuid", [OTHER_UUID, None])
-def test_rule_39_metadata_of_another_table_among_the_tables_own_is_refused(
-    table: TableBuilder, uuid: str | None
-) -> None:
+def test_rule_39_metadata_of_another_table_among_the_tables_own_is_refused(table, uuid):
     """Two tables of a catalog have one location; which file is current is the caller's word."""
     stray(table.directory, "data/lost.parquet")
     folder = table.directory / "metadata"
@@ -217,7 +205,7 @@ def test_rule_39_metadata_of_another_table_among_the_tables_own_is_refused(
     assert remove(table, "--metadata-file", "00009-own.metadata.json", "--check")[0] == 4
 
 
-def test_metadata_files_that_left_the_log_are_orphans(table: TableBuilder) -> None:
+def test_metadata_files_that_left_the_log_are_orphans(table):
     """The table's own, by uuid; cut off and without one, by their number."""
     folder = table.directory / "metadata"
     current = current_metadata(table.directory)
@@ -237,15 +225,13 @@ def test_metadata_files_that_left_the_log_are_orphans(table: TableBuilder) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format-version": 2'])
-def test_a_metadata_file_that_cannot_be_read_is_refused(
-    table: TableBuilder, content: bytes
-) -> None:
+def test_a_metadata_file_that_cannot_be_read_is_refused(table, content):
     edit_metadata(table.directory, metadata_log=[])
     (table.directory / "metadata/v1.metadata.json").write_bytes(content)
     assert refused(table) == "other-table"
 
 
-def test_rule_40_more_than_half_of_the_bytes_is_refused(table: TableBuilder) -> None:
+def test_rule_40_more_than_half_of_the_bytes_is_refused(table):
     size = sum(path.stat().st_size for path in table.directory.rglob("*") if path.is_file())
     lost = stray(table.directory, "data/lost.parquet", size=size + 1)
     code, document = remove(table, "--yes")
@@ -256,9 +242,7 @@ def test_rule_40_more_than_half_of_the_bytes_is_refused(table: TableBuilder) -> 
 
 
 @pytest.mark.parametrize("spelling", ["file:{}", "file://{}", "file://localhost{}", "file:///./{}"])
-def test_incident_7_a_table_may_name_its_files_in_another_spelling(
-    table: TableBuilder, spelling: str
-) -> None:
+def test_incident_7_a_table_may_name_its_files_in_another_spelling(table, spelling):
     named = stray(table.directory, "metadata/a.puffin")
     describe(table, spelling.format(named))
     code, document = remove(table, *ALL_AT_ONCE)
@@ -272,9 +256,7 @@ def describe(table: TableBuilder, location: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["hdfs://old-name-node", "s3://bucket", "file://other-host"])
-def test_incident_7_a_path_in_a_store_that_cannot_be_told_is_refused(
-    table: TableBuilder, prefix: str
-) -> None:
+def test_incident_7_a_path_in_a_store_that_cannot_be_told_is_refused(table, prefix):
     """It is kept in any case; but what else may be named so that it looks like an orphan?"""
     named = stray(table.directory, "metadata/a.puffin")
     lost = stray(table.directory, "data/lost.parquet")
@@ -285,9 +267,7 @@ def test_incident_7_a_path_in_a_store_that_cannot_be_told_is_refused(
     assert (code, named.exists(), lost.exists()) == (0, True, False)
 
 
-def test_incident_7_a_scheme_or_authority_that_is_vouched_for_is_the_same(
-    table: TableBuilder,
-) -> None:
+def test_incident_7_a_scheme_or_authority_that_is_vouched_for_is_the_same(table):
     named = stray(table.directory, "metadata/a.puffin")
     describe(table, f"nfs://filer{named}")
     assert refused(table, "--equal-authority", "filer=localhost") == "prefix-mismatch"
@@ -296,7 +276,7 @@ def test_incident_7_a_scheme_or_authority_that_is_vouched_for_is_the_same(
     assert (code, document["result"]["orphans"]) == (0, [])
 
 
-def test_incident_7_a_relative_path_is_refused(table: TableBuilder) -> None:
+def test_incident_7_a_relative_path_is_refused(table):
     """Below what it lies, nothing says; most likely the table."""
     named = stray(table.directory, "metadata/a.puffin")
     lost = stray(table.directory, "data/lost.parquet")
@@ -307,9 +287,7 @@ def test_incident_7_a_relative_path_is_refused(table: TableBuilder) -> None:
     assert (code, named.exists(), lost.exists()) == (0, True, False)
 
 
-def test_incident_7_what_a_link_leads_to_stays_where_the_table_is_behind_a_link(
-    tmp_path: Path,
-) -> None:
+def test_incident_7_what_a_link_leads_to_stays_where_the_table_is_behind_a_link(tmp_path):
     """`/wh` is a link, and a data file of `/wh/t` one to another name beside it."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "wh").symlink_to(tmp_path / "disk", target_is_directory=True)
@@ -328,8 +306,8 @@ def test_incident_7_what_a_link_leads_to_stays_where_the_table_is_behind_a_link(
 
 @pytest.mark.parametrize("folder", ["away", "away/metadata"])
 def test_incident_10_a_metadata_file_from_elsewhere_that_is_not_current_is_refused(
-    table: TableBuilder, tmp_path: Path, folder: str
-) -> None:
+    table, tmp_path, folder
+):
     """A backup: beside it there is nothing newer, but in the table's folder there is."""
     current = current_metadata(table.directory)
     backup = tmp_path / folder / current.name
@@ -342,9 +320,7 @@ def test_incident_10_a_metadata_file_from_elsewhere_that_is_not_current_is_refus
 
 
 @pytest.mark.parametrize("hint", ["1", "v1", "nonsense", None])
-def test_incident_10_a_stale_hint_takes_no_snapshot_along(
-    table: TableBuilder, hint: str | None
-) -> None:
+def test_incident_10_a_stale_hint_takes_no_snapshot_along(table, hint):
     path = table.directory / "metadata/version-hint.text"
     path.unlink() if hint is None else path.write_text(hint)
     age(table.directory, 7)
@@ -367,7 +343,7 @@ class TimelessStore(WrappedStore):
             yield batch.set_column(2, batch.schema.field(2), times)
 
 
-def test_incident_14_a_file_without_a_time_is_never_old(table: TableBuilder) -> None:
+def test_incident_14_a_file_without_a_time_is_never_old(table):
     lost = stray(table.directory, "data/lost.parquet")
     code, document = remove(table, *ALL_AT_ONCE, store=TimelessStore())
     assert (code, document["result"]["orphans"], lost.exists()) == (0, [], True)
@@ -381,7 +357,7 @@ class SkewedStore(WrappedStore):
         return NOW_MS - 7 * 86_400_000
 
 
-def test_incident_14_files_are_aged_by_the_clock_that_dates_them(table: TableBuilder) -> None:
+def test_incident_14_files_are_aged_by_the_clock_that_dates_them(table):
     stray(table.directory, "data/lost.parquet", days=9.9)
     skewed = SkewedStore(LocalStore())
     assert remove(table, "--check", store=skewed)[0] == 0
@@ -396,7 +372,7 @@ class DenyingStore(WrappedStore):
         return [FailedRemoval(place, "403 Forbidden") for place in removed]
 
 
-def test_rule_35_deletions_that_fail_are_told_and_done_later(table: TableBuilder) -> None:
+def test_rule_35_deletions_that_fail_are_told_and_done_later(table):
     lost = stray(table.directory, "data/lost.parquet")
     code, document = remove(table, *ALL_AT_ONCE, store=DenyingStore(LocalStore()))
     found = document["result"]
@@ -421,9 +397,7 @@ OVER, OWN = 2**30, os.getpid()
         ({"icectl-journal": 2}, True),
     ],
 )
-def test_rule_38_files_of_a_run_of_icectl_that_may_still_commit_stay(
-    table: TableBuilder, members: dict[str, Any], stays: bool
-) -> None:
+def test_rule_38_files_of_a_run_of_icectl_that_may_still_commit_stay(table, members, stays):
     """However long it has been at work: what it wrote first is older than any age."""
     loaded = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS)).load()
     outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded, "rewrite-manifests")

@@ -58,7 +58,7 @@ def real(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("link", ["wh", "wh/t", "elsewhere"])
-def test_a_table_may_be_named_through_a_link(tmp_path: Path, real: Path, link: str) -> None:
+def test_a_table_may_be_named_through_a_link(tmp_path, real, link):
     where = tmp_path / link
     where.parent.mkdir(exist_ok=True)
     named = where / "t" if link == "wh" else where
@@ -70,7 +70,7 @@ def test_a_table_may_be_named_through_a_link(tmp_path: Path, real: Path, link: s
     assert data_files(real) == before != set()
 
 
-def test_each_file_may_be_named_through_a_link_of_its_own(tmp_path: Path, real: Path) -> None:
+def test_each_file_may_be_named_through_a_link_of_its_own(tmp_path, real):
     """The table was moved file by file to another disk, and every old name leads to a new one."""
     table_named(tmp_path / "old", real)
     shutil.copytree(real, tmp_path / "old")
@@ -104,7 +104,7 @@ def on_mounts(mounts: dict[Path, Path], *words: str) -> dict[str, Any]:
     return document
 
 
-def test_a_table_may_be_named_through_a_mount(tmp_path: Path, real: Path) -> None:
+def test_a_table_may_be_named_through_a_mount(tmp_path, real):
     table_named(tmp_path / "mounted", real)
     stray(real, "data/lost.parquet")
     before = data_files(real)
@@ -115,7 +115,7 @@ def test_a_table_may_be_named_through_a_mount(tmp_path: Path, real: Path) -> Non
     assert data_files(real) == before != set()
 
 
-def test_a_folder_that_is_mounted_in_the_table_again_is_known_there_too(real: Path) -> None:
+def test_a_folder_that_is_mounted_in_the_table_again_is_known_there_too(real):
     table_named(real, real)
     stray(real, "data/lost.parquet")
     before = data_files(real)
@@ -127,7 +127,7 @@ def test_a_folder_that_is_mounted_in_the_table_again_is_known_there_too(real: Pa
     assert data_files(real) == before != set()
 
 
-def test_letters_whose_case_does_not_matter_make_one_folder(tmp_path: Path, real: Path) -> None:
+def test_letters_whose_case_does_not_matter_make_one_folder(tmp_path, real):
     """Two partitions whose values differ in case share a folder on such a disk."""
     (tmp_path / "case").touch()
     if not (tmp_path / "CASE").exists():
@@ -152,7 +152,7 @@ def test_letters_whose_case_does_not_matter_make_one_folder(tmp_path: Path, real
         "{}//metadata/./a/b.puffin",
     ],
 )
-def test_what_may_be_a_file_of_the_table_is_kept(real: Path, name: str) -> None:
+def test_what_may_be_a_file_of_the_table_is_kept(real, name):
     table = table_named(real, real)
     named = stray(real, "metadata/a%2Fb.puffin")
     stray(real, "data/lost.parquet")
@@ -162,14 +162,14 @@ def test_what_may_be_a_file_of_the_table_is_kept(real: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["/elsewhere/metadata/a.puffin", "s3://bucket/t2/metadata/a"])
-def test_a_name_alone_keeps_no_file(real: Path, name: str) -> None:
+def test_a_name_alone_keeps_no_file(real, name):
     table = table_named(real, real)
     stray(real, "metadata/a.puffin")
     name_statistics(table, name)
     assert orphans_removed(real) == (0, {"metadata/a.puffin"})
 
 
-def test_a_table_above_the_place_behind_a_link_is_refused(tmp_path: Path, real: Path) -> None:
+def test_a_table_above_the_place_behind_a_link_is_refused(tmp_path, real):
     """`wh/t` is a link into the data of another table."""
     below = tmp_path / "disk" / "data" / "t"
     table_named(below, below)
@@ -185,7 +185,7 @@ def test_a_table_above_the_place_behind_a_link_is_refused(tmp_path: Path, real: 
     assert (code, document["error"]["id"]) == (5, "other-table")
 
 
-def test_a_file_that_a_catalog_counts_anew_is_newer(real: Path) -> None:
+def test_a_file_that_a_catalog_counts_anew_is_newer(real):
     """Registered as v3, the table went on in the catalog as 00000-…: v3 is not current."""
     table = table_named(real, real)
     stray(real, "data/lost.parquet")

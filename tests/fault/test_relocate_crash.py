@@ -141,7 +141,7 @@ def writing_calls(subject: Relocated) -> Sequence[int]:
 @pytest.mark.parametrize(
     "failure", ["lost", pytest.param("before", marks=FULL), pytest.param("after", marks=FULL)]
 )
-def test_any_write_of_a_relocation_may_fail(relocated: Relocated, failure: Any) -> None:
+def test_any_write_of_a_relocation_may_fail(relocated, failure):
     for nth in writing_calls(relocated):
         relocated.restore()
         store = FaultyStore(LocalStore(), nth, failure)
@@ -156,9 +156,7 @@ def test_any_write_of_a_relocation_may_fail(relocated: Relocated, failure: Any) 
         relocated.finish()
 
 
-def test_a_relocation_may_be_killed_after_any_write(
-    relocated: Relocated, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relocation_may_be_killed_after_any_write(relocated, monkeypatch):
     relocated.restore()
     relocated.finish()
     undisturbed = relocated.kinds()

@@ -103,9 +103,7 @@ def words_of(subject: Subject, form: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(25, marks=FULL)])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_beside_a_writer_that_renames_runs_end_well_or_with_a_conflict(
-    tmp_path: Path, name: str, rounds: int
-) -> None:
+def test_beside_a_writer_that_renames_runs_end_well_or_with_a_conflict(tmp_path, name, rounds):
     """Every run ends with 0, 4 or 11, and every row stays. It was 1 or 5 for a quarter of them."""
     subject = subject_of(name, tmp_path)
     codes: Counter[int] = Counter()

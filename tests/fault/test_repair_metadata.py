@@ -3,7 +3,6 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -46,9 +45,7 @@ FULL = pytest.mark.full
 @pytest.mark.parametrize(
     "failure", ["before", pytest.param("after", marks=FULL), pytest.param("lost", marks=FULL)]
 )
-def test_no_byte_of_a_truncated_metadata_file_is_lost(
-    broken: Path, failure: Literal["before", "after", "lost"]
-) -> None:
+def test_no_byte_of_a_truncated_metadata_file_is_lost(broken, failure):
     stored = current_metadata(broken).read_bytes()
     counting = CountingStore(LocalStore())
     assert run(words(restored(broken)), counting)[0] == 0
@@ -64,7 +61,7 @@ def test_no_byte_of_a_truncated_metadata_file_is_lost(
         assert (folder / "version-hint.text").read_bytes() == b"2"
 
 
-def test_remove_orphans_leaves_the_file_that_was_moved_aside(broken: Path) -> None:
+def test_remove_orphans_leaves_the_file_that_was_moved_aside(broken):
     assert run(words(broken))[0] == 0
     (aside,) = (broken / "metadata").glob("_broken-*")
     os.utime(aside, (1_600_000_000, 1_600_000_000))

@@ -36,9 +36,7 @@ CHANGES: dict[str, Callable[[TableBuilder], object]] = {
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_rule_25_what_another_writer_commits_meanwhile_stands(
-    tmp_path: Path, version: int, change: str, times: int
-) -> None:
+def test_rule_25_what_another_writer_commits_meanwhile_stands(tmp_path, version, change, times):
     if version == 1 and change == "rows deleted":
         pytest.skip("version 1 has no deletes")
     table = build(tmp_path / "t", version)
@@ -56,7 +54,7 @@ def test_rule_25_what_another_writer_commits_meanwhile_stands(
     check_clean(table)
 
 
-def test_rule_25_an_append_makes_no_manifest_anew(tmp_path: Path) -> None:
+def test_rule_25_an_append_makes_no_manifest_anew(tmp_path):
     table = build(tmp_path / "t", 2)
     store = MeanwhileStore(lambda: table.append(range(60, 72)))
     code, document = rewrite(table, store)
@@ -65,7 +63,7 @@ def test_rule_25_an_append_makes_no_manifest_anew(tmp_path: Path) -> None:
     assert store.manifests == document["result"]["added"] == 1
 
 
-def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path: Path) -> None:
+def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path):
     table = build(tmp_path / "t", 2)
     before = shown(table)
     codes = []
@@ -79,9 +77,7 @@ def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path: Path) -
     assert set(paths(table).values()) == {1}
 
 
-def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more(
-    tmp_path: Path,
-) -> None:
+def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more(tmp_path):
     table = build(tmp_path / "t", 2)
     codes = []
 
@@ -96,9 +92,7 @@ def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more
 
 @pytest.mark.parametrize("presumed_dead", [False, True])
 @pytest.mark.parametrize("moment", ["snap-", ".metadata.json"])
-def test_a_run_on_a_branch_does_not_disturb_one_on_main(
-    tmp_path: Path, moment: str, presumed_dead: bool
-) -> None:
+def test_a_run_on_a_branch_does_not_disturb_one_on_main(tmp_path, moment, presumed_dead):
     """The other commits between any two steps of this one's commit; even where it takes this one
     for dead, only what no commit can name any more goes."""
     table = build(tmp_path / "t", 2)
@@ -121,9 +115,7 @@ def test_a_run_on_a_branch_does_not_disturb_one_on_main(
     assert left_over(table) == []
 
 
-def test_a_run_that_is_taken_for_dead_may_still_land_where_nobody_else_commits(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_is_taken_for_dead_may_still_land_where_nobody_else_commits(tmp_path):
     """The mark comes after this run has looked for it, and the other has nothing to commit: so it
     removes nothing."""
     table = build(tmp_path / "t", 2)
@@ -141,7 +133,7 @@ def test_a_run_that_is_taken_for_dead_may_still_land_where_nobody_else_commits(
     assert left_over(table) == []
 
 
-def test_a_branch_is_redone_on_its_own_head(tmp_path: Path) -> None:
+def test_a_branch_is_redone_on_its_own_head(tmp_path):
     table = build(tmp_path / "t", 2)
     table.ref("audit", "branch")
     for start in (100, 106):

@@ -5,7 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -85,9 +85,7 @@ def calls_of(tmp_path: Path, act: Act) -> int:
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("failure", ["before", "after", "lost"])
 @pytest.mark.parametrize("name", ACTS)
-def test_any_store_call_may_fail(
-    tmp_path: Path, name: str, failure: Literal["before", "after", "lost"], every: int
-) -> None:
+def test_any_store_call_may_fail(tmp_path, name, failure, every):
     act, expected = ACTS[name]
     for nth in range(1, calls_of(tmp_path, act) + 1, every):
         directory = built(tmp_path)
@@ -122,7 +120,7 @@ class KillingStore(WrappedStore):
 
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("name", ACTS)
-def test_a_program_may_be_killed_at_any_step(tmp_path: Path, name: str, every: int) -> None:
+def test_a_program_may_be_killed_at_any_step(tmp_path, name, every):
     """What it wrote goes with the next change that lands, once the killed one cannot any more."""
     act, expected = ACTS[name]
     for nth in range(1, calls_of(tmp_path, act) + 1, every):

@@ -15,7 +15,6 @@ from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import COMPACT, EXPIRE, NAMES, STRAYS, Subject, run, subject_of
-from tests.fault.steps import Processes
 from tests.stores.wrapped import WRITES, WrappedStore
 
 KILLED = ("expire-v2", "remove-orphans", "rewrite-manifests", "compact-v2")
@@ -61,7 +60,7 @@ def counts(result: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if not key.endswith(new)}
 
 
-def test_a_plan_that_is_applied_does_what_the_command_would_have_done(subject: Subject) -> None:
+def test_a_plan_that_is_applied_does_what_the_command_would_have_done(subject):
     place = saved(subject)
     code, document = subject.run()
     assert (code, document["status"]) == (0, "done")
@@ -81,7 +80,7 @@ def test_a_plan_that_is_applied_does_what_the_command_would_have_done(subject: S
         assert subject.contents() == after
 
 
-def test_a_dry_run_of_a_plan_changes_nothing(subject: Subject) -> None:
+def test_a_dry_run_of_a_plan_changes_nothing(subject):
     place = saved(subject)
     before = subject.contents()
     code, document = applied(place, "--dry-run")
@@ -90,7 +89,7 @@ def test_a_dry_run_of_a_plan_changes_nothing(subject: Subject) -> None:
     assert subject.contents() == before
 
 
-def test_a_table_that_has_moved_on_is_left_as_it_is(subject: Subject) -> None:
+def test_a_table_that_has_moved_on_is_left_as_it_is(subject):
     place = saved(subject)
     subject.commit_meanwhile()
     before = subject.contents()
@@ -115,7 +114,7 @@ class CommitBeforeTheFirstWrite(WrappedStore):
 
 
 @pytest.mark.parametrize("name", ["expire-v2", "rewrite-manifests", "compact-v2", "migrate"])
-def test_a_commit_between_plan_and_commit_leaves_nothing_done(name: str, tmp_path: Path) -> None:
+def test_a_commit_between_plan_and_commit_leaves_nothing_done(name, tmp_path):
     subject = subject_of(name, tmp_path)
     place = saved(subject)
     built = kept(subject)
@@ -129,7 +128,7 @@ def test_a_commit_between_plan_and_commit_leaves_nothing_done(name: str, tmp_pat
     assert subject.current() == f"v{base + 1}.metadata.json"
 
 
-def test_of_a_newer_table_goes_what_the_plan_names_and_no_more(subject: Subject) -> None:
+def test_of_a_newer_table_goes_what_the_plan_names_and_no_more(subject):
     place = saved(subject)
     code, document = subject.run()
     left = kept(subject)
@@ -143,7 +142,7 @@ def test_of_a_newer_table_goes_what_the_plan_names_and_no_more(subject: Subject)
     assert metadata["properties"]["meanwhile"] == "yes"
 
 
-def test_a_plan_that_was_changed_is_refused(tmp_path: Path) -> None:
+def test_a_plan_that_was_changed_is_refused(tmp_path):
     subject = subject_of("expire-v2", tmp_path)
     place = saved(subject)
     before = subject.contents()
@@ -170,9 +169,7 @@ def read_text(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_a_plan_whose_run_was_killed_is_finished_by_another(
-    name: str, tmp_path: Path, processes: Processes
-) -> None:
+def test_a_plan_whose_run_was_killed_is_finished_by_another(name, tmp_path, processes):
     subject = subject_of(name, tmp_path)
     place = saved(subject)
     assert subject.run()[0] == 0
@@ -203,7 +200,7 @@ def planned(table: TableBuilder, *words: str) -> Path:
     return place
 
 
-def test_snapshots_that_are_not_in_the_plan_stay(tmp_path: Path) -> None:
+def test_snapshots_that_are_not_in_the_plan_stay(tmp_path):
     table = TableBuilder(tmp_path / "t")
     ids = [table.append([number]) for number in range(3)]
     place = planned(table, *EXPIRE)
@@ -217,7 +214,7 @@ def test_snapshots_that_are_not_in_the_plan_stay(tmp_path: Path) -> None:
     assert run([*EXPIRE[:1], str(table.directory), *EXPIRE[1:], "--check", "--json"])[0] == 4
 
 
-def test_files_that_are_not_in_the_plan_are_not_rewritten(tmp_path: Path) -> None:
+def test_files_that_are_not_in_the_plan_are_not_rewritten(tmp_path):
     table = TableBuilder(tmp_path / "t")
     for number in range(3):
         table.append([number])
@@ -236,7 +233,7 @@ def test_files_that_are_not_in_the_plan_are_not_rewritten(tmp_path: Path) -> Non
     assert sorted(dict(row)["id"] for row in rows) == sorted(table.ids())
 
 
-def test_manifests_that_are_not_in_the_plan_stay(tmp_path: Path) -> None:
+def test_manifests_that_are_not_in_the_plan_stay(tmp_path):
     table = TableBuilder(tmp_path / "t")
     for number in range(3):
         table.append([number])
@@ -251,7 +248,7 @@ def test_manifests_that_are_not_in_the_plan_stay(tmp_path: Path) -> None:
     assert document["result"]["kept"] == 2
 
 
-def test_orphans_that_are_not_in_the_plan_stay(tmp_path: Path) -> None:
+def test_orphans_that_are_not_in_the_plan_stay(tmp_path):
     subject = subject_of("remove-orphans", tmp_path)
     place = saved(subject)
     named = {Path(file["path"]).name for file in read(place)["result"]["orphans"]}
@@ -269,7 +266,7 @@ def test_orphans_that_are_not_in_the_plan_stay(tmp_path: Path) -> None:
     assert document["result"]["removed"] == len(removed)
 
 
-def test_a_plan_is_made_for_review_only(tmp_path: Path) -> None:
+def test_a_plan_is_made_for_review_only(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append([1])
     where = str(tmp_path / "plan.json")
@@ -290,7 +287,7 @@ def test_a_plan_is_made_for_review_only(tmp_path: Path) -> None:
     assert applied(tmp_path / "none.json")[0] == 2
 
 
-def test_the_settings_of_a_plan_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_of_a_plan_go_with_it(tmp_path, monkeypatch):
     table = TableBuilder(tmp_path / "t")
     for number in range(4):
         table.append([number])

@@ -223,7 +223,7 @@ def found_wrong(built: Built, commands: Sequence[str], step: int) -> Iterator[st
 
 
 @pytest.mark.parametrize("name", ["v2", "v3", "sfc-1"])
-def test_no_command_makes_a_swap_permanent(name: str, tmp_path: Path) -> None:
+def test_no_command_makes_a_swap_permanent(name, tmp_path):
     quick = ("repair", "rewrite", "compact", "orphans")
     assert list(found_wrong(build(name, tmp_path), quick, 47)) == []
 
@@ -231,5 +231,5 @@ def test_no_command_makes_a_swap_permanent(name: str, tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", TABLES)
-def test_no_command_makes_any_swap_permanent(name: str, command: str, tmp_path: Path) -> None:
+def test_no_command_makes_any_swap_permanent(name, command, tmp_path):
     assert list(found_wrong(build(name, tmp_path), [command], STEPS.get(command, 1))) == []

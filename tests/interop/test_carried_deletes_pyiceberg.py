@@ -2,16 +2,14 @@
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyiceberg.table import StaticTable
 
-from icectl.env import Env
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Run, prepared
+from tests.cli.conftest import prepared
 from tests.stores.fixed_env import FixedEnv
 
 __all__ = ["prepared"]
@@ -37,13 +35,8 @@ class Racing(FixedEnv):
 @pytest.mark.parametrize("partitioning", ["none", "two"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_rows_that_were_deleted_meanwhile_stay_deleted(
-    tmp_path: Path,
-    prepared: Callable[[str, Env], Run],
-    version: int,
-    partitioning: str,
-    method: str,
-    seed: int,
-) -> None:
+    tmp_path, prepared, version, partitioning, method, seed
+):
     chosen = random.Random(seed)
     table = TableBuilder(tmp_path / "t", format_version=version, partitioning=partitioning)
     for start in range(0, 60, 12):

@@ -39,7 +39,7 @@ def columns(path: Path, file_format: str) -> tuple[pa.Table, int]:
     return pa.Table.from_batches(batches, schema), file.record_count
 
 
-def test_parquet_files_of_all_writers_are_read_as_pyarrow_does(fixtures_dir) -> None:
+def test_parquet_files_of_all_writers_are_read_as_pyarrow_does(fixtures_dir):
     paths = files_of(fixtures_dir, b"PAR1")
     beyond = set()
     for path in paths:
@@ -55,7 +55,7 @@ def test_parquet_files_of_all_writers_are_read_as_pyarrow_does(fixtures_dir) -> 
     assert len(paths) == 332
 
 
-def test_orc_files_of_all_writers_are_read_as_pyarrow_does(fixtures_dir) -> None:
+def test_orc_files_of_all_writers_are_read_as_pyarrow_does(fixtures_dir):
     paths = files_of(fixtures_dir, b"ORC")
     for path in paths:
         found, record_count = columns(path, "ORC")
@@ -65,7 +65,7 @@ def test_orc_files_of_all_writers_are_read_as_pyarrow_does(fixtures_dir) -> None
     assert len(paths) == 18
 
 
-def test_avro_data_files_are_read_as_fastavro_does(fixtures_dir) -> None:
+def test_avro_data_files_are_read_as_fastavro_does(fixtures_dir):
     names = ["impala/iceberg_avro_mixed/data", "impala/iceberg_v3_default_value_avro/data"]
     paths = [path for name in names for path in files_of(fixtures_dir / name, b"Obj\x01")]
     for path in paths:
@@ -77,7 +77,7 @@ def test_avro_data_files_are_read_as_fastavro_does(fixtures_dir) -> None:
     assert len(paths) == 4
 
 
-def test_manifests_are_avro_files_of_nested_columns(fixtures_dir) -> None:
+def test_manifests_are_avro_files_of_nested_columns(fixtures_dir):
     """More writers make Avro manifests than data files, and with maps whose keys are integers."""
     paths = files_of(fixtures_dir, b"Obj\x01")
     for path in paths:
@@ -94,7 +94,7 @@ def test_manifests_are_avro_files_of_nested_columns(fixtures_dir) -> None:
     assert len(paths) == 468
 
 
-def test_the_kind_of_deletes_stands_in_the_properties_of_a_delete_file(fixtures_dir) -> None:
+def test_the_kind_of_deletes_stands_in_the_properties_of_a_delete_file(fixtures_dir):
     directory = fixtures_dir / "impala/iceberg_v2_positional_delete_all_rows_orc/data"
     (path,) = directory.glob("*delete*.orc")
     file, _ = opened(path, "ORC")

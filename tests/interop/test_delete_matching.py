@@ -22,7 +22,7 @@ def match(fixtures_dir, name: str) -> Matches:
     return deletes.match(entries, specs)
 
 
-def test_deletes_of_files_that_were_rewritten_dangle(fixtures_dir) -> None:
+def test_deletes_of_files_that_were_rewritten_dangle(fixtures_dir):
     found = match(fixtures_dir, "iceberg-cxx/dangling_deletes")
     assert (len(found.data), len(found.deletes)) == (1, 2)
     assert deletes.dangling(found).table.equals(found.deletes.table)
@@ -36,7 +36,7 @@ def test_deletes_of_files_that_were_rewritten_dangle(fixtures_dir) -> None:
         "impala/iceberg_v3_deletion_vectors",
     ],
 )
-def test_every_vector_applies_to_the_file_it_names(name, fixtures_dir) -> None:
+def test_every_vector_applies_to_the_file_it_names(name, fixtures_dir):
     found = match(fixtures_dir, name)
     facts = facts_of(fixtures_dir, name)["current"]
     pairs = deletes.pairs(found)
@@ -53,7 +53,7 @@ def test_every_vector_applies_to_the_file_it_names(name, fixtures_dir) -> None:
         "impala/iceberg_v2_delete_equality_partition_evolution",
     ],
 )
-def test_where_each_file_has_a_row_the_files_hit_are_the_rows_removed(name, fixtures_dir) -> None:
+def test_where_each_file_has_a_row_the_files_hit_are_the_rows_removed(name, fixtures_dir):
     found = match(fixtures_dir, name)
     facts = facts_of(fixtures_dir, name)["current"]
     pairs = deletes.pairs(found)

@@ -81,9 +81,7 @@ def reached(
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_files_of_a_plan_are_those_that_only_expired_snapshots_need(
-    fixtures_dir: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_the_files_of_a_plan_are_those_that_only_expired_snapshots_need(fixtures_dir, capsys, name):
     facts, table = facts_of(fixtures_dir, name), fixtures_dir / name
     local = local_of(table, facts)
     metadata = read_metadata(table / facts["metadata_file"])

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from operator import eq, gt, lt
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -53,7 +52,7 @@ SUSPECTS = ("uuid", "held.uuid", "double", "minus_zero", "plus_zero", "some_nan"
 
 
 @pytest.mark.parametrize("suspects", [SUSPECTS, pytest.param((), marks=pytest.mark.full)])
-def test_filters_find_every_row(tmp_path: Path, suspects: tuple[str, ...]) -> None:
+def test_filters_find_every_row(tmp_path, suspects):
     directory = build(tmp_path, "small", PLAIN)
     assert main(["compact", str(directory), "--rewrite-all", "--engine", "local"]) == 0
     table = StaticTable.from_metadata(str(current_metadata(directory)))

@@ -124,9 +124,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("maker", "version", "action"), CASES)
-def test_pyiceberg_appends_and_deletes_afterwards(
-    tmp_path: Path, catalog: SqlCatalog, maker: str, version: int, action: str
-) -> None:
+def test_pyiceberg_appends_and_deletes_afterwards(tmp_path, catalog, maker, version, action):
     table = MAKERS[maker](catalog, tmp_path, version, action)
     ids = set(range(18)) - ({2, 9, 15} if version == 2 else set())
     assert table.metadata.format_version == (2 if action.startswith("migrate") else version)

@@ -72,9 +72,7 @@ def run_json(capsys: pytest.CaptureFixture[str], given: list[str]) -> Facts:
     return result
 
 
-def test_every_snapshot_has_the_counts_that_other_readers_found(
-    fixtures_dir: Path, tables: dict[str, Facts], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_snapshot_has_the_counts_that_other_readers_found(fixtures_dir, tables, capsys):
     checked = 0
     for name, facts in tables.items():
         for snapshot in facts["snapshots"]:
@@ -90,9 +88,7 @@ def test_every_snapshot_has_the_counts_that_other_readers_found(
     assert checked == 202
 
 
-def test_every_table_is_described_as_its_metadata_file_says(
-    fixtures_dir: Path, tables: dict[str, Facts], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_table_is_described_as_its_metadata_file_says(fixtures_dir, tables, capsys):
     for name, facts in tables.items():
         refs = run_json(capsys, arguments(fixtures_dir, name, facts, "refs"))["rows"]
         listed = run_json(capsys, arguments(fixtures_dir, name, facts, "snapshots"))["rows"]
@@ -120,13 +116,8 @@ def test_every_table_is_described_as_its_metadata_file_says(
 )
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_shows_every_table_whose_manifests_are_there(
-    fixtures_dir: Path,
-    tables: dict[str, Facts],
-    capsys: pytest.CaptureFixture[str],
-    view: str,
-    output: str,
-    stride: int,
-) -> None:
+    fixtures_dir, tables, capsys, view, output, stride
+):
     """The quick tier shows each view some of the tables, and each table in some of the views."""
     validator = Draft202012Validator(document_schema("inspect"))
     shown = sorted(tables)[list(VIEWS).index(view) % stride :: stride]

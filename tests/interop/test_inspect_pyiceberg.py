@@ -88,9 +88,7 @@ def peer(table: TableBuilder) -> Any:
     return StaticTable.from_metadata(table.metadata_location).inspect
 
 
-def test_snapshots_agree(
-    capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any
-) -> None:
+def test_snapshots_agree(capsys, table, peer):
     other = theirs(peer.snapshots())
     for row in other:
         row["operation"] = row["operation"].removeprefix("Operation.").lower()
@@ -98,30 +96,24 @@ def test_snapshots_agree(
 
 
 @pytest.mark.parametrize("view", ["history", "refs"])
-def test_views_of_the_metadata_file_agree(
-    capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any, view: str
-) -> None:
+def test_views_of_the_metadata_file_agree(capsys, table, peer, view):
     other = theirs(getattr(peer, view)())
     assert shared(ours(capsys, table, view), other) == other
 
 
-def test_metadata_log_agrees(
-    capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any
-) -> None:
+def test_metadata_log_agrees(capsys, table, peer):
     other = theirs(peer.metadata_log_entries())
     assert ours(capsys, table, "metadata-log") == other
 
 
-def test_manifests_agree(
-    capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any
-) -> None:
+def test_manifests_agree(capsys, table, peer):
     other = theirs(peer.manifests())
     assert shared(ours(capsys, table, "manifests"), other) == other
     everything = theirs(peer.all_manifests())
     assert shared(ours(capsys, table, "manifests", "--all-snapshots"), everything) == everything
 
 
-def test_files_agree(capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any) -> None:
+def test_files_agree(capsys, table, peer):
     for content, found in (
         (None, peer.files()),
         ("data", peer.data_files()),
@@ -132,7 +124,7 @@ def test_files_agree(capsys: pytest.CaptureFixture[str], table: TableBuilder, pe
         assert shared(ours(capsys, table, "files", *choice), other) == other
 
 
-def test_entries_agree(capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any) -> None:
+def test_entries_agree(capsys, table, peer):
     other = theirs(peer.entries())
     mine = shared(ours(capsys, table, "entries"), other)
     for row, known in zip(mine, other, strict=True):
@@ -140,9 +132,7 @@ def test_entries_agree(capsys: pytest.CaptureFixture[str], table: TableBuilder, 
     assert mine == other
 
 
-def test_partitions_agree(
-    capsys: pytest.CaptureFixture[str], table: TableBuilder, peer: Any
-) -> None:
+def test_partitions_agree(capsys, table, peer):
     other = theirs(peer.partitions())
     mine = shared(ours(capsys, table, "partitions"), other)
     assert sorted(mine, key=repr) == sorted(other, key=repr)

@@ -40,9 +40,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object
     return document
 
 
-def test_inspect_counts_a_table_on_s3(
-    s3_table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_counts_a_table_on_s3(s3_table, capsys):
     location, options = s3_table
     result = run(capsys, "inspect", location, *options)["result"]
     assert result["location"] == location
@@ -53,16 +51,12 @@ def test_inspect_counts_a_table_on_s3(
 
 
 @pytest.mark.parametrize("view", ["health", "files", "manifests", "tree"])
-def test_views_of_a_table_on_s3(
-    view: str, s3_table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_views_of_a_table_on_s3(view, s3_table, capsys):
     location, options = s3_table
     assert run(capsys, "inspect", location, view, *options)["exit"] == 0
 
 
-def test_a_bucket_that_is_not_there_ends_in_one_message(
-    s3_table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bucket_that_is_not_there_ends_in_one_message(s3_table, capsys):
     location, options = s3_table
     document = run(capsys, "inspect", location.replace(BUCKET, "absent-bucket"), *options)
     assert document["exit"] in {10, 13}

@@ -62,9 +62,7 @@ def flattened(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("end", ["scan", "fastavro"])
-def test_every_manifest_of_other_writers_reads_as_fastavro_reads_it(
-    end, fixtures_dir, monkeypatch
-) -> None:
+def test_every_manifest_of_other_writers_reads_as_fastavro_reads_it(end, fixtures_dir, monkeypatch):
     if end == "fastavro":
         monkeypatch.setattr(compiled, "loops", lambda: None)
     count = 0
@@ -79,7 +77,7 @@ def test_every_manifest_of_other_writers_reads_as_fastavro_reads_it(
     assert count == 247
 
 
-def test_every_manifest_list_of_other_writers_reads_as_fastavro_reads_it(fixtures_dir) -> None:
+def test_every_manifest_list_of_other_writers_reads_as_fastavro_reads_it(fixtures_dir):
     count = 0
     for path, records in avro_files(fixtures_dir, "manifest_path"):
         for row, record in zip(read_manifest_list(path.read_bytes()), records, strict=True):
@@ -113,13 +111,13 @@ def test_every_manifest_list_of_other_writers_reads_as_fastavro_reads_it(fixture
     assert count == 216
 
 
-def test_encrypted_manifest_list_is_an_error_and_no_empty_list(fixtures_dir) -> None:
+def test_encrypted_manifest_list_is_an_error_and_no_empty_list(fixtures_dir):
     content = (fixtures_dir / "iceberg-rust/avro/manifest-list-v3-encrypted.avro").read_bytes()
     with pytest.raises(Unsupported, match="encrypted"):
         read_manifest_list(content)
 
 
-def test_an_avro_data_file_is_no_manifest(fixtures_dir) -> None:
+def test_an_avro_data_file_is_no_manifest(fixtures_dir):
     path = next((fixtures_dir / "impala/iceberg_avro_mixed/data").glob("*.avro"))
     with pytest.raises(CorruptTable) as caught:
         read_manifest(path.read_bytes(), columns=frozenset(), manifest=0, spec=None)
@@ -131,7 +129,7 @@ def tables(fixtures_dir: Path) -> list[str]:
     return [name for name, table in facts.items() if table["completeness"] in ("full", "manifests")]
 
 
-def test_entries_of_every_snapshot_count_what_independent_readers_count(fixtures_dir) -> None:
+def test_entries_of_every_snapshot_count_what_independent_readers_count(fixtures_dir):
     checked = row_ids = 0
     for name in tables(fixtures_dir):
         store, metadata = open_foreign(fixtures_dir, name)
@@ -237,7 +235,7 @@ def written(format_version: int, codec: str = "deflate") -> bytes:
 
 @pytest.mark.parametrize("end", ["encoder", "fastavro"])
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monkeypatch) -> None:
+def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monkeypatch):
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.manifest import read_manifest_list as read_with_pyiceberg
 
@@ -295,7 +293,7 @@ def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monke
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
-def test_fastavro_reads_what_icectl_writes(codec) -> None:
+def test_fastavro_reads_what_icectl_writes(codec):
     records: list[Any] = list(fastavro.reader(io.BytesIO(written(2, codec))))  # type: ignore[arg-type]
     assert [record["data_file"]["record_count"] for record in records] == list(range(10, 50))
     partition = records[2]["data_file"]["partition"]
@@ -307,7 +305,7 @@ def test_fastavro_reads_what_icectl_writes(codec) -> None:
     assert records[0]["file_sequence_number"] == 7
 
 
-def test_r083_partition_values_survive_a_manifest() -> None:
+def test_r083_partition_values_survive_a_manifest():
     _, entries = read_manifest(written(2), columns=PLANNING_COLUMNS, manifest=0, spec=SPEC)
     keys = entries.table["partition_key"].to_pylist()
     assert decode_key(keys[0], TYPES) == (None, None, None, None)
@@ -319,6 +317,6 @@ def test_r083_partition_values_survive_a_manifest() -> None:
     ]
 
 
-def test_statuses_of_written_entries_are_kept() -> None:
+def test_statuses_of_written_entries_are_kept():
     _, entries = read_manifest(written(3), columns=frozenset(), manifest=0, spec=SPEC)
     assert rows.count_by_value(entries, "status") == {Status.EXISTING: 20, Status.ADDED: 20}  # type: ignore[arg-type]

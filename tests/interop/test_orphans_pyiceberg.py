@@ -116,9 +116,7 @@ def remove(table: Table, *options: str, store: Store | None = None) -> tuple[int
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("spec", SPECS)
-def test_what_pyiceberg_left_behind_goes_and_what_it_knows_stays(
-    catalog: SqlCatalog, spec: str, version: int
-) -> None:
+def test_what_pyiceberg_left_behind_goes_and_what_it_knows_stays(catalog, spec, version):
     table = written(catalog, SPECS[spec], version)
     folder, before = directory_of(table), shown(table)
     files, needed = files_of(folder), known_to(table)
@@ -152,9 +150,7 @@ def committing(catalog: SqlCatalog) -> Callable[[Table], None]:
 
 
 @pytest.mark.parametrize("moment", ["list", "stat"])
-def test_a_commit_to_the_catalog_meanwhile_ends_the_run(
-    catalog: SqlCatalog, committing: Callable[[Table], None], moment: str
-) -> None:
+def test_a_commit_to_the_catalog_meanwhile_ends_the_run(catalog, committing, moment):
     table = written(catalog, SPECS["identity"], 2)
     hooked = HookedStore(moment, lambda: committing(table))
     files = files_of(directory_of(table))
@@ -170,8 +166,8 @@ def test_a_commit_to_the_catalog_meanwhile_ends_the_run(
 
 @pytest.mark.parametrize("expired", [False, True])
 def test_a_table_that_another_catalog_has_too_keeps_what_it_has_committed(
-    catalog: SqlCatalog, tmp_path: Path, expired: bool
-) -> None:
+    catalog, tmp_path, expired
+):
     """Both go on from one metadata file, in one folder, under one uuid.
 
     An expiry of the one may have deleted what a former snapshot of the other names.

@@ -74,7 +74,7 @@ def sample(field: pa.Field) -> pa.Array:
 
 
 @pytest.mark.parametrize("as_integer", [True, False])
-def test_metrics_are_those_of_pyiceberg(as_integer) -> None:
+def test_metrics_are_those_of_pyiceberg(as_integer):
     schema = schema_from_json(JSON)
     arrow = arrow_schema(schema)
     columns = [sample(field) for field in arrow]
@@ -116,7 +116,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_metrics_are_those_of_the_manifests_by_other_writers(name, fixtures_dir) -> None:
+def test_metrics_are_those_of_the_manifests_by_other_writers(name, fixtures_dir):
     table = Table(fixtures_dir, name)
     files = table.data_files()
     assert files
@@ -136,7 +136,7 @@ def test_metrics_are_those_of_the_manifests_by_other_writers(name, fixtures_dir)
             assert bound == upper[field_id] or bound[:15] == upper[field_id][:15]
 
 
-def test_a_footer_that_pyarrow_can_not_read_is_unsupported(fixtures_dir) -> None:
+def test_a_footer_that_pyarrow_can_not_read_is_unsupported(fixtures_dir):
     table = Table(fixtures_dir, "impala/iceberg_migrated_complex_test")
     (data_file,) = table.data_files()
     with (

@@ -30,7 +30,7 @@ def expected(fixtures_dir: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SINGLE_FILES)
-def test_footers_and_blobs_say_what_independent_readers_found(name, fixtures_dir, expected) -> None:
+def test_footers_and_blobs_say_what_independent_readers_found(name, fixtures_dir, expected):
     facts = expected["files"][name]["facts"]
     content = (fixtures_dir / name).read_bytes()
     found = puffin.read_puffin(content)
@@ -60,7 +60,7 @@ def test_footers_and_blobs_say_what_independent_readers_found(name, fixtures_dir
 
 
 @pytest.mark.parametrize("name", ["64mapempty.bin", "64mapspreadvals.bin"])
-def test_bare_bitmaps_by_java_are_read(name, fixtures_dir, expected) -> None:
+def test_bare_bitmaps_by_java_are_read(name, fixtures_dir, expected):
     positions = dv.read_positions((fixtures_dir / BITMAPS / name).read_bytes())
     assert_positions(positions, expected["files"][f"{BITMAPS}/{name}"]["facts"])
 
@@ -68,7 +68,7 @@ def test_bare_bitmaps_by_java_are_read(name, fixtures_dir, expected) -> None:
 @pytest.mark.parametrize(
     "name", ["empty-position-index.bin", "small-and-large-values-position-index.bin"]
 )
-def test_vectors_by_java_are_read_and_written_byte_for_byte(name, fixtures_dir, expected) -> None:
+def test_vectors_by_java_are_read_and_written_byte_for_byte(name, fixtures_dir, expected):
     content = (fixtures_dir / BITMAPS / name).read_bytes()
     positions = dv.read_dv(content)
     assert_positions(positions, expected["files"][f"{BITMAPS}/{name}"]["facts"])
@@ -83,9 +83,7 @@ def assert_positions(positions: Any, facts: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("table", VECTOR_FILES)
-def test_vectors_in_tables_have_the_cardinality_that_their_footer_states(
-    table, fixtures_dir
-) -> None:
+def test_vectors_in_tables_have_the_cardinality_that_their_footer_states(table, fixtures_dir):
     files = sorted((fixtures_dir / table).rglob("*.puffin"))
     assert files
     for file in files:
@@ -95,7 +93,7 @@ def test_vectors_in_tables_have_the_cardinality_that_their_footer_states(
             dv.check_cardinality(positions, int(blob.properties["cardinality"]))
 
 
-def test_statistics_name_the_blobs_that_the_metadata_lists(fixtures_dir, expected) -> None:
+def test_statistics_name_the_blobs_that_the_metadata_lists(fixtures_dir, expected):
     checked = 0
     for table, facts in expected["tables"].items():
         for entry in facts["statistics"]:
@@ -111,7 +109,7 @@ def test_statistics_name_the_blobs_that_the_metadata_lists(fixtures_dir, expecte
 
 
 @pytest.mark.parametrize("name", ["corrupt_file", "corrupt_file1", "corrupt_file2"])
-def test_files_that_impala_broke_on_purpose_are_corrupt(name, fixtures_dir) -> None:
+def test_files_that_impala_broke_on_purpose_are_corrupt(name, fixtures_dir):
     content = (fixtures_dir / f"impala/ice_puffin/generated/{name}.stats").read_bytes()
     with pytest.raises(CorruptTable):
         puffin.read_puffin(content)

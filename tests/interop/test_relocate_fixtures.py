@@ -56,11 +56,8 @@ def rows_of(metadata: dict[str, Any]) -> dict[int, list[Row]]:
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
 )
 def test_a_relocated_table_shows_the_rows_of_one_that_tests_have_relocated(
-    fixtures_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+    fixtures_dir, tmp_path, capsys, name
+):
     facts, table = facts_of(fixtures_dir, name), tmp_path / "t"
     shutil.copytree(fixtures_dir / name, table)
     sources = [word for item in facts["prefix_map"] for word in ("--from", item["from"])]

@@ -101,8 +101,8 @@ def live(table: Path) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:
     "name", marked([name for name in OTHER if name not in DISPUTED and not name.startswith(BIG)])
 )
 def test_rows_of_every_snapshot_stay_what_independent_readers_saw(
-    fixtures_dir: Path, tmp_path: Path, icectl: Command, name: str
-) -> None:
+    fixtures_dir, tmp_path, icectl, name
+):
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     rows, wrong = rows_of(before, heads(before)), findings(icectl)
@@ -131,12 +131,9 @@ def test_rows_of_every_snapshot_stay_what_independent_readers_saw(
 
 
 @pytest.mark.parametrize(
-    "name",
-    marked([name for name in OTHER if name not in DISPUTED and not name.startswith(BIG)]),
+    "name", marked([name for name in OTHER if name not in DISPUTED and not name.startswith(BIG)])
 )
-def test_merged_deletes_delete_the_same_rows(
-    fixtures_dir: Path, tmp_path: Path, icectl: Command, name: str
-) -> None:
+def test_merged_deletes_delete_the_same_rows(fixtures_dir, tmp_path, icectl, name):
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     rows, wrong = rows_of(before, heads(before)), findings(icectl)

@@ -166,11 +166,8 @@ def heads(metadata: dict[str, Any]) -> set[int]:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_expiring_all_but_heads_keeps_their_rows_and_leaves_nothing_of_the_rest(
-    fixtures_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+    fixtures_dir, tmp_path, capsys, name
+):
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     kept = heads(before)
@@ -199,9 +196,7 @@ def test_expiring_all_but_heads_keeps_their_rows_and_leaves_nothing_of_the_rest(
 
 
 @pytest.mark.parametrize("name", OF_ONE_SNAPSHOT)
-def test_a_table_of_one_snapshot_has_nothing_to_expire(
-    fixtures_dir: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_table_of_one_snapshot_has_nothing_to_expire(fixtures_dir, tmp_path, name):
     table = tmp_path / "t"
     relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table)
     before = {path: path.stat().st_mtime_ns for path in table.rglob("*")}
@@ -212,12 +207,8 @@ def test_a_table_of_one_snapshot_has_nothing_to_expire(
 @pytest.mark.parametrize("command", ["rewrite-manifests", "migrate-v1-v2"])
 @pytest.mark.parametrize("name", by_turns(OTHER, 1))
 def test_other_commands_keep_the_rows_of_every_snapshot(
-    fixtures_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    command: str,
-) -> None:
+    fixtures_dir, tmp_path, capsys, name, command
+):
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     rows = rows_of(before, heads(before))

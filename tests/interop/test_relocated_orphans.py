@@ -78,12 +78,7 @@ def checked_by(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", by_turns((name for name in OTHER if name not in REFUSED), 1))
-def test_only_what_no_writer_has_named_is_an_orphan(
-    fixtures_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+def test_only_what_no_writer_has_named_is_an_orphan(fixtures_dir, tmp_path, capsys, name):
     table, current = littered(fixtures_dir, name, tmp_path)
     metadata, files = read_metadata(current), files_of(table)
     kept = referenced(metadata) | {current}
@@ -114,12 +109,7 @@ def test_only_what_no_writer_has_named_is_an_orphan(
         if name not in REFUSED and not name.startswith(BIG)
     ],
 )
-def test_no_file_goes_however_the_table_spells_its_name(
-    fixtures_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+def test_no_file_goes_however_the_table_spells_its_name(fixtures_dir, tmp_path, capsys, name):
     """Links, escapes, dots, mounts and gateways, another for each file."""
     table, current = littered(fixtures_dir, name, tmp_path)
     kept = referenced(read_metadata(current)) | {current}
@@ -136,8 +126,8 @@ def test_no_file_goes_however_the_table_spells_its_name(
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_table_that_cannot_be_read_completely_or_told_apart_is_left_as_it_is(
-    fixtures_dir: Path, tmp_path: Path, name: str
-) -> None:
+    fixtures_dir, tmp_path, name
+):
     table, _ = littered(fixtures_dir, name, tmp_path)
     files = files_of(table)
     assert app.main(["remove-orphans", str(table), *ALL_AT_ONCE]) == REFUSED[name]

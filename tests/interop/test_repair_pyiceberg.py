@@ -47,9 +47,7 @@ def ids(directory: Path, row_filter: str = "id >= 0") -> list[int]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_pyiceberg_finds_every_row_of_a_repaired_table(
-    damage: Callable[[Broken], None], tmp_path: Path
-) -> None:
+def test_pyiceberg_finds_every_row_of_a_repaired_table(damage, tmp_path):
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     table.append(range(12), files=2)
     table.append(range(12, 24))

@@ -154,7 +154,7 @@ def marked(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in names(is_disputed=False)])
-def test_the_rows_of_a_table_are_those_that_independent_readers_saw(name, fixtures_dir) -> None:
+def test_the_rows_of_a_table_are_those_that_independent_readers_saw(name, fixtures_dir):
     if name in REFUSED:
         error, message = REFUSED[name]
         with pytest.raises(error) as raised:
@@ -170,12 +170,12 @@ def test_the_rows_of_a_table_are_those_that_independent_readers_saw(name, fixtur
 
 
 @pytest.mark.parametrize("name", names(is_disputed=True))
-def test_rows_that_readers_disagree_on_are_counted_and_not_rewritten(name, fixtures_dir) -> None:
+def test_rows_that_readers_disagree_on_are_counted_and_not_rewritten(name, fixtures_dir):
     count = current(name)["rows_after_deletes"] - current(name)[RESOLVED]
     with pytest.raises(Unsupported, match=f"readers disagree on {count} rows"):
         rewrite(fixtures_dir, name)
 
 
-def test_the_tables_of_other_writers_are_all_there(fixtures_dir) -> None:
+def test_the_tables_of_other_writers_are_all_there(fixtures_dir):
     assert len(names(is_disputed=False)) + len(names(is_disputed=True)) == 89
     assert REFUSED.keys() <= set(names(is_disputed=False))

@@ -164,7 +164,7 @@ def as_pyiceberg_reads(table: Table, found: RewrittenGroup) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_pyiceberg_reads_the_same_rows_out_of_the_new_files(name, catalog) -> None:
+def test_pyiceberg_reads_the_same_rows_out_of_the_new_files(name, catalog):
     table = written(catalog, SPECS[name])
     found = rewritten(table)
     expected = Counter(map(str, table.scan().to_arrow().to_pylist()))
@@ -192,7 +192,7 @@ TYPES = {
 }
 
 
-def test_metrics_are_those_that_pyiceberg_takes_from_the_same_footers(catalog) -> None:
+def test_metrics_are_those_that_pyiceberg_takes_from_the_same_footers(catalog):
     fields = [
         NestedField(number, name, kind, required=False)
         for number, (name, (kind, _)) in enumerate(TYPES.items(), 1)

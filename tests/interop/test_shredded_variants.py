@@ -47,9 +47,7 @@ def column(folder: Path, case: dict[str, Any]) -> pa.Array:
     return pq.read_table(folder / case["parquet_file"])["var"].combine_chunks()
 
 
-def test_values_are_put_together_to_the_bytes_of_the_reference_implementation(
-    folder: Path, cases: dict[int, dict[str, Any]]
-) -> None:
+def test_values_are_put_together_to_the_bytes_of_the_reference_implementation(folder, cases):
     compared = 0
     for case in (one for number, one in cases.items() if number not in BROKEN):
         names = case.get("variant_files") or [case["variant_file"]]
@@ -61,9 +59,7 @@ def test_values_are_put_together_to_the_bytes_of_the_reference_implementation(
 
 
 @pytest.mark.parametrize("number", BROKEN)
-def test_what_contradicts_the_specification_is_refused(
-    folder: Path, cases: dict[int, dict[str, Any]], number: int
-) -> None:
+def test_what_contradicts_the_specification_is_refused(folder, cases, number):
     error, message = BROKEN[number]
     with pytest.raises(error, match=message):
         whole_variants(column(folder, cases[number]))

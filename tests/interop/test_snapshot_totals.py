@@ -22,7 +22,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_r031_totals_are_those_of_the_summaries_by_other_writers(name, fixtures_dir) -> None:
+def test_r031_totals_are_those_of_the_summaries_by_other_writers(name, fixtures_dir):
     store, metadata = open_foreign(fixtures_dir, name)
     checked: set[str] = set()
     for snapshot in metadata.snapshots:

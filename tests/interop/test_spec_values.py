@@ -47,14 +47,14 @@ def plain(value: Any) -> Any:
     return value
 
 
-def test_every_schema_survives(metadata_of_other_writers: list[dict[str, Any]]) -> None:
+def test_every_schema_survives(metadata_of_other_writers):
     schemas = [item for table in metadata_of_other_writers for item in table.get("schemas", [])]
     assert len(schemas) >= 300
     for schema in schemas:
         assert plain(schema_json(schema_from_json(schema))) == plain(schema)
 
 
-def test_every_spec_survives(metadata_of_other_writers: list[dict[str, Any]]) -> None:
+def test_every_spec_survives(metadata_of_other_writers):
     specs = [
         item for table in metadata_of_other_writers for item in table.get("partition-specs", [])
     ]
@@ -63,14 +63,14 @@ def test_every_spec_survives(metadata_of_other_writers: list[dict[str, Any]]) ->
         assert spec_json(spec_from_json(spec)) == spec
 
 
-def test_every_sort_order_survives(metadata_of_other_writers: list[dict[str, Any]]) -> None:
+def test_every_sort_order_survives(metadata_of_other_writers):
     orders = [item for table in metadata_of_other_writers for item in table.get("sort-orders", [])]
     assert len(orders) >= 300
     for order in orders:
         assert order_json(order_from_json(order)) == order
 
 
-def test_every_metadata_file_of_a_table_has_a_known_name(fixtures_dir: Path) -> None:
+def test_every_metadata_file_of_a_table_has_a_known_name(fixtures_dir):
     index = json.loads((fixtures_dir / "expected.json").read_text())["tables"]
     names = [Path(table["metadata_file"]).name for table in index.values()]
     assert len(names) >= 100

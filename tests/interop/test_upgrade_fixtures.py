@@ -1,7 +1,6 @@
 """Tables by other writers, copied to a place of their own and made version 4 tables there."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -18,12 +17,7 @@ MADE_UP = {"duckdb-iceberg/moved_positional_delete_path"}
 @pytest.mark.parametrize(
     "name", [*by_turns((name for name in OTHER if name not in MADE_UP), 0), *MADE_UP]
 )
-def test_an_upgrade_keeps_the_rows_of_every_head(
-    fixtures_dir: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+def test_an_upgrade_keeps_the_rows_of_every_head(fixtures_dir, tmp_path, capsys, name):
     """The root lists manifests as they are; then all are written anew; then deletes converted."""
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))

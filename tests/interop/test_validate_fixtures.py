@@ -29,7 +29,7 @@ EXPLAINED: dict[str, dict[str, str]] = {
         "R-062": "its entries have no snapshot id, which version 1 requires",
     },
     "duckdb-iceberg/add_columns_with_defaults": {
-        "R-182": "version 2 metadata with column defaults",
+        "R-182": "version 2 metadata with column defaults"
     },
     "duckdb-iceberg/moved_positional_delete_path": {
         "R-060": BARE_HEADERS,
@@ -38,7 +38,7 @@ EXPLAINED: dict[str, dict[str, str]] = {
         "R-130": "its data files were replaced by others with made-up values",
     },
     "duckdb-iceberg/multi_blob_deletion_vectors_partial": {
-        "R-116": "made so: the vector's data file is not in the snapshot",
+        "R-116": "made so: the vector's data file is not in the snapshot"
     },
     "duckdb-iceberg/struct_filter_issue": {"R-060": BARE_HEADERS},
     "duckdb-iceberg/unknown_puffin": {
@@ -56,7 +56,7 @@ EXPLAINED: dict[str, dict[str, str]] = {
         "R-099": "pyarrow cannot read its Parquet footer: not checked, a warning",
     },
     "impala/iceberg_v2_delete_different_equality_ids": {
-        "R-123": "made so: position delete files listed as equality deletes",
+        "R-123": "made so: position delete files listed as equality deletes"
     },
 }
 """What is reported beyond the recorded faults, and why it is true."""
@@ -137,9 +137,7 @@ def implied(facts: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != ELSEWHERE])
-def test_every_recorded_fault_is_found_and_the_rest_is_explained(
-    validate: Validate, fixtures_dir: Path, name: str
-) -> None:
+def test_every_recorded_fault_is_found_and_the_rest_is_explained(validate, fixtures_dir, name):
     facts = facts_of(fixtures_dir, name)
     findings = validate(name)
     for rule, subject, message in recorded(facts):

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 from icectl.checks.objects import CHECKED_COLUMNS, ManifestList
 from icectl.checks.rule import Finding
@@ -79,7 +78,7 @@ def check(store: Store, metadata: TableMetadata) -> list[Finding]:
     return list(dict.fromkeys(found))
 
 
-def test_healthy_tables_of_other_writers_give_no_finding(fixtures_dir: Path) -> None:
+def test_healthy_tables_of_other_writers_give_no_finding(fixtures_dir):
     tables = json.loads((fixtures_dir / "expected.json").read_text())["tables"]
     found = {name: check(*open_foreign(fixtures_dir, name)) for name in tables}
     counts = {name: dict(Counter(one.rule for one in told)) for name, told in found.items() if told}

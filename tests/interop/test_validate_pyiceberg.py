@@ -9,12 +9,7 @@ from pyiceberg.expressions import EqualTo, GreaterThan
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    IdentityTransform,
-    TruncateTransform,
-)
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import (
     DoubleType,
     IntegerType,
@@ -78,9 +73,7 @@ def written(catalog: SqlCatalog, spec: PartitionSpec, version: int) -> Table:
 
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_table_of_pyiceberg_is_clean(
-    catalog: SqlCatalog, capsys: pytest.CaptureFixture[str], spec: str, version: int
-) -> None:
+def test_a_table_of_pyiceberg_is_clean(catalog, capsys, spec, version):
     table = written(catalog, SPECS[spec], version)
     code = app.main(["validate", table.location(), "--level", "data", "--all-snapshots", "--json"])
     found = json.loads(capsys.readouterr().out)["result"]

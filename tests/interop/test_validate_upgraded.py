@@ -61,9 +61,7 @@ def faults(run: Run, table: Path) -> set[str]:
         if name != UNREACHABLE
     ],
 )
-def test_an_upgrade_brings_no_new_fault(
-    run: Run, fixtures_dir: Path, tmp_path: Path, name: str, mode: str
-) -> None:
+def test_an_upgrade_brings_no_new_fault(run, fixtures_dir, tmp_path, name, mode):
     relocate(fixtures_dir / name, facts_of(fixtures_dir, name), tmp_path / "t")
     before = faults(run, tmp_path / "t")
     code, _ = run(

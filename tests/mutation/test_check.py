@@ -42,7 +42,7 @@ def changes(source: str) -> list[str]:
     return [one.name for one in mutants(source)]
 
 
-def test_a_planted_survivor_is_found_and_nothing_is_changed_in_place(tree: Path) -> None:
+def test_a_planted_survivor_is_found_and_nothing_is_changed_in_place(tree):
     given = trials(tree, {"planted.py": ["test_planted.py"]})
     found, tried = survivors(tree, given, workers=2)
     assert [one.name for one in found] == ["planted.py:is_old: age > limit -> (age >= limit)"]
@@ -104,7 +104,7 @@ def test_every():
 """
 
 
-def test_mutants_of_whatever_statement_are_killed_in_forks(tmp_path: Path) -> None:
+def test_mutants_of_whatever_statement_are_killed_in_forks(tmp_path):
     (tmp_path / "every.py").write_text(OF_EVERY_KIND)
     (tmp_path / "test_every.py").write_text(TESTS_OF_EVERY_KIND)
     given = trials(tmp_path, {"every.py": ["test_every.py"]})
@@ -112,14 +112,14 @@ def test_mutants_of_whatever_statement_are_killed_in_forks(tmp_path: Path) -> No
     assert check.left_by_forks(tmp_path, given) == []
 
 
-def test_tests_that_fail_by_themselves_are_no_measure(tree: Path) -> None:
+def test_tests_that_fail_by_themselves_are_no_measure(tree):
     (tree / "test_planted.py").write_text("def test_it():\n    assert False\n")
     given = trials(tree, {"planted.py": ["test_planted.py"]})
     with pytest.raises(RuntimeError, match=r"tests fail without a mutant: test_planted\.py"):
         survivors(tree, given, workers=1)
 
 
-def test_after_the_time_nothing_more_is_tried(tree: Path) -> None:
+def test_after_the_time_nothing_more_is_tried(tree):
     given = trials(tree, {"planted.py": ["test_planted.py"]})
     assert survivors(tree, given, 1, time.monotonic() - 1) == ([], 0)
 
@@ -143,18 +143,18 @@ def test_after_the_time_nothing_more_is_tried(tree: Path) -> None:
         ("'text'", []),
     ],
 )
-def test_changes_are_small(source: str, expected: list[str]) -> None:
+def test_changes_are_small(source, expected):
     found = changes(f"def f():\n    x = {source}\n")
     assert sorted(found) == sorted(f"f: {one}" for one in expected)
 
 
-def test_statements_that_do_something_are_left_out() -> None:
+def test_statements_that_do_something_are_left_out():
     source = "def f():\n    a.add(b)\n    a += b\n    raise C\n"
     expected = ["f: a += b -> pass", "f: a.add(b) -> pass", "f: raise C -> pass"]
     assert sorted(changes(source)) == expected
 
 
-def test_what_stands_twice_is_told_apart() -> None:
+def test_what_stands_twice_is_told_apart():
     assert changes("def f():\n    x = a < b\n    y = a < b\n") == [
         "f: a < b -> (a <= b)",
         "f: a < b -> (a <= b) #2",
@@ -163,7 +163,7 @@ def test_what_stands_twice_is_told_apart() -> None:
 
 @pytest.mark.parametrize("stride", [10, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("module", MODULES)
-def test_every_mutant_of_the_project_is_a_module_and_has_tests(module: str, stride: int) -> None:
+def test_every_mutant_of_the_project_is_a_module_and_has_tests(module, stride):
     source = (TREE / "icectl" / module).read_text()
     found = mutants(source)
     assert len({one.name for one in found}) == len(found) > 10
@@ -173,7 +173,7 @@ def test_every_mutant_of_the_project_is_a_module_and_has_tests(module: str, stri
     assert all((TREE / "tests" / test).exists() for test in MODULES[module])
 
 
-def test_what_is_explained_is_still_there_with_its_reason() -> None:
+def test_what_is_explained_is_still_there_with_its_reason():
     known = explained(EXPLAINED.read_text())
     given = trials(TREE, {f"icectl/{name}": tests for name, tests in MODULES.items()})
     assert known.keys() <= {one.name for one in given}

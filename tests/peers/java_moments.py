@@ -50,9 +50,7 @@ class Java:
     def schema(self, version: int) -> Any:
         """A text that tells rows apart, and columns of the types, in lists and structs too."""
         kinds = ["time"] if version < 3 else ["time", "timestamp_ns", "timestamptz_ns"]
-        fields: list[dict[str, Any]] = [
-            {"id": 1, "name": "id", "required": True, "type": "string"},
-        ]
+        fields: list[dict[str, Any]] = [{"id": 1, "name": "id", "required": True, "type": "string"}]
         for kind in kinds:
             at = len(fields) * 10
             many = {"type": "list", "element-id": at, "element": kind, "element-required": False}

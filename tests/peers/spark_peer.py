@@ -561,11 +561,7 @@ def main(arguments: list[str]) -> None:
     jar, verb, *rest = arguments
     warehouse = "/nonexistent" if verb == "read" else rest[0]
     spark = session(jar, warehouse, is_timed=verb == "time-expiry")
-    verbs = {
-        "age": age_tables,
-        "expire": expire_tables,
-        "orphans": find_orphans,
-    }
+    verbs = {"age": age_tables, "expire": expire_tables, "orphans": find_orphans}
     try:
         if verb == "read":
             read_tables(spark, [Path(table) for table in rest])

@@ -157,11 +157,7 @@ def typed(spark: SparkSession, table: str) -> None:
 def variants(spark: SparkSession, table: str) -> None:
     """Variants, there and back, changed and compacted; of two shapes, and null."""
     text = "if(id % 3 = 0, null, if(id % 2 = 0, concat('{\"a\": ', id, '}'), '[1.5, \"x\"]'))"
-    made = [
-        "id",
-        f"parse_json({text}) AS v",
-        f"array(parse_json({text}), parse_json('1')) AS many",
-    ]
+    made = ["id", f"parse_json({text}) AS v", f"array(parse_json({text}), parse_json('1')) AS many"]
     for start in (0, 10):
         frame = spark.range(start, start + 10).selectExpr(*made)
         name, expected = f"variants {start}", range(start + 10)

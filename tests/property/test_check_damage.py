@@ -64,7 +64,7 @@ def described(content: ManifestContent) -> ManifestFile:
 
 @pytest.mark.parametrize("content", ManifestContent)
 @pytest.mark.parametrize("bit", [0, 2])
-def test_a_flipped_bit_is_an_error_of_reading_or_something_to_check(content, bit) -> None:
+def test_a_flipped_bit_is_an_error_of_reading_or_something_to_check(content, bit):
     whole, metadata, row = written(content), table(3), described(content)
     read = 0
     for at in range(bit, len(whole), 11):

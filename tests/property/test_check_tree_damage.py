@@ -14,13 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.cli import app
-from tests.builders.broken_tree import (
-    DATA_LEAF,
-    DELETE_LEAF,
-    TREE_TABLES,
-    BrokenTree,
-    Change,
-)
+from tests.builders.broken_tree import DATA_LEAF, DELETE_LEAF, TREE_TABLES, BrokenTree, Change
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
@@ -73,9 +67,7 @@ def changed(schema: pa.Schema, edits: list[tuple[int, int, int]]) -> Change:
     where=st.sampled_from(["root", DATA_LEAF, DELETE_LEAF]),
     edits=EDITS,
 )
-def test_any_member_of_any_row_may_be_wrong(
-    kept: Path, name: str, where: int | str, edits: list[tuple[int, int, int]]
-) -> None:
+def test_any_member_of_any_row_may_be_wrong(kept, name, where, edits):
     shutil.rmtree(kept / name)
     shutil.copytree(kept / f"{name}.kept", kept / name)
     broken = BrokenTree(kept / name)
@@ -94,9 +86,7 @@ def test_any_member_of_any_row_may_be_wrong(
 
 @settings(max_examples=15, deadline=None)
 @given(cut=st.integers(0, 10**6), byte=st.integers(0, 255), truncate=st.booleans())
-def test_any_byte_of_a_root_or_leaf_may_be_wrong(
-    kept: Path, cut: int, byte: int, truncate: bool
-) -> None:
+def test_any_byte_of_a_root_or_leaf_may_be_wrong(kept, cut, byte, truncate):
     shutil.rmtree(kept / "grown")
     shutil.copytree(kept / "grown.kept", kept / "grown")
     broken = BrokenTree(kept / "grown")

@@ -182,9 +182,7 @@ TRIES = [[("delete", 3)], [("rewrite-manifests", 0), ("delete", 4)], [("remove",
         pytest.param(4, IN_LEAVES, "curve", marks=pytest.mark.full),
     ],
 )
-def test_deletes_of_three_races_are_taken_over(
-    version: int, limits: dict[str, str], method: str
-) -> None:
+def test_deletes_of_three_races_are_taken_over(version, limits, method):
     assert race(version, "none", [("delete", 1)], method, TRIES, limits) > 10
 
 
@@ -199,7 +197,7 @@ def test_deletes_of_three_races_are_taken_over(
     st.lists(st.lists(STEP, min_size=1, max_size=3), min_size=1, max_size=3),
     LIMITS,
 )
-def test_no_row_comes_or_goes(version, partitioning, before, method, tries, limits) -> None:
+def test_no_row_comes_or_goes(version, partitioning, before, method, tries, limits):
     race(version, partitioning, before, method, tries, limits)
 
 
@@ -213,7 +211,5 @@ def test_no_row_comes_or_goes(version, partitioning, before, method, tries, limi
     st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=1, max_size=4),
     LIMITS,
 )
-def test_no_row_comes_or_goes_in_long_races(
-    version, partitioning, before, method, tries, limits
-) -> None:
+def test_no_row_comes_or_goes_in_long_races(version, partitioning, before, method, tries, limits):
     race(version, partitioning, before, method, tries, limits)

@@ -72,14 +72,14 @@ def workers():
 
 
 @pytest.mark.parametrize("file_format", FILES)
-def test_a_whole_file_is_read(file_format) -> None:
+def test_a_whole_file_is_read(file_format):
     assert read(FILES[file_format], file_format) == ROWS
 
 
 @pytest.mark.parametrize("file_format", FILES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_r099_damage_never_ends_in_anything_but_an_error(workers, file_format, data) -> None:
+def test_r099_damage_never_ends_in_anything_but_an_error(workers, file_format, data):
     content = bytearray(FILES[file_format])
     # Heads and tails of files say how to read the rest, so that half of the damage goes there.
     places = st.integers(0, len(content) - 1) | st.integers(len(content) - 200, len(content) - 1)
@@ -94,7 +94,7 @@ def test_r099_damage_never_ends_in_anything_but_an_error(workers, file_format, d
     assert ended in {("R-099",), ("unsupported",), ("read",)}
 
 
-def test_r099_a_column_called_required_against_its_histogram_ends_a_worker_at_most(workers) -> None:
+def test_r099_a_column_called_required_against_its_histogram_ends_a_worker_at_most(workers):
     content, optional, required = FILES["parquet"], b"\x25\x02\x18\x01n", b"\x25\x00\x18\x01n"
     assert content.count(optional) == 1
     damaged = io.BytesIO(content.replace(optional, required))

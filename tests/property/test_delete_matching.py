@@ -49,11 +49,8 @@ def is_vector(delete) -> bool:
     return delete.get("file_format") == FileFormat.PUFFIN
 
 
-@given(
-    st.lists(st.tuples(PLACES, NUMBERS), max_size=4),
-    st.lists(DELETES, max_size=8),
-)
-def test_ranges_say_what_the_rules_say_file_by_file(places, delete_rows) -> None:
+@given(st.lists(st.tuples(PLACES, NUMBERS), max_size=4), st.lists(DELETES, max_size=8))
+def test_ranges_say_what_the_rules_say_file_by_file(places, delete_rows):
     files = [
         data(location, sequence_number=number, **place)
         for location, (place, number) in zip(LOCATIONS, places, strict=False)

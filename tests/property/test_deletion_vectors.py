@@ -28,7 +28,7 @@ def positions_of(ranges: list[tuple[int, int, int]]) -> list[int]:
 
 
 @given(st.lists(RANGES, max_size=3), st.booleans())
-def test_every_bitmap_of_pyroaring_is_read(ranges, optimised) -> None:
+def test_every_bitmap_of_pyroaring_is_read(ranges, optimised):
     expected = positions_of(ranges)
     bitmap = BitMap64(expected)
     if optimised:
@@ -37,14 +37,14 @@ def test_every_bitmap_of_pyroaring_is_read(ranges, optimised) -> None:
 
 
 @given(st.lists(st.integers(0, (1 << 63) - 1), max_size=50))
-def test_what_is_written_is_read_back_sorted_and_once(numbers) -> None:
+def test_what_is_written_is_read_back_sorted_and_once(numbers):
     assert dv.read_dv(dv.write_dv(np.array(numbers, dtype=np.uint64))).tolist() == sorted(
         set(numbers)
     )
 
 
 @given(st.lists(RANGES, min_size=1, max_size=2), st.data())
-def test_damage_is_corrupt_or_still_a_set_of_positions(ranges, data) -> None:
+def test_damage_is_corrupt_or_still_a_set_of_positions(ranges, data):
     content = bytearray(BitMap64(positions_of(ranges)).serialize())
     place = data.draw(st.integers(0, min(len(content), 200) - 1))
     content[place] ^= data.draw(st.integers(1, 255))

@@ -143,9 +143,7 @@ EVERY_BIT = pytest.param(1, marks=pytest.mark.full)
 
 @pytest.mark.parametrize("stride", [3, EVERY_BIT])
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_r008_damaged_manifests_agree_with_fastavro_or_end_in_an_error(
-    codec, stride, monkeypatch
-) -> None:
+def test_r008_damaged_manifests_agree_with_fastavro_or_end_in_an_error(codec, stride, monkeypatch):
     content = manifest(codec)
     header = content.index(SYNC) + len(SYNC)
     whole = as_records(read(content, monkeypatch, scan=True))
@@ -170,7 +168,7 @@ def test_r008_damaged_manifests_agree_with_fastavro_or_end_in_an_error(
 
 
 @pytest.mark.parametrize("stride", [3, EVERY_BIT])
-def test_r008_damaged_manifest_lists_agree_with_fastavro_or_end_in_an_error(stride) -> None:
+def test_r008_damaged_manifest_lists_agree_with_fastavro_or_end_in_an_error(stride):
     summary = FieldSummary(
         contains_null=True, contains_nan=None, lower_bound=b"a", upper_bound=None
     )

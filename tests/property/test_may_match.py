@@ -173,7 +173,7 @@ def partition_field(at: int, name: str, text: str) -> PartitionField:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_no_file_with_a_matching_row_is_left_out(draw) -> None:
+def test_no_file_with_a_matching_row_is_left_out(draw):
     chosen = draw.draw(st.lists(fields, max_size=2), "partition fields")
     spec = PartitionSpec(
         0,
@@ -202,7 +202,7 @@ def test_no_file_with_a_matching_row_is_left_out(draw) -> None:
 
 
 @given(leaves, rows, st.booleans())
-def test_one_row_with_all_metrics_is_decided_exactly(leaf, row, negated) -> None:
+def test_one_row_with_all_metrics_is_decided_exactly(leaf, row, negated):
     """Where bounds are the value itself, nothing is left open but the order of uuids."""
     predicate = Not(leaf) if negated else leaf
     name = leaf.column.name

@@ -235,9 +235,7 @@ def written(drawn: Drawn, file_format: str) -> bytes:
     row = Column(0, "", "struct", "struct", "", drawn.columns)
     if file_format == "avro":
         fastavro.writer(
-            file,
-            avro_type(row, iter(range(1000))),
-            [avro_value(row, one) for one in drawn.rows],
+            file, avro_type(row, iter(range(1000))), [avro_value(row, one) for one in drawn.rows]
         )
         return file.getvalue()
     key = "PARQUET:field_id" if file_format == "parquet" else "iceberg.id"
@@ -249,7 +247,7 @@ def written(drawn: Drawn, file_format: str) -> bytes:
 
 @given(tables(), st.sampled_from(["parquet", "orc", "avro"]), st.data())
 @settings(max_examples=150, deadline=None)
-def test_rows_are_those_that_the_table_means(drawn: Drawn, file_format: str, data: Any) -> None:
+def test_rows_are_those_that_the_table_means(drawn, file_format, data):
     kept = data.draw(st.permutations([one for one in drawn.columns if one.is_kept]))
     wanted = schema_from_json(
         {"type": "struct", "schema-id": 0, "fields": [table_field(one) for one in kept]}

@@ -160,7 +160,7 @@ def group_of(drawn, deletes, store):
 
 @given(st.lists(files(), min_size=1, max_size=4), st.lists(equalities(), max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_live_rows_are_written_once_each_into_their_partitions(drawn, deletes) -> None:
+def test_live_rows_are_written_once_each_into_their_partitions(drawn, deletes):
     store = MemoryFiles()
     options = write_options({}, 2**30, metrics_modes({}, COLUMNS, ()))
     found = rewrite_data(group_of(drawn, deletes, store), options, store.outputs())

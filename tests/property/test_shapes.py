@@ -42,7 +42,7 @@ def shapes(draw: st.DrawFn, depth: int = 0) -> tuple[bytes, list[tuple[int, Poin
 
 
 @given(st.lists(st.none() | shapes(), max_size=12))
-def test_a_box_has_all_points_and_touches_them(column: list) -> None:
+def test_a_box_has_all_points_and_touches_them(column):
     found = Shapes(is_geography=False)
     values = [None if one is None else one[0] for one in column]
     found.add(pa.array([b"", *values], pa.binary()).slice(1))
@@ -63,7 +63,7 @@ def test_a_box_has_all_points_and_touches_them(column: list) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-180, 180), st.floats(-90, 90)), min_size=1, max_size=30))
-def test_a_box_on_a_globe_has_all_points_and_is_no_wider_than_on_a_plane(points: list) -> None:
+def test_a_box_on_a_globe_has_all_points_and_is_no_wider_than_on_a_plane(points):
     found = Shapes(is_geography=True)
     found.add(pa.array([wkb(POINT, one) for one in points], pa.binary()))
     box = found.box
@@ -83,7 +83,7 @@ def test_a_box_on_a_globe_has_all_points_and_is_no_wider_than_on_a_plane(points:
 
 
 @given(shapes(), st.data())
-def test_flipped_bits_never_raise(shape: tuple, data: st.DataObject) -> None:
+def test_flipped_bits_never_raise(shape, data):
     content = bytearray(shape[0])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, 8 * len(content) - 1))

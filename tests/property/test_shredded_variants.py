@@ -122,7 +122,7 @@ rows = st.lists(st.just(MISSING) | trees, min_size=1, max_size=4)
 
 
 @given(st.lists(st.tuples(schemas, rows), min_size=1, max_size=3))
-def test_values_are_the_same_whatever_their_shredding_was(files: list[Any]) -> None:
+def test_values_are_the_same_whatever_their_shredding_was(files):
     whole = [pa.field("metadata", pa.binary(), nullable=False)]
     files_of = Group(COLUMNS)
     for number, (schema, values) in enumerate(files):

@@ -72,7 +72,7 @@ def placed(value):
 
 @given(ROWS, orders(), st.sampled_from([1, 500, 2**30]), st.integers(1, 9))
 @settings(max_examples=100, deadline=None)
-def test_rows_are_in_the_order_of_their_values(rows, order, memory_bytes, batch_rows) -> None:
+def test_rows_are_in_the_order_of_their_values(rows, order, memory_bytes, batch_rows):
     arrow = arrow_schema(WANTED)
     given_rows = [(*row, at) for at, row in enumerate(rows)]
     batches = [

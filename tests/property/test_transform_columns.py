@@ -142,7 +142,7 @@ def cases(draw):
 @example((parse_transform("truncate[10]"), DecimalType(38, 0), [Decimal(10) ** 37, None]))
 @example((parse_transform("bucket[16]"), PrimitiveType("binary"), [b"x" * 9000, b"", b"y" * 4097]))
 @example((parse_transform("day"), PrimitiveType("timestamp_ns"), [-1, 0, None]))
-def test_r070_a_column_is_transformed_as_its_values_one_by_one(case) -> None:
+def test_r070_a_column_is_transformed_as_its_values_one_by_one(case):
     transform, type_, values = case
     column = column_of(type_, values)
     kind = result_type(transform, type_)
@@ -156,7 +156,7 @@ def test_r070_a_column_is_transformed_as_its_values_one_by_one(case) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1), st.lists(st.integers(0, 6000), max_size=3))
-def test_r075_bytes_of_any_length_hash_as_single_values(short, lengths) -> None:
+def test_r075_bytes_of_any_length_hash_as_single_values(short, lengths):
     type_ = PrimitiveType("binary")
     values = [*short, *(bytes(range(250)) * 24 for _ in lengths), b""]
     values = [value[: lengths[0]] if lengths else value for value in values]
@@ -173,14 +173,14 @@ def rows(draw):
 
 
 @given(rows())
-def test_r083_keys_of_columns_are_those_of_each_row(case) -> None:
+def test_r083_keys_of_columns_are_those_of_each_row(case):
     kinds, columns = case
     keys = encode_keys(kinds, [column_of(*pair) for pair in zip(kinds, columns, strict=True)])
     assert keys.type == pa.binary()
     assert keys.to_pylist() == [encode_key(kinds, row) for row in zip(*columns, strict=True)]
 
 
-def test_partition_keys_transform_the_source_column_of_each_field() -> None:
+def test_partition_keys_transform_the_source_column_of_each_field():
     fields = [
         PartitionField((number,), 1000 + number, text, parse_transform(text))
         for number, text in enumerate(["identity", "bucket[16]", "void", "day"])

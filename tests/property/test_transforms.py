@@ -68,47 +68,45 @@ def twos_complement(number: int) -> bytes:
 
 
 @given(longs)
-def test_r075_integers_hash_as_eight_bytes(value: int) -> None:
+def test_r075_integers_hash_as_eight_bytes(value):
     expected = murmur3_x86_32((value % 2**64).to_bytes(8, "little"))
     for name in ("long", "time", "timestamp", "timestamptz"):
         assert bucket_hash(PrimitiveType(name), value) == expected
 
 
 @given(st.binary(max_size=40))
-def test_r075_bytes_hash_as_they_are(value: bytes) -> None:
+def test_r075_bytes_hash_as_they_are(value):
     assert bucket_hash(PrimitiveType("binary"), value) == murmur3_x86_32(value)
 
 
 @given(st.text(max_size=20))
-def test_r075_strings_hash_as_utf_8(value: str) -> None:
+def test_r075_strings_hash_as_utf_8(value):
     expected = murmur3_x86_32(value.encode())
     assert bucket_hash(PrimitiveType("string"), value) == expected
 
 
 @given(decimals_of_38_digits)
-def test_r075_decimals_hash_as_their_fewest_bytes(number_and_scale: tuple[int, int]) -> None:
+def test_r075_decimals_hash_as_their_fewest_bytes(number_and_scale):
     number, scale = number_and_scale
     expected = murmur3_x86_32(twos_complement(number))
     assert bucket_hash(DecimalType(38, scale), decimal_of(number, scale)) == expected
 
 
 @given(longs, st.integers(1, 2**31 - 1))
-def test_r073_a_bucket_is_in_range_and_the_same_for_int_and_long(value: int, n: int) -> None:
+def test_r073_a_bucket_is_in_range_and_the_same_for_int_and_long(value, n):
     bucket = apply(parse_transform(f"bucket[{n}]"), PrimitiveType("long"), value)
     assert bucket == (bucket_hash(PrimitiveType("int"), value) % 2**31) % n
 
 
 @given(longs, widths)
-def test_r074_truncate_gives_the_next_multiple_below(value: int, width: int) -> None:
+def test_r074_truncate_gives_the_next_multiple_below(value, width):
     result = apply(parse_transform(f"truncate[{width}]"), PrimitiveType("long"), value)
     assert result % width == 0
     assert 0 <= value - result < width
 
 
 @given(decimals_of_38_digits, widths)
-def test_r074_truncate_of_a_decimal_is_that_of_its_unscaled_value(
-    number_and_scale: tuple[int, int], width: int
-) -> None:
+def test_r074_truncate_of_a_decimal_is_that_of_its_unscaled_value(number_and_scale, width):
     number, scale = number_and_scale
     type_ = DecimalType(38, scale)
     result = apply(parse_transform(f"truncate[{width}]"), type_, decimal_of(number, scale))
@@ -117,15 +115,13 @@ def test_r074_truncate_of_a_decimal_is_that_of_its_unscaled_value(
 
 
 @given(st.text(max_size=30), st.integers(1, 10))
-def test_r074_truncate_of_a_string_keeps_the_first_code_points(value: str, width: int) -> None:
+def test_r074_truncate_of_a_string_keeps_the_first_code_points(value, width):
     result = apply(parse_transform(f"truncate[{width}]"), PrimitiveType("string"), value)
     assert [ord(char) for char in result] == [ord(char) for char in value][:width]
 
 
 @given(moments, st.sampled_from(sorted(UNITS)), st.integers(0, 999))
-def test_r072_units_of_a_timestamp_agree_with_datetime(
-    moment: dt.datetime, name: str, extra_nanos: int
-) -> None:
+def test_r072_units_of_a_timestamp_agree_with_datetime(moment, name, extra_nanos):
     moment = moment.replace(tzinfo=dt.UTC)
     micros = (moment - EPOCH) // dt.timedelta(microseconds=1)
     value = micros if UNITS[name] == 10**6 else micros * 1000 + extra_nanos
@@ -142,7 +138,7 @@ def test_r072_units_of_a_timestamp_agree_with_datetime(
 
 
 @given(st.dates())
-def test_r072_units_of_a_date_agree_with_datetime(date: dt.date) -> None:
+def test_r072_units_of_a_date_agree_with_datetime(date):
     days = date.toordinal() - dt.date(1970, 1, 1).toordinal()
     assert apply(parse_transform("year"), DATE, days) == date.year - 1970
     assert apply(parse_transform("month"), DATE, days) == ((date.year - 1970) * 12 + date.month - 1)
@@ -152,17 +148,17 @@ def test_r072_units_of_a_date_agree_with_datetime(date: dt.date) -> None:
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_every_date_of_32_bits_is_printed_and_parsed_again(days: int) -> None:
+def test_every_date_of_32_bits_is_printed_and_parsed_again(days):
     assert parse_date(print_date(days)) == days
 
 
 @given(st.integers(-(2**31), 2**31 - 2))
-def test_the_calendar_advances_by_one_day(days: int) -> None:
+def test_the_calendar_advances_by_one_day(days):
     today, tomorrow = civil_date(days), civil_date(days + 1)
     assert tomorrow > today
     assert tomorrow[2] == (today[2] + 1 if tomorrow[:2] == today[:2] else 1)
 
 
 @given(longs, st.sampled_from([10**6, 10**9]))
-def test_every_timestamp_is_printed_and_parsed_again(count: int, units_per_second: int) -> None:
+def test_every_timestamp_is_printed_and_parsed_again(count, units_per_second):
     assert parse_timestamp(print_timestamp(count, units_per_second), units_per_second) == count

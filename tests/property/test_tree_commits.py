@@ -204,7 +204,7 @@ class Table:
 
 @settings(max_examples=30, deadline=None)
 @given(STEPS)
-def test_live_files_changes_and_row_ids_are_those_of_the_operations(steps) -> None:
+def test_live_files_changes_and_row_ids_are_those_of_the_operations(steps):
     made = Table()
     for step in steps:
         made.step(*step)

@@ -88,14 +88,14 @@ DEAD_IN_AVRO = {
 @example([*[("append", 4)] * 5, ("compact", 0), ("remove", 1)], DEAD_IN_AVRO)
 @settings(max_examples=2, deadline=None)
 @given(st.lists(STEP, min_size=2, max_size=6), LIMITS)
-def test_both_show_the_same_after_every_step(steps, limits) -> None:
+def test_both_show_the_same_after_every_step(steps, limits):
     live(steps, limits)
 
 
 @pytest.mark.full
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEP, min_size=4, max_size=12), LIMITS)
-def test_both_show_the_same_through_long_lives(steps, limits) -> None:
+def test_both_show_the_same_through_long_lives(steps, limits):
     live(steps, limits)
 
 
@@ -134,12 +134,12 @@ def rows_and_entries(table: Twin) -> dict[int, tuple[list[Row], list[str]]]:
 @example([("delete", [1]), ("remove", 1), ("append", 3), ("remove", 1)], DEAD_IN_AVRO)
 @settings(max_examples=1, deadline=None)
 @given(st.lists(STEP, min_size=2, max_size=6), LIMITS)
-def test_every_snapshot_is_the_same_in_the_other_layout_and_back(steps, limits) -> None:
+def test_every_snapshot_is_the_same_in_the_other_layout_and_back(steps, limits):
     go_through_layouts(steps, limits)
 
 
 @pytest.mark.full
 @settings(max_examples=100, deadline=None)
 @given(st.lists(STEP, min_size=4, max_size=12), LIMITS)
-def test_every_snapshot_of_a_long_life_is_the_same_in_the_other_layout(steps, limits) -> None:
+def test_every_snapshot_of_a_long_life_is_the_same_in_the_other_layout(steps, limits):
     go_through_layouts(steps, limits)

@@ -94,14 +94,12 @@ def live(
 )
 @settings(max_examples=1, deadline=None)
 @given(BEGINNING, st.lists(CHANGE, max_size=3), MODE, st.lists(LATER, min_size=2, max_size=4))
-def test_tables_of_any_beginning_show_the_same_as_trees(beginning, early, mode, late) -> None:
+def test_tables_of_any_beginning_show_the_same_as_trees(beginning, early, mode, late):
     live(beginning, early, mode, late)
 
 
 @pytest.mark.full
 @settings(max_examples=200, deadline=None)
 @given(BEGINNING, st.lists(CHANGE, max_size=6), MODE, st.lists(LATER, min_size=3, max_size=10))
-def test_tables_of_any_beginning_show_the_same_through_long_lives(
-    beginning, early, mode, late
-) -> None:
+def test_tables_of_any_beginning_show_the_same_through_long_lives(beginning, early, mode, late):
     live(beginning, early, mode, late)

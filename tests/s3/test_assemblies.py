@@ -3,7 +3,6 @@
 import itertools
 import random
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.s3fs import LEAST_PART_BYTES as LEAST
 from icectl.storage.store import CopyRefused
 from tests.s3.conftest import Bucket
-from tests.stores.failing_proxy import Place, told
+from tests.stores.failing_proxy import told
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.merges import Inputs, merge
+from tests.stores.merges import merge
 from tests.stores.s3_servers import S3Server
 
 pytestmark = pytest.mark.s3
@@ -117,13 +116,11 @@ ALL = [(key, 0, size) for key, size in SIZES.items()]
     ],
     ids=["filled", "small", "all", "adjacent", "bytes"],
 )
-def test_an_object_has_the_bytes_of_its_parts_in_order(objects: Objects, parts: list) -> None:
+def test_an_object_has_the_bytes_of_its_parts_in_order(objects, parts):
     assert objects.made_of(*parts) == objects.stored()
 
 
-def test_ranges_are_copied_by_the_storage_on_condition_and_shorter_ones_pass_here(
-    objects: Objects,
-) -> None:
+def test_ranges_are_copied_by_the_storage_on_condition_and_shorter_ones_pass_here(objects):
     objects.made_of(("large", 0, LEAST), ("large", LEAST, SIZES["large"]), ("small", 0, 99), b"end")
     assert objects.counts == {
         "get_object": 3,
@@ -140,9 +137,7 @@ def test_ranges_are_copied_by_the_storage_on_condition_and_shorter_ones_pass_her
     assert len(told["upload_part"]["Body"]) == 99 + 3
 
 
-def test_encryption_goes_with_the_upload_and_who_pays_with_every_request(
-    moto_server: S3Server, fixed_env: FixedEnv
-) -> None:
+def test_encryption_goes_with_the_upload_and_who_pays_with_every_request(moto_server, fixed_env):
     encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "arn:aws:kms:r:1:key/k"}
     options = {f"s3_additional_kwargs.{name}": value for name, value in encryption.items()}
     name = f"assembled-{next(NUMBERS)}"
@@ -156,7 +151,7 @@ def test_encryption_goes_with_the_upload_and_who_pays_with_every_request(
     assert encryption.items() <= made.items()
 
 
-def test_a_source_that_is_written_over_is_told(objects: Objects) -> None:
+def test_a_source_that_is_written_over_is_told(objects):
     assembling = objects.store.assemble(f"{objects.root}/new")
     assert assembling is not None
 
@@ -182,29 +177,27 @@ def test_a_source_that_is_written_over_is_told(objects: Objects) -> None:
         ("complete_multipart_upload", "after"),
     ],
 )
-def test_a_request_that_fails_once_is_made_again(
-    objects: Objects, method: str, failure: str
-) -> None:
+def test_a_request_that_fails_once_is_made_again(objects, method, failure):
     objects.failing[method] = failure, 1
     assert objects.made_of(*ALL) == objects.stored()
 
 
 @pytest.mark.parametrize("method", ["upload_part_copy", "upload_part", "complete_multipart_upload"])
-def test_an_object_that_fails_for_good_leaves_nothing(objects: Objects, method: str) -> None:
+def test_an_object_that_fails_for_good_leaves_nothing(objects, method):
     objects.failing[method] = "before", 100
     with pytest.raises(StorageError):
         objects.made_of(*ALL)
     assert objects.left() == ([], set(SIZES))
 
 
-def test_an_object_that_is_there_already_is_not_overwritten(objects: Objects) -> None:
+def test_an_object_that_is_there_already_is_not_overwritten(objects):
     objects.client.put_object(Bucket=objects.bucket, Key="new", Body=b"of another")
     with pytest.raises(StorageError):
         objects.made_of(*ALL)
     assert objects.stored() == b"of another"
 
 
-def test_files_of_other_buckets_are_not_copied_by_the_storage(objects: Objects) -> None:
+def test_files_of_other_buckets_are_not_copied_by_the_storage(objects):
     assembling = objects.store.assemble(f"{objects.root}/new")
     assert assembling is not None
     with pytest.raises(CopyRefused, match="another bucket"), assembling as assembly:
@@ -212,9 +205,7 @@ def test_files_of_other_buckets_are_not_copied_by_the_storage(objects: Objects) 
     assert objects.store.assemble("/tmp/a") is None
 
 
-def test_what_does_not_copy_ranges_is_found_out_and_left_clean(
-    rclone_server: S3Server, fixed_env: FixedEnv
-) -> None:
+def test_what_does_not_copy_ranges_is_found_out_and_left_clean(rclone_server, fixed_env):
     objects = Objects(rclone_server, f"assembled-{next(NUMBERS)}", fixed_env)
     with pytest.raises(CopyRefused):
         objects.made_of(*ALL)
@@ -229,10 +220,8 @@ def new_file(bucket: Bucket, before: set[str]) -> bytes:
 
 
 def test_data_files_are_merged_by_the_storage_to_what_a_local_merge_makes(
-    bucket: Bucket,
-    merge_inputs: Inputs,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    bucket, merge_inputs, capsys
+):
     merge_inputs.build(bucket.directory / "t", bucket.location("t"))
     bucket.upload("t")
     before = bucket.keys("t")
@@ -246,11 +235,8 @@ REFUSED = told(501, "NotImplemented")
 
 
 def test_what_a_storage_will_not_copy_passes_through_the_worker(
-    place: Place,
-    merge_inputs: Inputs,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    place, merge_inputs, tmp_path, capsys
+):
     server = S3Server(place.options["endpoint_url"], place.options, place.client)
     bucket = Bucket(server, place.bucket, tmp_path)
     merge_inputs.build(tmp_path / "t", bucket.location("t"))

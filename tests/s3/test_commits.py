@@ -64,8 +64,8 @@ def build(bucket: Bucket, name: str, version: int) -> TableBuilder:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_expiry_on_s3_keeps_rows_and_deletes_what_only_it_needed(
-    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
+    bucket, run, monkeypatch, version
+):
     build(bucket, "t", version)
     before, keys = bucket.rows("t", monkeypatch), bucket.keys("t")
     policy = ("--older-than", "1m", "--retain-last", "1")
@@ -100,9 +100,7 @@ COMMITTING = {
 
 
 @pytest.mark.parametrize("name", COMMITTING)
-def test_other_commands_commit_to_s3_and_validate_finds_nothing(
-    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_other_commands_commit_to_s3_and_validate_finds_nothing(bucket, run, monkeypatch, name):
     (command, *options), version = COMMITTING[name]
     build(bucket, "t", version)
     before = bucket.rows("t", monkeypatch)
@@ -119,7 +117,7 @@ def test_other_commands_commit_to_s3_and_validate_finds_nothing(
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.full)])
-def test_of_eight_committers_one_wins_each_version(bucket: Bucket, rounds: int) -> None:
+def test_of_eight_committers_one_wins_each_version(bucket, rounds):
     committers = 8
     table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
     table.append(range(3))
@@ -165,7 +163,7 @@ def writer_of(bucket: Bucket) -> S3Writer:
     return writer
 
 
-def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(bucket: Bucket) -> None:
+def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(bucket):
     writer = writer_of(bucket)
     careless = Careless(writer.filesystem)
     broken = replace(writer, filesystem=careless, proof=Proof())
@@ -176,7 +174,7 @@ def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(bucket: B
     assert bucket.keys("t") == set()
 
 
-def test_the_probe_is_made_once_for_a_bucket(bucket: Bucket) -> None:
+def test_the_probe_is_made_once_for_a_bucket(bucket):
     writer = writer_of(bucket)
     seen: list[str] = []
 
@@ -195,7 +193,7 @@ def test_the_probe_is_made_once_for_a_bucket(bucket: Bucket) -> None:
     assert bucket.keys("t") == {"metadata/a", "metadata/b"}
 
 
-def test_a_thousand_and_one_objects_take_two_requests(bucket: Bucket) -> None:
+def test_a_thousand_and_one_objects_take_two_requests(bucket):
     writer = writer_of(bucket)
     places = [f"{bucket.location('t')}/data/{number:04}" for number in range(1001)]
     for place in (places[0], places[-1]):
@@ -213,9 +211,7 @@ def test_a_thousand_and_one_objects_take_two_requests(bucket: Bucket) -> None:
     assert bucket.keys("t") == set()
 
 
-def test_keys_that_the_answer_names_are_failures_and_throttled_ones_are_tried_again(
-    bucket: Bucket,
-) -> None:
+def test_keys_that_the_answer_names_are_failures_and_throttled_ones_are_tried_again(bucket):
     writer = writer_of(bucket)
     answers = [
         {"Errors": [
@@ -244,9 +240,7 @@ def test_keys_that_the_answer_names_are_failures_and_throttled_ones_are_tried_ag
 
 
 @pytest.mark.parametrize(("version", "more"), [(2, ()), (3, ("--sort-order", "id desc"))])
-def test_a_compaction_on_s3_keeps_rows_and_adds_files(
-    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, version: int, more: tuple[str, ...]
-) -> None:
+def test_a_compaction_on_s3_keeps_rows_and_adds_files(bucket, run, monkeypatch, version, more):
     table = build(bucket, "t", version)
     before, keys = bucket.rows("t", monkeypatch), bucket.keys("t")
     words = ("--engine", "local", "--min-input-files", "2", "--target-file-size", "1MiB", *more)

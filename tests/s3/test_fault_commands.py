@@ -8,7 +8,7 @@ import pytest
 from icectl.cli import app
 from tests.builders.expiry import NOW_MS
 from tests.s3.conftest import Bucket
-from tests.stores.failing_proxy import Place, told
+from tests.stores.failing_proxy import told
 from tests.stores.fixed_env import FixedEnv
 
 pytestmark = pytest.mark.s3
@@ -35,13 +35,7 @@ def files_of_table(bucket: Bucket) -> set[str]:
 
 
 @pytest.mark.parametrize("storm", STORMS)
-def test_an_expiry_waits_a_storm_out(
-    place: Place,
-    proxied: Bucket,
-    storm: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_expiry_waits_a_storm_out(place, proxied, storm, capsys, monkeypatch):
     before = proxied.rows("t", monkeypatch)
     place.proxy.failures = [(method, "", STORMS[storm]) for method in ("GET", "HEAD") * 4]
     code, done = run(proxied, capsys, *EXPIRE)
@@ -54,12 +48,8 @@ def test_an_expiry_waits_a_storm_out(
 @pytest.mark.parametrize("storm", STORMS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_storm_without_end_changes_nothing_and_is_asked_six_times(
-    place: Place,
-    proxied: Bucket,
-    command: str,
-    storm: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    place, proxied, command, storm, capsys
+):
     keys = proxied.keys("t")
     place.proxy.requests.clear()
     place.proxy.failures = [("GET", "", STORMS[storm])] * 9999
@@ -69,13 +59,7 @@ def test_a_storm_without_end_changes_nothing_and_is_asked_six_times(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_bodies_that_are_cut_are_read_again(
-    place: Place,
-    proxied: Bucket,
-    command: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_bodies_that_are_cut_are_read_again(place, proxied, command, capsys, monkeypatch):
     rows = proxied.rows("t", monkeypatch)
     place.proxy.failures = [("GET", "/metadata/", "cut")] * 3
     code, document = run(proxied, capsys, *COMMANDS[command])
@@ -83,9 +67,7 @@ def test_bodies_that_are_cut_are_read_again(
     assert proxied.rows("t", monkeypatch).items() <= rows.items()
 
 
-def test_orphans_stay_where_a_listing_tells_the_same_again(
-    place: Place, proxied: Bucket, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_orphans_stay_where_a_listing_tells_the_same_again(place, proxied, capsys):
     place.put("t/data/orphan.parquet", b"")
     keys = proxied.keys("t")
     row = "<Contents><Key>wh/t/data/{}</Key><Size>1</Size><LastModified>2020-01-01T00:00:00Z"
@@ -103,8 +85,8 @@ def test_orphans_stay_where_a_listing_tells_the_same_again(
     ("method", "part"), [("GET", ""), ("GET", ".avro"), ("PUT", "metadata.json"), ("PUT", "")]
 )
 def test_credentials_that_end_before_the_commit_end_the_run_with_nothing_changed(
-    place: Place, proxied: Bucket, method: str, part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    place, proxied, method, part, capsys
+):
     versions = files_of_table(proxied)
     place.proxy.requests.clear()
     place.proxy.failures = [(method, part, ENDED)] * 9999
@@ -118,11 +100,8 @@ def test_credentials_that_end_before_the_commit_end_the_run_with_nothing_changed
 
 
 def test_credentials_that_end_while_files_are_deleted_leave_files_and_no_row_is_lost(
-    place: Place,
-    proxied: Bucket,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    place, proxied, capsys, monkeypatch
+):
     before = proxied.rows("t", monkeypatch)
     failure = place.proxy.failure
 
@@ -142,8 +121,8 @@ def test_credentials_that_end_while_files_are_deleted_leave_files_and_no_row_is_
 
 @pytest.mark.parametrize("command", ["expire", "orphans"])
 def test_a_bucket_without_list_right_ends_the_run_with_nothing_changed(
-    place: Place, proxied: Bucket, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    place, proxied, command, capsys
+):
     keys = proxied.keys("t")
     place.proxy.requests.clear()
     place.proxy.failures = [("GET", "list-type=2", DENIED)] * 9999

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutErr
 from s3fs import S3FileSystem
 
 from tests.s3.conftest import Bucket
-from tests.s3.test_commits import COMPACT, Run, build, run
+from tests.s3.test_commits import COMPACT, build, run
 from tests.stores.s3_servers import BY_S3FS
 
 __all__ = ["run"]
@@ -92,9 +92,7 @@ def bucket(any_s3_server: Any, tmp_path: Any, request: pytest.FixtureRequest) ->
         *(pytest.param(*case, 1, marks=pytest.mark.full) for case in product(COMMANDS, FAILURES)),
     ],
 )
-def test_any_write_may_fail(
-    bucket: Bucket, run: Run, command: str, failure: str, stride: int
-) -> None:
+def test_any_write_may_fail(bucket, run, command, failure, stride):
     words = (*COMMANDS[command], "--yes")
     version = 1 if command == "migrate-v1-v2" else 2
     with pytest.MonkeyPatch.context() as patch:

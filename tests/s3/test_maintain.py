@@ -28,7 +28,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run_command
 
 
-def test_tables_of_a_bucket_are_found_and_maintained(bucket: Bucket, run: Run) -> None:
+def test_tables_of_a_bucket_are_found_and_maintained(bucket, run):
     for name in ("db/a", "db/b", "other/c"):
         table = TableBuilder(bucket.directory / name, location=bucket.location(name))
         for start in range(0, 60, 5):

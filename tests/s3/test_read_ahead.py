@@ -9,7 +9,6 @@ import pytest
 from icectl.cli import app
 from icectl.storage.buckets import store as native
 from tests.builders.expiry import NOW_MS
-from tests.s3.conftest import Bucket
 from tests.stores.failing_proxy import Place, told
 from tests.stores.fixed_env import FixedEnv
 
@@ -26,13 +25,7 @@ def read(place: Place, before: set[str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("words", [("validate", "--level", "data"), COMPACT])
-def test_each_data_file_is_asked_for_once(
-    place: Place,
-    proxied: Bucket,
-    words: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_data_file_is_asked_for_once(place, proxied, words, capsys, monkeypatch):
     monkeypatch.setattr(native, "_TAIL_BYTES", 64)  # the files are small
     files = {key for key in proxied.keys("t") if key.endswith(".parquet")}
     place.proxy.requests.clear()
@@ -45,8 +38,8 @@ def test_each_data_file_is_asked_for_once(
 
 @pytest.mark.parametrize("answer", [told(503, "SlowDown"), "cut"])
 def test_a_file_that_fails_while_it_is_read_ahead_is_asked_for_again(
-    place: Place, proxied: Bucket, answer: object, capsys: pytest.CaptureFixture[str]
-) -> None:
+    place, proxied, answer, capsys
+):
     place.proxy.failures = [("GET", ".parquet", answer)] * 3
     words = ["validate", proxied.location("t"), "--level", "data", "--json", *proxied.arguments]
     assert app.main(words, env=FixedEnv(NOW_MS)) == 0
@@ -55,8 +48,8 @@ def test_a_file_that_fails_while_it_is_read_ahead_is_asked_for_again(
 
 
 def test_a_store_that_fails_for_good_ends_the_compaction_with_nothing_changed(
-    place: Place, proxied: Bucket, capsys: pytest.CaptureFixture[str]
-) -> None:
+    place, proxied, capsys
+):
     before = proxied.keys("t")
     place.proxy.failures = [("GET", ".parquet", told(503, "SlowDown"))] * 999
     words = [COMPACT[0], proxied.location("t"), *COMPACT[1:], "--json", *proxied.arguments]

@@ -35,7 +35,7 @@ def careless(rclone_server: S3Server, tmp_path: Path) -> Bucket:
     return made
 
 
-def test_the_server_overwrites_under_a_condition(careless: Bucket) -> None:
+def test_the_server_overwrites_under_a_condition(careless):
     for body in (b"first", b"second"):
         careless.client.put_object(Bucket=careless.name, Key="wh/probe", Body=body, IfNoneMatch="*")
     found = careless.client.get_object(Bucket=careless.name, Key="wh/probe")
@@ -44,11 +44,8 @@ def test_the_server_overwrites_under_a_condition(careless: Bucket) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_rules_1_and_8_every_command_refuses_to_commit_where_conditions_are_ignored(
-    careless: Bucket,
-    command: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    careless, command, capsys, monkeypatch
+):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(careless.directory))
     before = careless.keys("t")
     words = [command, careless.location("t"), *COMMANDS[command], *careless.arguments]
@@ -61,7 +58,7 @@ def test_rules_1_and_8_every_command_refuses_to_commit_where_conditions_are_igno
     assert app.main(["inspect", careless.location("t"), *careless.arguments]) == 0
 
 
-def test_incident_12_no_object_is_written_before_the_condition_has_held(careless: Bucket) -> None:
+def test_incident_12_no_object_is_written_before_the_condition_has_held(careless):
     store = open_store(StorageOptions(careless.server.options), FixedEnv())
     place = f"{careless.location('t')}/metadata/v99.metadata.json"
     before = careless.keys("t")

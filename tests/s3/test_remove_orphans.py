@@ -59,9 +59,7 @@ def wait_until_old(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_orphans_of_a_bucket_go_and_rows_stay(
-    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
+def test_orphans_of_a_bucket_go_and_rows_stay(bucket, run, monkeypatch, scheme):
     location = build(bucket, scheme)
     keys = bucket.keys("t")
     code, document = run(bucket, location, *AT_ONCE)
@@ -75,7 +73,7 @@ def test_orphans_of_a_bucket_go_and_rows_stay(
     assert (code, document["status"]) == (0, "nothing-to-do")
 
 
-def test_objects_are_aged_by_the_clock_of_their_server(bucket: Bucket, run: Run) -> None:
+def test_objects_are_aged_by_the_clock_of_their_server(bucket, run):
     """This machine's clock, years ahead, would make orphans of what was written a second ago."""
     location = build(bucket)
     ahead_ms = NOW_MS + 10 * 365 * 86_400_000
@@ -83,7 +81,7 @@ def test_objects_are_aged_by_the_clock_of_their_server(bucket: Bucket, run: Run)
     assert (code, document["result"]["left_alone"]["recent"]) == (0, 3)
 
 
-def test_orphans_are_moved_to_another_bucket_and_back(bucket: Bucket, run: Run) -> None:
+def test_orphans_are_moved_to_another_bucket_and_back(bucket, run):
     location = build(bucket)
     keys = bucket.keys("t")
     away = f"{bucket.name}-away"
@@ -140,7 +138,7 @@ def write_inventory(bucket: Bucket) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_an_inventory_finds_the_same_orphans(bucket: Bucket, run: Run, scheme: str) -> None:
+def test_an_inventory_finds_the_same_orphans(bucket, run, scheme):
     location = build(bucket, scheme)
     keys = bucket.keys("t")
     inventory = write_inventory(bucket)
@@ -150,7 +148,7 @@ def test_an_inventory_finds_the_same_orphans(bucket: Bucket, run: Run, scheme: s
     assert bucket.keys("t") == keys - STRAYS
 
 
-def test_another_table_above_in_the_bucket_is_refused(bucket: Bucket, run: Run) -> None:
+def test_another_table_above_in_the_bucket_is_refused(bucket, run):
     location = build(bucket)
     for key in ("wh/metadata/v1.metadata.json", "metadata/00000-x.metadata.json"):
         bucket.client.put_object(Bucket=bucket.name, Key=key, Body=b"{}")

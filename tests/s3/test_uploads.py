@@ -53,7 +53,7 @@ def write(store):
         ("complete_multipart_upload", "after"),
     ],
 )
-def test_a_request_that_fails_once_is_made_again(uploading, method, failure) -> None:
+def test_a_request_that_fails_once_is_made_again(uploading, method, failure):
     store, failing, _ = uploading
     failing[method] = failure, 1
     write(store)
@@ -61,7 +61,7 @@ def test_a_request_that_fails_once_is_made_again(uploading, method, failure) -> 
 
 
 @pytest.mark.parametrize("method", ["upload_part", "complete_multipart_upload"])
-def test_an_upload_that_fails_for_good_leaves_nothing(uploading, method) -> None:
+def test_an_upload_that_fails_for_good_leaves_nothing(uploading, method):
     store, failing, client = uploading
     failing[method] = "before", 100
     with pytest.raises(StorageError):

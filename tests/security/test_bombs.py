@@ -6,10 +6,9 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from pathlib import Path
 from threading import Lock
 from time import sleep
 from typing import Any
@@ -36,7 +35,6 @@ from icectl.files.manifest.manifest_list import ManifestListReader, read_manifes
 from icectl.files.manifest.parquet_columns import ParquetColumns
 from icectl.files.metadata_file import read_metadata_json
 from icectl.files.puffin import MAGIC, read_footer, read_puffin
-from icectl.format.manifest import ManifestFile
 from icectl.table import manifests
 from icectl.table.manifests import _Decoder
 from icectl.table.reading import FileRead
@@ -68,13 +66,13 @@ def avro_bomb(codec: str, size: int = MANY) -> bytes:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "zstandard"])
-def test_r008_a_block_that_inflates_to_too_much(codec: str) -> None:
+def test_r008_a_block_that_inflates_to_too_much(codec):
     with pytest.raises(CorruptTable, match="inflates to more than") as error:
         list(read_blocks(read_header(avro_bomb(codec))))
     assert error.value.rule == "R-008"
 
 
-def test_r008_blocks_that_inflate_to_too_much_together() -> None:
+def test_r008_blocks_that_inflate_to_too_much_together():
     one = avro_bomb("deflate", 12 * MIB)
     header = write_header(SCHEMA, {}, codec="deflate", sync_marker=MARKER)
     with pytest.raises(CorruptTable, match="inflates to more than"):
@@ -82,7 +80,7 @@ def test_r008_blocks_that_inflate_to_too_much_together() -> None:
     assert len(list(read_blocks(read_header(one)))) == 1
 
 
-def test_files_that_are_read_side_by_side_inflate_to_what_is_usual_together() -> None:
+def test_files_that_are_read_side_by_side_inflate_to_what_is_usual_together():
     """Each of them is within its own bound."""
     one = read_header(avro_bomb("deflate", 12 * MIB))
     with usual_sizes(8 * len(one.content)):
@@ -93,9 +91,7 @@ def test_files_that_are_read_side_by_side_inflate_to_what_is_usual_together() ->
     assert len(list(read_blocks(one))) == 1
 
 
-def test_manifests_that_are_unusually_large_are_read_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifests_that_are_unusually_large_are_read_one_by_one(tmp_path, monkeypatch):
     table = TableBuilder(tmp_path / "t")
     for start in range(6):
         table.append([start])
@@ -117,9 +113,7 @@ def test_manifests_that_are_unusually_large_are_read_one_by_one(
     assert sorted(alone) == list(range(6))
 
 
-def test_files_are_inflated_side_by_side_as_far_as_there_is_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_files_are_inflated_side_by_side_as_far_as_there_is_room(monkeypatch):
     """Whatever the number of threads is; a file that wants more has all of it to itself."""
     monkeypatch.setattr(inflate, "_room", inflate._Room(3 * MANY))
     at_once: list[int] = []
@@ -152,7 +146,7 @@ def parquet_bomb(size: int) -> bytes:
     return sink.getvalue()
 
 
-def test_r008_a_manifest_in_parquet_that_inflates_to_too_much() -> None:
+def test_r008_a_manifest_in_parquet_that_inflates_to_too_much():
     content = parquet_bomb(MANY)
     assert len(content) < MIB // 8
     with pytest.raises(CorruptTable, match="inflates to too much") as error:
@@ -160,7 +154,7 @@ def test_r008_a_manifest_in_parquet_that_inflates_to_too_much() -> None:
     assert error.value.rule == "R-008"
 
 
-def test_manifests_in_parquet_are_within_the_budget_of_those_side_by_side() -> None:
+def test_manifests_in_parquet_are_within_the_budget_of_those_side_by_side():
     one = ParquetColumns(parquet_bomb(12 * MIB), "R-008")
     with usual_sizes(1):
         for _ in range(5):
@@ -193,9 +187,7 @@ def list_of(summaries: int) -> bytes:
 
 
 @pytest.mark.parametrize("read", [read_manifest_list, ManifestListReader().read])
-def test_r008_an_array_whose_values_would_take_gigabytes(
-    read: Callable[[bytes], Sequence[ManifestFile]],
-) -> None:
+def test_r008_an_array_whose_values_would_take_gigabytes(read):
     """Some KiB of a file hold an array, of which each value is a hundred bytes in memory."""
     assert len(read(list_of(7))[0].partitions or ()) == 7
     content = list_of(4_000_000)
@@ -205,32 +197,32 @@ def test_r008_an_array_whose_values_would_take_gigabytes(
     assert error.value.rule == "R-008"
 
 
-def test_many_records_are_decoded_in_batches() -> None:
+def test_many_records_are_decoded_in_batches():
     header = read_header(write_header(SCHEMA, {}, codec="null", sync_marker=MARKER))
     record = write_long(MIB // 4) + bytes(MIB // 4)
     batches = list(in_batches(header.schema, [Block(10, record * 10), Block(2, record * 2)]))
     assert [sum(block.record_count for block in batch) for batch in batches] == [4, 4, 2, 2]
 
 
-def test_r008_a_block_that_announces_too_many_records() -> None:
+def test_r008_a_block_that_announces_too_many_records():
     header = write_header(SCHEMA, {}, codec="null", sync_marker=MARKER)
     content = header + write_long(10**9) + write_long(1) + b"\0" + MARKER
     with pytest.raises(CorruptTable, match="more records than its size allows"):
         list(read_blocks(read_header(content)))
 
 
-def test_r006_metadata_that_inflates_to_too_much() -> None:
+def test_r006_metadata_that_inflates_to_too_much():
     with pytest.raises(CorruptTable, match="inflates to too much") as error:
         read_metadata_json(gzip.compress(b"[" + b" " * MANY + b"]", 9))
     assert error.value.rule == "R-006"
 
 
-def test_r006_metadata_of_too_many_values() -> None:
+def test_r006_metadata_of_too_many_values():
     with pytest.raises(CorruptTable, match="inflates to too much"):
         read_metadata_json(gzip.compress(b'{"a":[' + b"[]," * 3_000_000 + b"[]]}", 9))
 
 
-def test_metadata_that_compresses_well_is_read() -> None:
+def test_metadata_that_compresses_well_is_read():
     """A wide schema, again and again."""
     fields = [{"id": id_, "name": f"column_{id_}", "type": "long"} for id_ in range(500)]
     members = {"schemas": [{"schema-id": id_, "fields": fields} for id_ in range(200)]}
@@ -238,21 +230,21 @@ def test_metadata_that_compresses_well_is_read() -> None:
     assert read_metadata_json(content) == members
 
 
-def test_r118_a_puffin_footer_that_inflates_to_too_much() -> None:
+def test_r118_a_puffin_footer_that_inflates_to_too_much():
     payload = bytes(cramjam.lz4.compress(b" " * MANY))
     end = struct.pack("<iI", len(payload), 1) + MAGIC
     with pytest.raises(CorruptTable, match="inflates to too much"):
         read_puffin(MAGIC + MAGIC + payload + end)
 
 
-def test_r118_a_puffin_footer_of_many_levels_is_no_json() -> None:
+def test_r118_a_puffin_footer_of_many_levels_is_no_json():
     payload = b"[" * 200_000
     tail = MAGIC + payload + struct.pack("<iI", len(payload), 0) + MAGIC
     with pytest.raises(CorruptTable, match="not JSON"):
         read_footer(tail, 10**6)
 
 
-def test_r118_a_vector_of_more_positions_than_its_entry_says() -> None:
+def test_r118_a_vector_of_more_positions_than_its_entry_says():
     """20,000 containers of all 65,536 positions each, in 200 KB."""
     blob = write_dv(np.arange(10))
     assert len(read_dv(blob, 10)) == 10
@@ -263,7 +255,7 @@ def test_r118_a_vector_of_more_positions_than_its_entry_says() -> None:
         read_bitmap(write_bitmap(np.arange(10)), 9)
 
 
-def test_a_vector_of_more_positions_than_memory_holds() -> None:
+def test_a_vector_of_more_positions_than_memory_holds():
     count = 20_000
     runs = struct.pack("<I", 12347 | (count - 1) << 16) + b"\xff" * ((count + 7) // 8)
     header = b"".join(struct.pack("<HH", key, 65535) for key in range(count))
@@ -280,7 +272,7 @@ _LIMITED = (
 )
 
 
-def test_manifests_that_inflate_to_too_much_end_a_command_with_15(tmp_path: Path) -> None:
+def test_manifests_that_inflate_to_too_much_end_a_command_with_15(tmp_path):
     """In a process of limited memory."""
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))

@@ -9,7 +9,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +83,7 @@ def table_of(directory: Path, properties: dict[str, str] | None = None) -> Path:
     ],
     ids=lambda words: str(words[0]),
 )
-def test_workers_import_nothing_from_the_working_directory(
-    folder: Path, canary: Path, words: tuple[str, ...]
-) -> None:
+def test_workers_import_nothing_from_the_working_directory(folder, canary, words):
     table_of(folder / "wh" / "a")
     table_of(folder / "wh" / "b")
     done = in_folder(folder, sys.executable, *RUN, *words)
@@ -94,9 +91,7 @@ def test_workers_import_nothing_from_the_working_directory(
     assert not canary.exists()
 
 
-def test_python_m_icectl_imports_nothing_from_the_working_directory(
-    folder: Path, canary: Path
-) -> None:
+def test_python_m_icectl_imports_nothing_from_the_working_directory(folder, canary):
     (folder / "icectl" / "__init__.py").unlink()
     (folder / "icectl").rmdir()
     table_of(folder / "t")
@@ -105,9 +100,7 @@ def test_python_m_icectl_imports_nothing_from_the_working_directory(
     assert not canary.exists()
 
 
-def test_programs_of_the_working_directory_are_not_found(
-    folder: Path, canary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_of_the_working_directory_are_not_found(folder, canary, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", os.pathsep.join(["", ".", "../here"]))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -144,9 +137,7 @@ def compact_on_spark(
 @pytest.mark.parametrize(
     "make", [pytest.param(of_a_property, marks=pytest.mark.full), of_a_missing_file]
 )
-def test_spark_runs_no_code_of_a_table(
-    tmp_path: Path, canary: Path, make: Callable[[Path, str], Path]
-) -> None:
+def test_spark_runs_no_code_of_a_table(tmp_path, canary, make):
     attack = base64.b64encode(pickle.dumps(Attack(canary))).decode()
     table = make(tmp_path, attack)
     before = sorted((table / "metadata").iterdir())
@@ -160,9 +151,7 @@ def test_spark_runs_no_code_of_a_table(
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark-runs")
 @pytest.mark.parametrize("attack", [pytest.param("modules", marks=pytest.mark.full), "programs"])
-def test_spark_runs_nothing_of_the_working_directory(
-    folder: Path, canary: Path, attack: str
-) -> None:
+def test_spark_runs_nothing_of_the_working_directory(folder, canary, attack):
     variables = {}
     if attack == "modules":
         shutil.rmtree(folder.parent / "bin")

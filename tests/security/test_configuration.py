@@ -9,8 +9,6 @@ from threading import Thread
 
 import pytest
 
-from tests.cli.conftest import Run
-
 
 class Listener:
     """A server that answers everything with 404, and keeps what it was sent."""
@@ -75,9 +73,7 @@ def thiefs_yaml(folder: Path, thief: str) -> None:
     )
 
 
-def test_no_file_of_the_working_directory_configures_a_catalog(
-    run: Run, checkout: Path, tmp_path: Path, listeners: tuple[Listener, Listener]
-) -> None:
+def test_no_file_of_the_working_directory_configures_a_catalog(run, checkout, tmp_path, listeners):
     prod, thief = listeners
     own_toml(tmp_path, prod.uri)  # XDG_CONFIG_HOME
     thiefs_yaml(checkout, thief.uri)
@@ -92,9 +88,7 @@ def test_no_file_of_the_working_directory_configures_a_catalog(
     assert "aws-secret" not in "".join(prod.heard)
 
 
-def test_a_catalog_of_icectl_toml_gets_no_key_of_a_weaker_file(
-    run: Run, checkout: Path, tmp_path: Path, listeners: tuple[Listener, Listener]
-) -> None:
+def test_a_catalog_of_icectl_toml_gets_no_key_of_a_weaker_file(run, checkout, tmp_path, listeners):
     prod, thief = listeners
     own_toml(tmp_path, prod.uri)
     thiefs_yaml(tmp_path / "home", thief.uri)
@@ -105,12 +99,7 @@ def test_a_catalog_of_icectl_toml_gets_no_key_of_a_weaker_file(
     assert thief.heard
 
 
-def test_a_file_that_is_named_is_read(
-    run: Run,
-    checkout: Path,
-    listeners: tuple[Listener, Listener],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_that_is_named_is_read(run, checkout, listeners, monkeypatch):
     _, thief = listeners
     thiefs_yaml(checkout, thief.uri)
     monkeypatch.setenv("PYICEBERG_HOME", ".")
@@ -118,9 +107,7 @@ def test_a_file_that_is_named_is_read(
     assert thief.heard
 
 
-def test_a_relative_folder_of_configuration_is_none(
-    run: Run, checkout: Path, listeners: tuple[Listener, Listener], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_folder_of_configuration_is_none(run, checkout, listeners, monkeypatch):
     _, thief = listeners
     own_toml(checkout / "conf", thief.uri)
     monkeypatch.setenv("XDG_CONFIG_HOME", "conf")
@@ -129,13 +116,7 @@ def test_a_relative_folder_of_configuration_is_none(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_an_end_of_line_behind_a_secret_is_none_of_it(
-    run: Run,
-    checkout: Path,
-    listeners: tuple[Listener, Listener],
-    monkeypatch: pytest.MonkeyPatch,
-    end: str,
-) -> None:
+def test_an_end_of_line_behind_a_secret_is_none_of_it(run, checkout, listeners, monkeypatch, end):
     prod, _ = listeners
     assert checkout.is_dir()
     monkeypatch.setenv("TOKEN", "a-token-of-the-operator" + end)
@@ -149,9 +130,7 @@ def test_an_end_of_line_behind_a_secret_is_none_of_it(
 
 @pytest.mark.parametrize("text", ["a = " + "9" * 5000, "a = " + "[" * 100_000, "a = '\udcff'"])
 @pytest.mark.parametrize("words", [("inspect", "x", "--config"), ("maintain", "x", "--policy")])
-def test_a_file_that_is_no_toml_is_wrong_usage(
-    tmp_path: Path, text: str, words: tuple[str, ...]
-) -> None:
+def test_a_file_that_is_no_toml_is_wrong_usage(tmp_path, text, words):
     place = tmp_path / "it.toml"
     place.write_text(text, errors="surrogateescape")
     # A process of its own: what other tests leave behind is finalized in the depth of the parser,
@@ -161,7 +140,7 @@ def test_a_file_that_is_no_toml_is_wrong_usage(
     assert (ended.returncode, "is not a TOML file" in ended.stderr) == (2, True), ended.stderr
 
 
-def test_a_name_of_many_levels_in_a_catalog_is_a_property(run: Run, tmp_path: Path) -> None:
+def test_a_name_of_many_levels_in_a_catalog_is_a_property(run, tmp_path):
     place = tmp_path / "it.toml"
     place.write_text(f"[catalog.c]\na{'.a' * 3000} = 1\n")
     ended = run("inspect", "c.x", "--config", str(place))

@@ -100,13 +100,8 @@ def options_at(
     ],
 )
 def test_the_operators_keys_do_not_go_to_an_address_of_the_server(
-    catalog: Fake,
-    thief: PythonServer,
-    layer: str,
-    given: dict[str, str],
-    properties: dict[str, str],
-    said: dict[str, str],
-) -> None:
+    catalog, thief, layer, given, properties, said
+):
     found = {"s3.endpoint": thief.uri, **said}
     if layer == "config":
         catalog.extra = {"config": found}
@@ -130,13 +125,7 @@ def test_the_operators_keys_do_not_go_to_an_address_of_the_server(
         ("abfss://c@a.dfs.core.windows.net/x", {"adls.account-host": "THIEF"}, {}),
     ],
 )
-def test_a_whole_run_is_refused_before_any_request(
-    catalog: Fake,
-    thief: PythonServer,
-    location: str,
-    config: dict[str, str],
-    given: dict[str, str],
-) -> None:
+def test_a_whole_run_is_refused_before_any_request(catalog, thief, location, config, given):
     named = {key: value.replace("THIEF", thief.uri) for key, value in config.items()}
     catalog.extra = {"config": named}
     move_manifest_list(catalog.location, location)
@@ -147,9 +136,7 @@ def test_a_whole_run_is_refused_before_any_request(
     assert thief.seen == []
 
 
-def test_what_the_user_names_takes_the_users_keys_and_the_servers(
-    catalog: Fake, thief: PythonServer
-) -> None:
+def test_what_the_user_names_takes_the_users_keys_and_the_servers(catalog, thief):
     catalog.extra = {"config": {"s3.endpoint": "http://elsewhere.example", **S3_KEYS}}
     own = {"client_kwargs.endpoint_url": thief.uri}
     found = options_at(catalog, own)("s3://b/x")
@@ -158,7 +145,7 @@ def test_what_the_user_names_takes_the_users_keys_and_the_servers(
     assert found == {**own, "key": "OPERATORS", "secret": "s"}
 
 
-def test_a_login_is_taken_whole(catalog: Fake) -> None:
+def test_a_login_is_taken_whole(catalog):
     """No session of the server with a key of the user, nor the other way round."""
     catalog.extra = {"config": {**S3_KEYS, "s3.session-token": "servers-session"}}
     found = options_at(catalog, {"key": "OPERATORS", "secret": "s"})("s3://b/x")
@@ -169,7 +156,7 @@ def test_a_login_is_taken_whole(catalog: Fake) -> None:
     assert found == {"key": "SERVERS", "secret": "servers-secret"}
 
 
-def test_the_servers_keys_go_to_the_servers_address(catalog: Fake, thief: PythonServer) -> None:
+def test_the_servers_keys_go_to_the_servers_address(catalog, thief):
     """And nothing of this machine goes along."""
     cases = {
         "s3://bucket/x": {"s3.endpoint": thief.uri, "s3.region": "eu-west-1", **S3_KEYS},
@@ -194,9 +181,7 @@ def test_the_servers_keys_go_to_the_servers_address(catalog: Fake, thief: Python
         ({"account_key": "c2VydmVycw=="}, "SharedKey acc:"),
     ],
 )
-def test_keys_of_azure_that_are_given_go_before_those_of_the_machine(
-    thief: PythonServer, options: dict[str, str], proof: str
-) -> None:
+def test_keys_of_azure_that_are_given_go_before_those_of_the_machine(thief, options, proof):
     text = f"AccountName=acc;BlobEndpoint={thief.uri}/acc"
     given = {"connection_string": text, **options}
     store = open_store(StorageOptions(given), SystemEnv())
@@ -210,7 +195,7 @@ def test_keys_of_azure_that_are_given_go_before_those_of_the_machine(
 @pytest.mark.parametrize(
     "token", ["/tmp/c.json", "c.json", "google_default", "cloud", "anon", '{"type":"external"}']
 )
-def test_a_token_of_the_server_is_never_a_file(catalog: Fake, token: str) -> None:
+def test_a_token_of_the_server_is_never_a_file(catalog, token):
     catalog.extra = {"config": {"gcs.oauth2.token": token}}
     found = options_at(catalog)("gs://b/x")
     assert found == {"bearer_token": token}
@@ -232,9 +217,7 @@ def test_a_token_of_the_server_is_never_a_file(catalog: Fake, token: str) -> Non
     ],
 )
 @pytest.mark.parametrize("layer", ["config", "overrides"])
-def test_what_a_server_may_say_of_storage_is_a_closed_list(
-    catalog: Fake, layer: str, said: dict[str, str]
-) -> None:
+def test_what_a_server_may_say_of_storage_is_a_closed_list(catalog, layer, said):
     if layer == "config":
         catalog.extra = {"config": said}
     else:
@@ -244,7 +227,7 @@ def test_what_a_server_may_say_of_storage_is_a_closed_list(
         assert of(location) == {}
 
 
-def test_an_address_without_tls_is_no_word_of_a_server_with_tls(catalog: Fake) -> None:
+def test_an_address_without_tls_is_no_word_of_a_server_with_tls(catalog):
     silent = lambda _: None  # noqa: E731
     settings = CatalogSettings("c", "rest", {"uri": "https://c.example"}, {"uri": ""})
     means = CatalogAccess(settings, SystemEnv(), StorageOptions(), silent, silent)
@@ -284,7 +267,7 @@ def test_an_address_without_tls_is_no_word_of_a_server_with_tls(catalog: Fake) -
         ("", False),
     ],
 )
-def test_hosts_of_the_clouds_storage_and_those_that_look_alike(host: str, is_own: bool) -> None:
+def test_hosts_of_the_clouds_storage_and_those_that_look_alike(host, is_own):
     assert is_clouds_own(host) == is_own
     served = {"client_kwargs.endpoint_url": f"https://{host}"}
     if is_own:
@@ -298,7 +281,7 @@ def test_hosts_of_the_clouds_storage_and_those_that_look_alike(host: str, is_own
 
 
 @pytest.mark.parametrize("region", ["x.thief.example/#", "x/../", "a@thief.example:", "", "é"])
-def test_a_region_is_no_part_of_another_address(catalog: Fake, region: str) -> None:
+def test_a_region_is_no_part_of_another_address(catalog, region):
     catalog.extra = {"config": {"s3.region": region, **S3_KEYS}}
     options = options_at(catalog)("s3://bucket/x")
     if not region:
@@ -309,7 +292,7 @@ def test_a_region_is_no_part_of_another_address(catalog: Fake, region: str) -> N
         store.read("s3://bucket/x")
 
 
-def test_an_account_is_no_part_of_another_address(catalog: Fake) -> None:
+def test_an_account_is_no_part_of_another_address(catalog):
     for name in ("thief.example/#", "thief.example:80/", "a@thief.example"):
         catalog.extra = {"config": {"adls.account-name": name, "adls.sas-token": "s"}}
         options = options_at(catalog)("az://c/x")
@@ -337,13 +320,7 @@ def move_manifest_list(metadata_file: Path, location: str) -> None:
         {"account_name": "thief"},
     ],
 )
-def test_an_account_that_metadata_names_is_foreign(
-    tmp_path: Path,
-    scheme: str,
-    host: str,
-    options: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_account_that_metadata_names_is_foreign(tmp_path, scheme, host, options, monkeypatch):
     """Refused before any request, and before any login."""
     import socket
 
@@ -359,7 +336,7 @@ def test_an_account_that_metadata_names_is_foreign(
     assert (code, "another account" in json.dumps(document)) == (5, True), document
 
 
-def test_the_accounts_that_are_the_tables_own(thief: PythonServer) -> None:
+def test_the_accounts_that_are_the_tables_own(thief):
     """Named by the user as the table's location, or configured; or any, for tables of catalogs."""
     from icectl.storage.buckets.azure import check_account
 
@@ -377,7 +354,7 @@ def test_the_accounts_that_are_the_tables_own(thief: PythonServer) -> None:
         check_account("abfss://c@acc.thief.example/t", {"account_name": "acc"}, ())
 
 
-def test_storage_options_cross_with_whose_they_are() -> None:
+def test_storage_options_cross_with_whose_they_are():
     options = StorageOptions(
         {"key": "k", "secret": "s"},
         served={"s3:": {"client_kwargs.endpoint_url": "https://thief.example"}},
@@ -395,13 +372,7 @@ def test_storage_options_cross_with_whose_they_are() -> None:
         ("s3://b/t", {"key": "{}", "secret": "s"}),
     ],
 )
-def test_keys_that_no_header_can_have_end_in_one_error(
-    table: str,
-    options: dict[str, str],
-    secret: str,
-    thief: PythonServer,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_keys_that_no_header_can_have_end_in_one_error(table, options, secret, thief, capsys):
     words = [f"{name}={value.format(secret)}" for name, value in options.items()]
     words.append(f"endpoint_url={thief.uri}")
     given = [part for word in words for part in ("--storage-option", word)]
@@ -412,7 +383,7 @@ def test_keys_that_no_header_can_have_end_in_one_error(
     assert "hush-hush" not in shown
 
 
-def test_a_short_secret_is_hidden_where_it_stands_by_itself() -> None:
+def test_a_short_secret_is_hidden_where_it_stands_by_itself():
     failure = remote_failure("read", "s3://b/k", OSError(5, "no answer as a: a"), secrets=["a"])
     assert isinstance(failure, StorageError)
     assert "no answer as ***: ***" in failure.message

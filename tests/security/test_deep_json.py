@@ -14,12 +14,12 @@ OWN = {"format/json_members.py", "cli/document.py", "files/parquet/metrics.py"}
 """The one that parses; what icectl ships itself; what a library of this process has written."""
 
 
-def test_json_of_too_many_levels_is_no_json() -> None:
+def test_json_of_too_many_levels_is_no_json():
     with pytest.raises(ValueError, match="too many levels"):
         parse_json(DEEP)
 
 
-def test_json_of_others_is_parsed_by_one_function() -> None:
+def test_json_of_others_is_parsed_by_one_function():
     parsing = {
         str(path.relative_to(ICECTL))
         for path in ICECTL.rglob("*.py")
@@ -28,7 +28,7 @@ def test_json_of_others_is_parsed_by_one_function() -> None:
     assert parsing == OWN
 
 
-def test_a_file_of_credentials(tmp_path: Path) -> None:
+def test_a_file_of_credentials(tmp_path):
     file = tmp_path / "key.json"
     file.write_text(DEEP)
     with pytest.raises(StorageError, match="it is not such a JSON file"):

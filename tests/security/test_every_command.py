@@ -54,7 +54,7 @@ OUTPUTS: tuple[tuple[str, ...], ...] = (
 SECONDS_OF_ONE = 60
 
 
-def test_every_command_has_its_words() -> None:
+def test_every_command_has_its_words():
     assert set(WORDS) == set(app.COMMANDS)
 
 
@@ -122,7 +122,7 @@ def check_outputs(scene: Scene, ended: Ended) -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), combinations(list(TABLES), 7))
-def test_hostile_tables(scene: Scene, name: str, command: str) -> None:
+def test_hostile_tables(scene, name, command):
     built = build(scene, version=1 if command == "migrate-v1-v2" else 2)
     turn = list(TABLES).index(name) + list(WORDS).index(command)
     if command == "apply":
@@ -147,7 +147,7 @@ def own_files(scene: Scene) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("name", "command"), combinations(list(CATALOGS), 11))
-def test_hostile_catalogs(scene: Scene, name: str, command: str) -> None:
+def test_hostile_catalogs(scene, name, command):
     build(scene, version=1 if command == "migrate-v1-v2" else 2)
     turn = list(CATALOGS).index(name) + list(WORDS).index(command)
     with fake(current_metadata(scene.table)) as served:
@@ -166,7 +166,7 @@ def test_hostile_catalogs(scene: Scene, name: str, command: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 7))
-def test_hostile_stores(scene: Scene, name: str, command: str) -> None:
+def test_hostile_stores(scene, name, command):
     build(scene)
     turn = list(STORES).index(name) + list(WORDS).index(command)
     target = "s3://b/wh/t"
@@ -215,7 +215,7 @@ def in_scene(scene: Scene, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("command", [name for name in WORDS if name in ACTS])
-def test_hostile_plans(scene: Scene, command: str) -> None:
+def test_hostile_plans(scene, command):
     build(scene, version=1 if command == "migrate-v1-v2" else 2)
     place = plan_of(scene.folder, command, str(scene.table))
     sealed = place.read_text()
@@ -244,7 +244,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_hostile_policies(scene: Scene, name: str) -> None:
+def test_hostile_policies(scene, name):
     build(scene)
     place = scene.folder / "policy.toml"
     text = POLICIES[name].replace("{home}", str(scene.home)).replace("{key}", hostile.KEY)

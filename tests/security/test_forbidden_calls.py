@@ -90,7 +90,7 @@ def all_found() -> Iterator[tuple[str, str, int]]:
             yield place, name, line
 
 
-def test_nothing_that_could_run_what_is_read_is_called() -> None:
+def test_nothing_that_could_run_what_is_read_is_called():
     wrong = [
         f"icectl/{place}:{line}: {name}"
         for place, name, line in all_found()
@@ -99,11 +99,11 @@ def test_nothing_that_could_run_what_is_read_is_called() -> None:
     assert wrong == []
 
 
-def test_every_exception_is_still_needed() -> None:
+def test_every_exception_is_still_needed():
     assert set(ALLOWED) == {(place, name) for place, name, _ in all_found()}
 
 
-def test_only_workers_unpickle_calls() -> None:
+def test_only_workers_unpickle_calls():
     tree = ast.parse((ROOT / "icectl/rows/workers.py").read_text("utf-8"))
     for part in tree.body:
         names = [name for name, _ in found(part)]
@@ -111,7 +111,7 @@ def test_only_workers_unpickle_calls() -> None:
             assert getattr(part, "name", None) in RECEIVERS
 
 
-def test_yaml_is_read_as_texts() -> None:
+def test_yaml_is_read_as_texts():
     """Any other loader makes objects, some of them of whatever class the file names."""
     uses = {
         node.attr
@@ -137,9 +137,9 @@ def test_yaml_is_read_as_texts() -> None:
         ("self._line.recv()", "recv"),
     ],
 )
-def test_the_search_finds_what_it_looks_for(text: str, name: str) -> None:
+def test_the_search_finds_what_it_looks_for(text, name):
     assert [one for one, _ in found(ast.parse(text))] == [name]
 
 
-def test_a_pattern_is_no_code() -> None:
+def test_a_pattern_is_no_code():
     assert list(found(ast.parse("re.compile(text)"))) == []

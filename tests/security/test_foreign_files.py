@@ -45,9 +45,7 @@ def with_a_link(lake: Path, *, folder_mode: int, file_mode: int, owner: int) -> 
 
 
 @pytest.mark.parametrize(("folder_mode", "file_mode"), [(0o700, 0o644), (0o755, 0o600)])
-def test_rows_of_files_that_not_everybody_may_read_stay_there(
-    lake: Path, folder_mode: int, file_mode: int
-) -> None:
+def test_rows_of_files_that_not_everybody_may_read_stay_there(lake, folder_mode, file_mode):
     table = with_a_link(lake, folder_mode=folder_mode, file_mode=file_mode, owner=OTHER_USER)
     before = current_metadata(table.directory).name
     code, document = run(["compact", str(table.directory), "--rewrite-all", "--yes", "--json"])
@@ -57,9 +55,7 @@ def test_rows_of_files_that_not_everybody_may_read_stay_there(
 
 
 @pytest.mark.parametrize(("file_mode", "owner"), [(0o644, OTHER_USER), (0o600, os.geteuid())])
-def test_rows_that_are_the_owners_or_everybodys_are_compacted(
-    lake: Path, file_mode: int, owner: int
-) -> None:
+def test_rows_that_are_the_owners_or_everybodys_are_compacted(lake, file_mode, owner):
     table = with_a_link(lake, folder_mode=0o755, file_mode=file_mode, owner=owner)
     code, document = run(["compact", str(table.directory), "--rewrite-all", "--yes", "--json"])
     assert code == 0, document
@@ -67,7 +63,7 @@ def test_rows_that_are_the_owners_or_everybodys_are_compacted(
     assert snapshots[-1]["summary"]["total-records"] == "12"
 
 
-def test_files_of_the_table_itself_are_its_own_whoever_wrote_them(lake: Path) -> None:
+def test_files_of_the_table_itself_are_its_own_whoever_wrote_them(lake):
     file = lake / "t/data/x"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"1")
@@ -90,7 +86,7 @@ def test_files_of_the_table_itself_are_its_own_whoever_wrote_them(lake: Path) ->
         ("gs://b/t/data/x", {}, True),
     ],
 )
-def test_files_outside_are_told(file: str, properties: dict[str, str], is_told: bool) -> None:
+def test_files_outside_are_told(file, properties, is_told):
     inputs = (InputFile(file, FileFormat.PARQUET, 10, 1, 0, b"", 1),)
     task = RewriteTask("0-0", 0, inputs, (), 0, b"", 1, 100, 10)
     progress = Mock(spec=SilentProgress)

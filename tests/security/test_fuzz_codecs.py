@@ -31,11 +31,11 @@ def fuzz(seed: int, seconds: int) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS[:1])
-def test_no_mutation_ends_in_another_error(seed: int) -> None:
+def test_no_mutation_ends_in_another_error(seed):
     assert fuzz(seed, 0) > 1000
 
 
 @pytest.mark.full
-def test_ten_minutes_of_mutations_end_in_no_other_error() -> None:
+def test_ten_minutes_of_mutations_end_in_no_other_error():
     for seed in (*SEEDS[1:], secrets.randbelow(2**31)):
         assert fuzz(seed, TEN_MINUTES_S // len(SEEDS)) > 1000

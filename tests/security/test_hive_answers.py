@@ -49,7 +49,7 @@ class Answering:
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_members_of_another_type_are_not_there(odd: tuple[int, Any]) -> None:
+def test_members_of_another_type_are_not_there(odd):
     plain = cast("Connection", Answering({0: odd}))
     within = cast("Connection", Answering({0: (STRUCT, {1: odd, 2: odd, 7: odd, 9: odd, 12: odd})}))
     for connection in (plain, within):
@@ -62,7 +62,7 @@ def test_members_of_another_type_are_not_there(odd: tuple[int, Any]) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_tables_of_another_type_are_not_there(odd: tuple[int, Any]) -> None:
+def test_tables_of_another_type_are_not_there(odd):
     class Listing(Answering):
         def ask(self, name: str, arguments: Fields) -> Fields:
             if name == "get_all_tables":
@@ -81,7 +81,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_an_answer_is_bounded_as_a_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_bounded_as_a_whole(name, monkeypatch):
     monkeypatch.setattr(thrift, "_MOST_VALUES", 5000)
     begins, goes_on = ENDLESS[name]
     start = struct.pack(">I", 0x80010002) + struct.pack(">i", 1) + b"f" + bytes(4)
@@ -94,7 +94,7 @@ def test_an_answer_is_bounded_as_a_whole(name: str, monkeypatch: pytest.MonkeyPa
         read_reply(read, "f")
 
 
-def test_texts_of_an_answer_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_an_answer_are_bounded_together(monkeypatch):
     monkeypatch.setattr(thrift, "_MOST_BYTES", 5000)
     text = struct.pack(">i", 1000) + bytes(1000)
     reply = struct.pack(">I", 0x80010002) + struct.pack(">i", 1) + b"f" + bytes(4)

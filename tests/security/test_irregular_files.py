@@ -59,14 +59,14 @@ def irregular(kind: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device", "link"])
-def test_what_is_no_file_is_not_opened(tmp_path: Path, kind: str, read: Callable[..., object]):
+def test_what_is_no_file_is_not_opened(tmp_path, kind, read):
     path = irregular(kind, tmp_path)
     with at_most(10), pytest.raises(StorageError, match="it is a pipe, a socket or a device") as e:
         read(path)
     assert e.value.error_id == "not-a-file"
 
 
-def test_no_more_is_read_than_a_file_says_that_it_has() -> None:
+def test_no_more_is_read_than_a_file_says_that_it_has():
     """Files of the kernel say that they are empty, and some of them never end."""
     with at_most(10):
         assert STORE.read("/proc/self/maps") == b""
@@ -84,7 +84,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_a_manifest_list_that_never_ends(tmp_path: Path, kind: str, command: tuple[str, ...]):
+def test_a_manifest_list_that_never_ends(tmp_path, kind, command):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     table.append(range(6, 12))
@@ -100,7 +100,7 @@ def test_a_manifest_list_that_never_ends(tmp_path: Path, kind: str, command: tup
 
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "compact", "repair"])
-def test_a_pipe_among_the_metadata_is_refused(tmp_path: Path, command: str) -> None:
+def test_a_pipe_among_the_metadata_is_refused(tmp_path, command):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     os.mkfifo(table.directory / "metadata/v99.metadata.json")

@@ -52,9 +52,7 @@ def ended(table: TableBuilder, command: str, *words: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("member", ["folders", "trees"])
 @pytest.mark.parametrize("command", ["rewrite-manifests", "compact"])
-def test_a_journal_takes_no_file_of_others_along(
-    table: TableBuilder, tmp_path: Path, command: str, member: str
-) -> None:
+def test_a_journal_takes_no_file_of_others_along(table, tmp_path, command, member):
     folder = tmp_path / "wh" / "b" / "data"
     other = stray(folder, f"00000-0-{RUN}-00001.parquet")
     path = journal(table, command, **{member: [str(folder)]})
@@ -64,7 +62,7 @@ def test_a_journal_takes_no_file_of_others_along(
     assert path.name in told
 
 
-def test_a_journal_takes_no_file_along_that_lies_below_another_table(table: TableBuilder) -> None:
+def test_a_journal_takes_no_file_along_that_lies_below_another_table(table):
     below = table.directory / "sub" / "b"
     other = stray(below / "data", f"00000-0-{RUN}-00001.parquet")
     stray(below / "metadata", "v1.metadata.json")
@@ -76,9 +74,7 @@ def test_a_journal_takes_no_file_along_that_lies_below_another_table(table: Tabl
 
 
 @pytest.mark.parametrize("uuid", [OTHER_UUID, None])
-def test_a_journal_of_another_table_or_of_none_is_left_alone(
-    table: TableBuilder, uuid: str | None
-) -> None:
+def test_a_journal_of_another_table_or_of_none_is_left_alone(table, uuid):
     lost = stray(table.directory / "data", f"00000-0-{RUN}-00001.parquet")
     listed = stray(table.directory / "metadata", f"{RUN}-m0.avro")
     path = journal(table, "rewrite-manifests", folders=[str(lost.parent)], **{"table-uuid": uuid})
@@ -91,9 +87,7 @@ def test_a_journal_of_another_table_or_of_none_is_left_alone(
     assert [one for one in document["warnings"] if path.name in one and "is ignored" in one]
 
 
-def test_what_a_killed_run_has_left_is_named_and_listed(
-    table: TableBuilder, tmp_path: Path
-) -> None:
+def test_what_a_killed_run_has_left_is_named_and_listed(table, tmp_path):
     lost = stray(table.directory / "data", f"00000-0-{RUN}-00001.parquet")
     manifest = stray(table.directory / "metadata", f"{RUN}-m0.avro")
     path = journal(table, "rewrite-manifests", folders=[str(lost.parent)])
@@ -106,9 +100,7 @@ def test_what_a_killed_run_has_left_is_named_and_listed(
     assert "1 more" in told
 
 
-def test_what_a_killed_run_has_left_is_held_to_the_budget(
-    table: TableBuilder, tmp_path: Path
-) -> None:
+def test_what_a_killed_run_has_left_is_held_to_the_budget(table, tmp_path):
     lost = [stray(table.directory / "data", f"0000{at}-0-{RUN}-00001.parquet") for at in range(3)]
     path = journal(table, "rewrite-manifests", folders=[str(lost[0].parent)])
     policy = tmp_path / "policy.toml"
@@ -132,9 +124,7 @@ def deletion(table: TableBuilder, **members: Any) -> Path:
     return path
 
 
-def test_the_record_of_a_deletion_names_no_file_of_others(
-    table: TableBuilder, tmp_path: Path
-) -> None:
+def test_the_record_of_a_deletion_names_no_file_of_others(table, tmp_path):
     other = stray(tmp_path / "wh" / "b" / "data", "x.parquet")
     below = stray(table.directory / "sub" / "data", "y.parquet")
     deletion(table, files=[[str(other), 0, 100]])
@@ -149,7 +139,7 @@ def test_the_record_of_a_deletion_names_no_file_of_others(
     assert below.exists()
 
 
-def test_the_record_of_a_deletion_of_another_table_is_left_alone(table: TableBuilder) -> None:
+def test_the_record_of_a_deletion_of_another_table_is_left_alone(table):
     lost = stray(table.directory / "data", "y.parquet")
     path = deletion(table, files=[[str(lost), 0, 100]], **{"table-uuid": OTHER_UUID})
     document = ended(table, "expire-snapshots")
@@ -176,9 +166,7 @@ ODD: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_journal_that_cannot_be_read_blocks_no_command(
-    tmp_path: Path, command: str, odd: str
-) -> None:
+def test_a_journal_that_cannot_be_read_blocks_no_command(tmp_path, command, odd):
     table = aged_table(tmp_path).table
     age(table.directory, 9)
     members = {
@@ -198,9 +186,7 @@ def test_a_journal_that_cannot_be_read_blocks_no_command(
         assert [path.read_text() for path in paths] == [content] * 3
 
 
-def test_an_old_journal_of_another_table_is_no_word_on_this_one(
-    table: TableBuilder, tmp_path: Path
-) -> None:
+def test_an_old_journal_of_another_table_is_no_word_on_this_one(table, tmp_path):
     """Two tables with one folder of metadata: the first does not finish what the other began."""
     other = TableBuilder(tmp_path / "wh" / "b")
     other.append(range(4))

@@ -67,9 +67,7 @@ def once(action: Callable[[], object]) -> Callable[[], object]:
     return lambda: left.pop()() if left else None
 
 
-def test_expiry_leaves_files_behind_a_link_and_names_them(
-    aged: Aged, others: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_expiry_leaves_files_behind_a_link_and_names_them(aged, others, capsys):
     before = swap(aged.directory / PARTITION, others)
     code, document = run(["expire-snapshots", str(aged.directory), *EXPIRE])
     assert code == 0, document
@@ -83,7 +81,7 @@ def test_expiry_leaves_files_behind_a_link_and_names_them(
     aged.check_readable()
 
 
-def test_expiry_after_the_question(aged: Aged, others: Path) -> None:
+def test_expiry_after_the_question(aged, others):
     context = context_of(aged.directory)
     prepared = prepare_expiry(context, options_of())
     before = swap(aged.directory / PARTITION, others)
@@ -95,7 +93,7 @@ def test_expiry_after_the_question(aged: Aged, others: Path) -> None:
     assert all("behind a link" in item.error for item in done.removal.failed)
 
 
-def test_orphans_whose_folder_becomes_a_link_before_they_go(tmp_path: Path, others: Path) -> None:
+def test_orphans_whose_folder_becomes_a_link_before_they_go(tmp_path, others):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     age(table.directory, 7)
@@ -108,9 +106,7 @@ def test_orphans_whose_folder_becomes_a_link_before_they_go(tmp_path: Path, othe
 
 
 @pytest.mark.parametrize("becomes", ["before", "meanwhile"])
-def test_orphans_that_an_inventory_names_behind_a_link(
-    tmp_path: Path, others: Path, becomes: str
-) -> None:
+def test_orphans_that_an_inventory_names_behind_a_link(tmp_path, others, becomes):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     stray(table.directory, "data/x/lost.parquet")
@@ -130,7 +126,7 @@ def test_orphans_that_an_inventory_names_behind_a_link(
     assert (code, document["result"]["removed"]) == (3, 0)
 
 
-def test_orphans_that_are_moved_to_a_quarantine(tmp_path: Path, others: Path) -> None:
+def test_orphans_that_are_moved_to_a_quarantine(tmp_path, others):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     age(table.directory, 7)
@@ -152,7 +148,7 @@ def test_orphans_that_are_moved_to_a_quarantine(tmp_path: Path, others: Path) ->
 
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "remove-orphans"])
-def test_a_table_that_is_named_through_a_link_is_cleaned_up(tmp_path: Path, command: str) -> None:
+def test_a_table_that_is_named_through_a_link_is_cleaned_up(tmp_path, command):
     (tmp_path / "disk").mkdir()
     (tmp_path / "wh").symlink_to(tmp_path / "disk", target_is_directory=True)
     aged = aged_table(tmp_path / "wh")
@@ -169,7 +165,7 @@ def test_a_table_that_is_named_through_a_link_is_cleaned_up(tmp_path: Path, comm
     aged.check_readable()
 
 
-def test_the_way_to_a_table_is_resolved_before_the_question(tmp_path: Path) -> None:
+def test_the_way_to_a_table_is_resolved_before_the_question(tmp_path):
     """`wh` leads to one disk when the plan is made, and to another when it is carried out."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "wh").symlink_to(tmp_path / "disk", target_is_directory=True)
@@ -187,7 +183,7 @@ def test_the_way_to_a_table_is_resolved_before_the_question(tmp_path: Path) -> N
     assert after == before
 
 
-def test_a_folder_that_is_open_stays_the_one_that_it_was(tmp_path: Path, others: Path) -> None:
+def test_a_folder_that_is_open_stays_the_one_that_it_was(tmp_path, others):
     (tmp_path / "t/data").mkdir(parents=True)
     (tmp_path / "t/data/x").write_bytes(b"mine")
     others.mkdir()
@@ -202,7 +198,7 @@ def test_a_folder_that_is_open_stays_the_one_that_it_was(tmp_path: Path, others:
 
 
 @pytest.mark.parametrize("spelled", ["{}/t/link/x", "file://{}/t/link/x", "{}/t/data/../link/x"])
-def test_no_spelling_leads_through_a_link(tmp_path: Path, others: Path, spelled: str) -> None:
+def test_no_spelling_leads_through_a_link(tmp_path, others, spelled):
     (tmp_path / "t/data").mkdir(parents=True)
     others.mkdir()
     (others / "x").write_bytes(b"theirs")
@@ -218,7 +214,7 @@ def test_no_spelling_leads_through_a_link(tmp_path: Path, others: Path, spelled:
     assert (others / "x").exists()
 
 
-def test_nothing_new_is_written_behind_a_link(tmp_path: Path, others: Path) -> None:
+def test_nothing_new_is_written_behind_a_link(tmp_path, others):
     (tmp_path / "t").mkdir()
     others.mkdir()
     (tmp_path / "t/link").symlink_to(others)
@@ -239,7 +235,7 @@ def test_nothing_new_is_written_behind_a_link(tmp_path: Path, others: Path) -> N
     assert (tmp_path / "t/new/folders/x").read_bytes() == b"new"
 
 
-def test_the_folder_of_a_new_file_stays_the_one_that_it_was(tmp_path: Path, others: Path) -> None:
+def test_the_folder_of_a_new_file_stays_the_one_that_it_was(tmp_path, others):
     """It becomes a link while the file is written; a file of the same name waits there."""
     store = LocalStore()
     store.roots.add(str(tmp_path / "t"))
@@ -256,7 +252,7 @@ def test_the_folder_of_a_new_file_stays_the_one_that_it_was(tmp_path: Path, othe
     assert [path.read_bytes() for path in others.iterdir()] == [b"theirs"]
 
 
-def test_new_files_of_a_table_that_names_no_root_go_through_links(tmp_path: Path) -> None:
+def test_new_files_of_a_table_that_names_no_root_go_through_links(tmp_path):
     """Those of `write.data.path`, say, on a disk that only a link leads to."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
@@ -264,7 +260,7 @@ def test_new_files_of_a_table_that_names_no_root_go_through_links(tmp_path: Path
     assert (tmp_path / "disk/below/x").read_bytes() == b"new"
 
 
-def test_compact_writes_nothing_into_a_linked_partition(tmp_path: Path, others: Path) -> None:
+def test_compact_writes_nothing_into_a_linked_partition(tmp_path, others):
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     table.append(range(6))
     table.append(range(6))
@@ -277,7 +273,7 @@ def test_compact_writes_nothing_into_a_linked_partition(tmp_path: Path, others: 
     assert set(others.iterdir()) == before != set()
 
 
-def test_data_below_a_file_are_a_failure_of_the_storage(tmp_path: Path) -> None:
+def test_data_below_a_file_are_a_failure_of_the_storage(tmp_path):
     (tmp_path / "file").write_bytes(b"mine")
     table = TableBuilder(tmp_path / "t", properties={"write.data.path": f"{tmp_path}/file/data"})
     table.append(range(6))
@@ -287,7 +283,7 @@ def test_data_below_a_file_are_a_failure_of_the_storage(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 
-def test_a_link_to_a_file_goes_without_the_file(tmp_path: Path) -> None:
+def test_a_link_to_a_file_goes_without_the_file(tmp_path):
     (tmp_path / "x").write_bytes(b"theirs")
     (tmp_path / "link").symlink_to(tmp_path / "x")
     assert not LocalStore().remove([str(tmp_path / "link")])
@@ -306,9 +302,7 @@ CHANGING = (
 
 @pytest.mark.parametrize("command", CHANGING, ids=lambda words: words[0])
 @pytest.mark.parametrize("name", ["next", "version-hint.text", "folder"])
-def test_metadata_that_are_links_are_refused(
-    tmp_path: Path, command: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_metadata_that_are_links_are_refused(tmp_path, command, name, capsys):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     folder = table.directory / "metadata"
@@ -331,7 +325,7 @@ def test_metadata_that_are_links_are_refused(
     assert SECRET not in capsys.readouterr().err
 
 
-def test_repair_gives_a_broken_metadata_file_another_name(tmp_path: Path) -> None:
+def test_repair_gives_a_broken_metadata_file_another_name(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     table.append(range(6, 12))

@@ -9,7 +9,6 @@ import shlex
 import threading
 import warnings
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,6 @@ from icectl.errors import UsageError
 from icectl.units import as_html
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Inspect
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 NAMES = {
@@ -66,7 +64,7 @@ def check(text: str, lines: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_no_name_leaves_its_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_name_leaves_its_line(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     made, out, err = console("n\n")
     made.print(name)
@@ -85,7 +83,7 @@ def test_no_name_leaves_its_line(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     check(err.getvalue(), 8)
 
 
-def test_colors_of_names_do_not_pass_where_there_are_colors() -> None:
+def test_colors_of_names_do_not_pass_where_there_are_colors():
     out = Terminal()
     options = ConsoleOptions(color="always")
     made = Console(out, Terminal(), Terminal(), SystemEnv(), options)
@@ -96,7 +94,7 @@ def test_colors_of_names_do_not_pass_where_there_are_colors() -> None:
     ]  # fmt: skip
 
 
-def test_a_traceback_keeps_its_lines_and_begins_no_other_message() -> None:
+def test_a_traceback_keeps_its_lines_and_begins_no_other_message():
     made, _, err = console()
     made.error_lines(["Traceback:\n", "  File x\n", "ValueError: a\n::error::b\nerror: c\n"])
     assert err.getvalue().splitlines() == [
@@ -104,7 +102,7 @@ def test_a_traceback_keeps_its_lines_and_begins_no_other_message() -> None:
     ]  # fmt: skip
 
 
-def test_progress_shows_names_in_one_line() -> None:
+def test_progress_shows_names_in_one_line():
     told: list[str] = []
     made, _, err = console()
     progress = ConsoleProgress(
@@ -124,7 +122,7 @@ def test_progress_shows_names_in_one_line() -> None:
 
 @pytest.mark.parametrize("wanted", ["github", "junit", "sarif"])
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_formats_of_ci_keep_names_in_their_lines(name: str, wanted: str) -> None:
+def test_formats_of_ci_keep_names_in_their_lines(name, wanted):
     finding = {"rule": "R-001", "severity": "error", "subject": name, "message": name, "hint": name}
     result = {"findings": [finding]}
     built = {
@@ -143,7 +141,7 @@ def test_formats_of_ci_keep_names_in_their_lines(name: str, wanted: str) -> None
 
 @pytest.mark.parametrize("wanted", ["github", "junit", "sarif"])
 @pytest.mark.parametrize("command", ["compact", "maintain", "inspect"])
-def test_hints_in_formats_of_ci_are_quoted(wanted: str, command: str) -> None:
+def test_hints_in_formats_of_ci_are_quoted(wanted, command):
     table = "a b;$(id)"
     health = {"verdict": "critical", "found": "x", "command": "compact"}
     row = {"table": table, "exit": 0, "status": "planned", "reason": None, "hint": None,
@@ -161,7 +159,7 @@ def test_hints_in_formats_of_ci_are_quoted(wanted: str, command: str) -> None:
     assert f"`icectl {'maintain' if command == 'maintain' else 'compact'} 'a b;$(id)'`" in text
 
 
-def test_cells_of_csv_are_no_formulas_and_keep_their_line() -> None:
+def test_cells_of_csv_are_no_formulas_and_keep_their_line():
     texts = [
         "=1+1",
         "+x",
@@ -186,7 +184,7 @@ def test_cells_of_csv_are_no_formulas_and_keep_their_line() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_views_of_a_table_with_such_names(inspect: Inspect, tmp_path: Path, name: str) -> None:
+def test_views_of_a_table_with_such_names(inspect, tmp_path, name):
     table = TableBuilder(tmp_path / "t")
     table.append([1])
     table.ref(name, snapshot_id=table.append([2]))
@@ -214,7 +212,7 @@ def test_views_of_a_table_with_such_names(inspect: Inspect, tmp_path: Path, name
         assert not re.search(r"^error: spoofed", ended.out + ended.err, re.MULTILINE)
 
 
-def test_hints_quote_what_they_name(inspect: Inspect, tmp_path: Path) -> None:
+def test_hints_quote_what_they_name(inspect, tmp_path):
     place = tmp_path / "a b; $(id)"
     table = TableBuilder(place / "t")
     table.append([1])
@@ -228,7 +226,7 @@ def test_hints_quote_what_they_name(inspect: Inspect, tmp_path: Path) -> None:
     assert missing.hint == """`icectl inspect '"a; id".n'` lists its tables"""
 
 
-def test_a_list_of_deleted_files_has_a_line_a_file(tmp_path: Path) -> None:
+def test_a_list_of_deleted_files_has_a_line_a_file(tmp_path):
     place = tmp_path / "list"
     write_deleted_list(str(place), ["s3://b/x\ns3://other/y", "z\udc80"])
     assert place.read_text().splitlines() == ["s3://b/x\\ns3://other/y", "z\\udc80"]
@@ -237,7 +235,7 @@ def test_a_list_of_deleted_files_has_a_line_a_file(tmp_path: Path) -> None:
 # -- secrets ------------------------------------------------------------------------------------
 
 
-def test_secrets_are_hidden_as_whole_values() -> None:
+def test_secrets_are_hidden_as_whole_values():
     made, _, err = console()
     made.hide("a")
     made.hide("se.cr")
@@ -257,7 +255,7 @@ def test_secrets_are_hidden_as_whole_values() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_what_libraries_write_by_themselves_is_escaped(name: str) -> None:
+def test_what_libraries_write_by_themselves_is_escaped(name):
     err = io.StringIO()
     made = Console(io.StringIO(), err, io.StringIO(), SystemEnv(), ConsoleOptions())
     made.hide("a-long-secret")
@@ -287,7 +285,7 @@ def test_what_libraries_write_by_themselves_is_escaped(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_labels_of_metrics_and_pages_have_nothing_to_obey(name: str) -> None:
+def test_labels_of_metrics_and_pages_have_nothing_to_obey(name):
     built = {"command": "inspect", "exit": 0, "status": "done", "result": None}
     text = metrics_text(built, table=name, now_ms=0, duration_seconds=0.0)
     for shown in (text, as_html(name)):

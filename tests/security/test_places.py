@@ -110,8 +110,8 @@ def check_whole(directory: Path, ids: range = range(10)) -> None:
 @pytest.mark.parametrize("folder", ["a/metadata", "a/meta"])
 @pytest.mark.parametrize("command", ["remove-orphans", "maintain"])
 def test_a_location_that_was_moved_to_a_home_takes_no_document_along(
-    server: SqlServer, tmp_path: Path, command: str, folder: str
-) -> None:
+    server, tmp_path, command, folder
+):
     home = tmp_path / "home" / "alice"
     documents = [stray(home, f"{at}.txt", days=900) for at in range(3)]
     place = server.warehouse / folder
@@ -127,8 +127,8 @@ def test_a_location_that_was_moved_to_a_home_takes_no_document_along(
 
 @pytest.mark.parametrize("folder", ["a/metadata", "a/meta"])
 def test_a_location_that_was_moved_takes_no_file_along_that_a_manifest_names(
-    server: SqlServer, tmp_path: Path, folder: str
-) -> None:
+    server, tmp_path, folder
+):
     """The folder has no metadata of a table, so that nothing there tells whose it is."""
     other = two_appends(tmp_path / "other")
     home = other.directory / "data"
@@ -146,9 +146,7 @@ def test_a_location_that_was_moved_takes_no_file_along_that_a_manifest_names(
     assert not [item for item in document["result"]["files"] if item["path"].startswith(str(home))]
 
 
-def test_a_location_that_was_moved_is_searched_where_the_operator_names_it(
-    server: SqlServer, tmp_path: Path
-) -> None:
+def test_a_location_that_was_moved_is_searched_where_the_operator_names_it(server, tmp_path):
     home = tmp_path / "own"
     lost = stray(home, "lost.parquet", days=900)
     place = server.warehouse / "a/metadata"
@@ -160,7 +158,7 @@ def test_a_location_that_was_moved_is_searched_where_the_operator_names_it(
     assert not lost.exists()
 
 
-def test_a_location_above_another_table_takes_none_of_its_files_along(server: SqlServer) -> None:
+def test_a_location_above_another_table_takes_none_of_its_files_along(server):
     place = server.warehouse / "a/metadata"
     swap(server, "a", place, with_snapshots_of(server.warehouse / "b"))
     swap(server, "a", place, moved(server.warehouse, place))
@@ -174,7 +172,7 @@ def test_a_location_above_another_table_takes_none_of_its_files_along(server: Sq
 
 
 @pytest.mark.parametrize("known", ["to the catalog", "by its files"])
-def test_a_table_below_the_location_refuses_the_expiry(server: SqlServer, known: str) -> None:
+def test_a_table_below_the_location_refuses_the_expiry(server, known):
     """The metadata file lies at the location, so that only the other table tells."""
     above = server.warehouse
     if known == "by its files":
@@ -190,7 +188,7 @@ def test_a_table_below_the_location_refuses_the_expiry(server: SqlServer, known:
     check_whole(server.warehouse / "b")
 
 
-def test_a_log_cannot_vouch_for_metadata_of_another_table(server: SqlServer) -> None:
+def test_a_log_cannot_vouch_for_metadata_of_another_table(server):
     """What the log names was taken for the table's own without a look."""
     server.execute("DELETE FROM iceberg_tables WHERE table_name = 'b'")
     other = server.warehouse / "b" / "metadata"
@@ -212,7 +210,7 @@ def test_a_log_cannot_vouch_for_metadata_of_another_table(server: SqlServer) -> 
     assert files_of(server.warehouse / "b") == before
 
 
-def test_tables_side_by_side_expire(server: SqlServer) -> None:
+def test_tables_side_by_side_expire(server):
     table = TableBuilder(server.warehouse / "c")
     table.append(range(5))
     table.replace_data_files(1)
@@ -225,7 +223,7 @@ def test_tables_side_by_side_expire(server: SqlServer) -> None:
         check_whole(server.warehouse / name)
 
 
-def test_twins_of_one_catalog_do_not_expire(server: SqlServer) -> None:
+def test_twins_of_one_catalog_do_not_expire(server):
     register_again(server, "a", "twin")
     before = files_of(server.warehouse / "a")
     for name in (A, f"main.{NAMESPACE}.twin"):
@@ -239,9 +237,7 @@ def register_again(server: SqlServer, name: str, twin: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["rewrite-manifests", "expire-snapshots"])
-def test_metadata_is_not_written_among_files_of_another_table(
-    server: SqlServer, command: str
-) -> None:
+def test_metadata_is_not_written_among_files_of_another_table(server, command):
     other = server.warehouse / "b" / "metadata"
 
     def change(members: dict[str, Any]) -> None:
@@ -259,9 +255,7 @@ def test_metadata_is_not_written_among_files_of_another_table(
 
 @pytest.mark.parametrize("command", ["rewrite-manifests", "expire-snapshots"])
 @pytest.mark.parametrize("named", ["a data file", "the next version"])
-def test_a_log_names_metadata_files_and_nothing_else(
-    tmp_path: Path, command: str, named: str
-) -> None:
+def test_a_log_names_metadata_files_and_nothing_else(tmp_path, command, named):
     """What leaves the log is deleted: it may name a live file, or the file that is current next."""
     directory = tmp_path / "t"
     table = two_appends(directory)
@@ -280,9 +274,7 @@ def test_a_log_names_metadata_files_and_nothing_else(
         assert run(["validate", str(directory), "--level", "files", "--json"])[0] == 0
 
 
-def test_metadata_files_that_leave_the_log_stay_beside_those_of_another_table(
-    tmp_path: Path,
-) -> None:
+def test_metadata_files_that_leave_the_log_stay_beside_those_of_another_table(tmp_path):
     directory = tmp_path / "t"
     table = two_appends(directory)
     properties = {"write.metadata.delete-after-commit.enabled": "true",
@@ -301,9 +293,7 @@ def test_metadata_files_that_leave_the_log_stay_beside_those_of_another_table(
     assert table.version
 
 
-def test_a_folder_above_that_may_not_be_listed_is_left_to_the_catalog(
-    server: SqlServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_above_that_may_not_be_listed_is_left_to_the_catalog(server, monkeypatch):
     """As with credentials for the table's folder alone."""
     listed = LocalStore.list_directory
     closed = str(server.warehouse / "metadata")
@@ -319,9 +309,7 @@ def test_a_folder_above_that_may_not_be_listed_is_left_to_the_catalog(
     assert any("may not be listed" in told for told in document["warnings"])
 
 
-def test_the_catalog_is_asked_once_for_all_steps_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalog_is_asked_once_for_all_steps_of_a_run(tmp_path, monkeypatch):
     asked: list[str] = []
     places = SqlWarehouse.places
 

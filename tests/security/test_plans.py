@@ -55,14 +55,14 @@ def apply(place: Path, *words: str) -> tuple[int, dict[str, Any]]:
     return run_line(["apply", str(place), "--json", *words])
 
 
-def test_the_hash_of_a_forged_plan_is_right(place: Path) -> None:
+def test_the_hash_of_a_forged_plan_is_right(place):
     forge(place, lambda plan: None)
     assert apply(place, "--dry-run")[1]["status"] == "planned"
     assert apply(place)[1]["status"] == "done"
 
 
 @pytest.mark.parametrize("name", [*COMMON, *sorted(SPARK_OPTIONS)])
-def test_options_of_the_run_are_refused(place: Path, name: str) -> None:
+def test_options_of_the_run_are_refused(place, name):
     values: dict[str, Any] = {"dry_run": False, "yes": True, "verbose": 2}
     forge(place, lambda plan: plan["options"].update({name: values.get(name, "x")}))
     before = contents(place.parent)
@@ -73,7 +73,7 @@ def test_options_of_the_run_are_refused(place: Path, name: str) -> None:
     assert contents(place.parent) == before
 
 
-def test_a_plan_of_a_compaction_starts_no_program(tmp_path: Path) -> None:
+def test_a_plan_of_a_compaction_starts_no_program(tmp_path):
     table = TableBuilder(tmp_path / "t")
     for number in range(3):
         table.append([number])
@@ -102,16 +102,14 @@ def test_a_plan_of_a_compaction_starts_no_program(tmp_path: Path) -> None:
     assert not (tmp_path / "overwritten").exists()
 
 
-def test_every_planned_option_is_one_of_the_command_itself() -> None:
+def test_every_planned_option_is_one_of_the_command_itself():
     for name in PLANNED:
         command = load_command(name)
         assert set(command.planned_options) < command.parameters
         assert not set(command.planned_options) & {*COMMON, *SPARK_OPTIONS, "tables"}
 
 
-def test_a_plan_keeps_nothing_of_how_it_was_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_keeps_nothing_of_how_it_was_run(tmp_path, monkeypatch):
     table = TableBuilder(tmp_path / "t")
     table.append([1])
     place = tmp_path / "plan.json"
@@ -126,16 +124,12 @@ def test_a_plan_keeps_nothing_of_how_it_was_run(
     words = ["compact", str(table.directory), "-n", "--save-plan", str(place), "--engine", "spark"]
     assert run_line([*words, *given, *more])[0] == 0
     text = place.read_text()
-    assert json.loads(text)["options"] == {
-        "branch": "main",
-        "job_order": "none",
-        "engine": "spark",
-    }
+    assert json.loads(text)["options"] == {"branch": "main", "job_order": "none", "engine": "spark"}
     assert "hidden" not in text
     assert "own:7077" not in text
 
 
-def test_a_plan_with_a_password_in_an_address_is_not_written(tmp_path: Path) -> None:
+def test_a_plan_with_a_password_in_an_address_is_not_written(tmp_path):
     table = TableBuilder(tmp_path / "t")
     place = tmp_path / "plan.json"
     words = ["remove-orphans", str(table.directory), "-n", "--save-plan", str(place), "--json"]
@@ -198,9 +192,7 @@ ODD: dict[str, Forge] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_values_end_in_one_clear_error(
-    place: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_odd_values_end_in_one_clear_error(place, name, capsys):
     forge(place, ODD[name])
     before = contents(place.parent)
     for words in ([], ["--dry-run"], ["--allow-newer"]):
@@ -216,9 +208,7 @@ def test_odd_values_end_in_one_clear_error(
     ["[" * 100_000, '{"plan": 1, "hash": NaN}', '{"plan": 1, "hash": 5, "x": ' + "9" * 5000 + "}",
      '{"plan": [], "hash": []}', '{"plan": 1, "hash": "\\ud800"}', ""],
 )  # fmt: skip
-def test_text_that_is_no_plan_ends_in_one_clear_error(
-    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_that_is_no_plan_ends_in_one_clear_error(tmp_path, text, capsys):
     place = tmp_path / "plan.json"
     place.write_text(text)
     code, document = apply(place)
@@ -247,9 +237,7 @@ def of_many(
     return lambda *words: run_apply(tmp_path / "plan.json", "--json", *words)
 
 
-def test_a_plan_of_maintenance_has_no_key_of_spark(
-    of_many: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_a_plan_of_maintenance_has_no_key_of_spark(of_many, tmp_path):
     place = tmp_path / "plan.json"
     plan = json.loads(place.read_text())
     assert plan["tables"][0]["steps"][0]["command"] == "compact"
@@ -303,9 +291,7 @@ ODD_OF_MANY: dict[str, Forge] = {
 
 
 @pytest.mark.parametrize("name", ODD_OF_MANY)
-def test_odd_values_of_a_plan_of_maintenance_end_in_one_clear_error(
-    of_many: Callable[..., Ended], tmp_path: Path, name: str
-) -> None:
+def test_odd_values_of_a_plan_of_maintenance_end_in_one_clear_error(of_many, tmp_path, name):
     forge(tmp_path / "plan.json", ODD_OF_MANY[name])
     ended = of_many()
     assert ended.code in (2, 5), ended.out
@@ -313,7 +299,7 @@ def test_odd_values_of_a_plan_of_maintenance_end_in_one_clear_error(
     assert "Traceback" not in ended.err
 
 
-def test_apply_is_given_the_options_of_spark(place: Path) -> None:
+def test_apply_is_given_the_options_of_spark(place):
     code, document = apply(place, "--dry-run", "--master", "local[2]")
     assert (code, document["error"]["message"]) == (
         2,
@@ -321,7 +307,7 @@ def test_apply_is_given_the_options_of_spark(place: Path) -> None:
     )
 
 
-def test_no_plan_lets_files_outside_the_table_go(tmp_path: Path) -> None:
+def test_no_plan_lets_files_outside_the_table_go(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append([1])
     outside = tmp_path / "outside"

@@ -11,7 +11,6 @@ from icectl.env import Env
 from icectl.errors import Refused
 from tests.builders.table_builder import START_MS
 from tests.builders.warehouse import rotten
-from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Run
 from tests.stores.fixed_env import FixedEnv
 
@@ -36,14 +35,12 @@ def policy(folder: Path, key: str = "compact.spark-conf", mode: int = 0o644) -> 
     return str(place)
 
 
-def test_these_are_the_keys_of_spark() -> None:
+def test_these_are_the_keys_of_spark():
     assert set(LINES) == SPARK_KEYS
 
 
 @pytest.mark.parametrize("key", LINES)
-def test_an_untrusted_policy_says_nothing_of_spark(
-    server: SqlServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+def test_an_untrusted_policy_says_nothing_of_spark(server, run, tmp_path, monkeypatch, key):
     place = policy(tmp_path, key)
     rotten(server, "rotten", appends=1)
     before = sorted(server.warehouse.rglob("*"))
@@ -58,7 +55,7 @@ def test_an_untrusted_policy_says_nothing_of_spark(
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_a_policy_that_others_may_write_says_nothing_of_spark(tmp_path: Path, mode: int) -> None:
+def test_a_policy_that_others_may_write_says_nothing_of_spark(tmp_path, mode):
     place = policy(tmp_path, mode=mode)
     with pytest.raises(Refused, match=f"others may write to {place}"):
         read_policy(place)
@@ -67,9 +64,7 @@ def test_a_policy_that_others_may_write_says_nothing_of_spark(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(("mode", "is_good"), [(0o777, False), (0o775, False), (0o1777, True)])
-def test_nor_does_one_in_a_folder_that_others_may_write(
-    tmp_path: Path, mode: int, *, is_good: bool
-) -> None:
+def test_nor_does_one_in_a_folder_that_others_may_write(tmp_path, mode, *, is_good):
     folder = tmp_path / "folder"
     folder.mkdir()
     place = policy(folder)
@@ -83,7 +78,7 @@ def test_nor_does_one_in_a_folder_that_others_may_write(
             read_policy(one)
 
 
-def test_nor_does_the_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_does_the_file_of_another_user(tmp_path, monkeypatch):
     place = policy(tmp_path)
     if os.geteuid() == 0:
         os.chown(place, 54321, -1)  # what is root's is anybody's to rely on
@@ -92,9 +87,7 @@ def test_nor_does_the_file_of_another_user(tmp_path: Path, monkeypatch: pytest.M
         read_policy(place)
 
 
-def test_the_command_line_says_on_which_spark_a_policy_is_run(
-    server: SqlServer, run: Run, tmp_path: Path
-) -> None:
+def test_the_command_line_says_on_which_spark_a_policy_is_run(server, run, tmp_path):
     rotten(server, "rotten", appends=1)
     place = policy(tmp_path, "compact.master")
     words = (

@@ -27,9 +27,7 @@ with classic_session(options, SilentProgress(), Deadline(SystemEnv())) as spark:
 """
 
 
-def test_the_process_list_shows_no_secret_of_spark(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_the_process_list_shows_no_secret_of_spark(tmp_path_factory):
     skip_without_spark()
     program = tmp_path_factory.mktemp("program") / "program.py"
     program.write_text(PROGRAM)

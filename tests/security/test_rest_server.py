@@ -5,7 +5,6 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -52,9 +51,7 @@ def thief() -> Iterator[PythonServer]:
         {"rest.client.socket-timeout-ms": "1"},
     ],
 )
-def test_a_server_does_not_say_how_one_logs_in(
-    catalog: Fake, layer: str, said: dict[str, str]
-) -> None:
+def test_a_server_does_not_say_how_one_logs_in(catalog, layer, said):
     catalog.config[layer] = said
     assert catalog.run("inspect")[0] == 0
     assert catalog.server is not None
@@ -66,9 +63,7 @@ def test_a_server_does_not_say_how_one_logs_in(
         assert not {"authorization", "x-leak", "x-amz-date"} & seen.headers.keys()
 
 
-def test_an_override_of_the_address_keeps_scheme_host_and_port(
-    catalog: Fake, thief: PythonServer
-) -> None:
+def test_an_override_of_the_address_keeps_scheme_host_and_port(catalog, thief):
     assert catalog.server is not None
     own = catalog.server.uri
     host = own.removeprefix("http://")
@@ -94,9 +89,7 @@ def test_an_override_of_the_address_keeps_scheme_host_and_port(
     assert catalog.server.seen[-1].headers["authorization"] == "Bearer hush-hush"
 
 
-def test_the_clients_secret_goes_to_the_catalogs_own_host_or_where_the_user_says(
-    catalog: Fake, thief: PythonServer
-) -> None:
+def test_the_clients_secret_goes_to_the_catalogs_own_host_or_where_the_user_says(catalog, thief):
     catalog.config["overrides"] = {"oauth2-server-uri": f"{thief.uri}/steal", "scope": "all"}
     assert catalog.run("inspect", credential="id:hush-hush")[0] == 0
     assert catalog.server is not None
@@ -106,9 +99,7 @@ def test_the_clients_secret_goes_to_the_catalogs_own_host_or_where_the_user_says
     assert thief.seen == []
 
 
-def test_what_a_server_repeats_of_a_login_is_not_shown(
-    catalog: Fake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_server_repeats_of_a_login_is_not_shown(catalog, capsys):
     def repeat(seen: Seen) -> Reply | None:
         if seen.path.endswith("/config"):
             return None
@@ -146,9 +137,7 @@ def test_what_a_server_repeats_of_a_login_is_not_shown(
         {"rest.client.socket-timeout-ms": "9" * 5000},
     ],
 )
-def test_values_that_no_request_can_have_are_wrong_usage(
-    catalog: Fake, capsys: pytest.CaptureFixture[str], properties: dict[str, str]
-) -> None:
+def test_values_that_no_request_can_have_are_wrong_usage(catalog, capsys, properties):
     words = {key.replace(".", "__"): value for key, value in properties.items()}
     code, document = catalog.run("inspect", "-vv", **words)
     shown = json.dumps(document) + capsys.readouterr().err
@@ -176,15 +165,13 @@ def bomb(size: int) -> Reply:
         ("/oauth/tokens", Reply(body={"access_token": "a\r\nb: c"}), "not a token"),
     ],
 )
-def test_answers_that_are_bombs_end_in_one_message(
-    catalog: Fake, path: str, reply: Reply, said: str
-) -> None:
+def test_answers_that_are_bombs_end_in_one_message(catalog, path, reply, said):
     catalog.before = lambda seen: reply if seen.path.partition("?")[0].endswith(path) else None
     code, document = catalog.run("inspect", credential="id:hush-hush")
     assert (code, said in document["error"]["message"]) == (13, True), document
 
 
-def test_a_packed_answer_of_usual_size_is_read(catalog: Fake) -> None:
+def test_a_packed_answer_of_usual_size_is_read(catalog):
     def packed(seen: Seen) -> Reply | None:
         if not seen.path.endswith("/tables/t"):
             return None
@@ -196,7 +183,7 @@ def test_a_packed_answer_of_usual_size_is_read(catalog: Fake) -> None:
 
 
 @pytest.mark.parametrize("seconds", [1e999, float("-inf"), 10**400, True, "soon"])
-def test_a_token_may_hold_for_any_time(catalog: Fake, seconds: Any) -> None:
+def test_a_token_may_hold_for_any_time(catalog, seconds):
     answer = {"access_token": "fetched", "expires_in": seconds}
     catalog.before = lambda seen: (
         Reply(body=answer) if seen.path.endswith("/oauth/tokens") else None
@@ -205,9 +192,7 @@ def test_a_token_may_hold_for_any_time(catalog: Fake, seconds: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["RuntimeException", "", "ServerErrorException"])
-def test_a_server_that_breaks_after_the_commit_has_refused_nothing(
-    catalog: Fake, kind: str
-) -> None:
+def test_a_server_that_breaks_after_the_commit_has_refused_nothing(catalog, kind):
     """It carries the commit out later, when its first files are long needed."""
     before = set(catalog.location.parents[1].rglob("*"))
     catalog.before = lambda seen: refusal(500, "it broke", kind) if seen.method == "POST" else None
@@ -218,7 +203,7 @@ def test_a_server_that_breaks_after_the_commit_has_refused_nothing(
         assert before <= set(catalog.location.parents[1].rglob("*"))
 
 
-def test_a_login_that_fails_between_two_sendings_removes_nothing(catalog: Fake) -> None:
+def test_a_login_that_fails_between_two_sendings_removes_nothing(catalog):
     """The first may still land: what it needs stays."""
     before = set(catalog.location.parents[1].rglob("*"))
 
@@ -236,13 +221,13 @@ def test_a_login_that_fails_between_two_sendings_removes_nothing(catalog: Fake) 
     assert before < set(catalog.location.parents[1].rglob("*"))
 
 
-def test_a_token_for_a_table_that_is_none_is_an_odd_answer(catalog: Fake) -> None:
+def test_a_token_for_a_table_that_is_none_is_an_odd_answer(catalog):
     catalog.extra = {"config": {"token": "a\r\nx-evil: 1"}}
     code, document = catalog.run("inspect")
     assert (code, "a\r\n" in json.dumps(document)) == (13, False)
 
 
-def test_a_name_with_a_slash_is_a_name(catalog: Fake) -> None:
+def test_a_name_with_a_slash_is_a_name(catalog):
     name = "a/../../b"
 
     def answer(seen: Seen) -> Reply | None:

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -43,7 +42,7 @@ def test_metadata_name_no_other_scheme(fixed_env, monkeypatch, location, home):
 
 @pytest.mark.parametrize("location", WRAPPING)
 @pytest.mark.parametrize("command", ["inspect", "validate", "expire-snapshots"])
-def test_a_scheme_that_wraps_others_is_no_place_of_a_table(command: str, location: str) -> None:
+def test_a_scheme_that_wraps_others_is_no_place_of_a_table(command, location):
     code, document = run([command, location, "--json"])
     assert (code, document["error"]["id"]) == (14, "unsupported")
 
@@ -59,9 +58,7 @@ def test_a_table_may_name_files_of_its_own_scheme(fixed_env):
     [("validate",), ("inspect", "manifests"), ("expire-snapshots", "--older-than", "0s", "--yes")],
     ids=lambda words: words[0],
 )
-def test_nothing_is_asked_of_a_server_that_metadata_name(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
+def test_nothing_is_asked_of_a_server_that_metadata_name(tmp_path, command):
     table = TableBuilder(tmp_path / "t")
     table.append(range(6))
     table.append(range(6, 12))
@@ -82,9 +79,7 @@ def test_nothing_is_asked_of_a_server_that_metadata_name(
 @pytest.mark.parametrize(
     "words", [("inspect", "files"), ("validate",), ("compact",), ("rewrite-manifests",)]
 )
-def test_a_table_in_a_store_reads_no_files_of_this_machine(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_a_table_in_a_store_reads_no_files_of_this_machine(tmp_path, words):
     """Its metadata names manifests that lie here, and could be read."""
     table = TableBuilder(tmp_path / "t")
     table.append(range(3))

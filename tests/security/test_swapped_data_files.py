@@ -1,6 +1,5 @@
 """Data and delete files of a table under the names of others: no compaction makes that stay."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -59,14 +58,7 @@ def swapped_vectors(directory: Path) -> TableBuilder:
         (swapped_vectors, ".puffin", MERGE, "R-118"),
     ],
 )
-def test_a_file_of_another_s_rows_is_not_compacted(
-    build: Callable[[Path], TableBuilder],
-    ending: str,
-    options: tuple[str, ...],
-    rule: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_of_another_s_rows_is_not_compacted(build, ending, options, rule, tmp_path, capsys):
     table = build(tmp_path / "t")
     live = sorted({row["location"] for row in table.live()})
     first, other = next(pair for pair in pairwise(f for f in live if Path(f).match(f"*{ending}")))

@@ -4,9 +4,8 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -59,9 +58,7 @@ def endless_depth(seen: Seen) -> Reply:
 
 @pytest.mark.parametrize("answering", [endless_pages, endless_depth])
 @pytest.mark.parametrize("words", [("inspect", "c"), ("validate", "c.**")])
-def test_lists_without_end_stop_at_the_time_limit(
-    answering: Callable[[Seen], Reply], words: tuple[str, ...]
-) -> None:
+def test_lists_without_end_stop_at_the_time_limit(answering, words):
     with python_server(answering) as server:
         assert ended(server.uri, *words) == 3
 
@@ -103,13 +100,13 @@ def dripping(before: bytes) -> Iterator[str]:
     ],
     ids=["status", "header", "body", "chunks"],
 )
-def test_an_answer_that_drips_stops_at_the_time_limit(before: bytes) -> None:
+def test_an_answer_that_drips_stops_at_the_time_limit(before):
     with dripping(before) as uri:
         assert ended(uri, "inspect", "c.db.t") == 3
 
 
 @pytest.mark.parametrize("framed", ["true", "false"])
-def test_a_metastore_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, framed: str) -> None:
+def test_a_metastore_that_drips_is_given_up(monkeypatch, framed):
     monkeypatch.setattr(hive, "_LEAST_SECONDS", 1.0)
     start = time.monotonic()
     with dripping(b"\x00") as uri:
@@ -123,9 +120,7 @@ def test_a_metastore_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, fra
     assert time.monotonic() - start < LONGEST_SECONDS
 
 
-def test_a_commit_whose_answer_drips_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_whose_answer_drips_is_unknown(tmp_path, monkeypatch):
     """Whatever the time limit says, it was sent: nothing is removed."""
     monkeypatch.setattr(rest_client, "_COMMIT_SECONDS", 1.0)
     table = TableBuilder(tmp_path / "t")
@@ -152,7 +147,7 @@ def warehouse(server: PythonServer) -> RestWarehouse:
     return connect(CatalogAccess(settings, Quick(), StorageOptions(), silent, silent))
 
 
-def test_pages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_counted(monkeypatch):
     monkeypatch.setattr(rest_client, "_MOST_PAGES", 20)
     with python_server(endless_pages) as server:
         with pytest.raises(StorageError, match="continues after 20 pages"):
@@ -160,7 +155,7 @@ def test_pages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(server.asked("/namespaces")) == 20
 
 
-def test_namespaces_are_counted_and_so_is_their_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namespaces_are_counted_and_so_is_their_depth(monkeypatch):
     with python_server(endless_depth) as server:
         below = ("0",) * 63
         assert len(next(warehouse(server).namespaces(below))) == 64
@@ -178,7 +173,7 @@ BODY = (
 
 
 @pytest.mark.parametrize("ends_at", [None, math.inf, 1e300, 0.0])
-def test_reads_of_buckets_with_and_without_a_limit(ends_at: float | None) -> None:
+def test_reads_of_buckets_with_and_without_a_limit(ends_at):
     env = SystemEnv()
     access = BucketAccess("https://s3", "https://s3/b", {}, {})
     client = BucketClient(ClientSource("s3", lambda _: access, lambda *_: "store", lambda: False))
@@ -188,9 +183,7 @@ def test_reads_of_buckets_with_and_without_a_limit(ends_at: float | None) -> Non
 
 
 @pytest.mark.parametrize("before", [b"", BODY + b"\r\n{"], ids=["status", "body"])
-def test_a_bucket_that_drips_stops_at_the_time_limit(
-    monkeypatch: pytest.MonkeyPatch, before: bytes
-) -> None:
+def test_a_bucket_that_drips_stops_at_the_time_limit(monkeypatch, before):
     monkeypatch.setattr(requests, "_LEAST_SECONDS", 0.5)
     start = time.monotonic()
     with dripping(before) as uri:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.builders.table_builder import TableBuilder
 
@@ -33,7 +32,7 @@ def ended(limit: str, hang: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_read_that_never_ends(tmp_path: Path) -> None:
+def test_a_read_that_never_ends(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(3))
     hang = "LocalStore.read = lambda *_: threading.Event().wait(600)"
@@ -41,7 +40,7 @@ def test_a_read_that_never_ends(tmp_path: Path) -> None:
     assert (code, json.loads(out)["error"]["id"]) == (3, "time-limit")
 
 
-def test_a_commit_that_never_ends_is_unknown_and_keeps_its_journal(tmp_path: Path) -> None:
+def test_a_commit_that_never_ends_is_unknown_and_keeps_its_journal(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(3))
     table.append(range(3))
@@ -53,7 +52,7 @@ def test_a_commit_that_never_ends_is_unknown_and_keeps_its_journal(tmp_path: Pat
     assert [path for path in new if path.suffix == ".avro"]
 
 
-def test_a_run_in_time_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_in_time_is_left_alone(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(3))
     code, out = ended("60s", "", "inspect", str(tmp_path / "t"), "files")

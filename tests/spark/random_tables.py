@@ -253,10 +253,7 @@ class Matrix:
             report,
             "compare",
             lambda: self.peer.ask(
-                do="compare",
-                table=table.name,
-                branch=line["branch"],
-                every=every,
+                do="compare", table=table.name, branch=line["branch"], every=every
             ),
         )
         if "failed" in told:
@@ -318,9 +315,7 @@ def chosen_lines(made: dict[str, Any], seed: int) -> dict[str, dict[str, Any]]:
         "spark-zorder": {"zorder": zorder},
     }
     if made["version"] > 1:
-        lines["deletes-only"] = {
-            "options": (*SMALL, "--deletes-only", "--min-delete-files", "1"),
-        }
+        lines["deletes-only"] = {"options": (*SMALL, "--deletes-only", "--min-delete-files", "1")}
     if made["branch"]:
         lines["branch"] = {
             "options": (*everything, "--branch", made["branch"]),

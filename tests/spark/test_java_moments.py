@@ -13,11 +13,7 @@ from tests.spark.conftest import peer
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 TABLES = ["v2", "v3"]
-WAYS = {
-    "binpack": (),
-    "sort": ("--sort-order", "time desc"),
-    "zorder": ("--zorder", "time,id"),
-}
+WAYS = {"binpack": (), "sort": ("--sort-order", "time desc"), "zorder": ("--zorder", "time,id")}
 Rows = dict[str, list[str]]
 
 
@@ -57,6 +53,6 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", TABLES)
-def test_java_reads_the_same_times_after_icectl(moments: Moments, name: str, way: str) -> None:
+def test_java_reads_the_same_times_after_icectl(moments, name, way):
     assert moments.codes[way, name] == (0, 0)
     assert moments.after[way][name] == moments.before[name]

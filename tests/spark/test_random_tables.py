@@ -3,7 +3,6 @@
 import os
 import random
 import time
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,7 @@ TABLES = 100
 """Of the full tier, each of another seed every time; ICECTL_TEST_SEED names the first."""
 
 
-def test_a_seed_says_all_about_columns_and_rows() -> None:
+def test_a_seed_says_all_about_columns_and_rows():
     def made(seed: int) -> str:
         rng = random.Random(seed)
         schema = values.Maker(rng).schema(16)
@@ -48,21 +47,21 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Report]:
 
 
 @pytest.mark.parametrize("seed", FOUR)
-def test_spark_finds_the_same_rows_after_icectl(four: dict[int, Report], seed: int) -> None:
+def test_spark_finds_the_same_rows_after_icectl(four, seed):
     report = four[seed]
     assert not report.failures, told_of(report)
     assert not report.idle, told_of(report)
     assert not report.upstream
 
 
-def test_the_four_go_every_way_but_those_on_spark() -> None:
+def test_the_four_go_every_way_but_those_on_spark():
     assert {way for ways in FOUR.values() for way in ways} == {
         way for way in ALL if not way.startswith("spark-")
     }
 
 
 @pytest.mark.full
-def test_a_hundred_tables_go_every_way(tmp_path: Path) -> None:
+def test_a_hundred_tables_go_every_way(tmp_path):
     skip_without_spark()
     first = int(os.environ.get("ICECTL_TEST_SEED", time.time_ns() // 10**9))
     reports = run_matrix(range(first, first + TABLES), lambda _: ALL, folder=tmp_path)

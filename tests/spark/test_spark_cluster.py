@@ -88,7 +88,7 @@ def spark_home(home: Path) -> None:
             (home / path.name).symlink_to(path)
 
 
-def test_every_row_is_there_once_and_no_file_that_is_not_of_the_table(cluster: Cluster) -> None:
+def test_every_row_is_there_once_and_no_file_that_is_not_of_the_table(cluster):
     tables = [pq.read_table(io.BytesIO(content)) for content in cluster.objects.values()]
     assert sorted(id_ for table in tables for id_ in table["id"].to_pylist()) == cluster.live
     metadata = read_metadata(current_metadata(cluster.directory))
@@ -102,13 +102,13 @@ def test_every_row_is_there_once_and_no_file_that_is_not_of_the_table(cluster: C
     assert json.loads(cluster.done.stdout)["status"] == "done"
 
 
-def test_both_workers_took_part(cluster: Cluster) -> None:
+def test_both_workers_took_part(cluster):
     ended = [event for event in cluster.events if event["Event"] == "SparkListenerTaskEnd"]
     assert {event["Task Info"]["Executor ID"] for event in ended} == {"0", "1"}
     assert len(ended) >= 4
 
 
-def test_what_opens_the_storage_is_in_no_log_of_spark(cluster: Cluster) -> None:
+def test_what_opens_the_storage_is_in_no_log_of_spark(cluster):
     assert len(cluster.logs) >= 5  # events, and two streams of each worker
     for text in (*cluster.logs, cluster.done.stderr):
         assert SECRET not in text

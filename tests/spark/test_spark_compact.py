@@ -134,20 +134,18 @@ def is_new(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", WORKING)
-def test_rows_are_those_that_were_there_and_those_of_the_other_engine(
-    told: Told, name: str
-) -> None:
+def test_rows_are_those_that_were_there_and_those_of_the_other_engine(told, name):
     assert told.said[name]["groups"] >= 1
     assert rows(told.folder / name) == told.before[name] == rows(told.twins / name)
 
 
 @pytest.mark.parametrize("name", TRACED)
-def test_r105_row_ids_stay_what_they_were(told: Told, name: str) -> None:
+def test_r105_row_ids_stay_what_they_were(told, name):
     assert lineage(told.folder / name) == told.lineage_before[name]
 
 
 @pytest.mark.parametrize("name", [name for name in WORKING if name not in MERGED])
-def test_files_that_are_written_are_those_of_the_table(told: Told, name: str) -> None:
+def test_files_that_are_written_are_those_of_the_table(told, name):
     live = live_files(told.folder / name)
     new = {path for path in new_files(told.folder / name) if not path.stem.endswith("-deletes")}
     assert new == set(live)
@@ -156,7 +154,7 @@ def test_files_that_are_written_are_those_of_the_table(told: Told, name: str) ->
 
 
 @pytest.mark.parametrize("name", MERGED)
-def test_deletes_are_merged_into_the_same_files_as_without_spark(told: Told, name: str) -> None:
+def test_deletes_are_merged_into_the_same_files_as_without_spark(told, name):
     files, twins = (merged(directory / name) for directory in (told.folder, told.twins))
     assert files.keys() == twins.keys()
     assert {key: len(of_key) for key, of_key in files.items()} == {
@@ -181,7 +179,7 @@ def merged(directory: Path) -> dict[tuple[str, int], list[Path]]:
 
 
 @pytest.mark.parametrize("name", PUT_TOGETHER)
-def test_groups_are_put_together_to_the_same_bytes_as_without_spark(told: Told, name: str) -> None:
+def test_groups_are_put_together_to_the_same_bytes_as_without_spark(told, name):
     assert told.said[name]["methods"] == ["merge"]
     files, twins = (
         sorted(path.read_bytes() for path in live_files(directory / name))
@@ -194,7 +192,7 @@ def keys(path: Path, key: Callable[[dict[str, Any]], Any]) -> list[Any]:
     return [key(row) for row in pq.read_table(path, partitioning=None).to_pylist()]
 
 
-def test_rows_of_a_sorted_group_are_in_order_across_its_files(told: Told) -> None:
+def test_rows_of_a_sorted_group_are_in_order_across_its_files(told):
     def key(row: dict[str, Any]) -> tuple[int, int]:
         return -ord(row["category"][1]), row["id"]
 
@@ -204,7 +202,7 @@ def test_rows_of_a_sorted_group_are_in_order_across_its_files(told: Told) -> Non
     assert joined == sorted(joined)
 
 
-def test_tasks_are_counted_through_all_of_a_run(told: Told) -> None:
+def test_tasks_are_counted_through_all_of_a_run(told):
     counts = [told.said[name]["tasks"] for name in WORKING]
     assert counts[0] >= 1
     assert all(low < high for low, high in pairwise(counts))
@@ -217,24 +215,20 @@ def tasks_of(told: Told, name: str) -> int:
 
 
 @pytest.mark.parametrize("name", LARGE[:2])
-def test_one_large_file_that_is_sorted_is_sampled_and_dealt_out_by_many_tasks(
-    told: Told, name: str
-) -> None:
+def test_one_large_file_that_is_sorted_is_sampled_and_dealt_out_by_many_tasks(told, name):
     large_file = (told.folder / name / "data" / "00001.parquet").stat().st_size
     pieces = large_file // PIECE_BYTES
     assert pieces >= 5
     assert tasks_of(told, name) == 2 * pieces + len(live_files(told.folder / name)) + 1
 
 
-def test_one_large_file_of_which_no_row_group_is_known_is_rewritten_by_many_tasks(
-    told: Told,
-) -> None:
+def test_one_large_file_of_which_no_row_group_is_known_is_rewritten_by_many_tasks(told):
     counts = [len(keys(path, id)) for path in live_files(told.folder / "large-packed")]
     assert min(tasks_of(told, "large-packed"), len(counts)) >= 4
     assert max(counts) < LARGE_ROWS / 2
 
 
-def test_a_partition_with_a_hundred_times_the_rows_is_split_among_tasks(told: Told) -> None:
+def test_a_partition_with_a_hundred_times_the_rows_is_split_among_tasks(told):
     """The second part of a file's name is the attempt of a task that wrote it."""
     written: dict[str, Counter[str]] = {}
     for path in live_files(told.folder / SKEWED):
@@ -248,13 +242,13 @@ def test_a_partition_with_a_hundred_times_the_rows_is_split_among_tasks(told: To
     assert max(of_large) < 1.5 * LARGE_ROWS / len(of_large)
 
 
-def test_rows_of_another_spec_are_in_the_files_of_their_partitions(told: Told) -> None:
+def test_rows_of_another_spec_are_in_the_files_of_their_partitions(told):
     files = live_files(told.folder / "respecced")
     found = {path.parent.name: set(keys(path, lambda row: row["category"])) for path in files}
     assert found == {f"category=c{number}": {f"c{number}"} for number in range(3)}
 
 
-def test_z_ordered_rows_stay_in_their_partitions(told: Told) -> None:
+def test_z_ordered_rows_stay_in_their_partitions(told):
     def places(directory: Path) -> dict[int, str]:
         files = live_files(directory)
         return {id_: path.parent.name for path in files for id_ in keys(path, lambda r: r["id"])}
@@ -262,14 +256,14 @@ def test_z_ordered_rows_stay_in_their_partitions(told: Told) -> None:
     assert places(told.folder / "z-ordered") == places(told.twins / "z-ordered")
 
 
-def test_a_worker_that_is_killed_leaves_nothing_and_its_task_is_tried_again(told: Told) -> None:
+def test_a_worker_that_is_killed_leaves_nothing_and_its_task_is_tried_again(told):
     assert told.was_killed
     assert told.said["retried"]["groups"] > 1
     assert told.said["respecced"]["repeats"] == 0 < told.said["retried"]["repeats"]
     assert new_files(told.folder / "retried") == set(live_files(told.folder / "retried"))
 
 
-def test_a_task_that_fails_leaves_the_table_and_no_file_of_the_others(told: Told) -> None:
+def test_a_task_that_fails_leaves_the_table_and_no_file_of_the_others(told):
     directory = told.folder / "wrong"
     assert told.said["wrong"]["error"] == "CorruptTable"
     assert rows_are_as_built(directory)
@@ -281,9 +275,7 @@ def rows_are_as_built(directory: Path) -> bool:
     return head(directory)["summary"]["operation"] == "delete"
 
 
-def test_a_killed_driver_leaves_a_journal_by_which_the_next_run_cleans_up(
-    tmp_path: Path,
-) -> None:
+def test_a_killed_driver_leaves_a_journal_by_which_the_next_run_cleans_up(tmp_path):
     skip_without_spark()
     directory, wishes = tmp_path / "t", tmp_path / "wishes"
     build(directory, 2, "identity")

@@ -66,33 +66,33 @@ FULL = pytest.mark.full
 
 
 @pytest.mark.parametrize("name", ["packed", "sorted", pytest.param("z-ordered", marks=FULL)])
-def test_rows_are_whole(client: Client, name: str) -> None:
+def test_rows_are_whole(client, name):
     assert client.told[name]["document"]["status"] == "done", client.told[name]
     assert rows(client.folder / name) == client.before[name]
     assert not unreferenced(client.folder / name)
 
 
-def test_a_check_finds_what_is_found_without_spark(client: Client) -> None:
+def test_a_check_finds_what_is_found_without_spark(client):
     assert client.told["checked"]["document"] == client.checked
     assert client.checked["exit"] == 4
 
 
-def test_row_ids_stay_with_their_rows(client: Client) -> None:
+def test_row_ids_stay_with_their_rows(client):
     assert lineage(client.folder / "sorted") == client.lineage_before
 
 
-def test_a_damaged_file_ends_as_it_does_elsewhere(client: Client) -> None:
+def test_a_damaged_file_ends_as_it_does_elsewhere(client):
     assert client.told["wrong"]["error"] == "CorruptTable"
     assert not unreferenced(client.folder / "wrong")
 
 
-def test_what_the_protocol_cannot_do_is_told_by_name(client: Client) -> None:
+def test_what_the_protocol_cannot_do_is_told_by_name(client):
     told = client.told["orphans"]
     assert (told["error"], told["exit"]) == ("Unsupported", 14)
     assert told["message"].startswith("Spark Connect keeps no answers on the disks of workers")
 
 
-def test_the_callers_session_is_as_it_was(client: Client) -> None:
+def test_the_callers_session_is_as_it_was(client):
     left = client.told["left"]
     assert (left["same"], left["alive"]) == (True, 5)
     pattern = r"rewriting data files of [1-9][0-9,]* rows on Spark"
@@ -100,24 +100,24 @@ def test_the_callers_session_is_as_it_was(client: Client) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_each_step_leaves_the_rows_that_it_should(client: Client, step: str) -> None:
+def test_each_step_leaves_the_rows_that_it_should(client, step):
     told = client.told[step]
     found = ids_by_snapshot(client.folder / "two")
     assert found[told["made"]["snapshot_id"]] == told["expected"]
 
 
-def test_frames_are_written_and_loaded_as_on_any_session(client: Client) -> None:
+def test_frames_are_written_and_loaded_as_on_any_session(client):
     check_overwritten(client.told, client.folder / "two")
     check_loaded(client.told)
 
 
 @pytest.mark.parametrize("name", [pytest.param("typed", marks=FULL)])
-def test_values_of_types_that_spark_lacks_go_there_and_back(client: Client, name: str) -> None:
+def test_values_of_types_that_spark_lacks_go_there_and_back(client, name):
     check_typed(client.told, client.folder / name)
     check_clean(client.folder / name)
 
 
-def test_attempts_that_failed_leave_nothing(client: Client) -> None:
+def test_attempts_that_failed_leave_nothing(client):
     assert client.told["stumbling"]["made"]["added_rows"] == 40
     for table in ("two", "plain"):
         check_clean(client.folder / table)

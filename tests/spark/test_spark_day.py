@@ -6,7 +6,6 @@
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ PROPERTIES = {
 }
 
 
-def test_every_row_is_found_after_a_day_of_commits(tmp_path: Path) -> None:
+def test_every_row_is_found_after_a_day_of_commits(tmp_path):
     skip_without_spark()
     tree(tmp_path / "t", **PROPERTIES)
     commits = os.environ.get("ICECTL_TEST_DAY_COMMITS", "300")

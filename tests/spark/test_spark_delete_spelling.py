@@ -1,7 +1,5 @@
 """Deletes that Spark finds by the letter stay applied on every way to Iceberg's version 4."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.builders.table_builder import TableBuilder
@@ -12,7 +10,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 TO_LISTS = ("upgrade-to-v4", "--layout", "iceberg-1.12", "--yes")
 
 
-def test_deleted_rows_of_a_table_without_a_scheme_stay_deleted(tmp_path: Path) -> None:
+def test_deleted_rows_of_a_table_without_a_scheme_stay_deleted(tmp_path):
     """Of version 2 with position delete files, and of version 3 with vectors."""
     files, vectors = tmp_path / "v2", tmp_path / "v3"
     for directory, version in ((files, 2), (vectors, 3)):

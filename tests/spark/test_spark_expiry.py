@@ -67,7 +67,7 @@ def expiries(tmp_path_factory: pytest.TempPathFactory) -> Expiries:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_same_snapshots_and_refs_stay(expiries: Expiries, name: str) -> None:
+def test_the_same_snapshots_and_refs_stay(expiries, name):
     run, left = expiries.plans[name], expiries.left[name]
     assert run.exit_code == 0, run.errors
     result = run.document["result"]
@@ -79,7 +79,7 @@ def test_the_same_snapshots_and_refs_stay(expiries: Expiries, name: str) -> None
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_same_files_go(expiries: Expiries, name: str) -> None:
+def test_the_same_files_go(expiries, name):
     result = expiries.plans[name].document["result"]
     planned = {item["path"].rpartition(f"/{name}/")[2] for item in result["files"]}
     assert planned == expiries.gone[name]

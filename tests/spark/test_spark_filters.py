@@ -44,7 +44,7 @@ def differing(folder: Path, asked: Mapping[Path, list[str]]) -> dict[str, dict[s
     return {Path(one["table"]).name: one["differing"] for one in told}
 
 
-def test_filters_that_are_pushed_down_find_every_row(tmp_path: Path) -> None:
+def test_filters_that_are_pushed_down_find_every_row(tmp_path):
     table = build(tmp_path, "small", PROPERTIES["small row groups"])
     parted = build(tmp_path, "parted", {}, by="uuid")
     asked = conditions(SUSPECTS, ("=", "<", ">"))
@@ -58,7 +58,7 @@ def test_filters_that_are_pushed_down_find_every_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_filters_find_every_row_of_every_type(tmp_path: Path) -> None:
+def test_filters_find_every_row_of_every_type(tmp_path):
     skip_without_spark()
     ways = {
         "binpack, small row groups": "local",

@@ -123,28 +123,24 @@ def followed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("name", tables(*COMMANDS))
-def test_icectl_had_work(followed: Followed, name: str) -> None:
+def test_icectl_had_work(followed, name):
     for run in followed.maintained[name]:
         assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
 
 
 @pytest.mark.parametrize("step", IDS)
 @pytest.mark.parametrize("name", tables(*COMMANDS))
-def test_spark_appends_deletes_and_compacts(followed: Followed, name: str, step: str) -> None:
+def test_spark_appends_deletes_and_compacts(followed, name, step):
     rows = [[id_, None if id_ % 7 == 0 else f"note {id_}"] for id_ in sorted(IDS[step])]
     assert followed.steps[name, step]["rows"] == rows
 
 
-def test_spark_refuses_a_table_of_layout_sfc_1_that_has_no_root_and_no_partitions(
-    followed: Followed,
-) -> None:
+def test_spark_refuses_a_table_of_layout_sfc_1_that_has_no_root_and_no_partitions(followed):
     """It would take it for one of its own, and drop the expressions of the next spec."""
     assert followed.steps[KEPT_AWAY, "refused"]["told"] == "Cannot parse missing string: name"
 
 
-def test_spark_finds_every_row_and_its_id_in_a_table_that_went_through_both_layouts(
-    followed: Followed,
-) -> None:
+def test_spark_finds_every_row_and_its_id_in_a_table_that_went_through_both_layouts(followed):
     """Its checksums are over rows, row ids and the numbers of their last update."""
     for run in followed.there_and_back:
         assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
@@ -157,7 +153,7 @@ def test_spark_finds_every_row_and_its_id_in_a_table_that_went_through_both_layo
 
 
 @pytest.mark.parametrize("name", tables("v1_migrated", "v1_migrated_rewritten"))
-def test_a_migrated_table_accepts_row_level_deletes(followed: Followed, name: str) -> None:
+def test_a_migrated_table_accepts_row_level_deletes(followed, name):
     """Version 1 had none; the three rows are position deletes, no file was rewritten for them."""
     assert followed.steps[name, "appended"]["deletes"] == {}
     assert followed.steps[name, "deleted"]["deletes"] == {"PARQUET": 3}
@@ -169,7 +165,7 @@ def format_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", tables("v2_rewritten", "v3_rewritten", "v4_rewritten"))
-def test_rewritten_manifests_of_deletes_take_more_deletes(followed: Followed, name: str) -> None:
+def test_rewritten_manifests_of_deletes_take_more_deletes(followed, name):
     """Six rows were deleted before, three more are now: vectors of the same files are merged."""
     format_ = format_of(name)
     assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
@@ -179,7 +175,7 @@ def test_rewritten_manifests_of_deletes_take_more_deletes(followed: Followed, na
 @pytest.mark.parametrize(
     "name", tables("v2_compacted", "v2_sorted", "v3_compacted", "v3_z_ordered")
 )
-def test_compacted_files_take_deletes(followed: Followed, name: str) -> None:
+def test_compacted_files_take_deletes(followed, name):
     """Those of before have gone with the files; three rows more are deleted now."""
     assert followed.steps[name, "maintained"]["deletes"] == {}
     assert followed.steps[name, "deleted"]["deletes"] == {format_of(name): 3}
@@ -188,23 +184,21 @@ def test_compacted_files_take_deletes(followed: Followed, name: str) -> None:
 @pytest.mark.parametrize(
     "name", tables("v2_deletes_merged", "v3_vectors_merged", "v4_vectors_merged")
 )
-def test_merged_deletes_take_more_deletes(followed: Followed, name: str) -> None:
+def test_merged_deletes_take_more_deletes(followed, name):
     format_ = format_of(name)
     assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
     assert followed.steps[name, "deleted"]["deletes"] == {format_: 9}
 
 
 @pytest.mark.parametrize("name", tables(*COMMANDS))
-def test_validate_finds_no_error_afterwards(followed: Followed, name: str) -> None:
+def test_validate_finds_no_error_afterwards(followed, name):
     run = followed.validated[name]
     findings = [one for one in run.document["result"]["findings"] if one["severity"] == "error"]
     assert (run.exit_code, findings) == (0, [])
 
 
 @pytest.mark.parametrize("name", tables(*COMMANDS))
-def test_an_independent_reader_sees_the_rows_in_what_icectl_rewrote_again(
-    followed: Followed, name: str
-) -> None:
+def test_an_independent_reader_sees_the_rows_in_what_icectl_rewrote_again(followed, name):
     assert followed.rewritten[name].exit_code == 0
     metadata = read_metadata(current_metadata(followed.folder / name))
     assert metadata["format-version"] == VERSIONS[name]

@@ -63,7 +63,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ship(tmp_path_factory.mktemp("image")).installed
 
 
-def test_the_driver_and_its_executor_run_in_pods(installed: Path, tmp_path: Path) -> None:
+def test_the_driver_and_its_executor_run_in_pods(installed, tmp_path):
     table = build(tmp_path / "t", 2, "two").directory
     before = rows(table)
     version, words = recipe()
@@ -86,7 +86,7 @@ def test_the_driver_and_its_executor_run_in_pods(installed: Path, tmp_path: Path
     assert images == ["registry/icectl-spark:0.1.0"] * 2
 
 
-def test_the_exit_code_is_that_of_the_container(installed: Path, tmp_path: Path) -> None:
+def test_the_exit_code_is_that_of_the_container(installed, tmp_path):
     words = ["--master", "k8s://https://host:6443", "--deploy-mode", "cluster", "--conf"]
     script = "local:///icectl/spark_script.py"
     moved = {"/icectl/spark_script.py": str(ROOT / "icectl" / "cli" / "spark_script.py")}
@@ -97,7 +97,7 @@ def test_the_exit_code_is_that_of_the_container(installed: Path, tmp_path: Path)
         assert cluster.ended() == 10
 
 
-def test_a_session_of_icectl_s_own(installed: Path, tmp_path: Path) -> None:
+def test_a_session_of_icectl_s_own(installed, tmp_path):
     table = build(tmp_path / "t", 2, "two").directory
     before = rows(table)
     settings = {

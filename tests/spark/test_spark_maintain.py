@@ -33,9 +33,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_one_session_serves_all_steps_of_a_run(
-    started: Path, tmp_path: Path, *, dry_run: bool
-) -> None:
+def test_one_session_serves_all_steps_of_a_run(started, tmp_path, *, dry_run):
     tables = [TableBuilder(tmp_path / "wh" / name) for name in ("a", "b", "c")]
     for table in tables:
         for number in range(8):

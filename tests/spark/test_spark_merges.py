@@ -1,7 +1,6 @@
 """Files of many schemas put together: Spark finds the rows that it found, in every way to read."""
 
 import json
-from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
@@ -16,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.mark.parametrize("version", ["3", pytest.param("2", marks=pytest.mark.full)])
-def test_spark_reads_the_same_rows_of_merged_files(tmp_path: Path, version: str) -> None:
+def test_spark_reads_the_same_rows_of_merged_files(tmp_path, version):
     skip_without_spark()
     printed = peer(str(tmp_path), version, script="spark_merges").splitlines()
     (told,) = [json.loads(line) for line in printed if line.startswith("{")]

@@ -63,7 +63,7 @@ def rows(verb: str, warehouse: Path) -> Rows:
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "deleted"])
-def test_spark_reads_the_same_rows_from_the_new_files(told: Told, name: str) -> None:
+def test_spark_reads_the_same_rows_from_the_new_files(told, name):
     run = told.compactions[name]
     assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
     assert told.after[name] == told.before[name]
@@ -72,13 +72,13 @@ def test_spark_reads_the_same_rows_from_the_new_files(told: Told, name: str) -> 
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_r071_r072_files_are_right_before_and_after(told: Told, name: str) -> None:
+def test_r071_r072_files_are_right_before_and_after(told, name):
     for run in (told.validations[name], told.validations_after[name]):
         assert (run.exit_code, run.document["result"]["findings"]) == (0, [])
 
 
 @pytest.mark.parametrize("name", ["identity", "identity_ntz"])
-def test_new_files_hold_what_spark_takes_from_the_partition(told: Told, name: str) -> None:
+def test_new_files_hold_what_spark_takes_from_the_partition(told, name):
     found = dict(told.before[name])
     assert (found[2], found[4]) == (-1, -500_000)
     entries = live_entries(head(told.folder / name))
@@ -97,7 +97,7 @@ def counts(column: Any) -> list[int]:
     return [count for part in column.chunks for count in part.cast("int64").to_pylist()]
 
 
-def test_deletes_of_instants_that_orc_shows_later_are_left_to_others(told: Told) -> None:
+def test_deletes_of_instants_that_orc_shows_later_are_left_to_others(told):
     """Bounds of ORC files are late as well, and by them Spark passes over those deletes."""
     found = dict(told.before["deleted"])
     assert not {3, 15} & found.keys()

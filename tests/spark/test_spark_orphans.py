@@ -110,7 +110,7 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def test_spark_finds_what_is_found_without_it(runs: Runs) -> None:
+def test_spark_finds_what_is_found_without_it(runs):
     found, expected = runs.removed["result"], runs.planned["result"]
     planned = ["older_than", "listed", "listed_bytes", "referenced", "orphans", "orphan_bytes",
                "outside", "left_alone"]  # fmt: skip
@@ -125,7 +125,7 @@ def test_spark_finds_what_is_found_without_it(runs: Runs) -> None:
     }  # fmt: skip
 
 
-def test_what_spark_found_is_gone_and_all_else_is_there(runs: Runs) -> None:
+def test_what_spark_found_is_gone_and_all_else_is_there(runs):
     found = runs.removed["result"]
     assert found["removed"] == len(found["orphans"]) + len(OBJECTS)
     assert found["failed"] == []
@@ -134,7 +134,7 @@ def test_what_spark_found_is_gone_and_all_else_is_there(runs: Runs) -> None:
     runs.table.check_readable()
 
 
-def test_workers_listed_both_and_no_secret_is_in_the_log(runs: Runs) -> None:
+def test_workers_listed_both_and_no_secret_is_in_the_log(runs):
     assert "debug: icectl.rows.spark_classic: " in runs.log
     started = next(line for line in runs.log.splitlines() if "tasks on Spark" in line)
     assert started.endswith("listing the rest in 8 tasks on Spark")  # local folders and key ranges

@@ -79,25 +79,25 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_check_on_spark_finds_what_is_found_without_it(program: Program, name: str) -> None:
+def test_a_check_on_spark_finds_what_is_found_without_it(program, name):
     assert program.document(f"checked {name}") == program.checked[name]
     assert program.checked[name]["exit"] == (4 if name == "wrong" else 0)
     assert program.checked[name]["result"]["files_decoded"] > 10
 
 
 @pytest.mark.parametrize("name", COMPACTED)
-def test_no_setting_of_the_session_changes_a_row(program: Program, name: str) -> None:
+def test_no_setting_of_the_session_changes_a_row(program, name):
     assert program.document(name)["status"] == "done"
     assert rows(program.folder / name) == program.before[name]
     assert rows(program.twins / name) == program.before[name]
 
 
-def test_row_ids_stay_with_their_rows(program: Program) -> None:
+def test_row_ids_stay_with_their_rows(program):
     assert lineage(program.folder / "sorted") == program.lineage_before
 
 
 @pytest.mark.parametrize("name", COMPACTED)
-def test_what_columns_hold_is_what_they_hold_without_spark(program: Program, name: str) -> None:
+def test_what_columns_hold_is_what_they_hold_without_spark(program, name):
     assert held(program.folder / name) == held(program.twins / name)
 
 
@@ -123,7 +123,7 @@ def pairs(stored: Any) -> dict[int, Any]:
     return {pair["key"]: pair["value"] for pair in stored or ()}
 
 
-def test_each_report_is_the_document_of_the_command_line(program: Program) -> None:
+def test_each_report_is_the_document_of_the_command_line(program):
     commands = {"plan": "compact", "packed": "compact"}
     names = ("plan", "packed", "validate", "inspect", "rewrite-manifests", "expire-snapshots",
              "remove-orphans", "repair")  # fmt: skip
@@ -132,7 +132,7 @@ def test_each_report_is_the_document_of_the_command_line(program: Program) -> No
         jsonschema.validate(program.document(name), document_schema(command))
 
 
-def test_a_plan_is_what_is_then_done(program: Program) -> None:
+def test_a_plan_is_what_is_then_done(program):
     plan, done = program.document("plan"), program.document("packed")
     assert (plan["status"], plan["dry_run"], done["dry_run"]) == ("planned", True, False)
     assert plan["table"]["metadata_location_after"] is None
@@ -141,7 +141,7 @@ def test_a_plan_is_what_is_then_done(program: Program) -> None:
     assert groups[0] == groups[1]
 
 
-def test_the_other_commands_do_their_work(program: Program) -> None:
+def test_the_other_commands_do_their_work(program):
     assert program.document("validate")["exit"] == 0
     assert len(program.document("inspect")["result"]["rows"]) == 1
     assert program.document("expire-snapshots")["status"] == "done"
@@ -150,7 +150,7 @@ def test_the_other_commands_do_their_work(program: Program) -> None:
     assert not program.orphan.exists()
 
 
-def test_errors_are_raised_as_what_they_are(program: Program) -> None:
+def test_errors_are_raised_as_what_they_are(program):
     assert program.told["none"]["error"] == "TableNotFound"
     assert program.told["master"]["error"] == "UsageError"
     assert "this process already has one" in program.told["master"]["message"]
@@ -158,18 +158,18 @@ def test_errors_are_raised_as_what_they_are(program: Program) -> None:
     assert "hidden" not in program.told["secret"]["message"]
 
 
-def test_workers_of_another_minor_version_are_told_of(program: Program) -> None:
+def test_workers_of_another_minor_version_are_told_of(program):
     told = program.told["other python"]
     assert told["error"] == "EngineError"
     assert "PYTHON_VERSION_MISMATCH" in told["message"]
     assert "PYSPARK_PYTHON names the Python of the workers" in told["hint"]
 
 
-def test_what_fails_leaves_no_file_behind(program: Program) -> None:
+def test_what_fails_leaves_no_file_behind(program):
     assert not unreferenced(program.folder / "wrong")
 
 
-def test_progress_is_told(program: Program) -> None:
+def test_progress_is_told(program):
     pattern = r"rewriting data files of [1-9][0-9,]* rows on Spark"
     assert [phase for phase in program.told["phases"]["phases"] if re.fullmatch(pattern, phase)]
     moments = program.told["moments"]["moments"]
@@ -177,5 +177,5 @@ def test_progress_is_told(program: Program) -> None:
     assert all(done <= total for done, total in moments)
 
 
-def test_the_session_is_as_it_was(program: Program) -> None:
+def test_the_session_is_as_it_was(program):
     assert program.told["left"] == {"same": True, "alive": 5}

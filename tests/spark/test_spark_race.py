@@ -9,7 +9,6 @@ import pytest
 
 from tests.builders.compactions import compacted, planned
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.spark.conftest import SparkTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -29,14 +28,12 @@ def hidden(table: Path, first: int) -> dict[Path, bytes]:
     return contents
 
 
-def test_the_reference_implementation_brings_deleted_rows_back(spark_tables: SparkTables) -> None:
+def test_the_reference_implementation_brings_deleted_rows_back(spark_tables):
     """Once this fails, the rule has lost its reason."""
     assert spark_tables.raced == sorted(APPENDED)
 
 
-def test_rule_14_rows_stay_deleted_where_icectl_commits_the_same_rewrite(
-    spark_tables: SparkTables,
-) -> None:
+def test_rule_14_rows_stay_deleted_where_icectl_commits_the_same_rewrite(spark_tables):
     table = spark_tables.directory.parent / "race" / "icectl"
     later = hidden(table, 3)
     prepared = planned(table)

@@ -51,32 +51,32 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_each_step_leaves_the_rows_that_it_should(program: Program, step: str) -> None:
+def test_each_step_leaves_the_rows_that_it_should(program, step):
     told = program.told[step]
     found = ids_by_snapshot(program.folder / "two")
     assert found[told["made"]["snapshot_id"]] == told["expected"]
 
 
-def test_rows_of_partitions_are_overwritten(program: Program) -> None:
+def test_rows_of_partitions_are_overwritten(program):
     check_overwritten(program.told, program.folder / "two")
 
 
-def test_whole_files_and_vectors_are_told(program: Program) -> None:
+def test_whole_files_and_vectors_are_told(program):
     whole, some = (program.told[name]["made"] for name in ("whole files", "some rows"))
     assert (whole["removed_data_files"], whole["deleted_rows"]) == (4, 20)
     assert (some["removed_data_files"], some["deleted_rows"]) == (0, 3)
 
 
-def test_frames_have_the_rows_of_their_snapshot(program: Program) -> None:
+def test_frames_have_the_rows_of_their_snapshot(program):
     check_loaded(program.told)
     assert program.told["loaded"]["made"] == list(range(8))
 
 
-def test_values_of_types_that_spark_lacks_go_there_and_back(program: Program) -> None:
+def test_values_of_types_that_spark_lacks_go_there_and_back(program):
     check_typed(program.told, program.folder / "typed")
 
 
-def test_variants_are_written_changed_compacted_and_read(program: Program) -> None:
+def test_variants_are_written_changed_compacted_and_read(program):
     told = program.told
     assert told["variants"]["same"]
     for name in ("variants as keys", "variants in a condition"):
@@ -85,7 +85,7 @@ def test_variants_are_written_changed_compacted_and_read(program: Program) -> No
     assert checked(program.folder / "variants")["result"]["findings"] == []
 
 
-def test_values_are_what_the_frame_had(program: Program) -> None:
+def test_values_are_what_the_frame_had(program):
     found = {row["id"]: row for row in rows_of(program.folder / "plain")}
     epoch = datetime(1970, 1, 1)  # noqa: DTZ001 - the column has no zone
     for row in make_rows(range(40)):
@@ -94,11 +94,11 @@ def test_values_are_what_the_frame_had(program: Program) -> None:
     assert found[13]["amount"] == Decimal("16.25")
 
 
-def test_attempts_that_failed_leave_nothing(program: Program) -> None:
+def test_attempts_that_failed_leave_nothing(program):
     assert program.told["stumbling"]["made"]["added_rows"] == 40
 
 
-def test_writers_at_once_all_land(program: Program) -> None:
+def test_writers_at_once_all_land(program):
     assert program.told["at once"]["made"] == program.told["at once"]["expected"]
     assert (
         sorted(row["id"] for row in rows_of(program.folder / "plain"))
@@ -106,7 +106,7 @@ def test_writers_at_once_all_land(program: Program) -> None:
     )
 
 
-def test_what_would_lose_something_is_refused(program: Program) -> None:
+def test_what_would_lose_something_is_refused(program):
     told = {name: program.told[name] for name in ("null", "extra", "narrow", "missing", "syntax")}
     assert {name: one["error"] for name, one in told.items()} == {
         "null": "Refused",
@@ -121,11 +121,11 @@ def test_what_would_lose_something_is_refused(program: Program) -> None:
     assert "format version 3" in program.told["version 3"]["message"]
 
 
-def test_the_example_of_the_page_does_what_it_says(program: Program) -> None:
+def test_the_example_of_the_page_does_what_it_says(program):
     assert program.told["example"]["made"] == program.told["example"]["expected"]
 
 
-def test_nothing_is_found_afterwards(program: Program) -> None:
+def test_nothing_is_found_afterwards(program):
     for table in ("two", "plain", "page", "typed"):
         check_clean(program.folder / table)
     assert program.told["left"]["same"]

@@ -132,9 +132,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_icectl_comes_by_the_wheel_on_every_node(
-    cluster: Cluster, shipped: Shipped, table: Path
-) -> None:
+def test_icectl_comes_by_the_wheel_on_every_node(cluster, shipped, table):
     before = rows(table)
     code, told = ended(compact(cluster, table, str(shipped.installed / "bin/python")))
     assert (code, told["status"]) == (0, "done")
@@ -142,7 +140,7 @@ def test_icectl_comes_by_the_wheel_on_every_node(
     assert not unreferenced(table)
 
 
-def test_icectl_comes_in_an_archive(cluster: Cluster, shipped: Shipped, table: Path) -> None:
+def test_icectl_comes_in_an_archive(cluster, shipped, table):
     before = rows(table)
     archives = {"spark.archives": f"{shipped.archive}#env"}
     code, told = ended(compact(cluster, table, "env/bin/python", **archives))
@@ -151,7 +149,7 @@ def test_icectl_comes_in_an_archive(cluster: Cluster, shipped: Shipped, table: P
     assert not unreferenced(table)
 
 
-def test_icectl_comes_by_py_files(cluster: Cluster, shipped: Shipped, table: Path) -> None:
+def test_icectl_comes_by_py_files(cluster, shipped, table):
     before = rows(table)
     archive = shipped.wheel.with_name("icectl.zip")  # Spark looks into no file of another name
     archive.write_bytes(shipped.wheel.read_bytes())
@@ -165,9 +163,7 @@ def test_icectl_comes_by_py_files(cluster: Cluster, shipped: Shipped, table: Pat
     assert not unreferenced(table)
 
 
-def test_a_worker_without_icectl_says_what_to_do(
-    cluster: Cluster, shipped: Shipped, table: Path
-) -> None:
+def test_a_worker_without_icectl_says_what_to_do(cluster, shipped, table):
     before = current_metadata(table)
     code, told = ended(compact(cluster, table, str(shipped.bare / "bin/python")))
     assert code == 16
@@ -177,9 +173,7 @@ def test_a_worker_without_icectl_says_what_to_do(
     assert not unreferenced(table)
 
 
-def test_a_submitted_run_on_workers_without_icectl_says_so_too(
-    cluster: Cluster, shipped: Shipped, table: Path
-) -> None:
+def test_a_submitted_run_on_workers_without_icectl_says_so_too(cluster, shipped, table):
     before = current_metadata(table)
     done = submit(
         "compact", str(table), *SMALL, settings=SETTINGS, spark=["--master", cluster.master],
@@ -191,9 +185,7 @@ def test_a_submitted_run_on_workers_without_icectl_says_so_too(
     assert current_metadata(table) == before
 
 
-def test_an_executor_that_is_killed_while_it_writes(
-    cluster: Cluster, shipped: Shipped, table: Path
-) -> None:
+def test_an_executor_that_is_killed_while_it_writes(cluster, shipped, table):
     before = rows(table)
     with held(cluster) as met:
         run = compact(cluster, table, str(shipped.installed / "bin/python"))
@@ -207,9 +199,7 @@ def test_an_executor_that_is_killed_while_it_writes(
     assert not unreferenced(table)
 
 
-def test_what_a_driver_that_dies_leaves_goes_with_the_next_run(
-    cluster: Cluster, shipped: Shipped, table: Path
-) -> None:
+def test_what_a_driver_that_dies_leaves_goes_with_the_next_run(cluster, shipped, table):
     before, metadata = rows(table), current_metadata(table)
     with held(cluster) as met:
         run = compact(cluster, table, str(shipped.installed / "bin/python"))
@@ -249,9 +239,7 @@ def attempts(events: list[dict[str, Any]]) -> dict[int, int]:
     return Counter(info["Stage ID"] for info in infos)
 
 
-def test_a_shuffle_that_is_lost_between_its_stages_is_made_again(
-    cluster: Cluster, shipped: Shipped, tmp_path: Path
-) -> None:
+def test_a_shuffle_that_is_lost_between_its_stages_is_made_again(cluster, shipped, tmp_path):
     """Rows that were dealt out are on disks of executors, which die as files are written."""
     table = build(tmp_path / "t", 2, "none").directory
     before = rows(table)
@@ -286,9 +274,7 @@ def copies(events: list[dict[str, Any]]) -> list[str]:
     return [one["Task End Reason"]["Reason"] for one in ended if one["Task Info"]["Speculative"]]
 
 
-def test_what_a_task_has_written_goes_where_its_copy_was_faster(
-    cluster: Cluster, shipped: Shipped, table: Path, tmp_path: Path
-) -> None:
+def test_what_a_task_has_written_goes_where_its_copy_was_faster(cluster, shipped, table, tmp_path):
     before = rows(table)
     with held(cluster) as met, written_down(tmp_path / "events") as (settings, events):
         python = str(shipped.installed / "bin/python")
@@ -301,9 +287,7 @@ def test_what_a_task_has_written_goes_where_its_copy_was_faster(
     assert not unreferenced(table)
 
 
-def test_executors_come_as_there_is_work_and_go_when_they_idle(
-    cluster: Cluster, shipped: Shipped, table: Path, tmp_path: Path
-) -> None:
+def test_executors_come_as_there_is_work_and_go_when_they_idle(cluster, shipped, table, tmp_path):
     before = rows(table)
     dynamic = {
         "spark.dynamicAllocation.enabled": "true",
@@ -325,9 +309,7 @@ def test_executors_come_as_there_is_work_and_go_when_they_idle(
     assert not unreferenced(table)
 
 
-def test_workers_of_a_cluster_find_what_is_found_without_them(
-    cluster: Cluster, shipped: Shipped, tmp_path: Path
-) -> None:
+def test_workers_of_a_cluster_find_what_is_found_without_them(cluster, shipped, tmp_path):
     """Faults of data files, and orphans, are those that icectl finds alone; these are removed."""
     table = aged_table(tmp_path).directory
     for number in range(12):

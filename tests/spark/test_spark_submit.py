@@ -92,27 +92,27 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return compacted(folder, spark=["--master", "local[2]"], ICECTL_COMPACT_MASTER="nowhere")
 
 
-def test_the_session_is_the_submitters(here: Ran) -> None:
+def test_the_session_is_the_submitters(here):
     assert here.settings["spark.master"] == "local[2]"
     assert here.settings["spark.app.name"] == "nightly"
     assert here.executors == {"driver"}
 
 
-def test_rows_are_whole_and_what_is_printed_is_one_document(here: Ran) -> None:
+def test_rows_are_whole_and_what_is_printed_is_one_document(here):
     assert here.document["status"] == "done"
     assert here.rows_after == here.rows_before
     assert len(here.rows_after) == 52
     assert not here.unreferenced
 
 
-def test_the_exit_code_reaches_who_submitted(tmp_path: Path) -> None:
+def test_the_exit_code_reaches_who_submitted(tmp_path):
     skip_without_spark()
     done = submit("inspect", str(tmp_path / "none"), spark=["--master", "local[1]"])
     assert done.returncode == 10
     assert "error: there is no directory" in done.stdout  # Spark has one stream for both
 
 
-def test_the_command_that_finds_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_that_finds_the_script(capsys):
     from icectl.cli.app import main
 
     assert main(["--spark-script"]) == 0
@@ -139,9 +139,7 @@ ON_BOTH = {
     [[], ["--sort-order", "id"], ["--zorder", "id,at"]],
     ids=["binpack", "sort", "zorder"],
 )
-def test_every_strategy_on_a_standalone_cluster(
-    cluster: Cluster, tmp_path: Path, strategy: list[str]
-) -> None:
+def test_every_strategy_on_a_standalone_cluster(cluster, tmp_path, strategy):
     conf = [f"--conf={key}={value}" for key, value in ON_BOTH.items()]
     spark = ["--master", cluster.master, "--executor-memory", "512m", *conf]
     ran = compacted(tmp_path, *strategy, spark=spark)

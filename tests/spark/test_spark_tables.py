@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
-from tests.spark.conftest import MOVED, STRAYS, SparkTables, icectl
+from tests.spark.conftest import MOVED, STRAYS, icectl
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -53,7 +53,7 @@ def tables(names: Iterable[str] = TABLES, *, with_empty: bool = True) -> list[An
 
 
 @pytest.mark.parametrize("name", tables())
-def test_inspect_counts_the_files_that_spark_wrote(spark_tables: SparkTables, name: str) -> None:
+def test_inspect_counts_the_files_that_spark_wrote(spark_tables, name):
     run = spark_tables.summaries[name]
     assert run.exit_code == 0, run.errors
     result = run.document["result"]
@@ -66,7 +66,7 @@ def test_inspect_counts_the_files_that_spark_wrote(spark_tables: SparkTables, na
 
 
 @pytest.mark.parametrize("name", tables(with_empty=False))
-def test_expire_keeps_every_ref_head_and_nothing_else(spark_tables: SparkTables, name: str) -> None:
+def test_expire_keeps_every_ref_head_and_nothing_else(spark_tables, name):
     run = spark_tables.expiries[name]
     assert run.exit_code == 0, run.errors
     heads = KEPT_REFS.get(name, {"main"})
@@ -76,21 +76,19 @@ def test_expire_keeps_every_ref_head_and_nothing_else(spark_tables: SparkTables,
     )
 
 
-def test_expire_of_a_table_without_snapshots_does_nothing(spark_tables: SparkTables) -> None:
+def test_expire_of_a_table_without_snapshots_does_nothing(spark_tables):
     run = spark_tables.expiries["v2_empty"]
     assert (run.exit_code, run.document["status"]) == (0, "nothing-to-do")
 
 
 @pytest.mark.parametrize("name", tables())
-def test_a_second_expiry_finds_nothing_to_do(spark_tables: SparkTables, name: str) -> None:
+def test_a_second_expiry_finds_nothing_to_do(spark_tables, name):
     run = spark_tables.second_expiries[name]
     assert (run.exit_code, run.document["status"]) == (0, "nothing-to-do")
 
 
 @pytest.mark.parametrize("name", tables())
-def test_spark_reads_the_same_rows_after_all_maintenance(
-    spark_tables: SparkTables, name: str
-) -> None:
+def test_spark_reads_the_same_rows_after_all_maintenance(spark_tables, name):
     before, after = spark_tables.before.get(name, {}), spark_tables.after.get(name, {})
     written = {key: rows for key, rows in after.items() if key not in before}
     assert {key: before[key] for key in after if key in before} == {
@@ -106,7 +104,7 @@ def test_spark_reads_the_same_rows_after_all_maintenance(
 
 
 @pytest.mark.parametrize("name", tables(MOVED))
-def test_spark_reads_what_was_relocated(spark_tables: SparkTables, name: str) -> None:
+def test_spark_reads_what_was_relocated(spark_tables, name):
     """Also once the original has lost the files of its old snapshots."""
     run = spark_tables.relocations[name]
     assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
@@ -114,7 +112,7 @@ def test_spark_reads_what_was_relocated(spark_tables: SparkTables, name: str) ->
 
 
 @pytest.mark.parametrize("name", tables())
-def test_validate_finds_no_error_in_what_spark_wrote(spark_tables: SparkTables, name: str) -> None:
+def test_validate_finds_no_error_in_what_spark_wrote(spark_tables, name):
     for runs in (spark_tables.validations, spark_tables.validations_after):
         findings = runs[name].document["result"]["findings"]
         assert [one for one in findings if one["severity"] == "error"] == []
@@ -122,7 +120,7 @@ def test_validate_finds_no_error_in_what_spark_wrote(spark_tables: SparkTables, 
 
 
 @pytest.mark.parametrize("name", tables())
-def test_maintenance_adds_no_finding(spark_tables: SparkTables, name: str) -> None:
+def test_maintenance_adds_no_finding(spark_tables, name):
     before, after = (
         {(one["rule"], one["severity"]) for one in runs[name].document["result"]["findings"]}
         for runs in (spark_tables.validations, spark_tables.validations_after)
@@ -132,9 +130,7 @@ def test_maintenance_adds_no_finding(spark_tables: SparkTables, name: str) -> No
 
 
 @pytest.mark.parametrize("name", tables())
-def test_a_rewrite_of_manifests_keeps_spark_going_and_happens_once(
-    spark_tables: SparkTables, name: str
-) -> None:
+def test_a_rewrite_of_manifests_keeps_spark_going_and_happens_once(spark_tables, name):
     run, again = spark_tables.rewrites[name], spark_tables.second_rewrites[name]
     assert run.exit_code == 0, run.errors
     assert run.document["status"] in ("done", "nothing-to-do")
@@ -143,8 +139,8 @@ def test_a_rewrite_of_manifests_keeps_spark_going_and_happens_once(
 
 @pytest.mark.parametrize("name", tables(["v2_fixed", "v3_fixed"]))
 def test_r212_lengths_before_fixed_partition_values_go_with_a_rewrite_of_manifests(
-    spark_tables: SparkTables, name: str
-) -> None:
+    spark_tables, name
+):
     head = icectl("validate", str(spark_tables.directory / name), "--level", "metadata")
     before, after = (
         {(one["rule"], one["severity"]) for one in run.document["result"]["findings"]}
@@ -156,7 +152,7 @@ def test_r212_lengths_before_fixed_partition_values_go_with_a_rewrite_of_manifes
 
 
 @pytest.mark.parametrize("name", tables())
-def test_version_1_becomes_version_2_and_others_stay(spark_tables: SparkTables, name: str) -> None:
+def test_version_1_becomes_version_2_and_others_stay(spark_tables, name):
     run = spark_tables.migrations[name]
     assert run.exit_code == 0, run.errors
     result = run.document["result"]
@@ -165,7 +161,7 @@ def test_version_1_becomes_version_2_and_others_stay(spark_tables: SparkTables, 
 
 
 @pytest.mark.parametrize("name", tables())
-def test_orphans_are_those_that_spark_finds_too(spark_tables: SparkTables, name: str) -> None:
+def test_orphans_are_those_that_spark_finds_too(spark_tables, name):
     """Beside them the check sums of files that are gone, which it passes over as hidden."""
     run = spark_tables.removals[name]
     assert run.exit_code == 0, run.document["error"]
@@ -196,9 +192,7 @@ HAVE_POSITION_DELETES = {
 
 
 @pytest.mark.parametrize("name", tables(with_empty=False))
-def test_tables_are_compacted_once_and_then_have_no_deletes(
-    spark_tables: SparkTables, name: str
-) -> None:
+def test_tables_are_compacted_once_and_then_have_no_deletes(spark_tables, name):
     merged = spark_tables.merges[name]
     assert merged.exit_code == 0, merged.document["error"]
     run, again = spark_tables.compactions[name], spark_tables.second_compactions[name]
@@ -222,8 +216,6 @@ def test_tables_are_compacted_once_and_then_have_no_deletes(
 
 
 @pytest.mark.parametrize("name", tables(with_empty=False))
-def test_an_independent_reader_counts_as_many_rows_as_spark(
-    spark_tables: SparkTables, name: str
-) -> None:
+def test_an_independent_reader_counts_as_many_rows_as_spark(spark_tables, name):
     metadata = read_metadata(current_metadata(spark_tables.directory / name))
     assert len(read_rows(metadata)) == spark_tables.before[name]["main"][0]

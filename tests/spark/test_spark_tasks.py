@@ -24,25 +24,25 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {line.pop("name"): line for line in map(json.loads, done.stdout.splitlines())}
 
 
-def test_each_task_answers(told: dict[str, Any]) -> None:
+def test_each_task_answers(told):
     assert told["squares"]["answers"] == [["0", 0], ["1", 1], ["2", 4]]
     assert told["doubled cubes"]["answers"] == [["0", 0], ["1", 2], ["2", 16]]
 
 
-def test_a_task_that_is_tried_again_counts_once(told: dict[str, Any]) -> None:
+def test_a_task_that_is_tried_again_counts_once(told):
     assert told["second attempts"]["answers"] == [0, 1, 2, 3]
     assert told["ends"]["answers"] == ["0", "1", "2", "3"]
 
 
-def test_where_tasks_have_copies_nothing_goes_on_behind_an_answer(told: dict[str, Any]) -> None:
+def test_where_tasks_have_copies_nothing_goes_on_behind_an_answer(told):
     assert told["settled"]["answers"] == [2, True]
 
 
-def test_answers_are_read_without_unpickling_them(told: dict[str, Any]) -> None:
+def test_answers_are_read_without_unpickling_them(told):
     assert told["not unpickled"]["answers"] == [[2, 5], [[0, 0, 2], [1, 1]]]
 
 
-def test_an_error_of_icectl_arrives_as_itself(told: dict[str, Any]) -> None:
+def test_an_error_of_icectl_arrives_as_itself(told):
     assert (
         told["denied"]
         == told["denied each"]
@@ -59,20 +59,20 @@ def test_an_error_of_icectl_arrives_as_itself(told: dict[str, Any]) -> None:
     }
 
 
-def test_other_errors_are_told_in_one_line(told: dict[str, Any]) -> None:
+def test_other_errors_are_told_in_one_line(told):
     assert told["wrong"]["error"] == told["dies"]["error"] == "EngineError"
     assert told["wrong"]["message"].startswith("Spark failed: KeyError: 'number ")
     assert "Python worker exited unexpectedly" in told["dies"]["message"]
     assert "\n" not in told["dies"]["message"]
 
 
-def test_a_session_that_does_not_start_says_why(told: dict[str, Any]) -> None:
+def test_a_session_that_does_not_start_says_why(told):
     assert told["nowhere"]["error"] == "EngineError"
     assert "Spark does not start: " in told["nowhere"]["message"]
     assert "local[x]" in told["nowhere"]["message"]
 
 
-def test_waiting_ends_at_the_time_limit_and_on_an_interrupt(told: dict[str, Any]) -> None:
+def test_waiting_ends_at_the_time_limit_and_on_an_interrupt(told):
     assert told["late"]["error"] == "Incomplete"
     assert told["interrupted"]["error"] == "KeyboardInterrupt"
     assert told["stopped"]["answers"] == [True, True]

@@ -47,7 +47,7 @@ def stored(table: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_spark_reads_the_same_rows_with_their_ids_from_new_files(told: Told, name: str) -> None:
+def test_spark_reads_the_same_rows_with_their_ids_from_new_files(told, name):
     one = told.tables[name]
     assert not any(one["ended"])
     assert len(one["before"]) == 13
@@ -56,9 +56,7 @@ def test_spark_reads_the_same_rows_with_their_ids_from_new_files(told: Told, nam
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_new_files_have_all_types_and_the_shredding_that_the_old_ones_share(
-    told: Told, name: str
-) -> None:
+def test_new_files_have_all_types_and_the_shredding_that_the_old_ones_share(told, name):
     table = told.folder / name
     (new,) = stored(table)
     schema = str(pq.ParquetFile(new).schema)
@@ -73,15 +71,13 @@ def test_new_files_have_all_types_and_the_shredding_that_the_old_ones_share(
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_value_and_bound_is_right_before_and_after(told: Told, name: str) -> None:
+def test_every_value_and_bound_is_right_before_and_after(told, name):
     found = icectl("validate", str(told.folder / name), "--level", "data", "--all-snapshots")
     assert (found.exit_code, found.document["result"]["findings"]) == (0, [])
 
 
 @pytest.mark.parametrize("name", sorted(SHREDDED))
-def test_new_files_have_the_bounds_of_variants_that_the_old_ones_have_in_common(
-    told: Told, name: str
-) -> None:
+def test_new_files_have_the_bounds_of_variants_that_the_old_ones_have_in_common(told, name):
     (new,) = (
         entry["data_file"]
         for entry in live_entries(head(told.folder / name))

@@ -52,8 +52,8 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
     indirect=["catalog"],
 )
 def test_every_compaction_lands_and_spark_reads_all_rows_with_their_ids(
-    catalog: tuple[str, str | None], tmp_path: Path, runs: int, tables: list[str]
-) -> None:
+    catalog, tmp_path, runs, tables
+):
     told_of, uri = catalog
     printed = peer(told_of, str(tmp_path), str(runs), *tables, script="spark_writer").splitlines()
     lines = [json.loads(line) for line in printed if line.startswith("{")]

@@ -94,7 +94,7 @@ def submitted(cluster: Yarn, mode: str, *arguments: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_a_submitted_compaction(cluster: Yarn, table: Path, mode: str) -> None:
+def test_a_submitted_compaction(cluster, table, mode):
     before = rows(table)
     done = submitted(cluster, mode, "compact", str(table), *SMALL)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -105,14 +105,14 @@ def test_a_submitted_compaction(cluster: Yarn, table: Path, mode: str) -> None:
     assert not unreferenced(table)
 
 
-def test_the_exit_code_is_in_the_diagnostics(cluster: Yarn, tmp_path: Path) -> None:
+def test_the_exit_code_is_in_the_diagnostics(cluster, tmp_path):
     done = submitted(cluster, "cluster", "inspect", str(tmp_path / "none"))
     assert done.returncode == 1
     assert "User application exited with status 10" in done.stderr
     assert "error: there is no directory" in cluster.printed()
 
 
-def test_a_session_of_icectl_s_own(cluster: Yarn, table: Path) -> None:
+def test_a_session_of_icectl_s_own(cluster, table):
     before = rows(table)
     settings = {**cluster.settings, "spark.archives": cluster.archive}
     words = command(

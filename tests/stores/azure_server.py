@@ -59,12 +59,7 @@ class Azurite:
         self._ask("PUT", path, query, content, headers)
 
     def _ask(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str],
-        content: bytes,
-        headers: dict[str, str],
+        self, method: str, path: str, query: dict[str, str], content: bytes, headers: dict[str, str]
     ) -> bytes:
         given = {
             **headers,

@@ -135,7 +135,7 @@ def first_party(module: str) -> str | None:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def test_imports_point_downward() -> None:
+def test_imports_point_downward():
     assert [
         f"{path}:{line} imports {module} from above or beside"
         for path in modules()
@@ -146,7 +146,7 @@ def test_imports_point_downward() -> None:
     ] == []
 
 
-def test_third_party_modules_stay_in_their_home() -> None:
+def test_third_party_modules_stay_in_their_home():
     wrong = []
     for path in modules():
         for module, line in imports_of(path):
@@ -161,7 +161,7 @@ def test_third_party_modules_stay_in_their_home() -> None:
     assert wrong == []
 
 
-def test_spark_stays_in_modules_that_are_named_for_it() -> None:
+def test_spark_stays_in_modules_that_are_named_for_it():
     for path in modules():
         tops = {module.split(".")[0] for module, _ in imports_of(path)}
         assert path.name.startswith("spark") or not tops & {"pyspark", "py4j"}, path
@@ -175,7 +175,7 @@ def is_pure(path: Path) -> bool:
 MAY_USE_UUID = {"single_value.py", "partition_key.py", "variant.py"}
 
 
-def test_what_decides_touches_neither_clock_nor_system() -> None:
+def test_what_decides_touches_neither_clock_nor_system():
     pure = [path for path in modules() if is_pure(path)]
     assert pure
     assert [
@@ -203,7 +203,7 @@ IMPORTS_OF_FEW_RUNS = {
 """What only a commit needs, a plan, or a manifest in doubt: not a run that shows a table."""
 
 
-def test_first_party_imports_stand_at_the_top() -> None:
+def test_first_party_imports_stand_at_the_top():
     assert [
         f"{path}:{line} imports {module} in a function"
         for path in modules()
@@ -216,7 +216,7 @@ def test_first_party_imports_stand_at_the_top() -> None:
     ] == []
 
 
-def test_texts_but_docstrings_are_ascii() -> None:
+def test_texts_but_docstrings_are_ascii():
     wrong = []
     for path in modules():
         nodes = list(ast.walk(tree_of(path)))
@@ -232,7 +232,7 @@ def test_texts_but_docstrings_are_ascii() -> None:
     assert wrong == []
 
 
-def test_package_docstrings_say_where_to_start() -> None:
+def test_package_docstrings_say_where_to_start():
     for path in PACKAGE.rglob("__init__.py"):
         tree = tree_of(path)
         assert ast.get_docstring(tree), path
@@ -253,7 +253,7 @@ KNOW_SFC1 = {
 that write rows of them, what names every rule, and tables of what there is for each layout."""
 
 
-def test_what_only_a_layout_knows_is_chosen_not_imported() -> None:
+def test_what_only_a_layout_knows_is_chosen_not_imported():
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in modules()

@@ -10,20 +10,20 @@ PAGES = ("code.md", "extending.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_path_on_the_page_exists(page: str) -> None:
+def test_every_path_on_the_page_exists(page):
     text = (ROOT / "docs" / page).read_text("utf-8")
     named = re.findall(r"`((?:icectl|tests)/[\w/.]*)`", text)
     assert len(named) > 5
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_every_package_is_on_the_map() -> None:
+def test_every_package_is_on_the_map():
     text = (ROOT / "docs" / "code.md").read_text("utf-8")
     packages = [path.parent.name for path in (ROOT / "icectl").glob("*/__init__.py")]
     assert [name for name in packages if f"`icectl/{name}/`" not in text] == []
 
 
-def test_every_link_leads_to_a_page() -> None:
+def test_every_link_leads_to_a_page():
     for page in PAGES:
         text = (ROOT / "docs" / page).read_text("utf-8")
         for target in re.findall(r"\]\((\w[\w.-]*\.md)\)", text):
@@ -38,7 +38,7 @@ def test_every_link_leads_to_a_page() -> None:
         ("A data file's rows through compact", 27),
     ],
 )
-def test_a_path_through_the_code_is_short_and_says_how_long_it_is(title: str, most: int) -> None:
+def test_a_path_through_the_code_is_short_and_says_how_long_it_is(title, most):
     text = (ROOT / "docs" / "code.md").read_text("utf-8")
     section = text.split(f"## {title}\n")[1].split("\n## ")[0]
     steps = "".join(re.findall(r"^(?:\d\.|  ) .*\n", section, re.MULTILINE))

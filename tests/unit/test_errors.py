@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from icectl.errors import CorruptTable, EngineError, IcectlError, Refused, SelfCheckFailed
+from icectl.errors import CorruptTable, EngineError, Refused, SelfCheckFailed
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from icectl.errors import CorruptTable, EngineError, IcectlError, Refused, SelfC
         SelfCheckFailed("a file is wrong", rule="R-069"),
     ],
 )
-def test_an_error_survives_the_way_to_another_process(error: IcectlError) -> None:
+def test_an_error_survives_the_way_to_another_process(error):
     found = pickle.loads(pickle.dumps(error))
     assert type(found) is type(error)
     assert (str(found), vars(found)) == (str(error), vars(error))

@@ -9,7 +9,7 @@ RULES = set(range(1, 41))
 INCIDENTS = {*range(1, 11), *range(12, 18), 19, 20, 22, 23, 24}
 
 
-def test_every_rule_and_incident_has_tests_that_exist() -> None:
+def test_every_rule_and_incident_has_tests_that_exist():
     text = (TESTS / "README.md").read_text()
     found = re.findall(r"^\| (rule|incident) (\d+) \|.*\| (.*) \|$", text, re.MULTILINE)
     numbers = [(kind, int(number)) for kind, number, _ in found]
@@ -22,7 +22,7 @@ def test_every_rule_and_incident_has_tests_that_exist() -> None:
             assert f"def {test}(" in (TESTS / file).read_text(), name
 
 
-def test_the_tests_that_the_page_on_the_proposal_names_are_there() -> None:
+def test_the_tests_that_the_page_on_the_proposal_names_are_there():
     text = (TESTS.parent / "docs" / "proposal.md").read_text("utf-8")
     named = re.findall(r"`([^`\s]+\.py)::(\w+)`", text)
     assert len(named) > 30

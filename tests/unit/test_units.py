@@ -44,7 +44,7 @@ DAY_MS = 86_400_000
         ("9007199254740993B", 9_007_199_254_740_993),
     ],
 )
-def test_a_size_counts_decimal_or_binary_units(text: str, size_bytes: int) -> None:
+def test_a_size_counts_decimal_or_binary_units(text, size_bytes):
     assert parse_size(text) == size_bytes
 
 
@@ -52,7 +52,7 @@ def test_a_size_counts_decimal_or_binary_units(text: str, size_bytes: int) -> No
     "text",
     ["64", "", "MB", "64 M", "64Mbit", "-1MB", "1e3MB", "1.MB", ".5MB", "٣MB", "9" * 30 + "B"],
 )
-def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text: str) -> None:
+def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text):
     with pytest.raises(UsageError, match="is not a size") as caught:
         parse_size(text)
     assert caught.value.hint == "give a number with a unit: 64MB or 64MiB"
@@ -65,11 +65,11 @@ def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text: str) -> None
      (None, None), ("-1", None), (" 1", None), ("1_0", None), ("1e3", None),
      ("\u00b2", None), ("\u0661", None)],
 )  # fmt: skip
-def test_a_count_in_data_is_ascii_digits_of_at_most_64_bits(text: str, number: int) -> None:
+def test_a_count_in_data_is_ascii_digits_of_at_most_64_bits(text, number):
     assert read_count(text) == number
 
 
-def test_one_thing_is_counted_without_a_plural() -> None:
+def test_one_thing_is_counted_without_a_plural():
     counts = [print_count(count, "file") for count in (0, 1, 2000)]
     assert counts == ["0 files", "1 file", "2,000 files"]
 
@@ -90,7 +90,7 @@ def test_one_thing_is_counted_without_a_plural() -> None:
         (2**60, "1024.0 PiB"),
     ],
 )
-def test_a_size_is_printed_with_the_largest_binary_unit(size_bytes: int, text: str) -> None:
+def test_a_size_is_printed_with_the_largest_binary_unit(size_bytes, text):
     assert print_size(size_bytes) == text
 
 
@@ -109,14 +109,14 @@ def test_a_size_is_printed_with_the_largest_binary_unit(size_bytes: int, text: s
         (" 7 d ", 604_800_000),
     ],
 )
-def test_a_duration_adds_up_its_parts(text: str, duration_ms: int) -> None:
+def test_a_duration_adds_up_its_parts(text, duration_ms):
     assert parse_duration(text) == duration_ms
 
 
 @pytest.mark.parametrize(
     "text", ["7", "", "d", "1.5h", "-7d", "7D", "7 days", "1h30", "7d!", "9" * 30 + "s"]
 )
-def test_a_duration_without_a_known_unit_is_wrong_usage(text: str) -> None:
+def test_a_duration_without_a_known_unit_is_wrong_usage(text):
     with pytest.raises(UsageError, match="is not a duration") as caught:
         parse_duration(text)
     assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
@@ -138,7 +138,7 @@ def test_a_duration_without_a_known_unit_is_wrong_usage(text: str) -> None:
         (-5, "-5ms"),
     ],
 )
-def test_a_duration_is_printed_with_its_two_largest_units(duration_ms: int, text: str) -> None:
+def test_a_duration_is_printed_with_its_two_largest_units(duration_ms, text):
     assert print_duration(duration_ms) == text
 
 
@@ -159,20 +159,20 @@ def test_a_duration_is_printed_with_its_two_largest_units(duration_ms: int, text
         ("2026-01-01T00:00:00Z", NEW_YEAR_2026_MS),
     ],
 )
-def test_an_instant_is_iso_8601_or_that_long_ago(text: str, instant_ms: int) -> None:
+def test_an_instant_is_iso_8601_or_that_long_ago(text, instant_ms):
     assert parse_instant(text, NEW_YEAR_2026_MS) == instant_ms
 
 
 @pytest.mark.parametrize(
     "text", ["20251231", "1767225600000", "yesterday", "2025-13-01", "2025", ""]
 )
-def test_an_instant_in_any_other_form_is_wrong_usage(text: str) -> None:
+def test_an_instant_in_any_other_form_is_wrong_usage(text):
     with pytest.raises(UsageError, match="is not a valid time") as caught:
         parse_instant(text, NEW_YEAR_2026_MS)
     assert "ISO 8601" in str(caught.value.hint)
 
 
-def test_an_instant_in_the_future_is_wrong_usage() -> None:
+def test_an_instant_in_the_future_is_wrong_usage():
     with pytest.raises(UsageError, match="`2026-01-01T00:00:01Z` is in the future"):
         parse_instant("2026-01-01T00:00:01Z", NEW_YEAR_2026_MS)
 
@@ -189,7 +189,7 @@ def test_an_instant_in_the_future_is_wrong_usage() -> None:
         (-(2**62), f"-{2**62}ms"),
     ],
 )
-def test_an_instant_is_printed_in_utc(instant_ms: int, text: str) -> None:
+def test_an_instant_is_printed_in_utc(instant_ms, text):
     assert print_instant(instant_ms) == text
 
 
@@ -197,12 +197,12 @@ def test_an_instant_is_printed_in_utc(instant_ms: int, text: str) -> None:
     ("text", "ratio"),
     [("0", 0.0), ("1", 1.0), ("0.05", 0.05), ("5%", 0.05), ("100%", 1.0), (" 12.5 % ", 0.125)],
 )
-def test_a_ratio_is_a_number_up_to_one_or_a_percentage(text: str, ratio: float) -> None:
+def test_a_ratio_is_a_number_up_to_one_or_a_percentage(text, ratio):
     assert parse_ratio(text) == ratio
 
 
 @pytest.mark.parametrize("text", ["", "%", "a", "-0.1", "1.01", "101%", "nan", "inf", "5%%"])
-def test_a_ratio_beyond_one_is_wrong_usage(text: str) -> None:
+def test_a_ratio_beyond_one_is_wrong_usage(text):
     with pytest.raises(UsageError, match="is not a ratio") as caught:
         parse_ratio(text)
     assert caught.value.hint == "give a number from 0 to 1, or 5%"
@@ -218,7 +218,7 @@ def test_a_ratio_beyond_one_is_wrong_usage(text: str) -> None:
         (253_402_300_800_000, "253402300800000ms"),
     ],
 )
-def test_a_limit_of_age_is_never_before_the_year_1(instant_ms: int, text: str) -> None:
+def test_a_limit_of_age_is_never_before_the_year_1(instant_ms, text):
     assert print_limit(instant_ms) == text
 
 
@@ -241,7 +241,7 @@ def test_long_texts_are_printed_without_quotes():
     assert print_text("a" * 20_000) == f"{'a' * 40}... (20,000 characters)"
 
 
-def test_secrets_are_redacted_as_wholes() -> None:
+def test_secrets_are_redacted_as_wholes():
     assert redact("no answer at a, key=a", ["a"]) == "no answer at ***, key=***"
     assert redact("xlongestsecretx longestsecret", ["longestsecret", "long"]) == "x***x ***"
     assert redact("nothing", [""]) == "nothing"

@@ -159,17 +159,17 @@ def long_sentences(text: str) -> list[str]:
     ]
 
 
-def test_no_message_has_words_of_the_house() -> None:
+def test_no_message_has_words_of_the_house():
     assert found_words(messages()) == []
 
 
-def test_no_page_has_words_of_the_house() -> None:
+def test_no_page_has_words_of_the_house():
     """The list of changes quotes old words."""
     texts = [(name, " ".join(text.split())) for name, text in [*pages(), *help_pages()]]
     assert found_words([one for one in texts if one[0] != "CHANGELOG.md"]) == []
 
 
-def test_no_sentence_of_a_message_is_long() -> None:
+def test_no_sentence_of_a_message_is_long():
     """Help is among the messages: its pages print what the options say."""
     assert [
         f"{place}: {sentence}"
@@ -179,7 +179,7 @@ def test_no_sentence_of_a_message_is_long() -> None:
     ] == []
 
 
-def test_no_sentence_of_a_page_is_long() -> None:
+def test_no_sentence_of_a_page_is_long():
     assert [
         f"{name}: {sentence}"
         for name, text in pages()
@@ -188,7 +188,7 @@ def test_no_sentence_of_a_page_is_long() -> None:
     ] == []
 
 
-def test_the_search_sees_messages_help_and_pages() -> None:
+def test_the_search_sees_messages_help_and_pages():
     def found(words: str, texts: list[tuple[str, str]]) -> bool:
         return occurrences(re.compile(words), texts) != []
 
@@ -226,5 +226,5 @@ LONG = f"{SHORT} word"
         "the manual", "no text of the manual",
     ],
 )  # fmt: skip
-def test_sentences_are_counted_in_text_and_not_in_code(name: str, text: str, count: int) -> None:
+def test_sentences_are_counted_in_text_and_not_in_code(name, text, count):
     assert len([one for part in paragraphs(name, text) for one in long_sentences(part)]) == count

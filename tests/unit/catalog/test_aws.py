@@ -41,14 +41,7 @@ def of_botocore(request: Request, keys: AwsKeys, service: str, region: str) -> s
     st.binary(max_size=20),
     st.one_of(st.none(), VALUES),
 )
-def test_signatures_are_those_of_botocore(
-    host: str,
-    path: list[str],
-    query: dict[str, str],
-    headers: dict[str, str],
-    body: bytes,
-    token: str | None,
-) -> None:
+def test_signatures_are_those_of_botocore(host, path, query, headers, body, token):
     asked = "&".join(f"{name}={value}" for name, value in query.items())
     url = f"{host}/{'/'.join(path)}" + (f"?{asked}" if asked else "")
     request = Request("POST", url, headers, body)
@@ -74,9 +67,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 KEYS = {"glue.access-key-id": "A", "glue.secret-access-key": "B"}
 
 
-def test_given_keys_win_over_the_environment_and_that_over_profiles(
-    nothing: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_given_keys_win_over_the_environment_and_that_over_profiles(nothing, monkeypatch):
     nothing.write_text(
         "[default]\nregion = eu-north-1\naws_access_key_id = C\naws_secret_access_key = D\n"
         "[profile other]\naws_access_key_id = E\naws_secret_access_key = F\n"
@@ -94,7 +85,7 @@ def test_given_keys_win_over_the_environment_and_that_over_profiles(
 
 
 @pytest.mark.usefixtures("nothing")
-def test_half_of_a_pair_of_keys_and_none_at_all_are_refused() -> None:
+def test_half_of_a_pair_of_keys_and_none_at_all_are_refused():
     with pytest.raises(UsageError, match=r"it has one of `glue\.access-key-id` and"):
         identity_of("it", {"glue.access-key-id": "A"}, ("glue",), None)
     with pytest.raises(StorageError, match="there are no AWS credentials for it"):

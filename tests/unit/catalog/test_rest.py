@@ -25,7 +25,6 @@ from icectl.format.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
-    Requirement,
     SetLayout,
     SetManifestList,
     SetProperties,
@@ -71,23 +70,18 @@ SPELLED: list[tuple[Update, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("update", "spelled"), SPELLED)
-def test_changes_are_spelled_as_the_protocol_has_them(
-    update: Update, spelled: dict[str, Any]
-) -> None:
+def test_changes_are_spelled_as_the_protocol_has_them(update, spelled):
     assert update_json(update, 3) == spelled
 
 
-def test_every_change_is_spelled_or_refused() -> None:
-    assert {type(update) for update, _ in SPELLED} == ALL_UPDATES - {
-        SetLayout,
-        SetManifestList,
-    }
+def test_every_change_is_spelled_or_refused():
+    assert {type(update) for update, _ in SPELLED} == ALL_UPDATES - {SetLayout, SetManifestList}
 
 
 @pytest.mark.parametrize(
     "update", [SetManifestList(1, "l"), SetLayout(Layout.SFC_1), UpgradeFormatVersion(4)]
 )
-def test_what_has_no_form_is_refused(update: Update) -> None:
+def test_what_has_no_form_is_refused(update):
     with pytest.raises(Unsupported):
         check_updates([update])
 
@@ -100,16 +94,11 @@ def test_what_has_no_form_is_refused(update: Update) -> None:
             AssertRefSnapshotId("main", None),
             {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None},
         ),
-        (
-            AssertCurrentSchemaId(1),
-            {"type": "assert-current-schema-id", "current-schema-id": 1},
-        ),
+        (AssertCurrentSchemaId(1), {"type": "assert-current-schema-id", "current-schema-id": 1}),
         (AssertDefaultSpecId(2), {"type": "assert-default-spec-id", "default-spec-id": 2}),
     ],
 )
-def test_conditions_are_spelled_as_the_protocol_has_them(
-    requirement: Requirement, spelled: dict[str, Any]
-) -> None:
+def test_conditions_are_spelled_as_the_protocol_has_them(requirement, spelled):
     assert requirement_json(requirement) == spelled
 
 
@@ -138,7 +127,7 @@ def metadata(**changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_members_that_an_answer_lacks_are_named() -> None:
+def test_members_that_an_answer_lacks_are_named():
     """By what they belong to, whatever order a server has lists in."""
     plain = metadata()
     stored = metadata(**{"x-top": 1})
@@ -157,7 +146,7 @@ def test_members_that_an_answer_lacks_are_named() -> None:
     assert lacks({**turned, "snapshots": stored["snapshots"][1:]}) == ["snapshots"]
 
 
-def test_changes_have_landed_where_their_snapshot_is_or_all_of_them_show() -> None:
+def test_changes_have_landed_where_their_snapshot_is_or_all_of_them_show():
     now = parse_metadata(metadata())
     gone, there = RemoveSnapshots((7,)), RemoveSnapshots((1, 7))
     assert has_landed([gone, SetProperties({"a": "b"}), RemoveProperties(("c",))], now)

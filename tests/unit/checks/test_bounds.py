@@ -63,7 +63,7 @@ LENGTHS = [
 
 
 @pytest.mark.parametrize(("types", "lengths"), LENGTHS, ids=str)
-def test_r091_r096_bounds_have_a_length_of_their_type_or_of_the_one_before(types, lengths) -> None:
+def test_r091_r096_bounds_have_a_length_of_their_type_or_of_the_one_before(types, lengths):
     right = {
         length
         for length in range(41)
@@ -74,26 +74,26 @@ def test_r091_r096_bounds_have_a_length_of_their_type_or_of_the_one_before(types
 
 @pytest.mark.parametrize("field_id", [0, 3, LARGE_ID])
 @pytest.mark.parametrize("side", ["lower", "upper"])
-def test_r091_columns_are_found_by_any_id(field_id, side) -> None:
+def test_r091_columns_are_found_by_any_id(field_id, side):
     bounds = [{field_id: b"\x01"}, {}]
     found = find({field_id: primitive("int")}, bounds if side == "lower" else bounds[::-1])
     assert found.undecodable == {"lower": None, "upper": None} | {side: Fault(1, "0")}
 
 
-def test_columns_of_no_known_type_are_not_looked_at() -> None:
+def test_columns_of_no_known_type_are_not_looked_at():
     bounds = {-5: b"\x01", 4: b"", 77: b"\xff", LARGE_ID: b"x", LARGE_ID - 1: b"\x01"}
     found = find({3: primitive("int")}, (bounds, bounds))
     assert found == NOTHING
 
 
-def test_r091_text_is_utf_8() -> None:
+def test_r091_text_is_utf_8():
     types = {1: primitive("string"), 2: primitive("binary")}
     found = find(types, ({1: "é".encode(), 2: b"\xff"}, {}), ({1: b"\xff", 2: b""}, {1: b"\xe9"}))
     assert found.undecodable == {"lower": Fault(1, "1"), "upper": Fault(1, "1")}
 
 
 @pytest.mark.parametrize(("form", "name"), [("<f", "float"), ("<d", "double"), ("<f", "double")])
-def test_r092_nan_is_no_bound(form, name) -> None:
+def test_r092_nan_is_no_bound(form, name):
     nan = struct.pack(form, float("nan"))
     one = struct.pack(form, 1.0)
     found = find({1: primitive(name)}, ({1: one}, {1: one}), ({1: one}, {1: nan}))
@@ -126,7 +126,7 @@ ORDERED = [
 
 
 @pytest.mark.parametrize(("types", "less", "more"), ORDERED, ids=lambda value: str(value)[:40])
-def test_r092_a_lower_bound_above_the_upper_one(types, less, more) -> None:
+def test_r092_a_lower_bound_above_the_upper_one(types, less, more):
     right = [({1: less}, {1: more}), ({1: less}, {1: less}), ({1: more}, {1: more})]
     assert find({1: types}, *right).crossed is None
     assert find({1: types}, *right, ({1: more}, {1: less})).crossed == Fault(1, "3")
@@ -141,17 +141,17 @@ def test_r092_a_lower_bound_above_the_upper_one(types, less, more) -> None:
     ],
     ids=str,
 )
-def test_bounds_without_an_order_to_rely_on_are_not_compared(types) -> None:
+def test_bounds_without_an_order_to_rely_on_are_not_compared(types):
     less, more = bytes(16), b"\x01" * 16
     assert find({1: types}, ({1: more}, {1: less})).crossed is None
 
 
-def test_r092_negative_zero_and_zero_may_be_either_bound() -> None:
+def test_r092_negative_zero_and_zero_may_be_either_bound():
     zero, negative = struct.pack("<d", 0.0), struct.pack("<d", -0.0)
     assert find({1: primitive("double")}, ({1: zero}, {1: negative})).crossed is None
 
 
-def test_bounds_of_two_widths_are_not_compared() -> None:
+def test_bounds_of_two_widths_are_not_compared():
     narrow = struct.pack("<i", 9)
     assert find({1: primitive("long")}, ({1: narrow}, {1: long(1)})).crossed is None
 
@@ -167,11 +167,11 @@ UNALIGNED = [
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_r092_sides_are_compared_by_field_whatever_their_order(chunked) -> None:
+def test_r092_sides_are_compared_by_field_whatever_their_order(chunked):
     assert find(TYPES, *UNALIGNED, chunked=chunked).crossed == Fault(3, "1")
 
 
-def test_faults_of_all_parts_of_a_manifest_are_added_up() -> None:
+def test_faults_of_all_parts_of_a_manifest_are_added_up():
     files = [({1: b"\x00"}, {}), ({1: long(1)}, {}), ({1: b"\x00"}, {1: b""})]
     found = find(TYPES, *files, chunked=True)
     assert found.undecodable == {"lower": Fault(2, "0"), "upper": Fault(1, "2")}
@@ -187,7 +187,7 @@ SHAPES = [[GeometryType()], [GeographyType("srid:4269", "karney")]]
 
 @pytest.mark.parametrize("types", SHAPES, ids=str)
 @pytest.mark.parametrize("side", ["lower", "upper"])
-def test_r093_a_bound_of_shapes_is_a_corner_of_a_box(types, side) -> None:
+def test_r093_a_bound_of_shapes_is_a_corner_of_a_box(types, side):
     right = [corner(1, 2), corner(1, 2, 3), corner(1, 2, NAN, 4), corner(-180, 90, 3, 4)]
     wrong = [b"", bytes(8), bytes(17), bytes(40), corner(NAN, 2), corner(1, NAN, 3)]
     files = [({1: one}, {}) if side == "lower" else ({}, {1: one}) for one in right + wrong]
@@ -197,7 +197,7 @@ def test_r093_a_bound_of_shapes_is_a_corner_of_a_box(types, side) -> None:
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
-def test_r093_a_bound_of_variants_is_an_object_of_primitives(side) -> None:
+def test_r093_a_bound_of_variants_is_an_object_of_primitives(side):
     right = [write_bounds({"$['a']": b"\x0c\x01"}), write_bounds({}), write_bounds({"$": b"\x05b"})]
     wrong = [b"", b"\x01\x00\x00", b"\x01\x00\x00\x0c\x01", write_bounds({"$": b"\x03\x00\x00"})]
     files = [({1: one}, {}) if side == "lower" else ({}, {1: one}) for one in right + wrong]
@@ -207,7 +207,7 @@ def test_r093_a_bound_of_variants_is_an_object_of_primitives(side) -> None:
 
 
 @pytest.mark.parametrize("beyond", [(-180.5, 0), (181, 0), (0, 90.5), (0, -91), (0, float("inf"))])
-def test_r093_geography_has_bounds_on_the_globe(beyond) -> None:
+def test_r093_geography_has_bounds_on_the_globe(beyond):
     geometry, geography = (
         find({1: types}, ({1: corner(*beyond)}, {})).cornerless["lower"] for types in SHAPES
     )
@@ -226,7 +226,7 @@ CORNERS = [
 
 
 @pytest.mark.parametrize(("lower", "upper", "of_geometry", "of_geography"), CORNERS)
-def test_r092_corners_are_compared_by_dimension(lower, upper, of_geometry, of_geography) -> None:
+def test_r092_corners_are_compared_by_dimension(lower, upper, of_geometry, of_geography):
     crossed = [
         find({1: types}, ({1: corner(*lower)}, {1: corner(*upper)})).crossed is not None
         for types in SHAPES
@@ -234,14 +234,14 @@ def test_r092_corners_are_compared_by_dimension(lower, upper, of_geometry, of_ge
     assert crossed == [of_geometry, of_geography]
 
 
-def test_decimals_that_are_too_long_or_empty_are_not_compared() -> None:
+def test_decimals_that_are_too_long_or_empty_are_not_compared():
     types = {1: [DecimalType(9, 2)]}
     found = find(types, ({1: decimal(1, 17)}, {1: decimal(0)}), ({1: b""}, {1: decimal(-1)}))
     assert found.crossed is None
     assert found.undecodable == {"lower": Fault(1, "1"), "upper": None}
 
 
-def test_no_entries_and_no_bounds() -> None:
+def test_no_entries_and_no_bounds():
     assert find({}) == NOTHING
     assert find({}, ({1: b""}, {})) == NOTHING
     assert find(TYPES, ({}, {})) == NOTHING

@@ -23,7 +23,7 @@ MIXED = columns(
 )
 
 
-def test_null_numbers_are_0_and_known_to_be_absent() -> None:
+def test_null_numbers_are_0_and_known_to_be_absent():
     assert MIXED.numbers("sort_order_id").tolist() == [0, 0, 3, 0, 0, 0, 0]
     assert MIXED.absent("sort_order_id").tolist() == [True, False, False, True, True, True, True]
     assert MIXED.present("sort_order_id").tolist() == [
@@ -39,18 +39,18 @@ def test_null_numbers_are_0_and_known_to_be_absent() -> None:
     assert MIXED.absent("first_row_id").all()
 
 
-def test_entries_are_chosen_by_any_of_several_values() -> None:
+def test_entries_are_chosen_by_any_of_several_values():
     chosen = MIXED.of("status", Status.EXISTING, Status.DELETED)
     assert np.flatnonzero(chosen).tolist() == [1, 2, 4]
     assert np.flatnonzero(MIXED.vectors()).tolist() == [6]
 
 
-def test_a_fault_is_how_many_entries_and_where_the_first_lies() -> None:
+def test_a_fault_is_how_many_entries_and_where_the_first_lies():
     assert MIXED.fault(MIXED.of("status", Status.DELETED)) == Fault(2, "c")
     assert MIXED.fault(np.zeros(7, np.bool_)) is None
 
 
-def test_a_manifest_in_one_piece_is_searched_whole_and_one_in_chunks_by_chunk() -> None:
+def test_a_manifest_in_one_piece_is_searched_whole_and_one_in_chunks_by_chunk():
     assert list(MIXED.parts()) == [MIXED]
     table = pa.concat_tables([MIXED.table.slice(0, 3), MIXED.table.slice(3)])
     parts = list(Columns(RawEntries(table)).parts())
@@ -61,6 +61,6 @@ def test_a_manifest_in_one_piece_is_searched_whole_and_one_in_chunks_by_chunk() 
     assert next(columns().parts()).fault(np.zeros(0, np.bool_)) is None
 
 
-def test_faults_of_parts_are_added_up() -> None:
+def test_faults_of_parts_are_added_up():
     assert merge_faults([None, Fault(2, "c"), None, Fault(3, "d")]) == Fault(5, "c")
     assert merge_faults([None, None]) is None

@@ -1,17 +1,11 @@
 """What tells that a file is another than its manifest entry describes."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from icectl.checks.file_identity import (
-    StatedFile,
-    check_own_file,
-    is_outside,
-    stated_files,
-)
+from icectl.checks.file_identity import StatedFile, check_own_file, is_outside, stated_files
 from icectl.entries.rows import entries_from
 from icectl.errors import OtherFile
 from icectl.files.parquet.metrics import FileMetrics
@@ -23,7 +17,6 @@ from icectl.format.types import (
     NestedField,
     PrimitiveType,
     StructType,
-    Type,
 )
 from tests.builders.table_builder import TableBuilder
 
@@ -73,7 +66,7 @@ def check(one: StatedFile, *signs: str, found: FileMetrics = OWN) -> None:
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_r063_one_sign_is_a_mistake_and_two_are_another_file(sign: str) -> None:
+def test_r063_one_sign_is_a_mistake_and_two_are_another_file(sign):
     check(STATED)
     check(stated(sign))
     with pytest.raises(OtherFile, match=f"f is not the file .*wrong part; .*{sign}") as raised:
@@ -83,7 +76,7 @@ def test_r063_one_sign_is_a_mistake_and_two_are_another_file(sign: str) -> None:
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_of_delete_files_one_sign_is_enough_and_bytes_are_none(sign: str) -> None:
+def test_of_delete_files_one_sign_is_enough_and_bytes_are_none(sign):
     check(stated(has_deletes=True))
     if sign in OF_BYTES:
         check(stated(*OF_BYTES, has_deletes=True))
@@ -92,11 +85,11 @@ def test_of_delete_files_one_sign_is_enough_and_bytes_are_none(sign: str) -> Non
             check(stated(sign, has_deletes=True))
 
 
-def test_a_file_that_was_stored_anew_has_other_bytes_in_every_way() -> None:
+def test_a_file_that_was_stored_anew_has_other_bytes_in_every_way():
     check(stated(*OF_BYTES))
 
 
-def test_what_either_side_does_not_say_is_no_sign() -> None:
+def test_what_either_side_does_not_say_is_no_sign():
     check(StatedFile(100, FileMetrics(3), (ID, NAME)), "one")
     check(STATED, "one", found=FileMetrics(3))
 
@@ -122,9 +115,9 @@ def test_what_either_side_does_not_say_is_no_sign() -> None:
     ],
 )
 def test_bounds_exclude_values_only_where_that_is_sure(
-    type_: Type, own: tuple[object, object], found: tuple[object, object], *, is_exact: bool,
-    expected: bool,
-) -> None:  # fmt: skip
+    type_, own, found, *, is_exact,
+    expected,
+):  # fmt: skip
     column = NestedField(7, "c", type_, required=False)
     sides = [
         FileMetrics(
@@ -138,7 +131,7 @@ def test_bounds_exclude_values_only_where_that_is_sure(
     assert is_outside(column, *sides) is expected
 
 
-def test_bounds_that_cannot_be_read_exclude_nothing() -> None:
+def test_bounds_that_cannot_be_read_exclude_nothing():
     odd = replace(OWN, lower_bounds={1: b"odd"})
     assert not is_outside(ID, odd, OWN)
     uuid = NestedField(1, "u", PrimitiveType("uuid"), required=False)
@@ -149,7 +142,7 @@ def test_bounds_that_cannot_be_read_exclude_nothing() -> None:
     assert not is_outside(uuid, own, other)
 
 
-def test_entries_state_the_first_plain_columns(tmp_path: Path) -> None:
+def test_entries_state_the_first_plain_columns(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(1, 9))
     (row,) = table.live()
@@ -170,7 +163,7 @@ def test_entries_state_the_first_plain_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [PrimitiveType("variant"), GeometryType(), GeographyType()])
-def test_entries_state_bounds_of_all_variants_and_shapes_too(kind: Type, tmp_path: Path) -> None:
+def test_entries_state_bounds_of_all_variants_and_shapes_too(kind, tmp_path):
     """Those of new files are joined of these, however many columns come before."""
     table = TableBuilder(tmp_path / "t")
     table.append(range(1, 9))

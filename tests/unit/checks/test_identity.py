@@ -4,11 +4,7 @@ from typing import Any
 
 import pytest
 
-from icectl.checks.identity import (
-    check_own_list,
-    doubtful_manifests,
-    put_back_id,
-)
+from icectl.checks.identity import check_own_list, doubtful_manifests, put_back_id
 from icectl.checks.rules import check_own_manifest
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
@@ -56,13 +52,13 @@ def is_other_list(
         ({"sequence-number": "4"}, False),
     ],
 )
-def test_a_list_is_told_by_its_header(properties: dict[str, str], is_other: bool) -> None:
+def test_a_list_is_told_by_its_header(properties, is_other):
     assert is_other_list(properties) is is_other
 
 
 @pytest.mark.parametrize("name", sorted(TOTALS))
 @pytest.mark.parametrize("properties", [{"snapshot-id": "61"}, {"sequence-number": "4"}])
-def test_totals_that_differ_too_tell_of_another_list(name: str, properties: dict[str, str]) -> None:
+def test_totals_that_differ_too_tell_of_another_list(name, properties):
     assert not is_other_list(properties, summary=TOTALS)
     assert is_other_list(properties, summary=TOTALS | {name: "7"})
     assert not is_other_list(OWN, summary=TOTALS | {name: "7"})
@@ -81,9 +77,7 @@ def test_totals_that_differ_too_tell_of_another_list(name: str, properties: dict
         ("0", 60, "7", False),
     ],
 )
-def test_a_list_without_a_header_is_told_by_what_its_snapshot_added(
-    added: str, by: int | None, total: str, is_other: bool
-) -> None:
+def test_a_list_without_a_header_is_told_by_what_its_snapshot_added(added, by, total, is_other):
     summary = {"added-data-files": added, "total-data-files": total}
     listed = manifest(added_snapshot_id=by)
     assert is_other_list({}, listed, summary=summary) is is_other
@@ -117,14 +111,14 @@ LIST_OF_61 = "s3://b/t/metadata/snap-61-0-c0ffee.avro"
     ],
 )
 def test_a_snapshot_that_was_put_back_is_known_by_its_mark_or_its_list(
-    properties: dict[str, str] | None, changes: dict[str, Any], put_back: str | None
-) -> None:
+    properties, changes, put_back
+):
     own = snapshot(**({"manifest_list": LIST_OF_61} | changes))
     metadata = table(snapshots=(snapshot(snapshot_id=60), own))
     assert put_back_id(metadata, own, properties) == put_back
 
 
-def test_the_list_of_a_snapshot_that_was_put_back_is_its_own() -> None:
+def test_the_list_of_a_snapshot_that_was_put_back_is_its_own():
     own = snapshot(manifest_list=LIST_OF_61, summary=TOTALS | {"total-records": "7"})
     check_own_list(table(snapshots=(own,)), own, BACK, [manifest()])
     child = snapshot(manifest_list=LIST_OF_61, parent_snapshot_id=60)
@@ -159,7 +153,7 @@ def found(
     return None
 
 
-def test_a_manifest_that_is_as_its_list_says_is_in_no_doubt() -> None:
+def test_a_manifest_that_is_as_its_list_says_is_in_no_doubt():
     rows = stored(FILE)
     assert found(manifest(), rows) is None
     assert list(doubtful_manifests([manifest()], [header()], [1234], rows, 0)) == []
@@ -183,18 +177,18 @@ def test_a_manifest_that_is_as_its_list_says_is_in_no_doubt() -> None:
         {"min_sequence_number": 6, "sequence_number": 6},
     ],
 )
-def test_one_mistake_is_that_of_a_writer(changes: dict[str, Any]) -> None:
+def test_one_mistake_is_that_of_a_writer(changes):
     assert found(manifest(**changes), stored(FILE)) is None
 
 
 @pytest.mark.parametrize("name", ["added", "existing", "deleted"])
 @pytest.mark.parametrize("kind", ["files", "rows"])
-def test_a_length_and_a_count_tell_of_another_manifest(name: str, kind: str) -> None:
+def test_a_length_and_a_count_tell_of_another_manifest(name, kind):
     wrong = manifest(manifest_length=5, **{f"{name}_{kind}_count": 7})
     assert found(wrong, stored(FILE)) == "R-051"
 
 
-def test_a_header_and_entries_of_the_other_content_tell_of_another_manifest() -> None:
+def test_a_header_and_entries_of_the_other_content_tell_of_another_manifest():
     listed = manifest(content=ManifestContent.DELETES)
     assert found(listed, stored(FILE)) == "R-061"
     assert found(listed, stored(FILE | {"content": 1})) is None  # the header alone
@@ -202,7 +196,7 @@ def test_a_header_and_entries_of_the_other_content_tell_of_another_manifest() ->
     assert found(listed, stored(FILE | {"content": 1}), bare) is None
 
 
-def test_several_ranges_of_partitions_tell_the_same() -> None:
+def test_several_ranges_of_partitions_tell_the_same():
     again = PartitionField((2,), 1001, "again", parse_transform("identity"))
     both = PartitionSpec(2, (*SPEC.fields, again))
     listed = manifest(partition_spec_id=2, partitions=(PARTITION, PARTITION))
@@ -212,11 +206,11 @@ def test_several_ranges_of_partitions_tell_the_same() -> None:
     assert found(listed, rows, said, 9, specs=(both,)) == "R-053"
 
 
-def test_what_a_header_lacks_tells_of_no_other_manifest() -> None:
+def test_what_a_header_lacks_tells_of_no_other_manifest():
     assert found(manifest(), stored(FILE), header(metadata={}), 9) is None
 
 
-def test_all_that_tells_of_another_manifest_is_named() -> None:
+def test_all_that_tells_of_another_manifest_is_named():
     rows = stored(FILE | {"snapshot_id": 60, "sequence_number": 5})
     with pytest.raises(OtherFile) as raised:
         check_own_manifest(table(), manifest(manifest_length=5), header(), 1234, rows)
@@ -227,7 +221,7 @@ def test_all_that_tells_of_another_manifest_is_named() -> None:
     )
 
 
-def test_a_spec_and_a_length_tell_of_another_manifest() -> None:
+def test_a_spec_and_a_length_tell_of_another_manifest():
     said = header(spec_id=0)
     assert found(manifest(), stored(FILE), said) is None
     assert found(manifest(), stored(FILE), said, size=9) == "R-061"
@@ -235,7 +229,7 @@ def test_a_spec_and_a_length_tell_of_another_manifest() -> None:
 
 
 @pytest.mark.parametrize("status", [1, 2])
-def test_what_another_snapshot_added_or_removed_tells_of_another_manifest(status: int) -> None:
+def test_what_another_snapshot_added_or_removed_tells_of_another_manifest(status):
     counts = {"added_files_count": None, "added_rows_count": None, "deleted_files_count": None,
               "deleted_rows_count": None}  # fmt: skip
     listed = manifest(**counts)
@@ -249,12 +243,12 @@ def test_what_another_snapshot_added_or_removed_tells_of_another_manifest(status
     assert found(manifest(**counts, added_snapshot_id=None), stored(numbered)) is None
 
 
-def test_nothing_is_told_of_a_manifest_of_an_unknown_spec() -> None:
+def test_nothing_is_told_of_a_manifest_of_an_unknown_spec():
     wrong = manifest(partition_spec_id=7, manifest_length=5, added_files_count=9)
     assert found(wrong, stored(FILE)) is None
 
 
-def test_each_of_several_manifests_is_looked_at_by_itself() -> None:
+def test_each_of_several_manifests_is_looked_at_by_itself():
     rows = stored(FILE, FILE | {"manifest": 1}, FILE | {"manifest": 2}, FILE | {"manifest": 3})
     right = manifest()
     listed = [right, manifest(added_rows_count=9), right, manifest(added_snapshot_id=60)]

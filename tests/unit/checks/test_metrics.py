@@ -2,12 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.checks.metrics import (
-    avro_with_column_sizes,
-    common,
-    impossible_counts,
-    pairs,
-)
+from icectl.checks.metrics import avro_with_column_sizes, common, impossible_counts, pairs
 from icectl.checks.objects import Columns
 from icectl.entries.rows import RawEntries
 from icectl.format.manifest import FileFormat
@@ -33,7 +28,7 @@ COUNTED = columns(
 )
 
 
-def test_pairs_know_the_rows_that_they_are_of() -> None:
+def test_pairs_know_the_rows_that_they_are_of():
     found = pairs(COUNTED, "value_counts")
     assert found.field_ids.tolist() == [1, 2, 2]
     assert found.values.to_pylist() == [10, 20, 5]
@@ -41,14 +36,14 @@ def test_pairs_know_the_rows_that_they_are_of() -> None:
     assert found.keys(width=10).tolist() == [1, 2, 32]
 
 
-def test_pairs_of_a_slice_are_those_of_its_rows() -> None:
+def test_pairs_of_a_slice_are_those_of_its_rows():
     sliced = Columns(RawEntries(COUNTED.table.slice(2)))
     found = pairs(sliced, "value_counts")
     assert found.rows(np.arange(1)).tolist() == [1]
     assert found.values.to_pylist() == [5]
 
 
-def test_pairs_skip_what_a_null_map_hides() -> None:
+def test_pairs_skip_what_a_null_map_hides():
     hidden = pa.MapArray.from_arrays(
         pa.array([0, 1, 2], pa.int32()),
         pa.array([1, 2], pa.int32()),
@@ -60,13 +55,13 @@ def test_pairs_skip_what_a_null_map_hides() -> None:
     assert found.rows(np.arange(1)).tolist() == [1]
 
 
-def test_pairs_of_a_column_of_nulls_are_none() -> None:
+def test_pairs_of_a_column_of_nulls_are_none():
     assert len(pairs(COUNTED, "nan_value_counts")) == 0
     assert len(pairs(columns(), "lower_bounds")) == 0
 
 
 @pytest.mark.parametrize("large", [7, 2147483546, -1])
-def test_common_pairs_are_of_the_same_row_and_field_in_any_order(large) -> None:
+def test_common_pairs_are_of_the_same_row_and_field_in_any_order(large):
     found = columns(
         data("a", value_counts=[(1, 0), (2, 0)], null_value_counts=[(2, 0), (1, 0)]),
         data("b", value_counts=[(large, 0)], null_value_counts=[(3, 0)]),
@@ -90,12 +85,12 @@ WRONG = columns(
 
 
 @pytest.mark.parametrize("found", [WRONG, in_chunks(WRONG)], ids=["whole", "in-chunks"])
-def test_r130_an_entry_with_several_wrong_counts_counts_once(found) -> None:
+def test_r130_an_entry_with_several_wrong_counts_counts_once(found):
     assert impossible_counts(found) == Fault(2, "b")
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_r133_sizes_of_columns_of_avro_files(chunked) -> None:
+def test_r133_sizes_of_columns_of_avro_files(chunked):
     found = columns(
         data("a", column_sizes=[(1, 5)]),
         data("b", column_sizes=[(1, 5)], file_format=FileFormat.AVRO),

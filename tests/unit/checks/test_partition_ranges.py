@@ -41,7 +41,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 @pytest.mark.parametrize("type_", VALUES, ids=str)
 @given(drawn=st.data())
 @settings(max_examples=25, deadline=None)
-def test_r053_ranges_are_what_sorting_values_one_by_one_gives(type_, drawn) -> None:
+def test_r053_ranges_are_what_sorting_values_one_by_one_gives(type_, drawn):
     tuples = drawn.draw(st.lists(st.tuples(st.none() | VALUES[type_], st.none() | VALUES[LONG])))
     keys = [encode_key([type_, LONG], values) for values in tuples]
     found = field_ranges(columns(*keys), [type_, LONG])
@@ -60,13 +60,13 @@ def test_r053_ranges_are_what_sorting_values_one_by_one_gives(type_, drawn) -> N
         ]
 
 
-def test_the_ends_of_a_range_know_their_entries() -> None:
+def test_the_ends_of_a_range_know_their_entries():
     keys = [encode_key([LONG], [value]) for value in (5, 9, 5, -1, 9, 9)]
     (found,) = field_ranges(columns(*keys), [LONG])
     assert found == FieldRange(False, False, -1, Fault(1, "3"), 9, Fault(3, "1"))
 
 
-def test_fields_are_found_behind_nulls_and_values_of_any_length() -> None:
+def test_fields_are_found_behind_nulls_and_values_of_any_length():
     types = [STRING, LONG, STRING]
     keys = [
         encode_key(types, values)
@@ -92,7 +92,7 @@ def test_fields_are_found_behind_nulls_and_values_of_any_length() -> None:
     ],
     ids=str,
 )
-def test_r071_values_that_do_not_decode_are_left_out_of_the_range(type_, wrong) -> None:
+def test_r071_values_that_do_not_decode_are_left_out_of_the_range(type_, wrong):
     right: Any = {
         "boolean": True,
         "string": "a",
@@ -109,7 +109,7 @@ def test_r071_values_that_do_not_decode_are_left_out_of_the_range(type_, wrong) 
     assert found == FieldRange(has_null=False, undecodable=Fault(1, "0"))
 
 
-def test_of_an_unknown_type_only_null_is_known() -> None:
+def test_of_an_unknown_type_only_null_is_known():
     found = field_ranges(columns(join_values([b"\x01\x02"]), join_values([None])), [None])
     assert found == [FieldRange(has_null=True)]
 
@@ -124,20 +124,20 @@ def test_of_an_unknown_type_only_null_is_known() -> None:
         b"\x01\xff\xff\xff\xff\x00",
     ],
 )
-def test_r068_a_partition_has_a_value_for_each_field_of_its_spec(key) -> None:
+def test_r068_a_partition_has_a_value_for_each_field_of_its_spec(key):
     right = encode_key([LONG, LONG], [1, 2])
     with pytest.raises(CorruptTable) as caught:
         field_ranges(columns(right, key), [LONG, LONG])
     assert caught.value.rule == "R-068"
 
 
-def test_partitions_in_chunks_are_searched_together() -> None:
+def test_partitions_in_chunks_are_searched_together():
     table = columns(*(encode_key([LONG], [value]) for value in (4, 2, 8))).table
     chunked = pa.concat_tables([table.slice(0, 1), table.slice(1)])
     (found,) = field_ranges(Columns(RawEntries(chunked)), [LONG])
     assert (found.least, found.greatest) == (2, 8)
 
 
-def test_a_manifest_without_entries_or_fields() -> None:
+def test_a_manifest_without_entries_or_fields():
     assert field_ranges(columns(), [LONG]) == [FieldRange(has_null=False)]
     assert field_ranges(columns(b"", b""), []) == []

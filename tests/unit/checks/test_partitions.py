@@ -75,7 +75,7 @@ RANGES = [
 
 
 @pytest.mark.parametrize(("source", "values", "low", "high"), RANGES, ids=lambda x: str(x)[:24])
-def test_r053_a_summary_of_exactly_the_values_is_right(source, values, low, high) -> None:
+def test_r053_a_summary_of_exactly_the_values_is_right(source, values, low, high):
     keys = [encode_key([source], [value]) for value in values]
     kind = KINDS.get(getattr(source, "name", ""), "fixed")
     kind = {"boolean": "boolean", "float": "float"}.get(getattr(source, "name", ""), kind)
@@ -101,30 +101,30 @@ def excluded(text: str) -> list[tuple[str, str, str]]:
         ),
     ],
 )  # fmt: skip
-def test_r053_a_summary_that_excludes_a_value(source, values, summary, message) -> None:
+def test_r053_a_summary_that_excludes_a_value(source, values, summary, message):
     found = told(check(source, *values, summary=between(source, *summary)))
     assert found == excluded(message)
 
 
-def test_r053_a_summary_may_be_wider_than_the_values() -> None:
+def test_r053_a_summary_may_be_wider_than_the_values():
     summary = between(LONG, -100, 100, null=True, nan=True)
     assert told(check(LONG, 1, summary=summary)) == []
 
 
-def test_r053_a_summary_without_a_bound_says_that_there_is_no_value() -> None:
+def test_r053_a_summary_without_a_bound_says_that_there_is_no_value():
     found = told(check(LONG, 1, None, summary=between(LONG, None, None, null=True)))
     assert found == excluded("has no lower bound, but there are values")
     found = told(check(LONG, 1, summary=between(LONG, 1, None)))
     assert found == excluded("has no upper bound, but there are values")
 
 
-def test_r053_a_summary_says_whether_there_are_nulls() -> None:
+def test_r053_a_summary_says_whether_there_are_nulls():
     found = told(check(LONG, 1, None, summary=between(LONG, 1, 1)))
     assert found == excluded("says that there is no null, but there is")
     assert told(check(LONG, None, summary=between(LONG, None, None, null=True))) == []
 
 
-def test_r053_a_summary_says_whether_there_is_nan() -> None:
+def test_r053_a_summary_says_whether_there_is_nan():
     found = told(check(DOUBLE, NAN, 1.0, summary=between(DOUBLE, 1.0, 1.0, nan=False)))
     assert found == excluded("says that there is no NaN, but there is")
     for nan in (True, None):
@@ -134,25 +134,25 @@ def test_r053_a_summary_says_whether_there_is_nan() -> None:
     assert told(check(DOUBLE, NAN, summary=summary)) == []
 
 
-def test_r053_a_bound_that_does_not_decode() -> None:
+def test_r053_a_bound_that_does_not_decode():
     found = told(check(LONG, 1, summary=FieldSummary(False, None, b"\x01", b"\x01")))
     assert found == excluded("has a lower bound that does not decode")
 
 
-def test_r053_r096_a_bound_keeps_the_type_of_write_time() -> None:
+def test_r053_r096_a_bound_keeps_the_type_of_write_time():
     narrow = FieldSummary(False, None, (1).to_bytes(4, "little"), (7).to_bytes(4, "little"))
     assert told(check(LONG, 1, 7, summary=narrow)) == []
     found = told(check(LONG, 8, summary=narrow))
     assert found == excluded("has the upper bound `7`, but there is `8`, first in `s3://b/0`")
 
 
-def test_r053_the_order_of_uuids_is_not_relied_on() -> None:
+def test_r053_the_order_of_uuids_is_not_relied_on():
     low, high = UUID(int=1), UUID(int=2**128 - 1)  # the other way round as signed numbers
     source = PrimitiveType("uuid")
     assert told(check(source, low, high, summary=between(source, high, low))) == []
 
 
-def test_r053_every_row_of_a_list_has_its_own_summary() -> None:
+def test_r053_every_row_of_a_list_has_its_own_summary():
     schema = Schema(0, (NestedField(2, "x", LONG, required=False),))
     spec = PartitionSpec(0, (PartitionField((2,), 1000, "p", parse_transform("identity")),))
     rows = stored(data("s3://b/0", partition_key=encode_key([LONG], [5])))
@@ -165,7 +165,7 @@ def test_r053_every_row_of_a_list_has_its_own_summary() -> None:
     assert told(found) == excluded("has the lower bound `6`, but there is `5`, first in `s3://b/0`")
 
 
-def test_r068_partitions_are_stored_with_the_ids_of_the_spec() -> None:
+def test_r068_partitions_are_stored_with_the_ids_of_the_spec():
     found = checked(check(LONG, 1, record=((1001, "long"),)))
     assert [(one.rule, one.severity, one.subject, one.message) for one in found] == [
         (
@@ -177,27 +177,27 @@ def test_r068_partitions_are_stored_with_the_ids_of_the_spec() -> None:
     ]
 
 
-def test_r068_partitions_of_version_1_may_go_by_position() -> None:
+def test_r068_partitions_of_version_1_may_go_by_position():
     assert told(check(LONG, 1, record=((None, "long"),), version=1)) == []
     found = told(check(LONG, 1, record=(), version=1))
     message = "its partitions have fields [], those of its spec are [1000]"
     assert found == [("R-068", "error", message)]
 
 
-def test_r068_fields_that_the_spec_has_not_are_passed_over() -> None:
+def test_r068_fields_that_the_spec_has_not_are_passed_over():
     found = told(check(LONG, 1, record=((1001, "string"), (1000, "long"))))
     message = "its partitions have fields [1001, 1000], its spec only [1000]"
     assert found == [("R-068", "warning", message)]
 
 
-def test_r068_partitions_have_a_value_for_each_field() -> None:
+def test_r068_partitions_have_a_value_for_each_field():
     two = join_values([b"\x01" * 8, b"\x02" * 8])
     message = "a partition has not as many values as its spec has fields, 1"
     assert told(check(LONG, two)) == [("R-068", "error", message)]
     assert told(check(LONG, b"")) == [("R-068", "error", message)]
 
 
-def test_r071_values_are_stored_as_their_type() -> None:
+def test_r071_values_are_stored_as_their_type():
     found = told(check(LONG, 1, kind="string"))
     message = "the values of `p` are stored as `string`, not `long`"
     assert found == [("R-071", "error", message)]
@@ -215,12 +215,12 @@ def test_r071_values_are_stored_as_their_type() -> None:
         (STRING, None, "curve", "double"),
     ],
 )
-def test_r071_types_that_a_value_may_be_stored_as(source, value, transform, kind) -> None:
+def test_r071_types_that_a_value_may_be_stored_as(source, value, transform, kind):
     key = encode_key([source if isinstance(value, Decimal) else LONG], [value])
     assert told(check(source, key, transform=transform, kind=kind)) == []
 
 
-def test_r071_values_that_are_not_of_their_type() -> None:
+def test_r071_values_that_are_not_of_their_type():
     short = join_values([b"\x01\x02"])
     message = "a value of `p` is not of type `long`, first in `s3://b/1`"
     assert told(check(LONG, 1, short)) == [("R-071", "error", message)]
@@ -228,7 +228,7 @@ def test_r071_values_that_are_not_of_their_type() -> None:
     assert told(check(STRING, join_values([b"\xff"]), "a")) == [("R-071", "error", message)]
 
 
-def test_r071_integers_have_four_bytes() -> None:
+def test_r071_integers_have_four_bytes():
     key = encode_key([LONG], [2**31])
     message = (
         "the value 2147483648 of `p` is not between -2147483648 and 2147483647, first in `s3://b/1`"
@@ -236,7 +236,7 @@ def test_r071_integers_have_four_bytes() -> None:
     assert told(check(INT, -(2**31), key)) == [("R-071", "error", message)]
 
 
-def test_r073_buckets_are_below_their_number() -> None:
+def test_r073_buckets_are_below_their_number():
     keys = [encode_key([INT], [value]) for value in (0, 3, 4, -1)]
     assert told(check(STRING, *keys[:2], transform="bucket[4]", kind="int")) == []
     assert told(check(STRING, *keys, transform="bucket[4]", kind="int")) == [
@@ -245,7 +245,7 @@ def test_r073_buckets_are_below_their_number() -> None:
     ]
 
 
-def test_values_of_an_unknown_transform_are_only_null_or_not() -> None:
+def test_values_of_an_unknown_transform_are_only_null_or_not():
     key = join_values([b"\x01\x02\x03"])
     summary = FieldSummary(contains_null=False)
     assert told(check(LONG, key, transform="curve", summary=summary)) == []
@@ -253,6 +253,6 @@ def test_values_of_an_unknown_transform_are_only_null_or_not() -> None:
     assert found == excluded("says that there is no null, but there is")
 
 
-def test_a_manifest_without_entries_breaks_no_summary() -> None:
+def test_a_manifest_without_entries_breaks_no_summary():
     summary = FieldSummary(contains_null=False)
     assert told(check(LONG, summary=summary)) == []

@@ -12,7 +12,7 @@ from tests.builders.plain_metadata import plain_metadata
     ("limit", "too_long"),
     [("2", True), ("3", False), ("0", True), ("9" * 5000, False), ("\u00b2", False), ("", False)],
 )
-def test_v4_022_a_limit_that_is_not_a_number_is_the_default(limit: str, too_long: bool) -> None:
+def test_v4_022_a_limit_that_is_not_a_number_is_the_default(limit, too_long):
     log = tuple(MetadataLogEntry(at, f"/t/metadata/v{at}.metadata.json") for at in (1, 2, 3))
     metadata = plain_metadata(
         metadata_log=log, properties={"write.metadata.previous-versions-max": limit}

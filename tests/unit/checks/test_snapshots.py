@@ -19,7 +19,7 @@ from tests.builders.plain_metadata import plain_metadata
     ],
     ids=["none", "chain", "lost parent", "itself", "circle", "two circles and what leads there"],
 )
-def test_who_is_its_own_ancestor(parents: dict[int, int | None], found: set[int]) -> None:
+def test_who_is_its_own_ancestor(parents, found):
     snapshots = tuple(
         Snapshot(id_, 0, parent_snapshot_id=parent) for id_, parent in parents.items()
     )

@@ -35,7 +35,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_style_paints_on_a_terminal_only() -> None:
+def test_style_paints_on_a_terminal_only():
     console, out, _ = make(terminal=True)
     console.print(f"a {console.style('x', 'bold', 'red')}")
     assert out.getvalue() == "a \x1b[1;31mx\x1b[0m\n"
@@ -43,18 +43,18 @@ def test_style_paints_on_a_terminal_only() -> None:
     assert make(terminal=True, color="never")[0].style("x", "bold") == "x"
 
 
-def test_a_dumb_terminal_has_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_has_no_color(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     assert make(terminal=True)[0].style("x", "bold") == "x"
 
 
-def test_control_characters_of_names_are_shown_and_own_colors_pass() -> None:
+def test_control_characters_of_names_are_shown_and_own_colors_pass():
     console, out, _ = make(terminal=True)
     console.print(console.style("t\x1b[2J\x1b[8m\x07\x9bm\r\n", "bold"))
     assert out.getvalue() == "\x1b[1mt\\x1b[2J\\x1b[8m\\x07\\x9bm\\x0d\\n\x1b[0m\n"
 
 
-def test_width_is_that_of_the_terminal_and_none_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_is_that_of_the_terminal_and_none_in_a_pipe(monkeypatch):
     monkeypatch.setenv("COLUMNS", "72")
     assert make(terminal=True)[0].width == 72
     assert make()[0].width is None
@@ -66,14 +66,14 @@ def test_width_is_that_of_the_terminal_and_none_in_a_pipe(monkeypatch: pytest.Mo
     ("answer", "meant"),
     [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", False), ("yep\n", False)],
 )
-def test_only_yes_is_yes(answer: str, meant: bool) -> None:
+def test_only_yes_is_yes(answer, meant):
     console, out, err = make(terminal=True, answer=answer, color="never")
     assert console.ask("expire 3 snapshots of /wh/t?") is meant
     assert err.getvalue().rstrip("\n") == "expire 3 snapshots of /wh/t? [y/N] "
     assert out.getvalue() == ""
 
 
-def test_ctrl_c_instead_of_an_answer_ends_the_line_of_the_question() -> None:
+def test_ctrl_c_instead_of_an_answer_ends_the_line_of_the_question():
     class Interrupted(Terminal):
         def readline(self, _size: int = -1, /) -> str:
             raise KeyboardInterrupt
@@ -85,7 +85,7 @@ def test_ctrl_c_instead_of_an_answer_ends_the_line_of_the_question() -> None:
     assert err.getvalue() == "sure? [y/N] \n"
 
 
-def test_nobody_is_asked_without_a_terminal_or_with_json() -> None:
+def test_nobody_is_asked_without_a_terminal_or_with_json():
     for console, _, err in (make(answer="y\n"), make(terminal=True, answer="y\n", json=True)):
         with pytest.raises(UsageError) as caught:
             console.ask("sure?")
@@ -93,7 +93,7 @@ def test_nobody_is_asked_without_a_terminal_or_with_json() -> None:
         assert err.getvalue() == ""
 
 
-def test_notes_and_questions_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_and_questions_break_between_words(monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
     console, _, err = make(terminal=True, answer="y\n", verbosity=1, color="never")
     console.note("one table needs compact and others")
@@ -109,7 +109,7 @@ def test_notes_and_questions_break_between_words(monkeypatch: pytest.MonkeyPatch
     assert out.getvalue() == "the old metadata file\n  stays\n"
 
 
-def test_verbosity_decides_what_is_said() -> None:
+def test_verbosity_decides_what_is_said():
     said = {}
     for verbosity in (-1, 0, 1, 2):
         console, out, err = make(verbosity=verbosity)
@@ -130,7 +130,7 @@ def test_verbosity_decides_what_is_said() -> None:
     }
 
 
-def test_hidden_values_never_reach_stderr() -> None:
+def test_hidden_values_never_reach_stderr():
     console, _, err = make()
     console.hide("abc")
     console.hide("abcdef")
@@ -141,7 +141,7 @@ def test_hidden_values_never_reach_stderr() -> None:
     assert console.warnings == ("got *** and ***",)
 
 
-def test_a_closed_stderr_is_no_error() -> None:
+def test_a_closed_stderr_is_no_error():
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -159,9 +159,7 @@ def wait_for(text: str, stream: io.StringIO) -> None:
     raise AssertionError(f"{text!r} never came: {stream.getvalue()!r}")
 
 
-def test_a_bar_shows_after_a_while_and_goes_for_other_lines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bar_shows_after_a_while_and_goes_for_other_lines(monkeypatch):
     monkeypatch.setattr(live, "_BAR_AFTER_SECONDS", 0.1)
     monkeypatch.setattr(live, "_REFRESH_SECONDS", 0.02)
     monkeypatch.setenv("COLUMNS", "80")
@@ -182,7 +180,7 @@ def test_a_bar_shows_after_a_while_and_goes_for_other_lines(
     assert out.getvalue() == "data\n"
 
 
-def test_nothing_shows_for_what_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_shows_for_what_is_quick(monkeypatch):
     monkeypatch.setattr(live, "_REFRESH_SECONDS", 0.02)
     console, _, err = make(terminal=True, real_clock=True)
     console.progress.phase("reading manifests", total=2)
@@ -193,9 +191,7 @@ def test_nothing_shows_for_what_is_quick(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("options", [{"progress": False}, {"verbosity": -1}])
-def test_progress_can_be_switched_off(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
-) -> None:
+def test_progress_can_be_switched_off(monkeypatch, options):
     monkeypatch.setattr(live, "_LINE_EVERY_SECONDS", 0.01)
     console, _, err = make(**options)  # type: ignore[arg-type]
     console.progress.phase("reading manifests", total=2)
@@ -205,7 +201,7 @@ def test_progress_can_be_switched_off(
     assert err.getvalue() == ""
 
 
-def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
     monkeypatch.setattr(live, "_LINE_EVERY_SECONDS", 0.05)
     console, _, err = make()
     console.progress.phase("reading manifests", total=4)
@@ -216,7 +212,7 @@ def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.Monkey
     console.progress.stop()
 
 
-def test_the_time_taken_is_shown_and_the_time_left_by_the_share_done() -> None:
+def test_the_time_taken_is_shown_and_the_time_left_by_the_share_done():
     phase = live._Phase("reading", total=100, unit="count", started_seconds=10.0, done=25)
     assert phase.time(20.0) == "10s, 30s left"
     assert phase.time(10.5) == ""
@@ -224,9 +220,7 @@ def test_the_time_taken_is_shown_and_the_time_left_by_the_share_done() -> None:
     assert live._Phase("reading", 3, "count", 0.0).time(61.0) == "1m 1s"
 
 
-def test_a_message_fits_a_terminal_and_stays_whole_in_a_pipe(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_message_fits_a_terminal_and_stays_whole_in_a_pipe(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     message = "credentials come from `--storage-option` or from AWS_PROFILE"
     console, _, err = make(terminal=True, color="never")
@@ -239,21 +233,19 @@ def test_a_message_fits_a_terminal_and_stays_whole_in_a_pipe(
     assert err.getvalue() == f"hint: {message}\n"
 
 
-def test_a_name_with_a_line_end_begins_no_line_of_a_message(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_with_a_line_end_begins_no_line_of_a_message(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     console, _, err = make(terminal=True, color="never")
     console.hint("no table `a\n::error::b` is in the namespace that was named")
     assert err.getvalue().startswith("hint: no table `a\\n::error::b` is in the\n  namespace")
 
 
-def test_a_total_that_was_too_low_is_not_shown() -> None:
+def test_a_total_that_was_too_low_is_not_shown():
     phase = live._Phase("reading manifests", 325, "count", 0.0, done=2190)
     assert (phase.bar(), phase.amount(), phase.time(9.0)) == ("", "2190", "9s")
 
 
-def test_sentences_fit_a_terminal_and_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_fit_a_terminal_and_stay_whole_in_a_pipe(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     text = "159 files of 372.8 KiB would become about 1 of 372.8 KiB"
     console, out, _ = make(terminal=True)

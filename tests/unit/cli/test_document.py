@@ -27,7 +27,7 @@ def silent(console: object) -> None:
     """Render nothing."""
 
 
-def test_values_that_json_lacks_become_names_and_lists() -> None:
+def test_values_that_json_lacks_become_names_and_lists():
     value = {1: (1, 2), "nan": math.nan, "up": math.inf, "down": -math.inf, "half": 0.5, "no": None}
     assert clean(value) == {
         "1": [1, 2],
@@ -39,21 +39,21 @@ def test_values_that_json_lacks_become_names_and_lists() -> None:
     }
 
 
-def test_snapshot_ids_are_text_because_doubles_round_them() -> None:
+def test_snapshot_ids_are_text_because_doubles_round_them():
     assert id_text(9007199254740993) == "9007199254740993"
     assert id_text(None) is None
 
 
-def test_json_is_ascii_on_one_line_or_indented() -> None:
+def test_json_is_ascii_on_one_line_or_indented():
     assert json_text({"name": "größe", "n": 1}) == '{"name": "gr\\u00f6\\u00dfe", "n": 1}'
     assert json_text({"n": 1}, indent=2) == '{\n  "n": 1\n}'
 
 
-def test_a_row_is_one_line() -> None:
+def test_a_row_is_one_line():
     assert json_line({"a": math.nan, "b": (1,)}) == '{"a": "NaN", "b": [1]}'
 
 
-def test_csv_quotes_and_writes_nested_values_as_json() -> None:
+def test_csv_quotes_and_writes_nested_values_as_json():
     rows: list[dict[str, Any]] = [
         {"path": 'a,"b"', "count": 3, "live": True, "bounds": {"1": math.nan}, "ids": [1, 2]},
         {"path": None, "count": 0, "live": False, "bounds": None},
@@ -67,15 +67,13 @@ def test_csv_quotes_and_writes_nested_values_as_json() -> None:
     ("error", "status"),
     [(Refused("r"), "refused"), (CommitUnknown("u"), "unknown"), (StorageError("s"), "failed")],
 )
-def test_failures_have_a_status_by_exit_code(error: Refused, status: str) -> None:
+def test_failures_have_a_status_by_exit_code(error, status):
     built = failure(error, error.exit_code, "inspect")
     assert built["status"] == status
     assert built["error"]["exit"] == error.exit_code
 
 
-def test_the_schema_of_a_command_joins_envelope_and_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_schema_of_a_command_joins_envelope_and_result(monkeypatch):
     envelope = load_schema("envelope")
     result = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -98,7 +96,7 @@ def test_the_schema_of_a_command_joins_envelope_and_result(
     jsonschema.validate(failure(Refused("no"), 5, "count"), schema)
 
 
-def test_the_envelope_refuses_what_it_does_not_know() -> None:
+def test_the_envelope_refuses_what_it_does_not_know():
     built = document(Outcome("inspect", {}, silent))
     for broken in ({"status": "ok"}, {"exit": 6}, {"more": 1}, {"table": {}}):
         with pytest.raises(jsonschema.ValidationError):

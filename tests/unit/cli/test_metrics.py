@@ -3,7 +3,7 @@
 from icectl.cli.metrics import metrics_text
 
 
-def test_counts_bytes_and_the_end_of_the_run_are_gauges() -> None:
+def test_counts_bytes_and_the_end_of_the_run_are_gauges():
     built = {
         "command": "expire-snapshots",
         "exit": 0,
@@ -48,14 +48,14 @@ def test_counts_bytes_and_the_end_of_the_run_are_gauges() -> None:
     )
 
 
-def test_a_failed_run_has_no_counts() -> None:
+def test_a_failed_run_has_no_counts():
     built = {"command": "inspect", "exit": 13, "status": "failed", "result": None}
     text = metrics_text(built, table="t", now_ms=0, duration_seconds=0.0)
     assert 'icectl_last_run_success{command="inspect",table="t"} 0\n' in text
     assert "icectl_last_run_count" not in text
 
 
-def test_no_series_stands_twice_for_a_table_that_is_the_whole_target() -> None:
+def test_no_series_stands_twice_for_a_table_that_is_the_whole_target():
     row = {"table": "t", "status": "done", "exit": 3, "seconds": 1.0, "steps": [], "result": {}}
     for command, result in (
         ("maintain", {"tables": [row]}),
@@ -68,7 +68,7 @@ def test_no_series_stands_twice_for_a_table_that_is_the_whole_target() -> None:
         assert f'icectl_last_run_exit_code{{command="{command}",table="t"}}' in series
 
 
-def test_a_health_that_is_not_known_is_not_ok() -> None:
+def test_a_health_that_is_not_known_is_not_ok():
     result = {"view": "health", "verdict": "unknown", "small_files": {"verdict": "unknown"}}
     built = {"command": "inspect", "exit": 3, "status": "incomplete", "result": result}
     text = metrics_text(built, table="t", now_ms=0, duration_seconds=0.0)

@@ -1,7 +1,6 @@
 """Files that options ask for: whole or not there, and what is no file stays what it is."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from icectl.cli.document import put_in_place
 from tests.stores.fixed_env import FixedEnv
 
 
-def test_the_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_the_file_is_replaced_and_nothing_else_is_left(tmp_path):
     file = tmp_path / "m.prom"
     file.write_text("old")
     put_in_place(file, "new\n", FixedEnv())
@@ -17,7 +16,7 @@ def test_the_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path):
     target = tmp_path / "m.prom"
     target.mkdir()
     with pytest.raises(OSError, match="directory"):
@@ -25,7 +24,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_what_is_no_file_is_written_to_and_stays(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -37,7 +36,7 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_link_stays_one(tmp_path: Path) -> None:
+def test_a_link_stays_one(tmp_path):
     file, link = tmp_path / "m.prom", tmp_path / "link.prom"
     file.write_text("old")
     link.symlink_to(file)

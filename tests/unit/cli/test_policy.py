@@ -21,7 +21,7 @@ def policy(folder: Path, text: str) -> MaintenancePolicy:
     return read_policy(str(file))
 
 
-def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
+def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
     found = policy(
         tmp_path,
         """
@@ -90,23 +90,21 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
         ("xyzzy = 1", "unknown key `xyzzy`, FILE", "`icectl man maintain.toml` lists the keys"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named_with_their_place_and_the_way_out(
-    tmp_path: Path, text: str, message: str, hint: str
-) -> None:
+def test_mistakes_are_named_with_their_place_and_the_way_out(tmp_path, text, message, hint):
     with pytest.raises(UsageError) as caught:
         policy(tmp_path, text)
     told = caught.value.message.replace(str(tmp_path / "maintain.toml"), "FILE")
     assert (told, caught.value.hint) == (message, hint)
 
 
-def test_what_is_no_file_is_wrong_usage(tmp_path: Path) -> None:
+def test_what_is_no_file_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read .*: No such file or directory"):
         read_policy(str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match="is not a TOML file"):
         policy(tmp_path, "a = = b")
 
 
-def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys() -> None:
+def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys():
     absent = {
         "compact.rewrite-all", "compact.branch", "expire-snapshots.expire-id",
         "remove-orphans.allow-recent", "remove-orphans.older-than", "remove-orphans.location",
@@ -119,7 +117,7 @@ def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys() -> No
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
-def test_a_former_name_is_the_new_one_with_a_warning(tmp_path: Path, old: str, new: str) -> None:
+def test_a_former_name_is_the_new_one_with_a_warning(tmp_path, old, new):
     found = policy(tmp_path, f"[[rule]]\ntables = 'a.*'\n{old} = 1")
     assert found.of("a.b").values[new].text == "1"
     (warning,) = found.renamed
@@ -127,7 +125,7 @@ def test_a_former_name_is_the_new_one_with_a_warning(tmp_path: Path, old: str, n
     assert f"is now `{new}`" in warning
 
 
-def test_limits_of_health_are_the_thresholds_of_a_policy_without_them(tmp_path: Path) -> None:
+def test_limits_of_health_are_the_thresholds_of_a_policy_without_them(tmp_path):
     file = tmp_path / "icectl.toml"
     file.write_text(
         "[health]\n" + "\n".join(f'{limit.option[2:]} = "2.5, 5"' for limit in HEALTH_LIMITS)

@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "icectl.toml"
 
 
-def test_option_beats_environment_beats_file_beats_built_in(file: Path) -> None:
+def test_option_beats_environment_beats_file_beats_built_in(file):
     config = str(file)
     environment = {"ICECTL_CONCURRENCY": "3"}
     file.write_text("concurrency = 2\n")
@@ -46,7 +46,7 @@ def test_option_beats_environment_beats_file_beats_built_in(file: Path) -> None:
     assert resolve({}, {}, config).read(CONCURRENCY) is None
 
 
-def test_the_origin_of_each_value_is_kept(file: Path) -> None:
+def test_the_origin_of_each_value_is_kept(file):
     file.write_text("time-limit = '15m'\n")
     settings = resolve({"concurrency": "4"}, {"ICECTL_COLOR": "never"}, str(file))
     assert settings.origin(CONCURRENCY) == Origin(Layer.OPTION, "--concurrency")
@@ -56,12 +56,12 @@ def test_the_origin_of_each_value_is_kept(file: Path) -> None:
     assert settings.read(TIME_LIMIT) == 900_000
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
+def test_an_empty_variable_counts_as_not_set():
     settings = resolve({}, {"ICECTL_CONCURRENCY": "", "XDG_CONFIG_HOME": "/none"}, None)
     assert settings.read(CONCURRENCY) is None
 
 
-def test_keys_of_a_command_stand_in_its_section(file: Path) -> None:
+def test_keys_of_a_command_stand_in_its_section(file):
     file.write_text(
         "[expire-snapshots]\nretain-last = 5\nclean-expired-metadata = true\n"
         "[validate]\nlevel = 'data'\n"
@@ -72,7 +72,7 @@ def test_keys_of_a_command_stand_in_its_section(file: Path) -> None:
     assert settings.read(VALIDATE_LEVEL) == "data"
 
 
-def test_the_file_of_the_configuration_folder_is_found(tmp_path: Path) -> None:
+def test_the_file_of_the_configuration_folder_is_found(tmp_path):
     folder = tmp_path / "icectl"
     folder.mkdir()
     (folder / "icectl.toml").write_text("concurrency = 2\n")
@@ -82,13 +82,13 @@ def test_the_file_of_the_configuration_folder_is_found(tmp_path: Path) -> None:
     assert settings.file == folder / "icectl.toml"
 
 
-def test_a_user_without_a_home_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_has_no_file(monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # a container's, in no list of users
     assert resolve({}, {}, None).file is None
 
 
-def test_a_named_file_replaces_that_of_the_folder(tmp_path: Path, file: Path) -> None:
+def test_a_named_file_replaces_that_of_the_folder(tmp_path, file):
     file.write_text("concurrency = 5\n")
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "ICECTL_CONFIG": str(file)}
     assert resolve({}, environment, None).read(CONCURRENCY) == 5
@@ -113,9 +113,7 @@ def test_a_named_file_replaces_that_of_the_folder(tmp_path: Path, file: Path) ->
         ("concurrency = ", "", None),
     ],
 )
-def test_what_makes_no_sense_in_the_file_is_wrong_usage(
-    file: Path, text: str, message: str, hint: str | None
-) -> None:
+def test_what_makes_no_sense_in_the_file_is_wrong_usage(file, text, message, hint):
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
         resolve({}, {}, str(file))
@@ -126,7 +124,7 @@ def test_what_makes_no_sense_in_the_file_is_wrong_usage(
 
 
 @pytest.mark.parametrize("key", ["key", "secret", "account_key", "sas_token", "PASSWORD"])
-def test_no_secret_may_stand_in_the_file(file: Path, key: str) -> None:
+def test_no_secret_may_stand_in_the_file(file, key):
     file.write_text(f"[storage-options]\n{key} = 'hunter2'\n")
     with pytest.raises(UsageError) as caught:
         resolve({}, {}, str(file))
@@ -136,20 +134,20 @@ def test_no_secret_may_stand_in_the_file(file: Path, key: str) -> None:
     assert resolve({}, {}, str(file)).storage_options == {key: "env:NAME", "region": "eu"}
 
 
-def test_a_bad_value_names_where_it_stands() -> None:
+def test_a_bad_value_names_where_it_stands():
     with pytest.raises(UsageError, match="`ICECTL_TIME_LIMIT`: `5` is not a duration") as caught:
         resolve({}, {"ICECTL_TIME_LIMIT": "5"}, None)
     assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
 
 
-def test_an_empty_text_of_the_file_is_wrong_usage(file: Path) -> None:
+def test_an_empty_text_of_the_file_is_wrong_usage(file):
     file.write_text('[remove-orphans]\nquarantine = ""\n')
     with pytest.raises(UsageError) as raised:
         resolve({}, {}, str(file))
     assert raised.value.message == f"`remove-orphans.quarantine` in {file} is empty"
 
 
-def test_lines_tell_what_concerns_the_command(file: Path) -> None:
+def test_lines_tell_what_concerns_the_command(file):
     file.write_text("[validate]\nfail-on = 'warning'\n")
     settings = resolve({}, {"ICECTL_METRICS_FILE": "/m"}, str(file))
     inspect_lines = list(settings.lines("inspect"))
@@ -161,12 +159,12 @@ def test_lines_tell_what_concerns_the_command(file: Path) -> None:
     assert settings.read(METRICS_FILE) == Path("/m")
 
 
-def test_every_setting_has_a_documented_variable() -> None:
+def test_every_setting_has_a_documented_variable():
     assert {setting.variable for setting in SETTINGS} <= set(ENV_VARS)
     assert len({setting.key for setting in SETTINGS}) == len(SETTINGS)
 
 
-def test_every_setting_with_an_option_is_its_one_declaration() -> None:
+def test_every_setting_with_an_option_is_its_one_declaration():
     declared = [*declared_options(Common).values()]
     for name in COMMANDS:
         request = get_type_hints(load_command(name).function).get("request")
@@ -177,7 +175,7 @@ def test_every_setting_with_an_option_is_its_one_declaration() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_with_choices_takes_its_default(name: str) -> None:
+def test_an_option_with_choices_takes_its_default(name):
     request = get_type_hints(load_command(name).function).get("request")
     if request is not None:
         values = read_options(request())
@@ -185,7 +183,7 @@ def test_an_option_with_choices_takes_its_default(name: str) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
-def test_a_former_name_counts_with_a_warning(file: Path, old: str, new: str) -> None:
+def test_a_former_name_counts_with_a_warning(file, old, new):
     section, _, name = old.partition(".")
     file.write_text(f'[{section}]\n{name} = "2, 5"\n')
     (setting,) = [one for one in SETTINGS if one.key == new]

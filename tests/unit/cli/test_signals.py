@@ -26,9 +26,7 @@ def shielded(interrupts: Interrupts, steps: list[str], *numbers: signal.Signals)
 @pytest.mark.parametrize(
     ("number", "ending"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 )
-def test_outside_a_shield_a_signal_ends_the_run_at_once(
-    number: signal.Signals, ending: type[BaseException]
-) -> None:
+def test_outside_a_shield_a_signal_ends_the_run_at_once(number, ending):
     with pytest.raises(ending), Interrupts(print).handled():
         send(number)
 
@@ -36,9 +34,7 @@ def test_outside_a_shield_a_signal_ends_the_run_at_once(
 @pytest.mark.parametrize(
     ("number", "ending"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 )
-def test_a_shielded_step_is_finished_first(
-    number: signal.Signals, ending: type[BaseException]
-) -> None:
+def test_a_shielded_step_is_finished_first(number, ending):
     told: list[str] = []
     steps: list[str] = []
     with pytest.raises(ending):
@@ -47,14 +43,14 @@ def test_a_shielded_step_is_finished_first(
     assert told == ["finishing the step in progress; interrupt again to stop at once"]
 
 
-def test_a_second_signal_cuts_the_step() -> None:
+def test_a_second_signal_cuts_the_step():
     steps: list[str] = []
     with pytest.raises(Terminated):
         shielded(Interrupts(lambda text: None), steps, signal.SIGINT, signal.SIGTERM)
     assert steps == []
 
 
-def test_a_signal_is_not_lost_when_the_step_fails() -> None:
+def test_a_signal_is_not_lost_when_the_step_fails():
     interrupts = Interrupts(lambda text: None)
 
     def failing() -> None:
@@ -67,7 +63,7 @@ def test_a_signal_is_not_lost_when_the_step_fails() -> None:
     assert isinstance(caught.value.__context__, ValueError)
 
 
-def test_a_shield_without_a_signal_changes_nothing() -> None:
+def test_a_shield_without_a_signal_changes_nothing():
     interrupts = Interrupts(print)
     with interrupts.handled(), interrupts.shield():
         pass
@@ -75,7 +71,7 @@ def test_a_shield_without_a_signal_changes_nothing() -> None:
         pass
 
 
-def test_handlers_are_put_back_and_an_ignored_signal_stays_ignored() -> None:
+def test_handlers_are_put_back_and_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         usual = signal.getsignal(signal.SIGTERM)

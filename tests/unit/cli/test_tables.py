@@ -39,7 +39,7 @@ def printed(
     return out.getvalue().splitlines()
 
 
-def test_in_a_pipe_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_pipe_nothing_is_cut(monkeypatch):
     assert printed(COLUMNS, ROWS, None, monkeypatch) == [
         "location                                      rows  why",
         "s3://bucket/db/table/data/part-00000.parquet    12  too small to keep",
@@ -47,7 +47,7 @@ def test_in_a_pipe_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch):
     lines = printed(COLUMNS, ROWS, 50, monkeypatch)
     assert lines == [
         "location                   rows  why",
@@ -57,7 +57,7 @@ def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch: pytest.Monke
     assert max(map(len, lines)) == 50
 
 
-def test_locations_that_would_look_alike_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locations_that_would_look_alike_are_not_cut(monkeypatch):
     columns = [TableColumn("location", cut="middle"), TableColumn("rows", align="right")]
     places = [f"s3://bucket/db/table/data/{part}/part-00000.parquet" for part in ("a", "b")]
     lines = printed(columns, [[place, "7"] for place in places], 34, monkeypatch)
@@ -68,7 +68,7 @@ def test_locations_that_would_look_alike_are_not_cut(monkeypatch: pytest.MonkeyP
     assert alone[1:] == ["s3://buc...art-00000.parquet     7", "s3://b/x                         8"]
 
 
-def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch):
     columns = [TableColumn("why", cut="wrap"), TableColumn("rows", align="right")]
     rows = [["too small to be kept as it is", "12"], ["", "3"]]
     assert printed(columns, rows, 30, monkeypatch) == [
@@ -80,14 +80,12 @@ def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch: pytest.Mo
     assert printed(columns, rows, None, monkeypatch)[1] == "too small to be kept as it is    12"
 
 
-def test_numbers_are_never_cut_however_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_never_cut_however_narrow(monkeypatch):
     words = " ".join(printed(COLUMNS, ROWS, 10, monkeypatch)).split()
     assert {"rows", "12", "3456"} <= {*words}
 
 
-def test_a_row_takes_several_lines_where_little_would_be_left_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_takes_several_lines_where_little_would_be_left_of_it(monkeypatch):
     assert printed(COLUMNS, ROWS, 30, monkeypatch) == [
         "location",
         "    rows  why",
@@ -98,7 +96,7 @@ def test_a_row_takes_several_lines_where_little_would_be_left_of_it(
     ]
 
 
-def test_values_go_on_below_where_a_terminal_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_go_on_below_where_a_terminal_is_narrow(monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
     out = Terminal()
     console = Console(out, io.StringIO(), io.StringIO(), FixedEnv(), ConsoleOptions(color="never"))
@@ -113,11 +111,11 @@ def test_values_go_on_below_where_a_terminal_is_narrow(monkeypatch: pytest.Monke
     ]
 
 
-def test_a_table_without_rows_is_its_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_without_rows_is_its_heading(monkeypatch):
     assert printed(COLUMNS, [], None, monkeypatch) == ["location  rows  why"]
 
 
-def test_wide_and_combining_characters_count_as_shown() -> None:
+def test_wide_and_combining_characters_count_as_shown():
     assert text_width("abc") == 3
     assert text_width("表名") == 4
     assert text_width("e\u0301") == 1
@@ -132,25 +130,23 @@ def test_wide_and_combining_characters_count_as_shown() -> None:
         ("表表表表表", 9, "end", "表表表..."),
     ],
 )
-def test_shorten_keeps_what_tells_most(text: str, width: int, cut: str, short: str) -> None:
+def test_shorten_keeps_what_tells_most(text, width, cut, short):
     assert shorten(text, width, cut) == short  # type: ignore[arg-type]
 
 
-def test_line_breaks_and_control_characters_stay_on_the_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_line_breaks_and_control_characters_stay_on_the_line(monkeypatch):
     lines = printed([TableColumn("name")], [["a\nb\t\x1b]0;owned\x07"]], None, monkeypatch)
     assert lines == ["name", "a\\nb\\t\\x1b]0;owned\\x07"]
 
 
-def test_pairs_line_up_their_values() -> None:
+def test_pairs_line_up_their_values():
     out = io.StringIO()
     console = Console(out, io.StringIO(), io.StringIO(), FixedEnv(), ConsoleOptions())
     print_pairs(console, [("uuid", "u"), ("format version", "2"), ("empty", "")], indent=2)
     assert out.getvalue() == "  uuid            u\n  format version  2\n  empty\n"
 
 
-def test_spare_columns_are_left_out_before_a_cell_is_cut() -> None:
+def test_spare_columns_are_left_out_before_a_cell_is_cut():
     columns = [
         TableColumn("table", cut="middle"),
         TableColumn("version", align="right", is_spare=True),

@@ -3,14 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from icectl.cli import targets
 
 
-def test_a_folder_that_cannot_be_read_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch):
     for name in ("a", "lost+found", "z"):
         (tmp_path / name / "metadata").mkdir(parents=True)
         (tmp_path / name / "metadata" / "v1.metadata.json").touch()

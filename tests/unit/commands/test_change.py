@@ -1,7 +1,6 @@
 """The order of a run that changes a table, whatever the command."""
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -76,7 +75,7 @@ def ended(outcome) -> tuple[str, int, str, bool]:
     return outcome.status, outcome.exit_code, outcome.result["report"], outcome.dry_run
 
 
-def test_a_plan_is_approved_shown_and_confirmed_before_it_is_executed() -> None:
+def test_a_plan_is_approved_shown_and_confirmed_before_it_is_executed():
     run = Watched()
     outcome = run.run(Change())
     assert run.happened == ["approve plan", "show plan", "tidy?", "execute"]
@@ -88,13 +87,13 @@ def test_a_plan_is_approved_shown_and_confirmed_before_it_is_executed() -> None:
 @pytest.mark.parametrize(
     ("change", "more"), [(Change(yes=True), {}), (Change(), {"question": None})]
 )
-def test_nobody_is_asked_where_that_is_not_wanted(change: Change, more) -> None:
+def test_nobody_is_asked_where_that_is_not_wanted(change, more):
     run = Watched()
     run.run(change, **more)
     assert run.happened == ["approve plan", "execute"]
 
 
-def test_a_no_changes_nothing() -> None:
+def test_a_no_changes_nothing():
     run = Watched(answer=False)
     with pytest.raises(Refused, match="nothing was changed"):
         run.run(Change())
@@ -114,9 +113,7 @@ def test_a_no_changes_nothing() -> None:
         (Change(check=True), {"has_work": False, "errors_left": True}, ("refused", 5)),
     ],
 )
-def test_a_plan_alone_executes_nothing_and_cleans_nothing_up(
-    change: Change, more, expected: tuple[str, int]
-) -> None:
+def test_a_plan_alone_executes_nothing_and_cleans_nothing_up(change, more, expected):
     run = Watched()
     outcome = run.run(change, **more)
     assert ended(outcome) == (*expected, "plan", True)
@@ -124,7 +121,7 @@ def test_a_plan_alone_executes_nothing_and_cleans_nothing_up(
     assert run.happened == ["approve plan", "show plan whole"]
 
 
-def test_a_plan_that_may_not_be_executed_warns_and_is_refused_before_the_question() -> None:
+def test_a_plan_that_may_not_be_executed_warns_and_is_refused_before_the_question():
     run = Watched()
     more = {"refusal": REFUSAL, "warnings": ["too much: refused"]}
     assert run.run(Change(dry_run=True), **more).warnings == ["too much: refused"]
@@ -136,7 +133,7 @@ def test_a_plan_that_may_not_be_executed_warns_and_is_refused_before_the_questio
 @pytest.mark.parametrize(
     ("errors_left", "expected"), [(False, ("nothing-to-do", 0)), (True, ("refused", 5))]
 )
-def test_leftovers_are_removed_where_there_is_no_work(errors_left: bool, expected) -> None:
+def test_leftovers_are_removed_where_there_is_no_work(errors_left, expected):
     run = Watched()
     outcome = run.run(Change(), has_work=False, errors_left=errors_left)
     assert run.happened == ["approve plan", "clean up"]
@@ -144,14 +141,14 @@ def test_leftovers_are_removed_where_there_is_no_work(errors_left: bool, expecte
 
 
 @pytest.mark.parametrize("has_work", [False, True])
-def test_a_plan_other_than_the_reviewed_one_ends_the_run_at_once(has_work: bool) -> None:
+def test_a_plan_other_than_the_reviewed_one_ends_the_run_at_once(has_work):
     run = Watched(outdated=True)
     with pytest.raises(CommitConflict, match="another plan"):
         run.run(Change(yes=True, skip_if_busy=True), has_work=has_work)
     assert run.happened == ["approve plan"]
 
 
-def test_more_files_than_the_limit_are_refused_before_the_list_is_begun(tmp_path: Path) -> None:
+def test_more_files_than_the_limit_are_refused_before_the_list_is_begun(tmp_path):
     run, list_ = Watched(deleted_files=1), tmp_path / "deleted"
     with pytest.raises(Refused) as refused:
         run.run(Change(yes=True, deleted_list=str(list_)), deleted_file_count=2)
@@ -160,23 +157,21 @@ def test_more_files_than_the_limit_are_refused_before_the_list_is_begun(tmp_path
 
 
 @pytest.mark.parametrize("conflict", [False, True])
-def test_the_list_names_the_deleted_files_and_is_begun_before(
-    tmp_path: Path, conflict: bool
-) -> None:
+def test_the_list_names_the_deleted_files_and_is_begun_before(tmp_path, conflict):
     run, list_ = Watched(conflict=conflict), tmp_path / "deleted"
     change = Change(yes=True, skip_if_busy=True, deleted_list=str(list_))
     run.run(change, deleted_file_count=2)
     assert list_.read_text() == ("" if conflict else "/t/a\n/t/b\n")
 
 
-def test_a_list_that_cannot_be_written_ends_the_run_before_the_execution(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_written_ends_the_run_before_the_execution(tmp_path):
     run = Watched()
     with pytest.raises(StorageError, match="cannot write the list"):
         run.run(Change(yes=True, deleted_list=str(tmp_path)), deleted_file_count=2)
     assert "execute" not in run.happened
 
 
-def test_another_writer_is_an_error_unless_the_run_gives_way() -> None:
+def test_another_writer_is_an_error_unless_the_run_gives_way():
     with pytest.raises(CommitConflict):
         Watched(conflict=True).run(Change(yes=True))
     outcome = Watched(conflict=True).run(Change(yes=True, skip_if_busy=True))
@@ -184,7 +179,7 @@ def test_another_writer_is_an_error_unless_the_run_gives_way() -> None:
     assert outcome.table.metadata_location_after is None
 
 
-def test_an_execution_that_left_something_undone_is_incomplete() -> None:
+def test_an_execution_that_left_something_undone_is_incomplete():
     outcome = Watched(is_complete=False).run(Change(yes=True))
     assert ended(outcome) == ("incomplete", 3, "outcome", False)
     assert outcome.table.metadata_location_after == AFTER

@@ -247,9 +247,7 @@ def unknown(_: TableMetadata) -> CommitOutcome:
         ((conflict, interrupted), True),
     ],
 )
-def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
-    answers: Sequence[Answer], sent: bool
-) -> None:
+def test_r156_the_caller_knows_whether_the_commit_may_have_landed(answers, sent):
     context, _, _ = scripted(*answers)
     request = CommitRequest()
     with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):

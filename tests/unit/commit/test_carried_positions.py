@@ -29,7 +29,7 @@ def as_lists(found) -> dict[str, list[int]]:
     return {location: numbers.tolist() for location, numbers in found.items()}
 
 
-def test_positions_are_those_of_the_kept_rows() -> None:
+def test_positions_are_those_of_the_kept_rows():
     found = moved_positions(
         [file("a", 4), file("b", 3), file("c", 2)],
         {"a": positions(1)},
@@ -40,24 +40,24 @@ def test_positions_are_those_of_the_kept_rows() -> None:
     assert as_lists(found) == {"x": [2, 3], "y": [1]}
 
 
-def test_positions_behind_the_end_of_a_file_mean_no_row() -> None:
+def test_positions_behind_the_end_of_a_file_mean_no_row():
     found = moved_positions(
         [file("a", 2), file("b", 2)], {"a": positions(2)}, {"a": positions(1, 9)}, [("x", 4)]
     )
     assert as_lists(found) == {"x": [1]}
 
 
-def test_nothing_is_carried_to_files_that_there_are_not() -> None:
+def test_nothing_is_carried_to_files_that_there_are_not():
     assert moved_positions([file("a", 1)], {"a": positions(0)}, {"a": positions(0)}, []) == {}
 
 
-def test_rows_that_are_live_again_are_not_carried() -> None:
+def test_rows_that_are_live_again_are_not_carried():
     with pytest.raises(NotCarried, match="`a` that were deleted are live again"):
         moved_positions([file("a", 4)], {"a": positions(1, 2)}, {"a": positions(1)}, [("x", 2)])
 
 
 @pytest.mark.parametrize("made", [[("x", 2)], [("x", 4)], []])
-def test_rows_that_were_left_out_otherwise_are_not_carried(made) -> None:
+def test_rows_that_were_left_out_otherwise_are_not_carried(made):
     with pytest.raises(NotCarried, match="the rows left out are not"):
         moved_positions([file("a", 4)], {"a": positions(1)}, {"a": positions(1, 2)}, made)
 
@@ -66,7 +66,7 @@ def row_ids(*numbers: int):
     return np.array(numbers, np.int64)
 
 
-def test_sorted_rows_are_where_their_ids_are() -> None:
+def test_sorted_rows_are_where_their_ids_are():
     made = [("x", row_ids(9, 0, 7)), ("y", row_ids(8, 1)), ("z", row_ids(-1, 5, -1))]
     found = positions_of_rows(row_ids(7, 8, 9, 0), made)
     assert as_lists(found) == {"x": [0, 1, 2], "y": [0]}
@@ -84,7 +84,7 @@ def test_sorted_rows_are_where_their_ids_are() -> None:
         ([], [[-1], []]),
     ],
 )
-def test_sorted_rows_that_are_not_there_once_are_not_carried(wanted, made) -> None:
+def test_sorted_rows_that_are_not_there_once_are_not_carried(wanted, made):
     files = [(f"f{at}", row_ids(*ids)) for at, ids in enumerate(made)]
     if not wanted:
         assert positions_of_rows(row_ids(), files) == {}
@@ -94,7 +94,7 @@ def test_sorted_rows_that_are_not_there_once_are_not_carried(wanted, made) -> No
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_rows_are_found_where_a_list_has_them(seed: int) -> None:
+def test_any_rows_are_found_where_a_list_has_them(seed):
     pick = random.Random(seed)
     inputs = [file(f"f{at}", pick.randrange(0, 12)) for at in range(pick.randint(1, 5))]
 
@@ -132,14 +132,14 @@ def test_any_rows_are_found_where_a_list_has_them(seed: int) -> None:
     assert as_lists(found) == {name: numbers for name, numbers in expected.items() if numbers}
 
 
-def test_positions_of_two_sources_are_joined_by_file() -> None:
+def test_positions_of_two_sources_are_joined_by_file():
     both = joined(
         {"a": positions(1, 4), "b": positions(0)}, {"a": positions(2, 4), "c": positions(3)}
     )
     assert as_lists(both) == {"a": [1, 2, 4], "b": [0], "c": [3]}
 
 
-def test_rows_are_counted_that_were_deleted_since() -> None:
+def test_rows_are_counted_that_were_deleted_since():
     inputs = [file("a", 4), file("b", 3), file("c", 2)]
     before = {"a": positions(1), "c": positions(0)}
     after = {"a": positions(1, 3, 9), "b": positions(0, 2), "c": positions(0, 1)}

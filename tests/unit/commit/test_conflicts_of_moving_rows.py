@@ -29,14 +29,11 @@ def live(*rows):
 
 @pytest.mark.parametrize(
     ("file_format", "reason"),
-    [
-        (FileFormat.AVRO, None),
-        (FileFormat.ORC, "equality deletes came for `f0`, whose rows move"),
-    ],
+    [(FileFormat.AVRO, None), (FileFormat.ORC, "equality deletes came for `f0`, whose rows move")],
 )
 def test_r112_deletes_that_come_for_rows_of_orc_files_that_may_move_are_a_conflict(
     file_format, reason
-) -> None:
+):
     placed = {"partition_key": KEY, "sequence_number": 3}
     rows = [data(f"f{at}", file_format=file_format, **placed) for at in range(5)]
     options = CompactOptions(Sizes(1000, 750, 1800), 0, every=True)

@@ -4,8 +4,6 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-import pytest
-
 from icectl.commit import deletion
 from icectl.commit.deletion import Removal, remove_files
 from icectl.entries.files import FileKind, Files, distinct, files, rows, together
@@ -48,7 +46,7 @@ def places(found: Files) -> list[str]:
     return [place for place, _, _ in rows(found)]
 
 
-def test_files_go_before_what_describes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_go_before_what_describes_them(monkeypatch):
     monkeypatch.setattr(deletion, "STEP", 2)
     store = CountingStore(LocalStore())
     removal = remove(store, DOOMED)
@@ -76,7 +74,7 @@ class Asked(WrappedStore):
         return ()
 
 
-def test_the_store_is_asked_for_several_requests_of_s3_at_a_time() -> None:
+def test_the_store_is_asked_for_several_requests_of_s3_at_a_time():
     store = Asked()
     many = [f"/{number}" for number in range(9_000)]
     remove(store, distinct(named(FileKind.DATA_FILES, *many)))
@@ -90,14 +88,14 @@ class Stubborn(WrappedStore):
         return [FailedRemoval(place, "no") for place in removed if place == "/y.parquet"]
 
 
-def test_what_cannot_be_deleted_is_named_and_the_rest_goes() -> None:
+def test_what_cannot_be_deleted_is_named_and_the_rest_goes():
     removal = remove(Stubborn(LocalStore()), DOOMED)
     assert removal.failed == (FailedRemoval("/y.parquet", "no"),)
     assert places(removal.removed) == [place for place in places(DOOMED) if place != "/y.parquet"]
     assert not removal.stopped
 
 
-def test_a_batch_that_fails_whole_is_named_whole() -> None:
+def test_a_batch_that_fails_whole_is_named_whole():
     removal = remove(FaultyStore(LocalStore(), 1, "before"), DOOMED)
     assert [item.location for item in removal.failed] == ["/x.parquet", "/y.parquet", "/z.parquet"]
     assert places(removal.removed) == [
@@ -120,14 +118,14 @@ class Slow(WrappedStore):
         return []
 
 
-def test_the_time_limit_ends_it_between_batches() -> None:
+def test_the_time_limit_ends_it_between_batches():
     env = FixedEnv()
     removal = remove(Slow(env), DOOMED, env, ends_at=2)
     assert places(removal.removed) == ["/x.parquet", "/y.parquet", "/z.parquet", "/b.parquet"]
     assert removal.stopped
 
 
-def test_each_batch_is_shielded_from_interrupts() -> None:
+def test_each_batch_is_shielded_from_interrupts():
     entered: list[str] = []
 
     @contextlib.contextmanager
@@ -140,13 +138,13 @@ def test_each_batch_is_shielded_from_interrupts() -> None:
     assert entered == ["in", "out"] * 5
 
 
-def test_no_files_are_no_calls() -> None:
+def test_no_files_are_no_calls():
     store = CountingStore(LocalStore())
     removal = remove(store, named(FileKind.DATA_FILES))
     assert (store.calls, len(removal.removed), removal.stopped) == ([], 0, False)
 
 
-def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay() -> None:
+def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay():
     store = CountingStore(LocalStore())
     doomed = together(
         [
@@ -164,7 +162,7 @@ def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay() 
     assert places(removal.removed) == places(doomed)
 
 
-def test_files_that_stay_keep_their_check_sums() -> None:
+def test_files_that_stay_keep_their_check_sums():
     store = CountingStore(Stubborn(LocalStore()))
     files_of = named(FileKind.DATA_FILES, "/y.parquet")
     assert len(remove(store, files_of, kept_check_sums=()).failed) == 1
@@ -187,7 +185,7 @@ class Told:
         self.told.append(message)
 
 
-def test_progress_counts_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_files(monkeypatch):
     monkeypatch.setattr(deletion, "STEP", 2)
     progress = Told()
     remove_files(context_of(progress=progress), DOOMED)

@@ -89,8 +89,8 @@ def write(
 @pytest.mark.parametrize("content", ManifestContent)
 @pytest.mark.parametrize("column", VALUES)
 def test_r069_rule_22_a_manifest_that_differs_from_its_entries_is_not_stored(
-    tmp_path: Path, content: ManifestContent, column: str
-) -> None:
+    tmp_path, content, column
+):
     table = of_version_3(tmp_path / "t")
     files = {path for path in tmp_path.rglob("*") if path.is_file()}
     _, entries = sources(table, content)
@@ -106,9 +106,7 @@ def test_r069_rule_22_a_manifest_that_differs_from_its_entries_is_not_stored(
 
 
 @pytest.mark.parametrize("content", ManifestContent)
-def test_r069_locations_are_compared_by_hashes_where_no_more_was_kept_of_them(
-    tmp_path: Path, content: ManifestContent
-) -> None:
+def test_r069_locations_are_compared_by_hashes_where_no_more_was_kept_of_them(tmp_path, content):
     table = of_version_3(tmp_path / "t")
     _, entries = sources(table, content)
     kept = Entries(with_location_hashes(entries.table))
@@ -125,9 +123,7 @@ def test_r069_locations_are_compared_by_hashes_where_no_more_was_kept_of_them(
 
 
 @pytest.mark.parametrize("content", ManifestContent)
-def test_of_manifests_compared_side_by_side_only_equal_ones_are_stored(
-    tmp_path: Path, content: ManifestContent
-) -> None:
+def test_of_manifests_compared_side_by_side_only_equal_ones_are_stored(tmp_path, content):
     table = of_version_3(tmp_path / "t")
     _, entries = sources(table, content)
     announced: list[str] = []
@@ -140,9 +136,7 @@ def test_of_manifests_compared_side_by_side_only_equal_ones_are_stored(
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("content", ManifestContent)
-def test_each_manifest_is_announced_and_holds_its_rows(
-    tmp_path: Path, content: ManifestContent, concurrency: int
-) -> None:
+def test_each_manifest_is_announced_and_holds_its_rows(tmp_path, content, concurrency):
     table = of_version_3(tmp_path / "t")
     _, entries = sources(table, content)
     announced: list[str] = []

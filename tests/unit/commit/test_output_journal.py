@@ -108,9 +108,7 @@ def present(outputs: Outputs) -> list[bool]:
 ALL, NONE, OUTPUTS_ONLY = [True, True, True], [False, False, False], [False, True, True]
 
 
-def test_the_journal_is_there_before_the_first_output_and_names_every_one(
-    table: TableBuilder,
-) -> None:
+def test_the_journal_is_there_before_the_first_output_and_names_every_one(table):
     outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND)
     assert not Path(outputs.journal.location).exists()
     first = outputs.manifest()
@@ -124,7 +122,7 @@ def test_the_journal_is_there_before_the_first_output_and_names_every_one(
     assert names == [f"{uuid}-m0.avro", f"snap-5-1-{uuid}.avro", f"{uuid}-m2.avro"]
 
 
-def test_what_a_dead_run_wrote_goes_with_a_commit(table: TableBuilder) -> None:
+def test_what_a_dead_run_wrote_goes_with_a_commit(table):
     outputs = dead(started(table))
     rerun(table, commits=True)
     assert present(outputs) == NONE
@@ -137,7 +135,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("places", PLACES)
-def test_data_files_of_a_dead_run_go_with_a_commit(table: TableBuilder, places: str) -> None:
+def test_data_files_of_a_dead_run_go_with_a_commit(table, places):
     outputs, path = compacting(table, PLACES[places](table.directory))
     before = set(table.directory.rglob("*.parquet")) - {path}
     rerun(table, commits=False)
@@ -148,7 +146,7 @@ def test_data_files_of_a_dead_run_go_with_a_commit(table: TableBuilder, places: 
 
 
 @pytest.mark.parametrize("end", ["-00001.parquet.crc", ".parquet-00001"])
-def test_only_data_files_with_its_uuid_go(table: TableBuilder, end: str) -> None:
+def test_only_data_files_with_its_uuid_go(table, end):
     outputs, path = compacting(table, PLACES["a tree"](table.directory))
     others = [path.with_name(f"00000-0-{outputs.journal.uuid}{end}"), path.with_name("b.parquet")]
     for other in others:
@@ -157,7 +155,7 @@ def test_only_data_files_with_its_uuid_go(table: TableBuilder, end: str) -> None
     assert [other.exists() for other in others] == [True, True]
 
 
-def test_without_a_commit_it_goes_once_another_writer_has_committed(table: TableBuilder) -> None:
+def test_without_a_commit_it_goes_once_another_writer_has_committed(table):
     """Until then the dead run might be a request that is still under way."""
     outputs = dead(started(table))
     for _ in range(2):
@@ -169,7 +167,7 @@ def test_without_a_commit_it_goes_once_another_writer_has_committed(table: Table
 
 
 @pytest.mark.parametrize("commits", [False, True])
-def test_a_run_of_a_process_that_is_there_is_left_alone(table: TableBuilder, commits: bool) -> None:
+def test_a_run_of_a_process_that_is_there_is_left_alone(table, commits):
     outputs = started(table)
     rerun(table, commits=commits)
     outputs.check()
@@ -177,24 +175,20 @@ def test_a_run_of_a_process_that_is_there_is_left_alone(table: TableBuilder, com
 
 
 @pytest.mark.parametrize(("age_ms", "expected"), [(DAY_MS, ALL), (DAY_MS + 1, NONE)])
-def test_a_run_on_another_machine_is_left_alone_for_a_day(
-    table: TableBuilder, age_ms: int, expected: list[bool]
-) -> None:
+def test_a_run_on_another_machine_is_left_alone_for_a_day(table, age_ms, expected):
     outputs = dead(started(table))
     rerun(table, commits=True, env=Elsewhere(NOW_MS + age_ms))
     assert present(outputs) == expected
 
 
-def test_a_process_id_of_another_container_says_nothing(table: TableBuilder) -> None:
+def test_a_process_id_of_another_container_says_nothing(table):
     outputs = dead(started(table))
     changed(outputs, host="fixed-host pid:[1]")
     rerun(table, commits=True)
     assert present(outputs) == ALL
 
 
-def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(
-    table: TableBuilder,
-) -> None:
+def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(table):
     outputs = started(table)
     rerun(table, commits=False, env=Elsewhere(NOW_MS + DAY_MS + 1))
     with pytest.raises(CommitConflict, match="took this one for dead") as raised:
@@ -204,7 +198,7 @@ def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(
 
 
 @pytest.mark.parametrize("damage", ["no JSON", "of another version"])
-def test_a_run_whose_journal_cannot_be_read_gives_up(table: TableBuilder, damage: str) -> None:
+def test_a_run_whose_journal_cannot_be_read_gives_up(table, damage):
     outputs = started(table)
     path = Path(outputs.journal.location)
     if damage == "no JSON":
@@ -216,9 +210,7 @@ def test_a_run_whose_journal_cannot_be_read_gives_up(table: TableBuilder, damage
 
 
 @pytest.mark.parametrize("is_dead", [False, True])
-def test_of_a_run_that_has_landed_only_what_the_table_reaches_stays(
-    table: TableBuilder, is_dead: bool
-) -> None:
+def test_of_a_run_that_has_landed_only_what_the_table_reaches_stays(table, is_dead):
     """Its commit is in the table, so that it will send no other, whether it is alive or not."""
     outputs = started(table)
     if is_dead:
@@ -234,7 +226,7 @@ def test_of_a_run_that_has_landed_only_what_the_table_reaches_stays(
     assert present(outputs) == [False, False, True]
 
 
-def test_a_journal_of_another_command_is_left_alone(table: TableBuilder) -> None:
+def test_a_journal_of_another_command_is_left_alone(table):
     outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), "compact")
     LocalStore().create(outputs.manifest(), b"Obj")
     dead(outputs)
@@ -246,7 +238,7 @@ NAMES = ["icectl-rewrite-manifests-a.json", "icectl-rewrite-manifests-.json"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_journal_whose_name_has_no_uuid_tells_no_files(table: TableBuilder, name: str) -> None:
+def test_a_journal_whose_name_has_no_uuid_tells_no_files(table, name):
     """`a` is in the name of every Avro file."""
     outputs = dead(started(table))
     path = Path(outputs.journal.location).rename(table.directory / "metadata" / name)
@@ -259,7 +251,7 @@ def test_a_journal_whose_name_has_no_uuid_tells_no_files(table: TableBuilder, na
     assert f"the journal {name} cannot be read and is ignored" in progress.told[0]
 
 
-def test_nothing_goes_where_a_manifest_list_cannot_be_read(table: TableBuilder) -> None:
+def test_nothing_goes_where_a_manifest_list_cannot_be_read(table):
     outputs = dead(started(table))
     snapshot = table.metadata.snapshots[0]
     assert snapshot.manifest_list is not None
@@ -270,9 +262,7 @@ def test_nothing_goes_where_a_manifest_list_cannot_be_read(table: TableBuilder) 
     assert [told.partition(":")[0] for told in progress.told] == ["files of killed runs are kept"]
 
 
-def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(
-    table: TableBuilder,
-) -> None:
+def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(table):
     outputs = dead(started(table))
     named = current_metadata(table.directory)
     catalog = NamedFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
@@ -288,12 +278,9 @@ def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(
     assert present(others) == [False, False]
 
 
-def test_a_run_that_fails_removes_nothing_of_others(table: TableBuilder) -> None:
+def test_a_run_that_fails_removes_nothing_of_others(table):
     outputs = dead(started(table))
-    with (
-        pytest.raises(CommitConflict),
-        leftovers(table).removed_after(loaded_by(table)),
-    ):
+    with pytest.raises(CommitConflict), leftovers(table).removed_after(loaded_by(table)):
         raise CommitConflict("lost")
     assert present(outputs) == ALL
 
@@ -305,9 +292,7 @@ FOLDERS_ABOVE = 6
 
 @pytest.mark.parametrize("failure", ["before", "after", "lost"])
 @pytest.mark.parametrize("nth", range(1, CALLS + FOLDERS_ABOVE + 1))
-def test_clearing_never_fails_and_the_next_run_goes_on_with_it(
-    table: TableBuilder, nth: int, failure: Any
-) -> None:
+def test_clearing_never_fails_and_the_next_run_goes_on_with_it(table, nth, failure):
     outputs = dead(started(table))
     store = FaultyStore(LocalStore(), nth, failure)
     before = set(table.directory.rglob("*.avro")) - set(map(Path, outputs.locations))
@@ -318,14 +303,14 @@ def test_clearing_never_fails_and_the_next_run_goes_on_with_it(
     assert present(outputs) == NONE
 
 
-def test_the_calls_of_a_clearing_are_those_that_fail_above(table: TableBuilder) -> None:
+def test_the_calls_of_a_clearing_are_those_that_fail_above(table):
     dead(started(table))
     store = CountingStore(LocalStore())
     rerun(table, commits=True, store=store)
     assert len(store.calls) == CALLS + len(table.directory.parents)
 
 
-def test_outputs_that_cannot_be_removed_keep_their_journal(table: TableBuilder) -> None:
+def test_outputs_that_cannot_be_removed_keep_their_journal(table):
     outputs = started(table)
     outputs.store = FaultyStore(LocalStore(), 1, "before", frozenset({"remove"}))
     transaction_of(table, outputs).close(StorageError("the store is ill"))
@@ -337,7 +322,7 @@ def test_outputs_that_cannot_be_removed_keep_their_journal(table: TableBuilder) 
     assert present(outputs) == NONE
 
 
-def test_a_run_that_kept_what_it_committed_leaves_no_journal(table: TableBuilder) -> None:
+def test_a_run_that_kept_what_it_committed_leaves_no_journal(table):
     outputs = started(table)
     outputs.keep(set(outputs.locations))
     assert present(outputs) == OUTPUTS_ONLY
@@ -357,5 +342,5 @@ def test_a_run_that_kept_what_it_committed_leaves_no_journal(table: TableBuilder
         ("0b8c1f0e-6f0e-4b8e-9a53-5b6b0a0d8f12-m0.avro", False),
     ],
 )
-def test_metadata_of_a_run_is_told_from_its_data_by_the_name(file_name, expected) -> None:
+def test_metadata_of_a_run_is_told_from_its_data_by_the_name(file_name, expected):
     assert is_output(file_name, UUID) is expected

@@ -74,7 +74,7 @@ FAILURES = [Refused("no"), CommitConflict("lost"), StorageError("down"), OSError
 
 
 @pytest.mark.parametrize("error", [*FAILURES, KeyboardInterrupt(), SystemExit(1)], ids=repr)
-def test_files_and_journal_go_where_the_commit_was_not_asked_for(table, error) -> None:
+def test_files_and_journal_go_where_the_commit_was_not_asked_for(table, error):
     before = files_of(table.directory)
     outputs = begun(table)
     assert len(files_of(table.directory)) == len(before) + 3
@@ -83,7 +83,7 @@ def test_files_and_journal_go_where_the_commit_was_not_asked_for(table, error) -
 
 
 @pytest.mark.parametrize("error", [*FAILURES, KeyboardInterrupt()], ids=repr)
-def test_r156_files_stay_where_the_commit_may_have_landed(table, error) -> None:
+def test_r156_files_stay_where_the_commit_may_have_landed(table, error):
     outputs = begun(table)
     before = files_of(table.directory)
     assert ended(table, outputs, error, sent=True) is None
@@ -92,9 +92,7 @@ def test_r156_files_stay_where_the_commit_may_have_landed(table, error) -> None:
 
 
 @pytest.mark.parametrize("error", [StorageError("gone"), OSError("gone")])
-def test_a_file_that_another_run_removed_tells_that_this_one_was_taken_for_dead(
-    table, error
-) -> None:
+def test_a_file_that_another_run_removed_tells_that_this_one_was_taken_for_dead(table, error):
     outputs = begun(table)
     abandon(outputs)
     instead = ended(table, outputs, error)
@@ -102,14 +100,14 @@ def test_a_file_that_another_run_removed_tells_that_this_one_was_taken_for_dead(
     assert "took this one for dead" in instead.message
 
 
-def test_other_errors_stay_what_they_are_in_a_run_that_was_taken_for_dead(table) -> None:
+def test_other_errors_stay_what_they_are_in_a_run_that_was_taken_for_dead(table):
     outputs = begun(table)
     abandon(outputs)
     assert ended(table, outputs, Refused("no")) is None
 
 
 @pytest.mark.parametrize("failure", [StorageError("down"), OSError("disk")])
-def test_an_error_stays_what_it_is_where_the_journal_cannot_be_looked_at(table, failure) -> None:
+def test_an_error_stays_what_it_is_where_the_journal_cannot_be_looked_at(table, failure):
     class Silent(WrappedStore):
         def read(self, location: str) -> bytes:
             raise failure
@@ -121,7 +119,7 @@ def test_an_error_stays_what_it_is_where_the_journal_cannot_be_looked_at(table, 
     assert files_of(table.directory) == before
 
 
-def test_a_run_that_was_taken_for_dead_does_not_commit(table) -> None:
+def test_a_run_that_was_taken_for_dead_does_not_commit(table):
     outputs = begun(table)
     outputs.check()
     abandon(outputs)
@@ -129,14 +127,14 @@ def test_a_run_that_was_taken_for_dead_does_not_commit(table) -> None:
         outputs.check()
 
 
-def test_a_run_without_a_file_is_not_looked_for(table) -> None:
+def test_a_run_without_a_file_is_not_looked_for(table):
     store = CountingStore(LocalStore())
     outputs = outputs_of(store, Clock(NOW_MS), loaded_by(table), "compact")
     outputs.check()
     assert store.calls == []
 
 
-def test_the_journal_stays_while_a_file_does(table) -> None:
+def test_the_journal_stays_while_a_file_does(table):
     store = Denying(".avro")
     outputs = begun(table, store)
     outputs.keep(())
@@ -144,7 +142,7 @@ def test_the_journal_stays_while_a_file_does(table) -> None:
     assert Path(outputs.journal.location).exists()
 
 
-def test_the_journal_goes_with_the_last_file_but_those_that_are_used(table) -> None:
+def test_the_journal_goes_with_the_last_file_but_those_that_are_used(table):
     store = Denying("nothing")
     outputs = begun(table, store)
     manifest, manifest_list = outputs.locations
@@ -153,14 +151,14 @@ def test_the_journal_goes_with_the_last_file_but_those_that_are_used(table) -> N
     assert Path(manifest).exists()
 
 
-def test_where_all_files_are_used_the_journal_alone_goes(table) -> None:
+def test_where_all_files_are_used_the_journal_alone_goes(table):
     store = Denying("nothing")
     outputs = begun(table, store)
     outputs.keep(outputs.locations)
     assert store.asked == [[outputs.journal.location]]
 
 
-def test_a_store_that_fails_to_remove_is_no_error(table) -> None:
+def test_a_store_that_fails_to_remove_is_no_error(table):
     class Down(WrappedStore):
         def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
             raise StorageError("down")
@@ -171,7 +169,7 @@ def test_a_store_that_fails_to_remove_is_no_error(table) -> None:
     assert files_of(table.directory) == before
 
 
-def test_a_run_is_recorded_once_before_its_first_file_has_a_name(table) -> None:
+def test_a_run_is_recorded_once_before_its_first_file_has_a_name(table):
     store = CountingStore(LocalStore())
     outputs = outputs_of(store, Clock(NOW_MS), loaded_by(table), "compact")
     outputs.begin()
@@ -182,7 +180,7 @@ def test_a_run_is_recorded_once_before_its_first_file_has_a_name(table) -> None:
     assert outputs.locations[1:] == ["/elsewhere/data.parquet"]
 
 
-def test_where_the_newest_version_is_not_sure_nothing_is_recorded(table) -> None:
+def test_where_the_newest_version_is_not_sure_nothing_is_recorded(table):
     store = CountingStore(LocalStore())
     loaded = loaded_by(table)
     outputs = Outputs(store, "/t/metadata", begun(table).journal, is_journalled=False)
@@ -193,7 +191,7 @@ def test_where_the_newest_version_is_not_sure_nothing_is_recorded(table) -> None
     assert store.calls == []
 
 
-def test_files_are_named_for_their_run_and_what_they_are(table) -> None:
+def test_files_are_named_for_their_run_and_what_they_are(table):
     outputs = Outputs(LocalStore(), "/t/metadata", begun(table).journal, is_journalled=False)
     uuid = outputs.journal.uuid
     made = [outputs.manifest(), outputs.manifest_list(7), outputs.leaf(), outputs.bitmaps(),
@@ -208,7 +206,7 @@ def test_files_are_named_for_their_run_and_what_they_are(table) -> None:
     assert outputs.locations == made
 
 
-def test_data_files_that_workers_wrote_are_found_by_the_name_of_the_run(table) -> None:
+def test_data_files_that_workers_wrote_are_found_by_the_name_of_the_run(table):
     folder = table.directory / "data"
     outputs = begun(table, data=DataPlaces((str(folder),)))
     written = folder / f"00000-1-{outputs.journal.uuid}-00001.parquet"
@@ -218,7 +216,7 @@ def test_data_files_that_workers_wrote_are_found_by_the_name_of_the_run(table) -
     assert outputs.locations == [*before, str(written)]
 
 
-def test_progress_is_told_of_all_files_that_go() -> None:
+def test_progress_is_told_of_all_files_that_go():
     told: list[object] = []
 
     class Told(SilentProgress):

@@ -58,7 +58,7 @@ def found(task: RewriteTask | MergeDeletesTask, *head: dict[str, Any], added=())
     return conflict(result, head_of(files, [result]))
 
 
-def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed() -> None:
+def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed():
     vectored = replace(FILE, location="v", vector=TaskVector("dv", 4, 40, 3, 2))
     deleted = replace(FILE, location="d", position_deletes=(0,), equality_deletes=(1,))
     head = [data("f"), data("v"), data("d"), OTHER, vector("dv", "v", sequence_number=2)]
@@ -70,7 +70,7 @@ def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed() -> None
 
 
 @pytest.mark.parametrize("task", [rewrite(FILE), merge(FILE)])
-def test_r152_a_file_that_is_not_live_any_more_ends_it(task) -> None:
+def test_r152_a_file_that_is_not_live_any_more_ends_it(task):
     assert found(task, data("f"), OTHER) is None
     assert found(task, OTHER) == "`f` is not live any more"
     assert found(task, OTHER, data("f", status=2)) == "`f` is not live any more"
@@ -81,11 +81,11 @@ STATED = {"record_count": 9, "spec_id": 1, "partition_key": A, "sequence_number"
 
 @pytest.mark.parametrize("task", [rewrite(FILE), merge(FILE)])
 @pytest.mark.parametrize("name", STATED)
-def test_a_file_whose_entry_says_something_else_ends_it(task, name) -> None:
+def test_a_file_whose_entry_says_something_else_ends_it(task, name):
     assert found(task, data("f", **{name: STATED[name]})) == "`f` has another entry now"
 
 
-def test_r106_row_ids_that_came_matter_where_rows_move_and_not_where_deletes_are_merged() -> None:
+def test_r106_row_ids_that_came_matter_where_rows_move_and_not_where_deletes_are_merged():
     assert found(rewrite(FILE), data("f", first_row_id=7)) == "`f` has another entry now"
     assert found(merge(FILE), data("f", first_row_id=7)) is None
 
@@ -116,7 +116,7 @@ DV = vector("dv", "f", sequence_number=2)
 )
 def test_r152_deletes_by_position_have_to_be_those_that_were_read(
     make, file, deletes, head, is_fine
-) -> None:
+):
     reason = "other rows of `f` are deleted by position now"
     told = found(make(file, deletes=deletes), data("f"), OTHER, *head)
     assert told == (None if is_fine else reason)
@@ -129,7 +129,7 @@ def by_value(location: str, sequence_number: int, **values: Any) -> dict[str, An
 READ = replace(FILE, equality_deletes=(0,))
 
 
-def test_deletes_by_value_that_were_read_have_to_be_there_still() -> None:
+def test_deletes_by_value_that_were_read_have_to_be_there_still():
     task = rewrite(READ, deletes=("e",))
     assert found(task, data("f"), by_value("e", 2)) is None
     assert found(task, data("f")) == "equality deletes of `f` are gone"
@@ -140,16 +140,14 @@ def test_deletes_by_value_that_were_read_have_to_be_there_still() -> None:
     ("sequence_numbers", "applies"),
     [((6,), True), ((6, 7), True), ((5,), False), ((4,), False), ((5, 6), False), ((6, 5), False)],
 )
-def test_r112_deletes_by_value_that_came_have_to_apply_to_new_files(
-    sequence_numbers, applies
-) -> None:
+def test_r112_deletes_by_value_that_came_have_to_apply_to_new_files(sequence_numbers, applies):
     came = [by_value(f"x{number}", number) for number in sequence_numbers]
     told = found(rewrite(READ, deletes=("e",)), data("f"), by_value("e", 5), *came)
     reason = "equality deletes of `f` would not apply to the new files"
     assert told == (None if applies else reason)
 
 
-def test_deletes_by_value_are_nothing_to_merged_positions() -> None:
+def test_deletes_by_value_are_nothing_to_merged_positions():
     assert found(merge(FILE), data("f"), by_value("e", 4)) is None
     assert found(merge(READ, deletes=("e",)), data("f")) is None
 
@@ -168,11 +166,11 @@ def in_spec(spec_id: int, partition: bytes, sequence_number: int) -> dict[str, A
     return by_value(name, sequence_number, spec_id=spec_id, partition_key=partition)
 
 
-def test_deletes_by_value_of_all_partitions_go_on_applying_to_rows_that_move() -> None:
+def test_deletes_by_value_of_all_partitions_go_on_applying_to_rows_that_move():
     assert found(moving(FILE), data("f"), in_spec(0, b"", 6), added=to(A)) is None
 
 
-def test_deletes_by_value_of_the_partition_that_rows_leave_end_it() -> None:
+def test_deletes_by_value_of_the_partition_that_rows_leave_end_it():
     """As a file of spec 1 whose rows go to spec 0."""
     head = [data("f", spec_id=1, partition_key=A)]
     reason = "equality deletes came for `f`, whose rows move"
@@ -195,14 +193,14 @@ def test_deletes_by_value_of_the_partition_that_rows_leave_end_it() -> None:
         (positions("p", spec_id=1, partition_key=A, sequence_number=6), True),
     ],
 )
-def test_deletes_by_value_of_a_partition_that_rows_move_to_end_it(came, is_fine) -> None:
+def test_deletes_by_value_of_a_partition_that_rows_move_to_end_it(came, is_fine):
     reason = "equality deletes came for a partition that rows move to"
     before = in_spec(1, key("c"), 3)
     told = found(moving(FILE), data("f"), before, came, added=to(A, B))
     assert told == (None if is_fine else reason)
 
 
-def test_it_is_enough_that_some_rows_move() -> None:
+def test_it_is_enough_that_some_rows_move():
     in_place = replace(IN_A, location="g")
     head = [data("f"), data("g", spec_id=1, partition_key=A), in_spec(1, A, 6)]
     reason = "equality deletes came for a partition that rows move to"
@@ -216,13 +214,13 @@ def test_it_is_enough_that_some_rows_move() -> None:
     assert found(stays, *head, added=to(A)) is None
 
 
-def test_the_file_that_a_reason_is_about_may_be_any() -> None:
+def test_the_file_that_a_reason_is_about_may_be_any():
     files = [replace(FILE, location=name) for name in ("f", "g", "h")]
     assert found(rewrite(*files), data("f"), data("g")) == "`h` is not live any more"
     assert found(rewrite(*files), data("f"), data("h")) == "`g` is not live any more"
 
 
-def test_a_result_tells_what_it_replaces() -> None:
+def test_a_result_tells_what_it_replaces():
     vectored = replace(FILE, location="v", vector=TaskVector("dv", 4, 40, 3, 2))
     split = [replace(FILE, location="s", split=(at, at + 5)) for at in (0, 5)]
     merged = replace(FILE, location="m", position_deletes=(0,))

@@ -8,14 +8,7 @@ import pytest
 
 from icectl.catalog.protocol import Catalog, CommitOutcome, Conflict, LoadedTable, Unknown
 from icectl.commit.transaction import Proposal, transaction
-from icectl.errors import (
-    CommitConflict,
-    CommitUnknown,
-    IcectlError,
-    Refused,
-    StorageError,
-    TableNotFound,
-)
+from icectl.errors import CommitConflict, CommitUnknown, Refused, StorageError, TableNotFound
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Requirement, SetProperties, Update
 from icectl.table.context import TableContext
@@ -109,7 +102,7 @@ def owning(context: TableContext, **more: BaseException) -> Run:
     return made
 
 
-def test_a_commit_that_landed_keeps_what_it_needs_and_nothing_else(table: TableBuilder) -> None:
+def test_a_commit_that_landed_keeps_what_it_needs_and_nothing_else(table):
     context = context_of(table.location)
     run = owning(context)
     run()
@@ -118,7 +111,7 @@ def test_a_commit_that_landed_keeps_what_it_needs_and_nothing_else(table: TableB
     assert run.landed.metadata.properties["owner"] == "ops"
 
 
-def test_what_goes_wrong_after_a_commit_takes_nothing_of_it_along(table: TableBuilder) -> None:
+def test_what_goes_wrong_after_a_commit_takes_nothing_of_it_along(table):
     run = owning(context_of(table.location), afterwards=KeyError("a bug"))
     with pytest.raises(KeyError):
         run()
@@ -131,9 +124,7 @@ ERRORS = [RuntimeError("a bug"), StorageError("the store is ill"), OSError("no s
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("when", ["writing", "proposing"])
-def test_whatever_ends_a_run_before_its_request_leaves_no_file(
-    table: TableBuilder, error: BaseException, when: str
-) -> None:
+def test_whatever_ends_a_run_before_its_request_leaves_no_file(table, error, when):
     def propose(_: TableMetadata) -> Proposal:
         raise error
 
@@ -143,7 +134,7 @@ def test_whatever_ends_a_run_before_its_request_leaves_no_file(
     assert run.present == [False, False, False]
 
 
-def test_a_conflict_for_good_leaves_no_file(table: TableBuilder) -> None:
+def test_a_conflict_for_good_leaves_no_file(table):
     table.set_properties({"commit.retry.num-retries": "0"})
     run = owning(answering(table, lambda: Conflict("another was faster")))
     with pytest.raises(CommitConflict):
@@ -152,7 +143,7 @@ def test_a_conflict_for_good_leaves_no_file(table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), Refused("no"), OSError("no")])
-def test_a_catalog_that_sent_nothing_leaves_no_file(table: TableBuilder, error: Exception) -> None:
+def test_a_catalog_that_sent_nothing_leaves_no_file(table, error):
     run = owning(answering(table, failing(error)))
     with pytest.raises(type(error)):
         run()
@@ -167,16 +158,14 @@ UNKNOWN: dict[str, Callable[[], CommitOutcome]] = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_r156_where_nobody_knows_how_it_ended_every_file_stays(
-    table: TableBuilder, case: str
-) -> None:
+def test_r156_where_nobody_knows_how_it_ended_every_file_stays(table, case):
     run = owning(answering(table, UNKNOWN[case]))
     with pytest.raises((CommitUnknown, KeyboardInterrupt, SystemExit)):
         run()
     assert run.present == [True, True, True]
 
 
-def test_an_interrupt_between_two_attempts_leaves_no_file(table: TableBuilder) -> None:
+def test_an_interrupt_between_two_attempts_leaves_no_file(table):
     """What was sent before has met a conflict, and nothing is under way."""
     proposals = iter([Proposal(OWNED)])
 
@@ -210,9 +199,7 @@ MOVED = {
 
 @pytest.mark.parametrize("moved", MOVED)
 @pytest.mark.parametrize("first", [None, StorageError("a file is missing")])
-def test_a_run_says_what_is_where_its_table_was_moved_away(
-    table: TableBuilder, moved: str, first: IcectlError | None
-) -> None:
+def test_a_run_says_what_is_where_its_table_was_moved_away(table, moved, first):
     """It was told that another run had taken it for dead."""
     make, error, message = MOVED[moved]
 
@@ -231,7 +218,7 @@ def test_a_run_says_what_is_where_its_table_was_moved_away(
     assert caught.value.__cause__ is first
 
 
-def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table: TableBuilder) -> None:
+def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table):
     names: list[str] = []
 
     def propose(_: TableMetadata) -> Proposal:

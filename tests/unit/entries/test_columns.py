@@ -24,11 +24,11 @@ from icectl.entries.columns import (
 @pytest.mark.parametrize(
     ("values", "count"), [([], 0), ([7], 1), ([3, 1, 3, 3, 2, 1], 3), ([0, 2**64 - 1, 0], 2)]
 )
-def test_each_value_counts_once(values: list[int], count: int) -> None:
+def test_each_value_counts_once(values, count):
     assert distinct_count(np.array(values, np.uint64)) == count
 
 
-def test_counting_millions_of_hashes_takes_little_longer_than_sorting_them() -> None:
+def test_counting_millions_of_hashes_takes_little_longer_than_sorting_them():
     hashes = np.random.default_rng(5).integers(0, 2**64, 4_000_000, np.uint64)
     start = time.process_time()
     np.sort(hashes)
@@ -39,7 +39,7 @@ def test_counting_millions_of_hashes_takes_little_longer_than_sorting_them() -> 
 
 
 @pytest.mark.parametrize("pieces", [[], [[1, 2]], [[1], [], [2]]])
-def test_a_column_in_pieces_becomes_one(pieces: list[list[int]]) -> None:
+def test_a_column_in_pieces_becomes_one(pieces):
     column = whole(pa.chunked_array(pieces, pa.int8()))
     assert isinstance(column, pa.Array)
     assert (column.type, column.to_pylist()) == (
@@ -48,7 +48,7 @@ def test_a_column_in_pieces_becomes_one(pieces: list[list[int]]) -> None:
     )
 
 
-def test_flags_that_are_null_are_false() -> None:
+def test_flags_that_are_null_are_false():
     flags = pa.array([True, None, False])
     assert mask_of(flags).tolist() == [True, False, False]
     assert mask_of(pa.chunked_array([flags[:1], flags])).tolist() == [True, True, False, False]
@@ -63,20 +63,20 @@ def packed(*values: bytes) -> PackedValues:
     return PackedValues(content, starts, lengths)
 
 
-def test_numbers_at_any_byte() -> None:
+def test_numbers_at_any_byte():
     found = packed(b"\x01\0\0\0", b"\xff\xff\xff\xff", b"ab", b"\x02\0\0\0")
     assert found.numbers(np.array([3, 0, 1]), "<i4").tolist() == [2, 1, -1]
     assert found.numbers(np.array([], np.int64), "<i8").tolist() == []
     assert packed(b"").numbers(np.array([], np.int64), "<i8").tolist() == []
 
 
-def test_values_are_cut_out_of_the_content() -> None:
+def test_values_are_cut_out_of_the_content():
     assert packed(b"ab", b"", b"c").values().to_pylist() == [b"ab", b"", b"c"]
     assert packed().values().to_pylist() == []
 
 
 @given(st.lists(st.integers(-(2**127), 2**127 - 1), min_size=1), st.integers(0, 3))
-def test_decimals_are_what_python_makes_of_them(values: list[int], spare: int) -> None:
+def test_decimals_are_what_python_makes_of_them(values, spare):
     lengths = [min(value.bit_length() // 8 + 1 + spare, 16) for value in values]
     stored = [
         value.to_bytes(length, "big", signed=True)
@@ -95,7 +95,7 @@ def test_decimals_are_what_python_makes_of_them(values: list[int], spare: int) -
         ([], []),
     ],
 )
-def test_not_text_is_what_does_not_decode(values, wrong) -> None:
+def test_not_text_is_what_does_not_decode(values, wrong):
     assert not_text(pa.array(values, pa.binary())).tolist() == wrong
 
 

@@ -118,7 +118,7 @@ def parsed(text: str):
         ("7 = s.x", "s.x", 7),
     ],
 )
-def test_a_value_is_read_as_its_column_has_it(text, name, value) -> None:
+def test_a_value_is_read_as_its_column_has_it(text, name, value):
     found = parsed(text)
     assert found == Compare(column(name), "=", value)
     assert type(found.value) is type(value)
@@ -155,18 +155,18 @@ ID = column("id")
         ("not false", Not(Constant(False))),
     ],
 )
-def test_each_condition_has_its_value(text, predicate) -> None:
+def test_each_condition_has_its_value(text, predicate):
     assert parsed(text) == predicate
 
 
-def test_and_binds_closer_than_or_and_not_closer_than_both() -> None:
+def test_and_binds_closer_than_or_and_not_closer_than_both():
     one, two, three = Compare(ID, "=", 1), Compare(ID, "=", 2), Compare(ID, "=", 3)
     assert parsed("id = 1 or id = 2 and not id = 3") == Or((one, And((two, Not(three)))))
     assert parsed("(id = 1 or id = 2) and id = 3") == And((Or((one, two)), three))
     assert parsed("id between 1 and 2 and id = 3").parts[1] == three
 
 
-def test_partition_fields_have_the_type_of_their_values() -> None:
+def test_partition_fields_have_the_type_of_their_values():
     assert parsed("id_bucket = 3") == Compare(
         Column("id_bucket", PrimitiveType("int"), None), "=", 3
     )
@@ -213,7 +213,7 @@ def test_partition_fields_have_the_type_of_their_values() -> None:
         ("(" * 120 + "id = 1" + ")" * 120, "at position 101: it is nested too deeply"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_position(text, message) -> None:
+def test_what_is_wrong_is_told_with_its_position(text, message):
     with pytest.raises(UsageError) as failure:
         parsed(text)
     assert failure.value.message == f"`--where`: {message}"
@@ -233,13 +233,13 @@ def test_what_is_wrong_is_told_with_its_position(text, message) -> None:
         ("id in (1, c1)", "a value of int is written like 42"),
     ],
 )
-def test_the_hint_says_how_to_write_it(text, hint) -> None:
+def test_the_hint_says_how_to_write_it(text, hint):
     with pytest.raises(UsageError) as failure:
         parsed(text)
     assert failure.value.hint == hint
 
 
-def test_a_partition_field_whose_specs_disagree_is_not_compared() -> None:
+def test_a_partition_field_whose_specs_disagree_is_not_compared():
     other = PartitionSpec(
         1, (PartitionField((6,), 1000, "id_bucket", parse_transform("identity")),)
     )

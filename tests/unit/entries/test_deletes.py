@@ -16,30 +16,26 @@ def applied(*rows, unpartitioned=UNPARTITIONED) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("sequence_number", "applies"), [(2, True), (3, True), (4, False)])
-def test_r111_position_deletes_reach_files_not_younger_than_themselves(
-    sequence_number, applies
-) -> None:
+def test_r111_position_deletes_reach_files_not_younger_than_themselves(sequence_number, applies):
     pairs = applied(data("a", sequence_number=sequence_number), positions("d", sequence_number=3))
     assert pairs == ({("a", "d")} if applies else set())
 
 
 @pytest.mark.parametrize(("sequence_number", "applies"), [(2, True), (3, False), (4, False)])
-def test_r112_equality_deletes_reach_older_files_only(sequence_number, applies) -> None:
+def test_r112_equality_deletes_reach_older_files_only(sequence_number, applies):
     pairs = applied(data("a", sequence_number=sequence_number), equality("e", sequence_number=3))
     assert pairs == ({("a", "e")} if applies else set())
 
 
 @pytest.mark.parametrize(("sequence_number", "applies"), [(2, True), (3, False), (4, False)])
-def test_r112_equality_deletes_of_a_partition_reach_its_older_files_only(
-    sequence_number, applies
-) -> None:
+def test_r112_equality_deletes_of_a_partition_reach_its_older_files_only(sequence_number, applies):
     x = {"spec_id": 1, "partition_key": key("x")}
     file, delete = data("a", sequence_number=sequence_number, **x), equality("e", **x)
     pairs = applied(file, delete | {"sequence_number": 3})
     assert pairs == ({("a", "e")} if applies else set())
 
 
-def test_r111_no_two_specs_and_partitions_are_taken_for_one() -> None:
+def test_r111_no_two_specs_and_partitions_are_taken_for_one():
     x1, y1, x2, y2 = (
         {"spec_id": spec_id, "partition_key": key(value)} for spec_id in (1, 2) for value in "xy"
     )
@@ -57,7 +53,7 @@ def test_r111_no_two_specs_and_partitions_are_taken_for_one() -> None:
     assert applied(*files, *deletes_of) == expected
 
 
-def test_r113_a_file_that_no_delete_names_is_not_that_of_another_partition() -> None:
+def test_r113_a_file_that_no_delete_names_is_not_that_of_another_partition():
     x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
     names_f = positions("d", referenced_data_file="f", sequence_number=2, **x)
     reaches_nothing = equality("e", sequence_number=1, **y)
@@ -65,7 +61,7 @@ def test_r113_a_file_that_no_delete_names_is_not_that_of_another_partition() -> 
     assert applied(data("g", **y), names_f, reaches_nothing) == set()
 
 
-def test_r111_position_deletes_stay_in_their_partition_and_spec() -> None:
+def test_r111_position_deletes_stay_in_their_partition_and_spec():
     assert applied(
         data("same", spec_id=1, partition_key=key("x")),
         data("other partition", spec_id=1, partition_key=key("y")),
@@ -74,7 +70,7 @@ def test_r111_position_deletes_stay_in_their_partition_and_spec() -> None:
     ) == {("same", "d")}
 
 
-def test_r111_position_deletes_of_an_unpartitioned_spec_are_not_global() -> None:
+def test_r111_position_deletes_of_an_unpartitioned_spec_are_not_global():
     assert applied(
         data("in spec 0"),
         data("in spec 1", spec_id=1, partition_key=key("x")),
@@ -82,13 +78,13 @@ def test_r111_position_deletes_of_an_unpartitioned_spec_are_not_global() -> None
     ) == {("in spec 0", "d")}
 
 
-def test_r111_a_named_data_file_excludes_the_others() -> None:
+def test_r111_a_named_data_file_excludes_the_others():
     assert applied(
         data("a"), data("b"), positions("d", sequence_number=2, referenced_data_file="b")
     ) == {("b", "d")}
 
 
-def test_r112_equality_deletes_of_an_unpartitioned_spec_are_global() -> None:
+def test_r112_equality_deletes_of_an_unpartitioned_spec_are_global():
     assert applied(
         data("a"),
         data("b", spec_id=1, partition_key=key("x")),
@@ -98,7 +94,7 @@ def test_r112_equality_deletes_of_an_unpartitioned_spec_are_global() -> None:
     ) == {("a", "everywhere"), ("b", "everywhere"), ("c", "everywhere"), ("b", "in x")}
 
 
-def test_r085_equality_deletes_with_only_void_fields_are_global() -> None:
+def test_r085_equality_deletes_with_only_void_fields_are_global():
     void = b"\x00"
     rows = (
         data("a", spec_id=1, partition_key=key("x")),
@@ -108,7 +104,7 @@ def test_r085_equality_deletes_with_only_void_fields_are_global() -> None:
     assert applied(*rows, unpartitioned=set()) == set()
 
 
-def test_r113_a_vector_displaces_position_deletes_of_its_file_only() -> None:
+def test_r113_a_vector_displaces_position_deletes_of_its_file_only():
     assert applied(
         data("a"),
         data("b"),
@@ -128,7 +124,7 @@ def test_r113_a_vector_displaces_position_deletes_of_its_file_only() -> None:
         ({"sequence_number": 5, "spec_id": 2}, False),
     ],
 )
-def test_r113_a_vector_needs_the_partition_and_a_sequence_number_not_below(values, applies) -> None:
+def test_r113_a_vector_needs_the_partition_and_a_sequence_number_not_below(values, applies):
     partition = {"spec_id": 1, "partition_key": key("x")}
     pairs = applied(
         data("a", sequence_number=5, **partition), vector("v", "a", **(partition | values))
@@ -136,11 +132,11 @@ def test_r113_a_vector_needs_the_partition_and_a_sequence_number_not_below(value
     assert pairs == ({("a", "v")} if applies else set())
 
 
-def test_files_are_named_across_the_spellings_of_a_local_path() -> None:
+def test_files_are_named_across_the_spellings_of_a_local_path():
     assert applied(data("file:///t/a"), vector("v", "/t/a")) == {("file:///t/a", "v")}
 
 
-def test_deleted_entries_take_no_part() -> None:
+def test_deleted_entries_take_no_part():
     assert applied(
         data("gone", status=Status.DELETED),
         data("a"),
@@ -149,7 +145,7 @@ def test_deleted_entries_take_no_part() -> None:
     ) == {("a", "d")}
 
 
-def test_pairs_come_in_order_of_data_file_then_delete_file() -> None:
+def test_pairs_come_in_order_of_data_file_then_delete_file():
     matches = deletes.match(
         entries(
             equality("e", sequence_number=9),
@@ -166,7 +162,7 @@ def test_pairs_come_in_order_of_data_file_then_delete_file() -> None:
     }
 
 
-def test_deletes_are_counted_per_data_file_and_delete_file() -> None:
+def test_deletes_are_counted_per_data_file_and_delete_file():
     matches = deletes.match(
         entries(
             data("a"),
@@ -183,7 +179,7 @@ def test_deletes_are_counted_per_data_file_and_delete_file() -> None:
     assert deletes.per_delete_file(matches).tolist() == [1, 1, 2, 1]
 
 
-def test_deletes_of_every_kind_are_counted_per_data_file() -> None:
+def test_deletes_of_every_kind_are_counted_per_data_file():
     matches = deletes.match(
         entries(
             data("a"),
@@ -203,7 +199,7 @@ def test_deletes_of_every_kind_are_counted_per_data_file() -> None:
     assert deletes.known_deleted_rows(matches).tolist() == [5, 9, 0, 3]
 
 
-def test_dangling_deletes_reach_no_live_data_file() -> None:
+def test_dangling_deletes_reach_no_live_data_file():
     matches = deletes.match(
         entries(
             data("a", sequence_number=5),
@@ -216,15 +212,10 @@ def test_dangling_deletes_reach_no_live_data_file() -> None:
         ),
         UNPARTITIONED,
     )
-    assert named(deletes.dangling(matches)) == [
-        "too old",
-        "same age",
-        "of gone",
-        "of nothing",
-    ]
+    assert named(deletes.dangling(matches)) == ["too old", "same age", "of gone", "of nothing"]
 
 
-def test_r115_position_deletes_dangle_once_all_their_files_have_vectors() -> None:
+def test_r115_position_deletes_dangle_once_all_their_files_have_vectors():
     rows = [
         data("a"),
         data("b"),
@@ -236,7 +227,7 @@ def test_r115_position_deletes_dangle_once_all_their_files_have_vectors() -> Non
     assert named(deletes.dangling(deletes.match(entries(*rows), UNPARTITIONED))) == ["d"]
 
 
-def test_a_table_without_deletes_or_without_data_has_no_pairs() -> None:
+def test_a_table_without_deletes_or_without_data_has_no_pairs():
     assert applied(data("a")) == set()
     assert applied() == set()
     matches = deletes.match(entries(positions("d"), equality("e")), UNPARTITIONED)
@@ -244,7 +235,7 @@ def test_a_table_without_deletes_or_without_data_has_no_pairs() -> None:
     assert deletes.delete_counts(matches).tolist() == []
 
 
-def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None:
+def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced():
     x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
     matches = deletes.match(
         entries(
@@ -267,6 +258,6 @@ def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None
     assert named(rows.take(matches.data, data_rows)) == ["/b", "c", "a"]
 
 
-def test_r211_deletes_that_name_no_file_are_not_misplaced() -> None:
+def test_r211_deletes_that_name_no_file_are_not_misplaced():
     matches = deletes.match(entries(data("a"), positions("d"), equality("e")), UNPARTITIONED)
     assert [found.tolist() for found in deletes.misplaced_deletes(matches)] == [[], []]

@@ -33,9 +33,7 @@ def of(*values: UUID | None) -> tuple[FieldSummary, ...] | None:
         ([HIGHEST, HIGH], (HIGH, HIGHEST)),
     ],
 )
-def test_r053_uuids_that_all_readers_order_alike_have_a_range(
-    values: list[UUID | None], bounds: tuple[UUID, UUID]
-) -> None:
+def test_r053_uuids_that_all_readers_order_alike_have_a_range(values, bounds):
     text = FieldSummary(contains_null=False, contains_nan=False, lower_bound=b"t", upper_bound=b"t")
     lower, upper = (value.bytes for value in bounds)
     assert of(*values) == (FieldSummary(None in values, False, lower, upper), text)
@@ -44,14 +42,12 @@ def test_r053_uuids_that_all_readers_order_alike_have_a_range(
 @pytest.mark.parametrize(
     "values", [[LOW, HIGH], [HIGHEST, MIDDLE, None], [LOW, LOWER_HALF], [LOWER_HALF, LOW, HIGH]]
 )
-def test_r053_a_manifest_tells_no_ranges_where_java_orders_its_uuids_otherwise(
-    values: list[UUID | None],
-) -> None:
+def test_r053_a_manifest_tells_no_ranges_where_java_orders_its_uuids_otherwise(values):
     """Java's UUID.compareTo compares halves as signed numbers: 8… comes before 0…."""
     assert of(*values) is None
 
 
-def test_r053_fields_that_have_nulls_alone_have_a_summary_without_bounds() -> None:
+def test_r053_fields_that_have_nulls_alone_have_a_summary_without_bounds():
     summaries = of(None, None)
     assert summaries is not None
     assert summaries[0] == FieldSummary(contains_null=True, contains_nan=False)

@@ -39,7 +39,7 @@ def column(type_: Type) -> Column:
     ("day", "matches"),
     [(1, [True, True, True, False, True]), (2, [False, True, False, True, True])],
 )
-def test_r117_days_are_told_apart_to_the_moment(day, matches) -> None:
+def test_r117_days_are_told_apart_to_the_moment(day, matches):
     at = column(AT)
     conditions = [
         Compare(at, "<", 2 * DAY),
@@ -51,14 +51,14 @@ def test_r117_days_are_told_apart_to_the_moment(day, matches) -> None:
     assert [partitioned("day", AT, day, one) for one in conditions] == matches
 
 
-def test_moments_before_1970_may_lie_in_the_day_after_as_old_writers_put_them() -> None:
+def test_moments_before_1970_may_lie_in_the_day_after_as_old_writers_put_them():
     before = Compare(column(AT), "<=", -1)
     assert partitioned("day", AT, -1, before)
     assert partitioned("day", AT, 0, before)
     assert not partitioned("day", AT, 1, before)
 
 
-def test_buckets_tell_equal_values_only() -> None:
+def test_buckets_tell_equal_values_only():
     of_34 = 3  # 2017239379 mod 4, R-076
     assert [
         partitioned("bucket[4]", LONG, at, Compare(column(LONG), "=", 34)) for at in range(4)
@@ -76,7 +76,7 @@ def test_buckets_tell_equal_values_only() -> None:
         (None, "a", False, False),
     ],
 )
-def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not) -> None:
+def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not):
     like = StartsWith(column(TEXT), prefix)
     assert partitioned("truncate[2]", TEXT, value, like) is may
     assert partitioned("truncate[2]", TEXT, value, Not(like)) is may_not
@@ -91,9 +91,7 @@ def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not) -> None:
         ("1234567890123456789012345678.0123456786", "<", True, False),
     ],
 )
-def test_truncated_decimals_are_told_apart_to_the_38th_digit(
-    partition, operator, may, may_not
-) -> None:
+def test_truncated_decimals_are_told_apart_to_the_38th_digit(partition, operator, may, may_not):
     type_ = DecimalType(38, 10)
     below = Compare(column(type_), operator, Decimal("1234567890123456789012345678.0123456789"))
     assert partitioned("truncate[2]", type_, Decimal(partition), below) is may
@@ -101,12 +99,12 @@ def test_truncated_decimals_are_told_apart_to_the_38th_digit(
 
 
 @pytest.mark.parametrize("transform", ["void", "zigzag", "bucket[4]"])
-def test_r117_unknown_transforms_and_void_say_nothing(transform) -> None:
+def test_r117_unknown_transforms_and_void_say_nothing(transform):
     type_ = PrimitiveType("float") if transform == "bucket[4]" else LONG
     assert partitioned(transform, type_, 1, Compare(column(type_), "=", 34.0))
 
 
-def test_nulls_of_a_partition_are_known() -> None:
+def test_nulls_of_a_partition_are_known():
     null = IsNull(column(LONG))
     assert partitioned("bucket[4]", LONG, None, null)
     assert not partitioned("bucket[4]", LONG, 1, null)
@@ -114,14 +112,14 @@ def test_nulls_of_a_partition_are_known() -> None:
     assert not partitioned("identity", LONG, None, Not(Compare(column(LONG), "=", 1)))
 
 
-def test_partitions_of_a_column_that_was_a_date_say_nothing() -> None:
+def test_partitions_of_a_column_that_was_a_date_say_nothing():
     spec = PartitionSpec(0, (PartitionField((1,), 1000, "p", parse_transform("identity")),))
     found = planning(entries(data("f", partition_key=encode_key([DATE], [1]))))
     schemas = [schema(DATE), schema(AT, 1)]
     assert may_match(found, Compare(column(AT), "=", 9), [spec], schemas).all()
 
 
-def test_a_partition_field_decides_for_the_specs_that_have_it() -> None:
+def test_a_partition_field_decides_for_the_specs_that_have_it():
     with_it = PartitionSpec(1, (PartitionField((1,), 1000, "p", parse_transform("bucket[4]")),))
     key = encode_key([PrimitiveType("int")], [2])
     other = encode_key([PrimitiveType("int")], [3])
@@ -154,16 +152,14 @@ def bounded(type_: Type, lower: bytes, upper: bytes, predicate, **values) -> boo
         (DecimalType(38, 0), b"\x01" + bytes(10), Decimal(2**80), Decimal(2**80 - 1)),
     ],
 )
-def test_r096_bounds_of_promoted_columns_are_read_as_the_type_before(
-    type_, bound, same, less
-) -> None:
+def test_r096_bounds_of_promoted_columns_are_read_as_the_type_before(type_, bound, same, less):
     equal = column(type_)
     assert bounded(type_, bound, bound, Compare(equal, "=", same))
     assert not bounded(type_, bound, bound, Compare(equal, "=", less))
     assert not bounded(type_, bound, bound, Compare(equal, "<=", less))
 
 
-def test_the_order_of_uuids_is_not_relied_on() -> None:
+def test_the_order_of_uuids_is_not_relied_on():
     uuid = PrimitiveType("uuid")
     low, high = b"\x01" * 16, b"\x02" * 16
     wanted = UUID(int=5)
@@ -171,18 +167,18 @@ def test_the_order_of_uuids_is_not_relied_on() -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"", b"\x01\x02\x03"])
-def test_bounds_that_do_not_decode_are_not_known(wrong) -> None:
+def test_bounds_that_do_not_decode_are_not_known(wrong):
     for type_, value in ((LONG, 7), (PrimitiveType("double"), 7.0)):
         assert bounded(type_, wrong, wrong, Compare(column(type_), "=", value))
 
 
-def test_r092_a_bound_that_is_nan_is_not_known() -> None:
+def test_r092_a_bound_that_is_nan_is_not_known():
     double = PrimitiveType("double")
     nan = encode(double, float("nan"))
     assert bounded(double, nan, nan, Compare(column(double), "=", 1.0))
 
 
-def test_nulls_are_counted_against_the_rows_of_the_file() -> None:
+def test_nulls_are_counted_against_the_rows_of_the_file():
     """A writer may leave nulls out of the value counts: five values and five nulls are ten rows."""
     compared = Compare(column(LONG), "=", 7)
     counts = {"value_counts": [(1, 5)], "null_value_counts": [(1, 5)]}
@@ -190,7 +186,7 @@ def test_nulls_are_counted_against_the_rows_of_the_file() -> None:
     assert may_match(found, compared, [], [schema(LONG)]).tolist() == [True, False]
 
 
-def test_r130_a_missing_metric_matches() -> None:
+def test_r130_a_missing_metric_matches():
     found = entries(data("f"), data("g", lower_bounds=[(9, b"\x00")]))
     for predicate in (
         Compare(column(LONG), "=", 7),
@@ -201,5 +197,5 @@ def test_r130_a_missing_metric_matches() -> None:
         assert may_match(planning(found), predicate, [], [schema(LONG)]).all()
 
 
-def test_of_no_files_none_match() -> None:
+def test_of_no_files_none_match():
     assert may_match(entries(), Compare(column(LONG), "=", 7), [], [schema(LONG)]).tolist() == []

@@ -25,7 +25,7 @@ SCHEMA = Schema(
 INT = PrimitiveType("int")
 
 
-def test_what_java_reads_a_second_too_late_may_be_earlier() -> None:
+def test_what_java_reads_a_second_too_late_may_be_earlier():
     micros = zip(java_orc.MICROS, java_orc.MICROS_READ, strict=True)
     nanos = zip(java_orc.NANOS, java_orc.NANOS_READ, strict=True)
     for second, pairs in ((10**6, micros), (10**9, nanos)):
@@ -41,7 +41,7 @@ def test_what_java_reads_a_second_too_late_may_be_earlier() -> None:
     ]  # fmt: skip
 
 
-def test_only_timestamps_have_seconds() -> None:
+def test_only_timestamps_have_seconds():
     found = [second_of(PrimitiveType(type_)) for _, type_ in FIELDS]
     assert found == [10**6, 10**9, None, None]
 
@@ -61,7 +61,7 @@ def test_only_timestamps_have_seconds() -> None:
         (9, "hour", -1, False),
     ],
 )
-def test_rows_may_leave_partitions_that_hold_the_last_second(source, transform, value, may) -> None:
+def test_rows_may_leave_partitions_that_hold_the_last_second(source, transform, value, may):
     spec = PartitionSpec(3, (PartitionField((source,), 1000, "p", parse_transform(transform)),))
     types = [PrimitiveType("date") if transform == "day" else INT]
     placed = {"partition_key": encode_key(types, [value]), "spec_id": 3}

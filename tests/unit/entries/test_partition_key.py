@@ -39,25 +39,25 @@ def kind(name: str) -> PrimitiveType:
         (kind("int"), None, b"\x00"),
     ],
 )
-def test_keys_are_the_bytes_of_their_definition(type_, value, key) -> None:
+def test_keys_are_the_bytes_of_their_definition(type_, value, key):
     assert encode_key((type_,), (value,)) == key
     assert decode_key(key, (type_,)) == (value,)
 
 
-def test_r083_every_nan_has_one_key_and_zeros_have_two() -> None:
+def test_r083_every_nan_has_one_key_and_zeros_have_two():
     double = (kind("double"),)
     assert encode_key(double, (float("nan"),)) == encode_key(double, (-float("nan"),))
     assert encode_key(double, (0.0,)) != encode_key(double, (-0.0,))
 
 
-def test_keys_survive_promotion() -> None:
+def test_keys_survive_promotion():
     assert encode_key((kind("int"),), (7,)) == encode_key((kind("long"),), (7,))
     assert encode_key((kind("float"),), (0.5,)) == encode_key((kind("double"),), (0.5,))
     narrow, wide = DecimalType(4, 2), DecimalType(30, 2)
     assert encode_key((narrow,), (Decimal("9.99"),)) == encode_key((wide,), (Decimal("9.99"),))
 
 
-def test_fields_stand_in_the_order_of_the_spec() -> None:
+def test_fields_stand_in_the_order_of_the_spec():
     types = (kind("string"), kind("int"), kind("string"))
     key = b"\x01\x01\x00\x00\x00a\x00\x01\x01\x00\x00\x00b"
     assert encode_key(types, ("a", None, "b")) == key
@@ -75,12 +75,12 @@ def test_fields_stand_in_the_order_of_the_spec() -> None:
         (b"\x01", (kind("int"),)),
     ],
 )
-def test_r068_a_key_of_other_types_is_corrupt(key, types) -> None:
+def test_r068_a_key_of_other_types_is_corrupt(key, types):
     with pytest.raises(CorruptTable) as caught:
         decode_key(key, types)
     assert caught.value.rule == "R-068"
 
 
-def test_a_value_of_no_type_is_refused() -> None:
+def test_a_value_of_no_type_is_refused():
     with pytest.raises(ValueError, match="object"):
         encode_key((kind("int"),), (object(),))  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def transformed(text, type_, column):
         ("binary", pa.array([b"\0\1\2\3"], pa.large_binary()), -188683207),
     ],
 )
-def test_r076_the_format_s_hashes_are_those_of_columns(type_, column, hashed) -> None:
+def test_r076_the_format_s_hashes_are_those_of_columns(type_, column, hashed):
     result = transformed(f"bucket[{2**31}]", type_, column)
     assert result.to_pylist() == [hashed & 0x7FFFFFFF]
 
@@ -62,18 +62,18 @@ def test_r076_the_format_s_hashes_are_those_of_columns(type_, column, hashed) ->
         ("identity", "string", pa.array(["a", None]), ["a", None]),
     ],
 )
-def test_r072_and_r074_examples_of_the_format(text, type_, column, result) -> None:
+def test_r072_and_r074_examples_of_the_format(text, type_, column, result):
     assert transformed(text, type_, column).to_pylist() == result
 
 
-def test_r071_results_have_the_arrow_type_of_their_type() -> None:
+def test_r071_results_have_the_arrow_type_of_their_type():
     column = pa.array([0], pa.timestamp("us", "UTC"))
     kinds = {"year": pa.int32(), "month": pa.int32(), "day": pa.date32(), "hour": pa.int32()}
     assert {text: transformed(text, "timestamptz", column).type for text in kinds} == kinds
     assert transformed("bucket[4]", "timestamptz", column).type == pa.int32()
 
 
-def test_columns_narrower_than_their_promoted_type_are_taken() -> None:
+def test_columns_narrower_than_their_promoted_type_are_taken():
     day = pa.array([dt.date(1970, 1, 2), None])
     assert transformed("hour", "timestamp", day).to_pylist() == [24, None]
     assert transformed("bucket[100]", "long", pa.array([34], pa.int8())).to_pylist() == [79]
@@ -81,7 +81,7 @@ def test_columns_narrower_than_their_promoted_type_are_taken() -> None:
     assert transformed("truncate[50]", "decimal(38, 2)", decimal).to_pylist() == [Decimal("14.00")]
 
 
-def test_instants_stay_the_same_whatever_zone_a_file_names() -> None:
+def test_instants_stay_the_same_whatever_zone_a_file_names():
     column = pa.array([0, 3_600_000_000], pa.timestamp("us", "Asia/Tokyo"))
     assert transformed("hour", "timestamptz", column).to_pylist() == [0, 1]
     assert integers("timestamp", column).tolist() == [0, 3_600_000_000]
@@ -100,7 +100,7 @@ def test_instants_stay_the_same_whatever_zone_a_file_names() -> None:
         ("truncate[4]", "decimal(9, 2)", pa.array([[1]])),
     ],
 )
-def test_what_a_transform_does_not_take_is_a_value_error(text, type_, column) -> None:
+def test_what_a_transform_does_not_take_is_a_value_error(text, type_, column):
     with pytest.raises(ValueError, match=r"does not take|is not one of"):
         transformed(text, type_, column)
 
@@ -116,25 +116,25 @@ def test_what_a_transform_does_not_take_is_a_value_error(text, type_, column) ->
         ("truncate[10]", "decimal(38, 0)", pa.array([Decimal(-(10**38) + 1)])),
     ],
 )
-def test_results_outside_of_their_type_are_value_errors(text, type_, column) -> None:
+def test_results_outside_of_their_type_are_value_errors(text, type_, column):
     with pytest.raises(ValueError, match=r"."):
         transformed(text, type_, column)
 
 
 @pytest.mark.parametrize("precision", [2, 28, 38])
-def test_r074_a_truncation_that_has_more_digits_than_its_type_is_told_so(precision: int) -> None:
+def test_r074_a_truncation_that_has_more_digits_than_its_type_is_told_so(precision):
     column = pa.array([Decimal(1 - 10**precision)])
     with pytest.raises(ValueError, match=rf"not a valid decimal\({precision}, 0\)"):
         transformed("truncate[10]", f"decimal({precision}, 0)", column)
 
 
-def test_widths_beyond_64_bits_still_truncate() -> None:
+def test_widths_beyond_64_bits_still_truncate():
     assert transformed(f"truncate[{2**70}]", "long", pa.array([7, None])).to_pylist() == [0, None]
     assert transformed(f"truncate[{2**70}]", "string", pa.array(["abc"])).to_pylist() == ["abc"]
     assert transformed(f"truncate[{2**70}]", "string", pa.array([], pa.string())).to_pylist() == []
 
 
-def test_a_partition_key_takes_the_source_column_of_each_field() -> None:
+def test_a_partition_key_takes_the_source_column_of_each_field():
     texts = ["identity", "truncate[2]", "void"]
     fields = [
         PartitionField((at,), 1000 + at, text, parse_transform(text))
@@ -149,7 +149,7 @@ def test_a_partition_key_takes_the_source_column_of_each_field() -> None:
     ]
 
 
-def test_r083_there_is_one_nan_and_there_are_two_zeros() -> None:
+def test_r083_there_is_one_nan_and_there_are_two_zeros():
     other_nan = pa.array([0x7FC00001, 0], pa.int32()).view(pa.float32())[0:1]
     nan = pa.array([float("nan"), -0.0, 0.0], pa.float32())
     keys = encode_keys([parse_type("float")], [pa.concat_arrays([other_nan, nan])]).to_pylist()
@@ -158,7 +158,7 @@ def test_r083_there_is_one_nan_and_there_are_two_zeros() -> None:
     assert keys[3] == b"\1\x08\0\0\0\0\0\0\0\0\0\0\0"
 
 
-def test_keys_of_no_rows_are_none() -> None:
+def test_keys_of_no_rows_are_none():
     empty = [pa.array([], kind) for kind in (pa.string(), pa.int64(), pa.decimal128(9, 2))]
     types = [parse_type(name) for name in ("string", "long", "decimal(9, 2)")]
     assert encode_keys(types, empty).to_pylist() == []

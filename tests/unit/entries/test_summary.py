@@ -30,25 +30,25 @@ TOTALS = Totals(
 )
 
 
-def test_summarise_counts_every_kind_and_vectors_by_their_blobs() -> None:
+def test_summarise_counts_every_kind_and_vectors_by_their_blobs():
     assert summary.summarise(FILES) == TOTALS
 
 
-def test_delete_files_of_every_kind_add_up() -> None:
+def test_delete_files_of_every_kind_add_up():
     assert TOTALS.delete_file_count == 4
     assert TOTALS.delete_file_bytes == 104
 
 
-def test_totals_add_up_manifest_by_manifest() -> None:
+def test_totals_add_up_manifest_by_manifest():
     parts = [summary.summarise(rows.in_manifests(FILES, [number])) for number in range(3)]
     assert sum(parts, Totals()) == TOTALS
 
 
-def test_totals_of_nothing_are_zero() -> None:
+def test_totals_of_nothing_are_zero():
     assert summary.summarise(rows.concat([])) == Totals()
 
 
-def test_r031_total_counters_have_the_names_of_snapshot_summaries() -> None:
+def test_r031_total_counters_have_the_names_of_snapshot_summaries():
     assert summary.summary_counters(TOTALS, "total") == {
         "total-data-files": 2,
         "total-records": 12,
@@ -59,7 +59,7 @@ def test_r031_total_counters_have_the_names_of_snapshot_summaries() -> None:
     }
 
 
-def test_r031_removed_data_files_are_called_deleted() -> None:
+def test_r031_removed_data_files_are_called_deleted():
     assert summary.summary_counters(TOTALS, "removed") == {
         "deleted-data-files": 2,
         "deleted-records": 12,
@@ -73,7 +73,7 @@ def test_r031_removed_data_files_are_called_deleted() -> None:
     }
 
 
-def test_r031_added_counters_count_vectors_apart_from_position_delete_files() -> None:
+def test_r031_added_counters_count_vectors_apart_from_position_delete_files():
     counters = summary.summary_counters(TOTALS, "added")
     assert counters["added-data-files"] == 2
     assert counters["added-delete-files"] == 4
@@ -81,20 +81,20 @@ def test_r031_added_counters_count_vectors_apart_from_position_delete_files() ->
     assert counters["added-dvs"] == 2
 
 
-def test_sizes_fall_into_bands_whose_lower_bound_belongs_to_them() -> None:
+def test_sizes_fall_into_bands_whose_lower_bound_belongs_to_them():
     sized = entries(*(data(str(size), file_size_in_bytes=size) for size in (0, 9, 10, 19, 20, 99)))
     histogram = summary.size_histogram(sized, (10, 20))
     assert histogram == SizeHistogram((10, 20), (2, 2, 2), (9, 29, 119))
     assert histogram + histogram == SizeHistogram((10, 20), (4, 4, 4), (18, 58, 238))
 
 
-def test_histograms_of_other_bands_do_not_add_up() -> None:
+def test_histograms_of_other_bands_do_not_add_up():
     nothing = rows.concat([])
     with pytest.raises(ValueError, match="5"):
         summary.size_histogram(nothing, (10,)) + summary.size_histogram(nothing, (5,))
 
 
-def test_default_bands_end_at_one_gibibyte() -> None:
+def test_default_bands_end_at_one_gibibyte():
     sized = entries(data("a", file_size_in_bytes=1 << 30), data("b", file_size_in_bytes=1 << 20))
     assert summary.size_histogram(sized).file_counts == (0, 1, 0, 0, 0, 0, 1)
 
@@ -132,17 +132,17 @@ BY_PARTITION = [
 ]
 
 
-def test_partitions_are_counted_with_their_newest_known_snapshot() -> None:
+def test_partitions_are_counted_with_their_newest_known_snapshot():
     assert summary.by_partition(FILES, UPDATED).to_pylist() == BY_PARTITION
 
 
-def test_partitions_add_up_manifest_by_manifest() -> None:
+def test_partitions_add_up_manifest_by_manifest():
     parts = [
         summary.by_partition(rows.in_manifests(FILES, [number]), UPDATED) for number in (2, 0, 1)
     ]
     assert summary.merge_partitions(parts).to_pylist() == BY_PARTITION
 
 
-def test_a_partition_without_a_known_snapshot_has_no_time() -> None:
+def test_a_partition_without_a_known_snapshot_has_no_time():
     partitions = summary.by_partition(entries(data("a", status=Status.EXISTING)), {})
     assert partitions["updated_ms"].to_pylist() == [None]

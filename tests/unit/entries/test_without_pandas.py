@@ -31,9 +31,7 @@ def run(script: str, installed: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_pyarrow_imports_pandas_with_its_first_array_where_nothing_keeps_it_out(
-    tmp_path: Path,
-) -> None:
+def test_pyarrow_imports_pandas_with_its_first_array_where_nothing_keeps_it_out(tmp_path):
     ended = run("import pyarrow; pyarrow.array([1])", tmp_path)
     assert ended.stderr.splitlines()[-1] == "RuntimeError: pandas was imported"
 
@@ -48,7 +46,7 @@ def test_pyarrow_imports_pandas_with_its_first_array_where_nothing_keeps_it_out(
     ],
     ids=" ".join,
 )
-def test_commands_and_their_workers_leave_pandas_out(words: list[str], tmp_path: Path) -> None:
+def test_commands_and_their_workers_leave_pandas_out(words, tmp_path):
     table = TableBuilder(tmp_path / "table")
     for first in range(5):
         table.append(range(10 * first, 10 * first + 10))
@@ -59,7 +57,7 @@ def test_commands_and_their_workers_leave_pandas_out(words: list[str], tmp_path:
     assert ended.returncode == 0
 
 
-def test_what_asks_for_pandas_later_finds_it(tmp_path: Path) -> None:
+def test_what_asks_for_pandas_later_finds_it(tmp_path):
     script = (
         "import pyarrow; from icectl.entries.without_pandas import leave_pandas_out\n"
         "leave_pandas_out()\n"
@@ -72,7 +70,7 @@ def test_what_asks_for_pandas_later_finds_it(tmp_path: Path) -> None:
     assert ended.stderr.splitlines()[-1] == "RuntimeError: pandas was imported"
 
 
-def test_pandas_that_is_imported_already_is_known_to_pyarrow(tmp_path: Path) -> None:
+def test_pandas_that_is_imported_already_is_known_to_pyarrow(tmp_path):
     script = (
         "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas')\n"
         "from icectl.entries.without_pandas import leave_pandas_out\n"
@@ -95,7 +93,7 @@ def imported_by(line: list[str], tmp_path: Path) -> set[str]:
     return set(ended.stdout.splitlines()[-1].split())
 
 
-def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: Path) -> None:
+def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path):
     table = TableBuilder(tmp_path / "table")
     table.append(range(3))
     table.delete_rows([1])
@@ -103,15 +101,7 @@ def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: 
     drivers = {"aiohttp", "asyncio", "boto3", "botocore", "fsspec", "obstore", "s3fs", "urllib3"}
     standard = {"email", "http.client", "sqlite3", "ssl", "tomllib", "urllib.request"}
     standard |= {"xml.etree.ElementTree"}
-    others = {
-        "dateutil",
-        "numpy.ma",
-        "pandas",
-        "pyarrow.dataset",
-        "pyarrow.fs",
-        "rich",
-        "yaml",
-    }
+    others = {"dateutil", "numpy.ma", "pandas", "pyarrow.dataset", "pyarrow.fs", "rich", "yaml"}
     own = {
         "icectl.catalog.commit_file",
         "icectl.catalog.pointer",

@@ -24,7 +24,7 @@ from icectl.files.arrow_failures import reading_data_file
         (KeyError("bug"), KeyError, None),
     ],
 )
-def test_errors_are_translated_by_what_they_say(raised, expected, message) -> None:
+def test_errors_are_translated_by_what_they_say(raised, expected, message):
     with pytest.raises(expected) as caught, reading_data_file("X"):
         raise raised
     assert type(caught.value) is expected

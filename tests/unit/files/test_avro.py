@@ -32,45 +32,45 @@ STORED = {
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
-def test_blocks_of_every_codec_inflate(codec) -> None:
+def test_blocks_of_every_codec_inflate(codec):
     assert inflate_block(codec, STORED[codec]) == CONTENT
     assert inflate_block(codec, deflate_block(codec, CONTENT)) == CONTENT
     assert inflate_block(codec, deflate_block(codec, b"")) == b""
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS - {"null"}))
-def test_r008_damaged_blocks_are_corrupt(codec) -> None:
+def test_r008_damaged_blocks_are_corrupt(codec):
     for stored in (STORED[codec][:-9], b"", b"\xff" * 40):
         with pytest.raises(CorruptTable) as caught:
             inflate_block(codec, stored)
         assert caught.value.rule == "R-008"
 
 
-def test_r008_the_checksum_of_snappy_is_checked() -> None:
+def test_r008_the_checksum_of_snappy_is_checked():
     wrong = STORED["snappy"][:-1] + bytes([STORED["snappy"][-1] ^ 1])
     with pytest.raises(CorruptTable):
         inflate_block("snappy", wrong)
 
 
-def test_bytes_behind_a_deflate_stream_are_left_alone() -> None:
+def test_bytes_behind_a_deflate_stream_are_left_alone():
     assert inflate_block("deflate", STORED["deflate"] + b"sum") == CONTENT
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
-def test_r008_blocks_beyond_the_limit_are_corrupt(codec, monkeypatch) -> None:
+def test_r008_blocks_beyond_the_limit_are_corrupt(codec, monkeypatch):
     monkeypatch.setattr(avro_blocks, "_LARGEST_BLOCK", 1000)
     with pytest.raises(CorruptTable):
         inflate_block(codec, STORED[codec])
 
 
-def test_large_deflate_blocks_within_the_limit_inflate(monkeypatch) -> None:
+def test_large_deflate_blocks_within_the_limit_inflate(monkeypatch):
     monkeypatch.setattr(avro_blocks, "_LARGEST_BLOCK", 40_000)
     assert inflate_block("deflate", STORED["deflate"]) == CONTENT
     with pytest.raises(CorruptTable):
         inflate_block("deflate", STORED["deflate"][:-9])
 
 
-def test_zstandard_blocks_of_any_ratio_inflate() -> None:
+def test_zstandard_blocks_of_any_ratio_inflate():
     content = bytes(5_000_000)
     assert inflate_block("zstandard", deflate_block("zstandard", content)) == content
 
@@ -78,13 +78,13 @@ def test_zstandard_blocks_of_any_ratio_inflate() -> None:
 @pytest.mark.parametrize(
     "value", [0, -1, 1, 63, -64, 64, -65, 2**31, 2**62, -(2**62), 2**63 - 1, -(2**63)]
 )
-def test_numbers_are_zigzag_varints(value) -> None:
+def test_numbers_are_zigzag_varints(value):
     assert write_long(value) == number(value)
     assert read_long(b"x" + number(value) + b"y", 1) == (value, 1 + len(number(value)))
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00"])
-def test_r008_numbers_that_are_cut_off_or_too_long_are_corrupt(content) -> None:
+def test_r008_numbers_that_are_cut_off_or_too_long_are_corrupt(content):
     with pytest.raises(CorruptTable):
         read_long(content, 0)
 
@@ -93,7 +93,7 @@ def record(*fields: object, name: str = "r") -> dict[str, object]:
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
-def test_named_types_are_written_out_where_they_are_used() -> None:
+def test_named_types_are_written_out_where_they_are_used():
     point = {"type": "fixed", "name": "point", "size": 3}
     parsed = parse_schema(record(field("a", point, 1), field("b", ["null", "point"], 2)))
     assert parsed.fields[1].type.present == parsed.fields[0].type
@@ -118,13 +118,13 @@ def test_named_types_are_written_out_where_they_are_used() -> None:
         7,
     ],
 )
-def test_r008_schemas_that_are_none_are_corrupt(schema) -> None:
+def test_r008_schemas_that_are_none_are_corrupt(schema):
     with pytest.raises(CorruptTable) as caught:
         parse_schema(schema)
     assert caught.value.rule == "R-008"
 
 
-def test_named_types_may_be_wrapped_and_need_no_name() -> None:
+def test_named_types_may_be_wrapped_and_need_no_name():
     item = {"type": "array", "items": {"type": "fixed", "size": 4}}
     wrapped = {"type": {"type": "int", "logicalType": "date"}}
     parsed = parse_schema(record(field("a", wrapped, 1), field("b", item, 2)))
@@ -132,7 +132,7 @@ def test_named_types_may_be_wrapped_and_need_no_name() -> None:
     assert parsed.fields[1].type.parts[0].size == 4
 
 
-def test_r008_schemas_nested_too_deeply_are_corrupt() -> None:
+def test_r008_schemas_nested_too_deeply_are_corrupt():
     schema: object = "int"
     for _ in range(40):
         schema = {"type": "array", "items": schema}
@@ -141,7 +141,7 @@ def test_r008_schemas_nested_too_deeply_are_corrupt() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["a chain", "a tree"])
-def test_r008_schemas_that_grow_through_names_are_corrupt(times) -> None:
+def test_r008_schemas_that_grow_through_names_are_corrupt(times):
     fields: list[object] = [field("first", record(field("a", "int", 1), name="r0"), 1)]
     for at in range(1, 40):
         inner = [field(f"b{one}", f"r{at - 1}", one) for one in range(times)]
@@ -156,7 +156,7 @@ def made_header(*pairs: tuple[bytes, bytes], sized: bool = False) -> bytes:
     return b"Obj\x01" + count + body + b"\0" + SYNC
 
 
-def test_headers_may_give_the_size_of_their_blocks() -> None:
+def test_headers_may_give_the_size_of_their_blocks():
     schema = b'{"type":"record","name":"r","fields":[]}'
     for sized in (False, True):
         read = read_header(made_header((b"avro.schema", schema), (b"key", b"value"), sized=sized))
@@ -175,13 +175,13 @@ def test_headers_may_give_the_size_of_their_blocks() -> None:
         b"Obj\x01" + number(2**62),
     ],
 )
-def test_r008_damaged_headers_are_corrupt(content) -> None:
+def test_r008_damaged_headers_are_corrupt(content):
     with pytest.raises(CorruptTable) as caught:
         read_header(content)
     assert caught.value.rule == "R-008"
 
 
-def test_r008_two_fields_of_one_id_are_corrupt() -> None:
+def test_r008_two_fields_of_one_id_are_corrupt():
     from icectl.files.avro.schema import fields_by_id
 
     parsed = parse_schema(record(field("a", "int", 1), field("b", "int", 1)))

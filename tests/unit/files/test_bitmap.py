@@ -30,21 +30,21 @@ BLOBS = [
 
 
 @pytest.mark.parametrize(("positions", "text"), INLINE)
-def test_bitmaps_have_the_bytes_of_the_paper(positions, text) -> None:
+def test_bitmaps_have_the_bytes_of_the_paper(positions, text):
     assert write_bitmap(positions) == bytes.fromhex(text)
     assert read_bitmap(bytes.fromhex(text)).tolist() == positions
 
 
 @pytest.mark.parametrize(("positions", "text"), BLOBS)
-def test_blobs_have_the_bytes_of_the_paper(positions, text) -> None:
+def test_blobs_have_the_bytes_of_the_paper(positions, text):
     assert write_dv(positions) == bytes.fromhex(text)
 
 
-def test_the_order_and_repetition_of_positions_do_not_matter() -> None:
+def test_the_order_and_repetition_of_positions_do_not_matter():
     assert write_bitmap([2, 0, 1, 1]) == write_bitmap([0, 1, 2])
 
 
-def test_a_dense_container_is_a_bitset() -> None:
+def test_a_dense_container_is_a_bitset():
     positions = np.arange(0, 65536, 2)
     content = write_bitmap(positions)
     assert len(content) == 16 + 8192
@@ -62,7 +62,7 @@ def test_a_dense_container_is_a_bitset() -> None:
     ],
     ids=["empty", "trailing byte", "cut short", "falling values", "cookie"],
 )
-def test_v4_082_a_damaged_bitmap_is_refused(damaged) -> None:
+def test_v4_082_a_damaged_bitmap_is_refused(damaged):
     with pytest.raises(CorruptTable) as caught:
         read_bitmap(damaged)
     assert caught.value.rule == "V4-082"

@@ -27,7 +27,7 @@ class Watched(io.BytesIO):
     ("start", "size"),
     [(0, 1), (0, MIB), (MIB - 1, 2), (5, 2 * MIB), (2 * MIB, MIB), (0, -1), (7, -1)],
 )
-def test_reads_give_the_bytes_of_the_file(start, size) -> None:
+def test_reads_give_the_bytes_of_the_file(start, size):
     file = BlockFile(io.BytesIO(CONTENT))
     assert file.seek(start) == start
     end = len(CONTENT) if size < 0 else start + size
@@ -35,7 +35,7 @@ def test_reads_give_the_bytes_of_the_file(start, size) -> None:
     assert file.tell() == min(end, len(CONTENT))
 
 
-def test_no_block_is_read_twice_before_it_is_forgotten() -> None:
+def test_no_block_is_read_twice_before_it_is_forgotten():
     stored = Watched(CONTENT)
     file = BlockFile(stored)
     for start in (MIB + 5, MIB + 1, MIB + 300):
@@ -51,7 +51,7 @@ def test_no_block_is_read_twice_before_it_is_forgotten() -> None:
     assert stored.reads[3:] == [(0, 3 * MIB)]
 
 
-def test_with_a_bound_the_blocks_stay_that_were_asked_for_last() -> None:
+def test_with_a_bound_the_blocks_stay_that_were_asked_for_last():
     watched = Watched(CONTENT)
     file = BlockFile(watched).with_most(2)
     for start in (0, MIB, 0, 2 * MIB, 0, MIB):

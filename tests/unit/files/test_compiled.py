@@ -21,11 +21,11 @@ def no_compiler(monkeypatch) -> None:
     monkeypatch.delenv("CC", raising=False)
 
 
-def test_this_checkout_has_its_loops() -> None:
+def test_this_checkout_has_its_loops():
     assert compiled.loops() is not None, "run: python -m icectl.files.build_loops"
 
 
-def test_a_library_of_other_sources_is_not_found(monkeypatch, tmp_path) -> None:
+def test_a_library_of_other_sources_is_not_found(monkeypatch, tmp_path):
     monkeypatch.setattr(compiled, "SOURCE", tmp_path / "loops.c")
     name = []
     for source in (b"int one;", b"int other;"):
@@ -36,17 +36,17 @@ def test_a_library_of_other_sources_is_not_found(monkeypatch, tmp_path) -> None:
 
 
 @needs_compiler
-def test_the_library_is_built_in_a_folder(tmp_path) -> None:
+def test_the_library_is_built_in_a_folder(tmp_path):
     assert build_loops.build(tmp_path) == tmp_path / compiled.library_name()
     assert [path.name for path in tmp_path.iterdir()] == [compiled.library_name()]
 
 
 @needs_compiler
-def test_an_installation_fetches_no_compiler_where_there_is_one() -> None:
+def test_an_installation_fetches_no_compiler_where_there_is_one():
     assert build_loops.packaged_compilers() == []
 
 
-def test_without_a_compiler_nothing_is_built(no_compiler, tmp_path) -> None:
+def test_without_a_compiler_nothing_is_built(no_compiler, tmp_path):
     assert build_loops.build(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
@@ -62,13 +62,13 @@ def test_without_a_compiler_nothing_is_built(no_compiler, tmp_path) -> None:
 )
 def test_without_a_compiler_an_installation_fetches_one_that_is_there_for_the_machine(
     system, machine, packages, no_compiler, monkeypatch
-) -> None:
+):
     monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert build_loops.packaged_compilers() == packages
 
 
-def test_a_compiler_that_fails_is_passed_over(monkeypatch, tmp_path) -> None:
+def test_a_compiler_that_fails_is_passed_over(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "false --always")
     assert (build_loops.build(tmp_path) is None) == (shutil.which("cc") is None)
 
@@ -78,12 +78,12 @@ def test_a_compiler_that_fails_is_passed_over(monkeypatch, tmp_path) -> None:
     [np.zeros(4, np.int32), np.zeros((4, 4), np.int64)[:, 1], np.zeros((4, 4), np.int64).T],
     ids=["kind", "column", "transposed"],
 )
-def test_arrays_of_another_kind_or_order_reach_no_loop(array) -> None:
+def test_arrays_of_another_kind_or_order_reach_no_loop(array):
     with pytest.raises(TypeError, match=r"not <class 'numpy.int64'> side by side"):
         compiled.address(array, np.int64)
 
 
-def test_commands_do_without_the_loops(monkeypatch, tmp_path, capsys) -> None:
+def test_commands_do_without_the_loops(monkeypatch, tmp_path, capsys):
     table = TableBuilder(tmp_path)
     for first in range(4):
         table.append(range(10 * first, 10 * first + 10))

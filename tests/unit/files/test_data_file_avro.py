@@ -61,7 +61,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_columns_are_those_that_have_an_id_at_any_depth() -> None:
+def test_columns_are_those_that_have_an_id_at_any_depth():
     content = written(NESTED, STORED)
     opened = open_data_file(content, "avro")
     found = [number for each in opened.schema for number in ids_of(each)]
@@ -74,7 +74,7 @@ def test_columns_are_those_that_have_an_id_at_any_depth() -> None:
     assert found == [(2, 0)]
 
 
-def test_required_and_optional_columns_are_told_apart() -> None:
+def test_required_and_optional_columns_are_told_apart():
     opened = open_data_file(written(NESTED, STORED), "avro")
     assert [each.name for each in opened.schema if each.nullable] == ["point", "name"]
 
@@ -127,7 +127,7 @@ PRICES = pa.decimal128(9, 2)
         ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "B", pa.string(), "B"),
     ],
 )
-def test_r095_types_are_those_of_the_format(type_, stored, kind, value) -> None:
+def test_r095_types_are_those_of_the_format(type_, stored, kind, value):
     schema = record(field("c", optional(type_), 1))
     raw = fastavro.schema.parse_schema(without_logical(schema))
     content = written_as(schema, raw, [{"c": stored}, {"c": None}])
@@ -162,20 +162,20 @@ def written_as(schema, raw, rows):
     return b"".join([header, b"m" * 16, number(len(rows)), number(len(block)), block, b"m" * 16])
 
 
-def test_a_type_may_be_wrapped_in_another() -> None:
+def test_a_type_may_be_wrapped_in_another():
     schema = record(field("c", {"type": {"type": "int"}}, 1))
     content = written_as(schema, fastavro.parse_schema(record(field("c", "int", 1))), [{"c": 7}])
     assert read(content, [1]) == [{"c": 7}]
 
 
-def test_a_union_may_have_one_branch() -> None:
+def test_a_union_may_have_one_branch():
     schema = record(field("c", ["int"], 1), field("n", ["null"], 2))
     opened = open_data_file(written(schema, [{"c": 7, "n": None}]), "avro")
     assert [each.nullable for each in opened.schema] == [False, True]
     assert read(written(schema, [{"c": 7, "n": None}]), [1, 2]) == [{"c": 7, "n": None}]
 
 
-def test_nanoseconds_are_kept() -> None:
+def test_nanoseconds_are_kept():
     schema = record(field("c", logical("long", "timestamp-nanos"), 1))
     content = written_as(schema, fastavro.parse_schema(without_logical(schema)), [{"c": -1}])
     (rows,) = open_data_file(content, "avro").batches([1])
@@ -183,19 +183,19 @@ def test_nanoseconds_are_kept() -> None:
     assert rows.batch["c"].cast(pa.int64()).to_pylist() == [-1]
 
 
-def test_a_type_may_be_named_again() -> None:
+def test_a_type_may_be_named_again():
     point = record(field("x", "int", 2), name="p")
     schema = record(field("a", point, 1), field("b", optional("p"), 3), field("n", ["null"], 4))
     content = written(schema, [{"a": {"x": 1}, "b": {"x": 2}, "n": None}])
     assert read(content, [1, 3, 4]) == [{"a": {"x": 1}, "b": {"x": 2}, "n": None}]
 
 
-def test_names_that_avro_does_not_allow_are_those_of_the_table() -> None:
+def test_names_that_avro_does_not_allow_are_those_of_the_table():
     schema = record(field("a_x2Eb", "int", 1, **{"iceberg-field-name": "a.b"}))
     assert read(written(schema, [{"a_x2Eb": 1}]), [1]) == [{"a.b": 1}]
 
 
-def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
+def test_r181_a_file_without_ids_gets_those_of_the_name_mapping():
     schema = record({"name": "n", "type": "int"}, {"name": "m", "type": "int"})
     content = written(schema, [{"n": 1, "m": 2}])
     assert read(content, [5], [{"names": ["m"], "field-id": 5}]) == [{"m": 2}]
@@ -203,7 +203,7 @@ def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
-def test_blocks_are_read_some_at_a_time(codec) -> None:
+def test_blocks_are_read_some_at_a_time(codec):
     rows = [{"id": number, "name": f"{number * 7919:x}" * 40} for number in range(20_000)]
     schema = record(field("id", "long", 1), field("name", "string", 2))
     content = written(schema, rows, codec=codec, sync_interval=60_000)
@@ -216,7 +216,7 @@ def test_blocks_are_read_some_at_a_time(codec) -> None:
         assert len(parts) == len(content) // 2**22 + 1
 
 
-def test_a_block_of_many_records_is_decoded_in_parts() -> None:
+def test_a_block_of_many_records_is_decoded_in_parts():
     rows = [{"id": number, "name": f"{number:05}" * 200} for number in range(12_000)]
     schema = record(field("id", "long", 1), field("name", "string", 2))
     content = written(schema, rows, sync_interval=2**24)
@@ -229,7 +229,7 @@ def test_a_block_of_many_records_is_decoded_in_parts() -> None:
     assert [row for part in parts for row in part.batch.to_pylist()] == rows
 
 
-def test_a_block_that_is_longer_than_its_records_is_damaged() -> None:
+def test_a_block_that_is_longer_than_its_records_is_damaged():
     schema = record(field("name", "string", 1))
     content = written(schema, [{"name": "x" * 2**22}, {"name": "y"}], sync_interval=2**24)
     damaged = content.replace(b"m" * 16 + b"\x04", b"m" * 16 + b"\x02", 1)
@@ -238,34 +238,34 @@ def test_a_block_that_is_longer_than_its_records_is_damaged() -> None:
         read(damaged, [1])
 
 
-def test_a_long_header_is_read_whole() -> None:
+def test_a_long_header_is_read_whole():
     fields = [field(f"c{number}", optional("int"), number, doc="d" * 200) for number in range(600)]
     content = written(record(*fields), [{"c599": 7}])
     assert content.index(b"m" * 16) > 2**16
     assert read(content, [599]) == [{"c599": 7}]
 
 
-def test_rows_are_counted_and_nothing_else_is_known_beforehand() -> None:
+def test_rows_are_counted_and_nothing_else_is_known_beforehand():
     opened = open_data_file(written(NESTED, STORED, metadata={"delete-type": "position"}), "avro")
     metrics = opened.metrics(Schema(0, ()))
     assert (metrics.record_count, metrics.value_counts) == (2, {})
     assert opened.properties == {"delete-type": "position"}
 
 
-def test_a_file_without_rows_has_no_batches() -> None:
+def test_a_file_without_rows_has_no_batches():
     opened = open_data_file(written(NESTED, []), "avro")
     assert opened.record_count == 0
     assert list(opened.batches([1])) == []
 
 
-def test_a_block_without_rows_is_passed_over() -> None:
+def test_a_block_without_rows_is_passed_over():
     empty = b"\0\0" + b"m" * 16
     opened = open_data_file(GOOD + empty, "avro")
     assert opened.record_count == 2
     assert [rows.batch.num_rows for rows in opened.batches([1])] == [2]
 
 
-def test_unions_of_several_types_are_not_supported() -> None:
+def test_unions_of_several_types_are_not_supported():
     content = written(record(field("c", ["null", "int", "string"], 1)), [{"c": 1}])
     with pytest.raises(Unsupported, match="union of several types"):
         read(content, [1])
@@ -301,6 +301,6 @@ GOOD = written(NESTED, STORED)
         ),
     ],
 )
-def test_r099_what_is_no_avro_file_is_damaged(content) -> None:
+def test_r099_what_is_no_avro_file_is_damaged(content):
     with pytest.raises(CorruptTable, match=r"the Avro file is damaged: .* \(R-099\)$"):
         assert read(content, [1]) != []

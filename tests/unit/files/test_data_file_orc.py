@@ -44,7 +44,7 @@ INNER = pa.struct(
 NESTED = attributed("a", pa.list_(attributed("item", INNER, 6)), 3)
 
 
-def test_columns_are_those_that_have_an_id_at_any_depth() -> None:
+def test_columns_are_those_that_have_an_id_at_any_depth():
     one = uuid.UUID(int=1)
     rows = [
         {"id": 1, "name": "x", "a": [{"b": 7, "u": one.bytes}, None]},
@@ -77,7 +77,7 @@ UUID = uuid.UUID("01" * 16)
         (pa.decimal128(9, 2), {}, PRICE, pa.decimal128(9, 2), PRICE),
     ],
 )
-def test_r095_attributes_say_what_a_column_means(kind, attributes, stored, meant, value) -> None:
+def test_r095_attributes_say_what_a_column_means(kind, attributes, stored, meant, value):
     content = written([attributed("c", kind, 1, **attributes)], [{"c": stored}, {"c": None}])
     (rows,) = open_data_file(content, "orc").batches([1])
     assert rows.batch.schema.field("c").type == meant
@@ -93,7 +93,7 @@ def test_r095_attributes_say_what_a_column_means(kind, attributes, stored, meant
         ({"timestamp_unit": "NANOS"}, None, pa.timestamp("ns"), -1000),
     ],
 )
-def test_r095_timestamps_have_the_unit_of_their_type(attributes, zone, kind, count) -> None:
+def test_r095_timestamps_have_the_unit_of_their_type(attributes, zone, kind, count):
     field = attributed("at", pa.timestamp("ns", zone), 1, **attributes)
     file = io.BytesIO()
     stored = pa.array([-1000, None]).cast(field.type)
@@ -108,7 +108,7 @@ def counts(content, field_id):
     return rows.batch.column(0).cast(pa.int64()).to_pylist()
 
 
-def test_instants_of_files_by_java_are_those_that_java_reads() -> None:
+def test_instants_of_files_by_java_are_those_that_java_reads():
     micros = [counts(java_orc.MICROS_FILE, id_) for id_ in (2, 3)]
     assert micros == [list(java_orc.MICROS_READ)] * 2
     nanos = [counts(java_orc.NANOS_FILE, id_) for id_ in (2, 3)]
@@ -121,7 +121,7 @@ def test_instants_of_files_by_java_are_those_that_java_reads() -> None:
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
-def test_instants_of_files_by_arrow_are_those_that_were_written(zone) -> None:
+def test_instants_of_files_by_arrow_are_those_that_were_written(zone):
     micros = [one * 1000 for one in java_orc.MICROS]
     for number, (unit, instants) in enumerate((("MICROS", micros), ("NANOS", java_orc.NANOS))):
         kind = pa.timestamp("ns", zone)
@@ -145,7 +145,7 @@ MIN_NANOS, MAX_NANOS = -(2**63), 2**63 - 1
         2**64 // 1000,
     ],
 )
-def test_a_column_with_timestamps_that_nanoseconds_cannot_hold_is_named(micros) -> None:
+def test_a_column_with_timestamps_that_nanoseconds_cannot_hold_is_named(micros):
     inner = pa.struct([attributed("b", pa.timestamp("us"), 3)])
     fields = [
         attributed("fine", pa.timestamp("us"), 1), attributed("a", inner, 2), ID.with_metadata(
@@ -164,7 +164,7 @@ def test_a_column_with_timestamps_that_nanoseconds_cannot_hold_is_named(micros) 
     assert counts(file.getvalue(), 1) == [MAX_NANOS // 1000]
 
 
-def test_timestamps_are_not_read_by_a_pyarrow_that_gives_others_for_some(monkeypatch) -> None:
+def test_timestamps_are_not_read_by_a_pyarrow_that_gives_others_for_some(monkeypatch):
     at = attributed("at", pa.list_(attributed("item", pa.timestamp("us"), 3)), 2)
     content = written([ID, at], [{"id": 1, "at": []}])
     monkeypatch.setattr(pa, "__version__", "24.0.0")
@@ -173,7 +173,7 @@ def test_timestamps_are_not_read_by_a_pyarrow_that_gives_others_for_some(monkeyp
         read(content, [2])
 
 
-def test_names_with_dots_and_names_that_stand_twice_are_told_apart() -> None:
+def test_names_with_dots_and_names_that_stand_twice_are_told_apart():
     inner = pa.struct([attributed("b", pa.int64(), 3)])
     fields = [attributed("a.b", pa.int64(), 1), attributed("a", inner, 2)]
     content = written(fields, [{"a.b": 1, "a": {"b": 2}}])
@@ -181,13 +181,13 @@ def test_names_with_dots_and_names_that_stand_twice_are_told_apart() -> None:
     assert read(content, [3]) == [{"a": {"b": 2}}]
 
 
-def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
+def test_r181_a_file_without_ids_gets_those_of_the_name_mapping():
     content = written([pa.field("n", pa.int64()), pa.field("m", pa.int64())], [{"n": 1, "m": 2}])
     assert read(content, [5], [{"names": ["m"], "field-id": 5}]) == [{"m": 2}]
     assert read(content, [5]) == [{}]
 
 
-def test_stripes_come_one_by_one_with_the_place_of_their_rows() -> None:
+def test_stripes_come_one_by_one_with_the_place_of_their_rows():
     rows = [{"id": number, "name": f"{number * 7919:x}" * 5} for number in range(60_000)]
     content = written([ID, NAME], rows, stripe_size=100_000, batch_size=10_000)
     parts = list(open_data_file(content, "orc").batches([1]))
@@ -197,7 +197,7 @@ def test_stripes_come_one_by_one_with_the_place_of_their_rows() -> None:
     assert sum(part.batch.num_rows for part in parts) == 60_000
 
 
-def test_metrics_are_what_the_footer_says() -> None:
+def test_metrics_are_what_the_footer_says():
     types = {
         1: PrimitiveType("long"),
         2: PrimitiveType("string"),
@@ -230,14 +230,14 @@ def test_metrics_are_what_the_footer_says() -> None:
     assert metrics.split_offsets == (3,)
 
 
-def test_bounds_of_another_type_than_the_column_are_unknown() -> None:
+def test_bounds_of_another_type_than_the_column_are_unknown():
     opened = open_data_file(written([ID, NAME], [{"id": 1, "name": "x"}]), "orc")
     fields = [(1, PrimitiveType("string")), (2, DecimalType(9, 2))]
     schema = Schema(0, tuple(NestedField(id_, "c", type_, required=False) for id_, type_ in fields))
     assert opened.metrics(schema).lower_bounds == {}
 
 
-def test_counts_that_a_writer_left_out_are_unknown() -> None:
+def test_counts_that_a_writer_left_out_are_unknown():
     opened = open_orc(io.BytesIO(written([ID], [{"id": 1}])), ())
     silent = OrcTail(opened.tail.stripes, (ColumnStatistics(None, has_null=True),) * 2)
     metrics = replace(opened, tail=silent).metrics(Schema(0, ()))
@@ -257,13 +257,13 @@ GOOD = written([ID, NAME], [{"id": 1, "name": "x"}])
         written([pa.field("c", pa.int64(), metadata={"iceberg.id": "one"})], [{"c": 1}]),
     ],
 )
-def test_r099_what_is_no_orc_file_is_damaged(content) -> None:
+def test_r099_what_is_no_orc_file_is_damaged(content):
     with pytest.raises(CorruptTable, match="the ORC file is damaged"):
         read(content, [1])
 
 
 @pytest.mark.parametrize("shape", ["flat", "nested"])
-def test_rows_of_large_stripes_come_some_at_a_time(shape) -> None:
+def test_rows_of_large_stripes_come_some_at_a_time(shape):
     text = [f"{number % 7}" * 20_000 for number in range(6_000)]
     kind = pa.string() if shape == "flat" else pa.list_(attributed("item", pa.string(), 3))
     values = pa.array(text if shape == "flat" else [[one] for one in text], kind)
@@ -282,7 +282,7 @@ def test_rows_of_large_stripes_come_some_at_a_time(shape) -> None:
     assert max(part.batch.nbytes for part in parts) <= LARGEST_BATCH_BYTES + 2**21
 
 
-def test_large_stripes_with_names_that_do_not_tell_columns_apart_are_read_whole() -> None:
+def test_large_stripes_with_names_that_do_not_tell_columns_apart_are_read_whole():
     field = attributed("a.b", pa.string(), 1)
     content = written([field], [{"a.b": "x" * 2**20}] * 70, dictionary_key_size_threshold=1.0)
     parts = list(open_data_file(content, "orc").batches([1]))

@@ -58,7 +58,7 @@ def ids(schema):
     return [number for field in schema for number in ids_of(field)]
 
 
-def test_columns_are_those_that_have_an_id_at_any_depth() -> None:
+def test_columns_are_those_that_have_an_id_at_any_depth():
     content = written()
     assert read(content, [1, 2]) == [
         {"id": 1, "name": "a"},
@@ -70,7 +70,7 @@ def test_columns_are_those_that_have_an_id_at_any_depth() -> None:
     assert read(content, range(1, 10)) == ROWS
 
 
-def test_batches_carry_field_ids_and_come_in_the_order_of_the_file() -> None:
+def test_batches_carry_field_ids_and_come_in_the_order_of_the_file():
     opened = open_data_file(written(), "parquet")
     (rows,) = opened.batches([9, 2, 3])
     assert rows.batch.schema.names == ["point", "name", "tags"]
@@ -78,7 +78,7 @@ def test_batches_carry_field_ids_and_come_in_the_order_of_the_file() -> None:
     assert ids(opened.schema) == [1, 3, 4, 5, 2, 6, 7, 8, 9]
 
 
-def test_row_groups_come_one_by_one_with_the_place_of_their_rows() -> None:
+def test_row_groups_come_one_by_one_with_the_place_of_their_rows():
     opened = open_data_file(written(row_group_size=2), "parquet")
     assert opened.record_count == 3
     assert [(rows.first_row, rows.batch["id"].to_pylist()) for rows in opened.batches([1])] == [
@@ -87,14 +87,14 @@ def test_row_groups_come_one_by_one_with_the_place_of_their_rows() -> None:
     ]
 
 
-def test_rows_are_counted_without_a_column() -> None:
+def test_rows_are_counted_without_a_column():
     opened = open_data_file(written(row_group_size=2), "parquet")
     found = [(rows.first_row, rows.batch.num_rows) for rows in opened.batches([99])]
     assert found == [(0, 2), (2, 1)]
     assert all(rows.batch.num_columns == 0 for rows in opened.batches([]))
 
 
-def test_batches_of_wide_rows_are_shorter() -> None:
+def test_batches_of_wide_rows_are_shorter():
     assert batch_rows(1000, 1000) == 131_072
     assert batch_rows(1_000_000, 1000 * LARGEST_BATCH_BYTES) == 1000
     assert batch_rows(1, 10**12) == 1
@@ -105,7 +105,7 @@ def test_batches_of_wide_rows_are_shorter() -> None:
     assert sizes == [16, 11]
 
 
-def test_names_with_dots_and_names_that_stand_twice_are_told_apart() -> None:
+def test_names_with_dots_and_names_that_stand_twice_are_told_apart():
     inner = pa.struct([with_id("b", pa.int32(), 3)])
     fields = [with_id("a", inner, 2), with_id("a.b", pa.int32(), 1), with_id("c", pa.int32(), 4)]
     content = written([{"a": {"b": 1}, "a.b": 2, "c": 3}], pa.schema(fields))
@@ -125,17 +125,13 @@ MAPPING = [
         "field-id": 6,
         "fields": [
             {"names": ["key"], "field-id": 7},
-            {
-                "names": ["value"],
-                "field-id": 8,
-                "fields": [{"names": ["element"], "field-id": 9}],
-            },
+            {"names": ["value"], "field-id": 8, "fields": [{"names": ["element"], "field-id": 9}]},
         ],
     },
 ]
 
 
-def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
+def test_r181_a_file_without_ids_gets_those_of_the_name_mapping():
     bare = pa.schema(
         [
             ("id", pa.int64()),
@@ -153,7 +149,7 @@ def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64(), 2), pa.large_list(pa.int64())])
-def test_r181_lists_of_other_kinds_of_arrow_get_ids_too(kind) -> None:
+def test_r181_lists_of_other_kinds_of_arrow_get_ids_too(kind):
     mapping = [{"names": ["c"], "field-id": 1, "fields": [{"names": ["element"], "field-id": 2}]}]
     content = written([{"c": [1, 2]}], pa.schema([("c", kind)]))
     (rows,) = open_data_file(content, "parquet", mapping).batches([2])
@@ -162,13 +158,13 @@ def test_r181_lists_of_other_kinds_of_arrow_get_ids_too(kind) -> None:
     assert rows.batch.to_pylist() == [{"c": [1, 2]}]
 
 
-def test_r181_a_file_with_an_id_does_without_the_name_mapping() -> None:
+def test_r181_a_file_with_an_id_does_without_the_name_mapping():
     schema = pa.schema([with_id("id", pa.int64(), 7), with_id("name", pa.string(), None)])
     opened = open_data_file(written([{"id": 1, "name": "a"}], schema), "parquet", MAPPING)
     assert ids(opened.schema) == [7]
 
 
-def test_timestamps_of_96_bits_are_microseconds() -> None:
+def test_timestamps_of_96_bits_are_microseconds():
     far = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - as stored
     schema = pa.schema([with_id("at", pa.timestamp("us"), 1)])
     content = written([{"at": far}], schema, use_deprecated_int96_timestamps=True)
@@ -177,7 +173,7 @@ def test_timestamps_of_96_bits_are_microseconds() -> None:
     assert rows.batch.to_pylist() == [{"at": far}]
 
 
-def test_metrics_and_properties_come_out_of_the_footer() -> None:
+def test_metrics_and_properties_come_out_of_the_footer():
     schema = SCHEMA.with_metadata({"delete-type": "position"})
     opened = open_data_file(written(schema=schema), "parquet")
     assert opened.properties == {"delete-type": "position"}
@@ -188,7 +184,7 @@ def test_metrics_and_properties_come_out_of_the_footer() -> None:
     assert metrics.split_offsets == (4,)
 
 
-def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at() -> None:
+def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at():
     octets = pa.array([b"fine", b"\xff\xfe"])
     text = pa.Array.from_buffers(pa.string(), 2, octets.buffers())
     file = io.BytesIO()
@@ -200,12 +196,12 @@ def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at() -> None:
     FileRows(0, rows.batch.slice(0, 1)).check()
 
 
-def test_other_formats_are_not_supported() -> None:
+def test_other_formats_are_not_supported():
     with pytest.raises(Unsupported, match="`vortex` can't be read"):
         open_data_file(written(), "vortex")
 
 
-def test_r099_damage_in_a_page_is_found_by_its_checksum() -> None:
+def test_r099_damage_in_a_page_is_found_by_its_checksum():
     content = bytearray(written(write_page_checksum=True, compression="none", use_dictionary=False))
     at = content.index(b"\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0")
     content[at] = 9
@@ -215,12 +211,12 @@ def test_r099_damage_in_a_page_is_found_by_its_checksum() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"x" * 100, written()[:-5], written()[-200:]])
-def test_r099_what_is_no_parquet_file_is_damaged(content) -> None:
+def test_r099_what_is_no_parquet_file_is_damaged(content):
     with pytest.raises(CorruptTable, match="R-099"):
         read(content, [1])
 
 
-def test_an_encrypted_file_is_not_supported() -> None:
+def test_an_encrypted_file_is_not_supported():
     import pyarrow.parquet.encryption as pe
 
     class Keys(pe.KmsClient):
@@ -256,7 +252,7 @@ class Failing(io.BytesIO):
 @pytest.mark.parametrize(
     "failure", [StorageError("denied"), OSError(5, "no disk"), FileNotFoundError("gone")]
 )
-def test_errors_of_the_file_pass(failure) -> None:
+def test_errors_of_the_file_pass(failure):
     rows = [{"id": number, "point": None, "name": "x", "tags": None} for number in range(9000)]
     file = Failing(written(rows, compression="none"), failure)
     opened = open_data_file(file, "parquet")
@@ -265,7 +261,7 @@ def test_errors_of_the_file_pass(failure) -> None:
     assert str(caught.value) == str(failure)
 
 
-def test_nanoseconds_beyond_a_unit_are_cut_off_downward() -> None:
+def test_nanoseconds_beyond_a_unit_are_cut_off_downward():
     stored = pa.array([-1, -1000, None, 1999], pa.timestamp("ns"))
     assert retype_array(stored, pa.timestamp("us")).cast(pa.int64()).to_pylist() == [
         -1,
@@ -302,7 +298,7 @@ ENTRIES = pa.map_(
     ids=["text", "list", "struct", "map"],
 )
 @pytest.mark.parametrize("kept", [True, False])
-def test_batches_have_a_size_whatever_little_is_stored_of_it(kind, value, kept) -> None:
+def test_batches_have_a_size_whatever_little_is_stored_of_it(kind, value, kept):
     rows = wide(kind, value, 4_000)
     file = io.BytesIO()
     pq.write_table(rows, file, store_schema=kept)
@@ -315,7 +311,7 @@ def test_batches_have_a_size_whatever_little_is_stored_of_it(kind, value, kept) 
     )
 
 
-def test_wide_values_behind_many_narrow_ones_do_not_make_a_large_batch() -> None:
+def test_wide_values_behind_many_narrow_ones_do_not_make_a_large_batch():
     schema = pa.schema([with_id("wide", pa.string(), 2)])
     codes = pa.array([0] * 300_000 + [1] * 3_000, pa.int32())
     column = pa.DictionaryArray.from_arrays(codes, pa.array(["", "x" * 100_000]))
@@ -327,7 +323,7 @@ def test_wide_values_behind_many_narrow_ones_do_not_make_a_large_batch() -> None
     assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
 
 
-def test_nulls_before_the_first_value_do_not_hide_how_wide_it_is() -> None:
+def test_nulls_before_the_first_value_do_not_hide_how_wide_it_is():
     rows = wide(LISTS, lambda text: [text], 4_000)
     nulls = rows.slice(0, 10).set_column(1, rows.schema[1], pa.nulls(10, LISTS))
     file = io.BytesIO()
@@ -337,7 +333,7 @@ def test_nulls_before_the_first_value_do_not_hide_how_wide_it_is() -> None:
     assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
 
 
-def test_values_that_share_bytes_in_the_file_are_measured_by_the_first_ones() -> None:
+def test_values_that_share_bytes_in_the_file_are_measured_by_the_first_ones():
     schema = pa.schema([with_id("wide", pa.string(), 2)])
     texts = pa.array(["x" * 20_000 + str(at) for at in range(10_000, 14_000)])
     file = io.BytesIO()
@@ -350,7 +346,7 @@ def test_values_that_share_bytes_in_the_file_are_measured_by_the_first_ones() ->
     assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
 
 
-def test_columns_of_large_row_groups_are_read_piece_by_piece(monkeypatch) -> None:
+def test_columns_of_large_row_groups_are_read_piece_by_piece(monkeypatch):
     class Watched(io.BytesIO):
         longest = 0
 
@@ -370,7 +366,7 @@ def test_columns_of_large_row_groups_are_read_piece_by_piece(monkeypatch) -> Non
     assert file.longest <= 2**21
 
 
-def test_decimals_as_byte_strings_in_a_dictionary_are_read_too() -> None:
+def test_decimals_as_byte_strings_in_a_dictionary_are_read_too():
     file = io.BytesIO()
     schema = pa.schema([with_id("wide", pa.decimal128(30, 2), 2)])
     values = [Decimal(number).scaleb(-2) for number in range(100)] * 3_000
@@ -386,13 +382,13 @@ def bytes_read(content: bytes) -> int:
     return file.bytes_read
 
 
-def test_a_short_file_is_read_once() -> None:
+def test_a_short_file_is_read_once():
     content = written([{"id": number, "name": f"{number:x}"} for number in range(900)])
     assert len(content) < 2**16
     assert bytes_read(content) == len(content)
 
 
-def test_dictionaries_are_not_looked_into_where_few_batches_do_without() -> None:
+def test_dictionaries_are_not_looked_into_where_few_batches_do_without():
     rows = [{"id": number, "name": f"{number * 7919:020x}"} for number in range(3000)]
     content = written(rows, compression="none")
     assert len(content) > 2**16

@@ -32,70 +32,67 @@ def container(key: int, values: bytes, cardinality: int) -> bytes:
     return struct.pack("<IIHHI", 12346, 1, key, cardinality - 1, 16) + values
 
 
-def test_r119_an_array_container_is_read() -> None:
+def test_r119_an_array_container_is_read():
     assert dv.read_dv(blob_of(bitmap64((0, BITMAP_1_2_3)))).tolist() == [1, 2, 3]
 
 
-def test_r119_a_run_container_is_read() -> None:
+def test_r119_a_run_container_is_read():
     assert dv.read_dv(blob_of(bitmap64((0, RUN_5_TO_9)))).tolist() == [5, 6, 7, 8, 9]
 
 
-def test_r119_a_bitset_container_is_read() -> None:
+def test_r119_a_bitset_container_is_read():
     odd = list(range(1, 65536, 2))
     content = bitmap64((0, container(2, b"\xaa" * 8192, len(odd))))
     assert dv.read_positions(content).tolist() == [(2 << 16) + number for number in odd]
 
 
-def test_positions_beyond_32_bits_carry_the_key_of_their_bitmap() -> None:
+def test_positions_beyond_32_bits_carry_the_key_of_their_bitmap():
     content = bitmap64((0, BITMAP_1_2_3), (1, RUN_5_TO_9), (0x7FFFFFFF, BITMAP_1_2_3))
     high = 0x7FFFFFFF << 32
     expected = [1, 2, 3, *((1 << 32) + number for number in range(5, 10))]
     assert dv.read_positions(content).tolist() == [*expected, high + 1, high + 2, high + 3]
 
 
-def test_empty_bitmaps_between_others_are_read_as_the_reference_writes_them() -> None:
+def test_empty_bitmaps_between_others_are_read_as_the_reference_writes_them():
     empty = bytes.fromhex("3a30000000000000")
     content = bitmap64((0, empty), (1, BITMAP_1_2_3))
     assert dv.read_positions(content).tolist() == [(1 << 32) + number for number in (1, 2, 3)]
 
 
-def test_a_vector_without_positions_is_written_as_the_reference_writes_it() -> None:
+def test_a_vector_without_positions_is_written_as_the_reference_writes_it():
     written = bytes.fromhex("0000000cd1d339640000000000000000bf18480c")
     assert dv.write_dv([]) == written
     assert dv.read_dv(written).tolist() == []
     assert dv.read_dv(written).dtype == np.uint64
 
 
-def test_positions_are_written_sorted_and_once() -> None:
+def test_positions_are_written_sorted_and_once():
     assert dv.write_dv([3, 1, 2, 1]) == dv.write_dv(np.array([1, 2, 3], dtype=np.uint64))
     assert dv.read_dv(dv.write_dv([3, 1, 2, 1])).tolist() == [1, 2, 3]
 
 
-def test_long_runs_are_written_as_runs() -> None:
+def test_long_runs_are_written_as_runs():
     blob = dv.write_dv(np.arange(1_000_000, dtype=np.uint64))
     assert len(blob) < 400
     assert np.array_equal(dv.read_dv(blob), np.arange(1_000_000, dtype=np.uint64))
 
 
-def test_a_position_with_the_sign_bit_is_refused() -> None:
+def test_a_position_with_the_sign_bit_is_refused():
     with pytest.raises(ValueError, match=str(1 << 63)):
         dv.write_dv(np.array([1 << 63], dtype=np.uint64))
 
 
-def test_r119_a_blob_says_its_data_file_and_cardinality() -> None:
+def test_r119_a_blob_says_its_data_file_and_cardinality():
     new = dv.dv_blob([4, 4, 9], "s3://bucket/a.parquet")
     (blob,) = puffin.read_puffin(puffin.write_puffin([new], {})).blobs
     assert blob.type == "deletion-vector-v1" == BLOB_TYPE
     assert (blob.snapshot_id, blob.sequence_number) == (-1, -1)
     assert blob.compression_codec is None
-    assert blob.properties == {
-        "referenced-data-file": "s3://bucket/a.parquet",
-        "cardinality": "2",
-    }
+    assert blob.properties == {"referenced-data-file": "s3://bucket/a.parquet", "cardinality": "2"}
     assert dv.read_dv(new.content).tolist() == [4, 9]
 
 
-def test_r118_cardinality_must_be_what_the_manifest_says() -> None:
+def test_r118_cardinality_must_be_what_the_manifest_says():
     positions = dv.read_dv(dv.write_dv([1, 2]))
     dv.check_cardinality(positions, 2)
     with pytest.raises(CorruptTable, match="2 positions where 3") as caught:
@@ -119,7 +116,7 @@ GOOD = blob_of(bitmap64((0, BITMAP_1_2_3)))
         blob_of(bitmap64((0, BITMAP_1_2_3)), magic=bytes.fromhex("d1d33965")),
     ],
 )
-def test_r119_a_blob_with_a_wrong_frame_is_corrupt(blob) -> None:
+def test_r119_a_blob_with_a_wrong_frame_is_corrupt(blob):
     with pytest.raises(CorruptTable) as caught:
         dv.read_dv(blob)
     assert caught.value.rule == "R-119"
@@ -150,7 +147,7 @@ def test_r119_a_blob_with_a_wrong_frame_is_corrupt(blob) -> None:
         bitmap64((0, bytes.fromhex("3b300000010000030002000500010006000100"))),
     ],
 )
-def test_r119_a_damaged_bitmap_is_corrupt(bitmap) -> None:
+def test_r119_a_damaged_bitmap_is_corrupt(bitmap):
     with pytest.raises(CorruptTable) as caught:
         dv.read_positions(bitmap)
     assert caught.value.rule == "R-119"

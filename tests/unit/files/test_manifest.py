@@ -58,7 +58,7 @@ def key_of(value: int) -> bytes:
     return KEY_OF_1[:5] + bytes([value]) + bytes(7)
 
 
-def test_columns_not_asked_for_are_absent() -> None:
+def test_columns_not_asked_for_are_absent():
     table = read(file(entry_schema(), [entry()]), frozenset({"location"}), spec(1000))
     assert table.to_pylist() == [
         {
@@ -72,14 +72,14 @@ def test_columns_not_asked_for_are_absent() -> None:
     ]
 
 
-def test_columns_that_inheritance_needs_are_read_along() -> None:
+def test_columns_that_inheritance_needs_are_read_along():
     table = read(file(entry_schema(), [entry()]), frozenset({"first_row_id"}))
     assert "record_count" in table.column_names
     table = read(file(entry_schema(), [entry()]), frozenset({"file_sequence_number"}))
     assert "sequence_number" in table.column_names
 
 
-def test_r008_columns_are_found_by_id_whatever_their_names() -> None:
+def test_r008_columns_are_found_by_id_whatever_their_names():
     schema = entry_schema()
     data_file = schema["fields"][-1]
     data_file["name"] = "payload"
@@ -93,7 +93,7 @@ def test_r008_columns_are_found_by_id_whatever_their_names() -> None:
     assert table["record_count"].to_pylist() == [1]
 
 
-def test_files_without_field_ids_fall_back_to_names() -> None:
+def test_files_without_field_ids_fall_back_to_names():
     def bare(schema):
         if isinstance(schema, dict):
             return {key: bare(value) for key, value in schema.items() if key != "field-id"}
@@ -104,7 +104,7 @@ def test_files_without_field_ids_fall_back_to_names() -> None:
     assert table["partition_key"].to_pylist() == [KEY_OF_1]
 
 
-def test_r004_version_1_entries_have_no_content_and_are_data() -> None:
+def test_r004_version_1_entries_have_no_content_and_are_data():
     content = file(entry_schema(without=["content"]), [entry()], partition_spec_id="6")
     header, entries = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=None)
     assert (header.format_version, header.content, header.spec_id) == (1, ManifestContent.DATA, 6)
@@ -113,7 +113,7 @@ def test_r004_version_1_entries_have_no_content_and_are_data() -> None:
     assert entries.table["sequence_number"].to_pylist() == [None]
 
 
-def test_manifests_of_any_form_are_read_into_one_table() -> None:
+def test_manifests_of_any_form_are_read_into_one_table():
     usual, old = entry_schema(), entry_schema(without=["content"])
     apart = file(usual, [entry(3)], "deflate", partition_spec_id="7").replace(SYNC, b"o" * 16)
     contents = [
@@ -143,7 +143,7 @@ def test_manifests_of_any_form_are_read_into_one_table() -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 17])
-def test_r008_a_header_like_the_one_before_is_checked_to_its_end(kept) -> None:
+def test_r008_a_header_like_the_one_before_is_checked_to_its_end(kept):
     whole = file(entry_schema(), [])
     with pytest.raises(CorruptTable) as caught:
         read_manifests(
@@ -152,7 +152,7 @@ def test_r008_a_header_like_the_one_before_is_checked_to_its_end(kept) -> None:
     assert caught.value.rule == "R-008"
 
 
-def test_r063_delete_manifests_must_say_what_their_files_hold() -> None:
+def test_r063_delete_manifests_must_say_what_their_files_hold():
     assert rule(file(entry_schema(without=["content"]), [entry()], content="deletes")) == "R-063"
 
 
@@ -167,11 +167,11 @@ def test_r063_delete_manifests_must_say_what_their_files_hold() -> None:
         ("file_size_in_bytes", "R-063"),
     ],
 )
-def test_r062_r063_missing_required_fields_are_named(missing, expected) -> None:
+def test_r062_r063_missing_required_fields_are_named(missing, expected):
     assert rule(file(entry_schema(without=[missing]), [entry()])) == expected
 
 
-def test_r063_a_null_in_a_required_field_is_corrupt() -> None:
+def test_r063_a_null_in_a_required_field_is_corrupt():
     optional = field("file_path", "string", 100, optional=True)
     schema = entry_schema([optional], without=["file_path"])
     schema["fields"][-1]["type"]["fields"].append(optional)
@@ -179,31 +179,31 @@ def test_r063_a_null_in_a_required_field_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize(("status", "expected"), [(3, "R-064"), (-1, "R-064"), (300, "R-063")])
-def test_r064_unknown_statuses_are_corrupt(status, expected) -> None:
+def test_r064_unknown_statuses_are_corrupt(status, expected):
     assert rule(file(entry_schema(), [entry(status=status)])) == expected
 
 
-def test_r063_unknown_contents_are_corrupt() -> None:
+def test_r063_unknown_contents_are_corrupt():
     assert rule(file(entry_schema(), [entry(content=3)])) == "R-063"
 
 
-def test_r063_a_sort_order_beyond_32_bits_is_corrupt() -> None:
+def test_r063_a_sort_order_beyond_32_bits_is_corrupt():
     schema = entry_schema([field("sort_order_id", "long", 140)])
     assert rule(file(schema, [entry(sort_order_id=2**31)])) == "R-063"
 
 
-def test_r063_a_field_of_another_type_is_corrupt() -> None:
+def test_r063_a_field_of_another_type_is_corrupt():
     schema = entry_schema([field("file_path", "long", 100)], without=["file_path"])
     assert rule(file(schema, [entry(file_path=1)])) == "R-063"
 
 
-def test_r060_a_header_that_is_no_json_is_corrupt() -> None:
+def test_r060_a_header_that_is_no_json_is_corrupt():
     assert rule(file(entry_schema(), [], partition_spec="[{")) == "R-060"
     assert rule(file(entry_schema(), [], schema_id="one")) == "R-060"
     assert rule(file(entry_schema(), [], content="rows")) == "R-060"
 
 
-def test_r060_the_header_says_what_the_manifest_says() -> None:
+def test_r060_the_header_says_what_the_manifest_says():
     content = file(
         entry_schema([field("surprise", "int", 999)]),
         [entry(surprise=1)],
@@ -223,24 +223,24 @@ def test_r060_the_header_says_what_the_manifest_says() -> None:
     assert header.unknown_field_ids == (999,)
 
 
-def test_r068_partition_fields_are_found_by_id_in_the_order_of_the_spec() -> None:
+def test_r068_partition_fields_are_found_by_id_in_the_order_of_the_spec():
     partition = [field("a", "int", 1000), field("b", "string", 1001, optional=True)]
     content = file(entry_schema(partition=partition), [entry(partition={"a": 1, "b": None})])
     keys = read(content, of=spec(1001, 1000, 1002))["partition_key"].to_pylist()
     assert keys == [b"\x00" + KEY_OF_1 + b"\x00"]
 
 
-def test_r068_partition_fields_of_version_1_may_count_by_position() -> None:
+def test_r068_partition_fields_of_version_1_may_count_by_position():
     partition = [field("a", "int", 1), field("b", "int", 2, optional=True)]
     content = file(entry_schema(partition=partition), [entry(partition={"a": 1, "b": None})])
     assert read(content, of=spec(1000, 1001))["partition_key"].to_pylist() == [KEY_OF_1 + b"\x00"]
 
 
-def test_r068_a_partition_that_shares_nothing_with_its_spec_is_corrupt() -> None:
+def test_r068_a_partition_that_shares_nothing_with_its_spec_is_corrupt():
     assert rule(file(entry_schema(), [entry()]), of=spec(1005, 1006)) == "R-068"
 
 
-def test_an_unpartitioned_manifest_has_the_empty_key() -> None:
+def test_an_unpartitioned_manifest_has_the_empty_key():
     content = file(entry_schema(partition=[]), [entry(partition={}), entry(partition={})])
     assert read(content, of=spec())["partition_key"].to_pylist() == [b"", b""]
 
@@ -258,7 +258,7 @@ def test_an_unpartitioned_manifest_has_the_empty_key() -> None:
         ({"type": "fixed", "name": "u", "size": 2}, b"ab", b"\x02\x00\x00\x00ab"),
     ],
 )  # fmt: skip
-def test_partition_values_of_every_avro_type_become_canonical(type_, value, key) -> None:
+def test_partition_values_of_every_avro_type_become_canonical(type_, value, key):
     plain = type_
     if isinstance(type_, dict):
         plain = {name: part for name, part in type_.items() if name != "logicalType"}
@@ -301,7 +301,7 @@ def with_metrics(sizes: bytes, bounds: bytes = b"\x00", offsets: bytes = b"\x00"
     return raw_file(entry_schema(METRICS), [(1, record)])
 
 
-def test_metrics_are_read_whatever_the_blocks_of_their_arrays() -> None:
+def test_metrics_are_read_whatever_the_blocks_of_their_arrays():
     two = number(1) + number(10) + number(2) + number(20)
     sized = number(-2) + number(len(two)) + two
     sizes = b"\x02" + number(2) + two + sized + b"\x00"
@@ -333,12 +333,12 @@ def test_metrics_are_read_whatever_the_blocks_of_their_arrays() -> None:
         "one too many", "branch 3", "branch -1",
     ],
 )  # fmt: skip
-def test_r008_damaged_arrays_end_in_an_error(sizes, columns) -> None:
+def test_r008_damaged_arrays_end_in_an_error(sizes, columns):
     assert rule(with_metrics(sizes), columns) == "R-008"
 
 
 @pytest.mark.parametrize("columns", [ALL_COLUMNS, PLANNING_COLUMNS], ids=["all", "planning"])
-def test_r008_lengths_are_checked(columns) -> None:
+def test_r008_lengths_are_checked(columns):
     for length in (-1, -4, -64, -65, 2**62, 1000, 4, 5):
         bounds = b"\x02" + number(1) + number(7) + number(length) + b"abc\x00"
         assert rule(with_metrics(b"\x00", bounds), columns) == "R-008"
@@ -346,7 +346,7 @@ def test_r008_lengths_are_checked(columns) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 127, 128, 9000])
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 15, 16, 17, 40])
-def test_metrics_of_any_size_are_stepped_over(count, length) -> None:
+def test_metrics_of_any_size_are_stepped_over(count, length):
     keys = [number(key) for key in (1, 63, 64, 8191, 8192, 2**31 - 1)]
     values = [number(value) for value in (0, -64, 64, -8193, 2**40, 2**63 - 1, -(2**63))]
     sizes, bounds = b"\x02" + number(count), b"\x02" + number(count)
@@ -360,12 +360,12 @@ def test_metrics_of_any_size_are_stepped_over(count, length) -> None:
     assert [len(table[name][0]) for name in ("column_sizes", "lower_bounds")] == [count, count]
 
 
-def test_r063_keys_of_metrics_are_32_bit(end) -> None:
+def test_r063_keys_of_metrics_are_32_bit(end):
     sizes = b"\x02" + number(1) + number(2**31) + number(1) + b"\x00"
     assert rule(with_metrics(sizes)) == ("R-008" if end == "scan" else "R-063")
 
 
-def test_r008_texts_are_utf8() -> None:
+def test_r008_texts_are_utf8():
     record = (
         number(1)
         + b"\x00"
@@ -379,7 +379,7 @@ def test_r008_texts_are_utf8() -> None:
     assert rule(raw_file(entry_schema(), [(1, record)])) == "R-008"
 
 
-def test_r008_blocks_hold_their_records_and_nothing_else() -> None:
+def test_r008_blocks_hold_their_records_and_nothing_else():
     record = (
         number(1)
         + b"\x00"
@@ -400,7 +400,7 @@ def test_r008_blocks_hold_their_records_and_nothing_else() -> None:
     assert len(read(raw_file(schema, [(0, b"")]))) == 0
 
 
-def test_r008_headers_are_checked() -> None:
+def test_r008_headers_are_checked():
     whole = file(entry_schema(), [entry()])
     assert rule(b"") == "R-008"
     assert rule(b"PAR1" + whole) == "R-008"
@@ -410,7 +410,7 @@ def test_r008_headers_are_checked() -> None:
         read(whole.replace(b"null", b"lzo4", 1))
 
 
-def test_schemas_that_the_scan_does_not_know_are_read() -> None:
+def test_schemas_that_the_scan_does_not_know_are_read():
     union = {"name": "choice", "type": ["null", "int", "string"], "field-id": 998}
     reversed_pairs = {
         "type": "array",
@@ -430,7 +430,7 @@ def test_schemas_that_the_scan_does_not_know_are_read() -> None:
     assert table["lower_bounds"].to_pylist() == [[(4, b"low")]]
 
 
-def test_unknown_fields_of_every_type_are_stepped_over() -> None:
+def test_unknown_fields_of_every_type_are_stepped_over():
     nested = {
         "type": "array",
         "items": {"type": "record", "name": "pair", "fields": [
@@ -455,7 +455,7 @@ def test_unknown_fields_of_every_type_are_stepped_over() -> None:
     assert table["file_size_in_bytes"].to_pylist() == [10 * at for at in range(9)]
 
 
-def test_entries_larger_than_the_room_of_the_scan_are_read(monkeypatch) -> None:
+def test_entries_larger_than_the_room_of_the_scan_are_read(monkeypatch):
     monkeypatch.setattr(manifest_scan, "_ROWS", 4)
     monkeypatch.setattr(manifest_scan, "_ITEMS", 8)
     monkeypatch.setattr(manifest_scan, "_BATCH_BYTES", 256)
@@ -481,7 +481,7 @@ def test_entries_larger_than_the_room_of_the_scan_are_read(monkeypatch) -> None:
     assert table["manifest_pos"].to_pylist() == list(range(200))
 
 
-def test_a_manifest_behind_a_small_one_is_one_chunk(end) -> None:
+def test_a_manifest_behind_a_small_one_is_one_chunk(end):
     schema = entry_schema()
     small, large = (file(schema, [entry(at) for at in range(count)]) for count in (2, 500))
     read(small)
@@ -490,19 +490,19 @@ def test_a_manifest_behind_a_small_one_is_one_chunk(end) -> None:
     assert table["manifest_pos"].to_pylist() == list(range(500))
 
 
-def test_r195_encrypted_manifests_are_unsupported() -> None:
+def test_r195_encrypted_manifests_are_unsupported():
     with pytest.raises(Unsupported, match="encrypted"):
         read(b"AGS1" + bytes(60))
 
 
-def test_a_whole_spec_in_the_header_is_read_as_its_fields() -> None:
+def test_a_whole_spec_in_the_header_is_read_as_its_fields():
     whole = '{"spec-id":3,"fields":[{"name":"p","field-id":1000}]}'
     content = file(entry_schema(), [entry()], partition_spec=whole)
     header, _ = read_manifest(content, columns=frozenset(), manifest=0, spec=None)
     assert header.partition_fields == ({"name": "p", "field-id": 1000},)
 
 
-def test_r068_a_manifest_without_partitions_has_null_for_every_field() -> None:
+def test_r068_a_manifest_without_partitions_has_null_for_every_field():
     bare = file(entry_schema(without=["partition"]), [_without_partition()])
     assert read(bare, of=spec(1000, 1001))["partition_key"].to_pylist() == [b"\x00\x00"]
     assert read(bare)["partition_key"].to_pylist() == [b""]
@@ -514,7 +514,7 @@ def _without_partition(number: int = 1) -> dict[str, object]:
     return made
 
 
-def test_r063_a_partition_that_is_no_record_is_corrupt() -> None:
+def test_r063_a_partition_that_is_no_record_is_corrupt():
     schema = entry_schema([field("partition", "int", 102)], without=["partition"])
     schema["fields"][-1]["type"]["fields"].append(field("partition", "int", 102))
     assert rule(file(schema, [entry(partition=1)])) == "R-063"
@@ -540,24 +540,24 @@ KEY, VALUE = field("key", "int", 117), field("value", "long", 118)
         ("column_sizes", {"type": "map", "values": "string"}, 108, {}),
     ],
 )
-def test_r063_fields_of_other_types_are_corrupt(name, type_, field_id, value) -> None:
+def test_r063_fields_of_other_types_are_corrupt(name, type_, field_id, value):
     schema = entry_schema([field(name, type_, field_id)])
     fields = [one for one in schema["fields"][-1]["type"]["fields"] if one["name"] != name]
     schema["fields"][-1]["type"]["fields"] = [*fields, field(name, type_, field_id)]
     assert rule(file(schema, [entry(**{name: value})])) == "R-063"
 
 
-def test_r063_keys_of_metrics_are_numbers() -> None:
+def test_r063_keys_of_metrics_are_numbers():
     schema = entry_schema([field("column_sizes", {"type": "map", "values": "long"}, 108)])
     assert rule(file(schema, [entry(column_sizes={"one": 1})])) == "R-063"
 
 
-def test_r063_equality_ids_are_32_bit() -> None:
+def test_r063_equality_ids_are_32_bit():
     schema = entry_schema([field("equality_ids", {"type": "array", "items": "long"}, 135)])
     assert rule(file(schema, [entry(equality_ids=[2**31])])) == "R-063"
 
 
-def test_r068_partition_values_that_are_none_of_their_type_are_corrupt() -> None:
+def test_r068_partition_values_that_are_none_of_their_type_are_corrupt():
     plain = file(
         entry_schema(partition=[field("p", "string", 1000)]), [entry(partition={"p": "x"})]
     )
@@ -566,20 +566,20 @@ def test_r068_partition_values_that_are_none_of_their_type_are_corrupt() -> None
     assert rule(content) == "R-068"
 
 
-def test_r068_partition_fields_of_no_primitive_type_are_corrupt() -> None:
+def test_r068_partition_fields_of_no_primitive_type_are_corrupt():
     nested = {"type": "array", "items": "int"}
     content = file(entry_schema(partition=[field("p", nested, 1000)]), [entry(partition={"p": []})])
     assert rule(content) == "R-068"
 
 
-def test_partition_fields_that_are_always_null_are_read() -> None:
+def test_partition_fields_that_are_always_null_are_read():
     content = file(
         entry_schema(partition=[field("p", "null", 1000)]), [entry(partition={"p": None})]
     )
     assert read(content)["partition_key"].to_pylist() == [b"\x00"]
 
 
-def test_a_large_manifest_reads_the_same_by_several_threads(monkeypatch) -> None:
+def test_a_large_manifest_reads_the_same_by_several_threads(monkeypatch):
     monkeypatch.setattr(manifest, "_WORTH_THREADS", 1)
     schema = entry_schema(METRICS)
     whole = read_header(file(schema, [entry(at, file_path=f"f{at}") for at in range(90)]))

@@ -72,7 +72,7 @@ def key(*values: bytes | None) -> bytes:
 
 
 @pytest.mark.parametrize("stored", [OF_JAVA, b"\x02" + b"2bcd"], ids=["java", "format"])
-def test_r212_fixed_values_are_read_with_and_without_lengths(stored) -> None:
+def test_r212_fixed_values_are_read_with_and_without_lengths(stored):
     content = raw_file(of_type(fixed(4)), [(1, record(stored))])
     assert keys(content) == [key(b"2bcd")]
     header, _ = read_manifest(content, columns=PLANNING_COLUMNS, manifest=0, spec=spec())
@@ -81,27 +81,27 @@ def test_r212_fixed_values_are_read_with_and_without_lengths(stored) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 16, 63, 64, 200])
-def test_r212_values_of_any_size_and_nulls_are_read_with_lengths(size) -> None:
+def test_r212_values_of_any_size_and_nulls_are_read_with_lengths(size):
     values = [b"\x00" * size, b"\xff" * size, bytes(range(size))]
     block = b"".join(record(b"\x02" + text(one)) for one in values) + record(b"\x00")
     content = raw_file(of_type(fixed(size)), [(4, block)])
     assert keys(content) == [*(key(one) for one in values), key(None)]
 
 
-def test_r212_blocks_of_nulls_tell_nothing_and_later_ones_decide() -> None:
+def test_r212_blocks_of_nulls_tell_nothing_and_later_ones_decide():
     nulls, value = (2, record(b"\x00") * 2), (1, record(OF_JAVA))
     assert keys(raw_file(of_type(fixed(4)), [nulls])) == [key(None)] * 2
     assert keys(raw_file(of_type(fixed(4)), [nulls, value])) == [key(None)] * 2 + [key(b"2bcd")]
 
 
-def test_r212_nan_beside_a_null_does_not_make_a_block_doubtful() -> None:
+def test_r212_nan_beside_a_null_does_not_make_a_block_doubtful():
     nan = struct.pack("<d", math.nan)
     content = raw_file(of_type("double", fixed(4)), [(1, record(b"\x02" + nan + b"\x00"))])
     types = (PrimitiveType("double"), FixedType(4))
     assert keys(content, spec(1000, 1001)) == [encode_key(types, (math.nan, None))]
 
 
-def test_r212_all_fixed_fields_of_a_manifest_have_lengths_or_none_has() -> None:
+def test_r212_all_fixed_fields_of_a_manifest_have_lengths_or_none_has():
     schema = of_type(fixed(2), "string", fixed(3))
     with_lengths = b"\x02\x04ab" + b"\x02" + text("ü".encode()) + b"\x02\x06abc"
     plain = b"\x02ab" + b"\x02" + text("ü".encode()) + b"\x02abc"
@@ -125,14 +125,14 @@ def test_r212_all_fixed_fields_of_a_manifest_have_lengths_or_none_has() -> None:
          b"\x01\x10\x00\x00\x00" + bytes(15) + b"\x20"),
     ],
 )  # fmt: skip
-def test_r212_decimals_and_uuids_have_no_lengths(type_, stored, wanted) -> None:
+def test_r212_decimals_and_uuids_have_no_lengths(type_, stored, wanted):
     content = raw_file(of_type(type_), [(1, record(b"\x02" + stored))])
     assert keys(content) == [wanted]
     with pytest.raises(CorruptTable, match="R-008"):
         keys(raw_file(of_type(type_), [(1, record(b"\x02" + number(len(stored)) + stored))]))
 
 
-def test_r212_a_length_that_is_not_that_of_the_type_is_damage() -> None:
+def test_r212_a_length_that_is_not_that_of_the_type_is_damage():
     for stored in (b"\x02\x0aabcde", b"\x02\x07abcd", b"\x02abc"):
         with pytest.raises(CorruptTable) as caught:
             keys(raw_file(of_type(fixed(4)), [(1, record(stored))]))
@@ -143,7 +143,7 @@ def test_r212_a_length_that_is_not_that_of_the_type_is_damage() -> None:
     assert caught.value.rule == "R-068"
 
 
-def test_r212_records_that_can_be_read_both_ways_are_refused() -> None:
+def test_r212_records_that_can_be_read_both_ways_are_refused():
     schema = entry_schema([field("tail", "bytes", 999)], partition=[field("p", fixed(1), 1000)])
     head = number(1) + b"\x00" + number(0) + text(b"s3://b/1") + text(b"PARQUET")
     block = head + b"\x02\x60\x02\x02\x00"
@@ -161,7 +161,7 @@ def test_r212_records_that_can_be_read_both_ways_are_refused() -> None:
     assert rows.table["record_count"].to_pylist() == [1, 7]
 
 
-def test_r212_records_that_can_be_read_both_ways_have_lengths_where_java_wrote_them() -> None:
+def test_r212_records_that_can_be_read_both_ways_have_lengths_where_java_wrote_them():
     """Java's header has a member `iceberg.schema`, which no other writer's has.
 
     With: p=80, 3 rows; without: p=02 and 384 rows, as 03 begins where 80 has its last bit.
@@ -177,7 +177,7 @@ def test_r212_records_that_can_be_read_both_ways_have_lengths_where_java_wrote_t
     assert rows.table["partition_key"].to_pylist() == [key(b"\x80")]
 
 
-def test_r212_manifests_with_and_without_lengths_are_read_into_one_table() -> None:
+def test_r212_manifests_with_and_without_lengths_are_read_into_one_table():
     stored = [OF_JAVA, b"\x02" + b"3bcd", b"\x02\x08" + b"4bcd"]
     contents = [raw_file(of_type(fixed(4)), [(1, record(one))]) for one in stored]
     headers, rows = read_manifests(
@@ -190,7 +190,7 @@ def test_r212_manifests_with_and_without_lengths_are_read_into_one_table() -> No
                     strict=True)) == wanted  # fmt: skip
 
 
-def test_r212_metrics_behind_a_length_are_read_as_without() -> None:
+def test_r212_metrics_behind_a_length_are_read_as_without():
     bounds = {
         "type": "array",
         "items": {

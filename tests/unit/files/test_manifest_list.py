@@ -48,11 +48,11 @@ def fields(content: bytes) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
-def test_rows_of_version_2_come_back_as_written(codec) -> None:
+def test_rows_of_version_2_come_back_as_written(codec):
     assert read_manifest_list(write(COMPLETE, DATA, codec=codec)) == (COMPLETE, DATA)
 
 
-def test_first_row_ids_are_stored_from_version_3_on() -> None:
+def test_first_row_ids_are_stored_from_version_3_on():
     numbered = ManifestFile(
         "m", 1, 0, ManifestContent.DATA, 8, 8, 77, 1, 0, 0, 5, 0, 0, first_row_id=9
     )
@@ -60,7 +60,7 @@ def test_first_row_ids_are_stored_from_version_3_on() -> None:
     assert read_manifest_list(write(numbered))[0].first_row_id is None
 
 
-def test_r050_fields_and_ids_are_those_of_the_reference_implementation() -> None:
+def test_r050_fields_and_ids_are_those_of_the_reference_implementation():
     version_2 = [
         ("manifest_path", 500), ("manifest_length", 501), ("partition_spec_id", 502),
         ("content", 517), ("sequence_number", 515), ("min_sequence_number", 516),
@@ -78,7 +78,7 @@ def test_r050_fields_and_ids_are_those_of_the_reference_implementation() -> None
     ]  # fmt: skip
 
 
-def test_r054_the_header_names_the_snapshot() -> None:
+def test_r054_the_header_names_the_snapshot():
     common = {"snapshot-id": "77", "parent-snapshot-id": "76"}
     for version, more in ((1, {}), (2, {"sequence-number": "8"}),
                           (3, {"sequence-number": "8", "first-row-id": "4"})):  # fmt: skip
@@ -88,12 +88,12 @@ def test_r054_the_header_names_the_snapshot() -> None:
     assert header(write(parent_snapshot_id=None))["parent-snapshot-id"] == "null"
 
 
-def test_r046_version_1_lists_read_as_data_of_sequence_number_0() -> None:
+def test_r046_version_1_lists_read_as_data_of_sequence_number_0():
     (row,) = read_manifest_list(write(DATA, format_version=1))
     assert (row.content, row.sequence_number, row.min_sequence_number) == (0, 0, 0)
 
 
-def test_r051_counts_that_a_list_lacks_are_unknown() -> None:
+def test_r051_counts_that_a_list_lacks_are_unknown():
     schema = {"type": "record", "name": "manifest_file", "fields": [
         field("manifest_path", "string", 500), field("manifest_length", "long", 501),
         field("partition_spec_id", "int", 502),
@@ -104,7 +104,7 @@ def test_r051_counts_that_a_list_lacks_are_unknown() -> None:
     assert row == ManifestFile("m", 1, 0, ManifestContent.DATA, 0, 0, None)
 
 
-def test_old_names_of_counts_are_known_where_there_are_no_ids() -> None:
+def test_old_names_of_counts_are_known_where_there_are_no_ids():
     schema = {"type": "record", "name": "manifest_file", "fields": [
         field("manifest_path", "string", None), field("manifest_length", "long", None),
         field("partition_spec_id", "int", None), field("added_data_files_count", "int", None),
@@ -122,7 +122,7 @@ def test_old_names_of_counts_are_known_where_there_are_no_ids() -> None:
         ("content", "int", 2, "R-050"),
     ],
 )
-def test_r050_broken_rows_are_corrupt(name, type_, value, rule) -> None:
+def test_r050_broken_rows_are_corrupt(name, type_, value, rule):
     given = {"manifest_path": ("string", 500), "manifest_length": ("long", 501),
              "partition_spec_id": ("int", 502), "content": ("int", 517)}  # fmt: skip
     record: dict[str, Any] = {
@@ -139,7 +139,7 @@ def test_r050_broken_rows_are_corrupt(name, type_, value, rule) -> None:
     assert caught.value.rule == rule
 
 
-def test_r053_summaries_need_contains_null() -> None:
+def test_r053_summaries_need_contains_null():
     summary = {"type": "record", "name": "r508", "fields": [field("lower_bound", "bytes", 510)]}
     schema = {"type": "record", "name": "manifest_file", "fields": [
         field("manifest_path", "string", 500), field("manifest_length", "long", 501),
@@ -162,7 +162,7 @@ def partitioned(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "manifest_file", "fields": made}
 
 
-def test_r050_r053_summaries_of_other_types_are_corrupt() -> None:
+def test_r050_r053_summaries_of_other_types_are_corrupt():
     with pytest.raises(CorruptTable) as caught:
         read_manifest_list(file(partitioned(field("contains_null", "int", 509)), []))
     assert caught.value.rule == "R-050"
@@ -173,7 +173,7 @@ def test_r050_r053_summaries_of_other_types_are_corrupt() -> None:
     assert caught.value.rule == "R-053"
 
 
-def test_r050_lists_without_a_required_field_are_corrupt() -> None:
+def test_r050_lists_without_a_required_field_are_corrupt():
     schema = partitioned(field("contains_null", "boolean", 509))
     schema["fields"] = schema["fields"][1:]
     with pytest.raises(CorruptTable, match="manifest_path") as caught:
@@ -181,24 +181,24 @@ def test_r050_lists_without_a_required_field_are_corrupt() -> None:
     assert caught.value.rule == "R-050"
 
 
-def test_r171_version_2_rows_need_counts() -> None:
+def test_r171_version_2_rows_need_counts():
     with pytest.raises(ValueError, match="m"):
         write(ManifestFile("m", 1, 0, ManifestContent.DATA, 8, 8, 77))
     with pytest.raises(ValueError, match="m"):
         write(ManifestFile("m", 1, 0, ManifestContent.DATA, 8, 8, None, 1, 0, 0, 5, 0, 0))
 
 
-def test_r048_version_1_lists_hold_no_deletes() -> None:
+def test_r048_version_1_lists_hold_no_deletes():
     with pytest.raises(ValueError, match=r"s3://b/m\.avro"):
         write(COMPLETE, format_version=1)
 
 
-def test_equal_arguments_give_equal_bytes() -> None:
+def test_equal_arguments_give_equal_bytes():
     assert write(COMPLETE, DATA) == write(COMPLETE, DATA)
     assert write().count(SYNC) == 1
 
 
-def test_a_reader_of_many_lists_reads_each_as_it_is() -> None:
+def test_a_reader_of_many_lists_reads_each_as_it_is():
     other = replace(DATA, manifest_path="s3://b/e.avro")
     lists = [
         write(COMPLETE, DATA),
@@ -213,12 +213,12 @@ def test_a_reader_of_many_lists_reads_each_as_it_is() -> None:
         assert reader.read(content) == read_manifest_list(content)
 
 
-def test_a_row_that_lists_share_is_one_object() -> None:
+def test_a_row_that_lists_share_is_one_object():
     reader = ManifestListReader()
     assert reader.read(write(COMPLETE, DATA))[1] is reader.read(write(DATA))[0]
 
 
-def test_a_reader_of_many_lists_tells_of_damage_as_others_do() -> None:
+def test_a_reader_of_many_lists_tells_of_damage_as_others_do():
     content = write(COMPLETE, DATA, codec="null")
     at = content.index(b"s3://b/m.avro") - 1
     broken = content[:at] + b"\x7f" + content[at + 1 :]

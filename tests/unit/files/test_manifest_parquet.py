@@ -103,7 +103,7 @@ SCHEMA = Schema(
 )
 
 
-def test_the_entry_of_iceberg_1_12_is_read() -> None:
+def test_the_entry_of_iceberg_1_12_is_read():
     partition = pa.struct([field(1000, "day", pa.date32())])
     content = stored(partition, partition={"day": date(2024, 1, 3)})
     header, entries = read_manifest(content, columns=ALL_COLUMNS, manifest=7, spec=None)
@@ -120,14 +120,14 @@ def test_the_entry_of_iceberg_1_12_is_read() -> None:
     assert (row["split_offsets"], row["sequence_number"], row["first_row_id"]) == ([4], None, None)
 
 
-def test_a_spec_without_fields_has_no_partition_in_the_file() -> None:
+def test_a_spec_without_fields_has_no_partition_in_the_file():
     _, entries = read_manifest(
         stored(None), columns=frozenset({"partition_key"}), manifest=0, spec=PartitionSpec(0, ())
     )
     assert entries.table["partition_key"].to_pylist() == [b""]
 
 
-def test_r068_a_partition_of_another_spec_is_refused() -> None:
+def test_r068_a_partition_of_another_spec_is_refused():
     partition = pa.struct([field(1000, "day", pa.date32()), field(1003, "b", pa.int32())])
     content = stored(partition, partition={"day": None, "b": 1})
     with pytest.raises(CorruptTable) as error:
@@ -135,7 +135,7 @@ def test_r068_a_partition_of_another_spec_is_refused() -> None:
     assert error.value.rule == "R-068"
 
 
-def test_r063_a_file_without_a_required_column_is_no_manifest() -> None:
+def test_r063_a_file_without_a_required_column_is_no_manifest():
     sink = io.BytesIO()
     schema = pa.schema([field(0, "status", pa.int32(), required=True)])
     pq.write_table(pa.table({"status": pa.array([1], pa.int32())}, schema=schema), sink)
@@ -144,12 +144,12 @@ def test_r063_a_file_without_a_required_column_is_no_manifest() -> None:
     assert error.value.rule == "R-062"
 
 
-def test_a_truncated_file_is_damaged() -> None:
+def test_a_truncated_file_is_damaged():
     with pytest.raises(CorruptTable, match=r"the manifest file is damaged: [^()]* \(R-008\)$"):
         read_manifest(stored(None)[:-20], columns=ALL_COLUMNS, manifest=0, spec=None)
 
 
-def test_what_is_written_holds_the_same_entries_and_the_ids_of_iceberg() -> None:
+def test_what_is_written_holds_the_same_entries_and_the_ids_of_iceberg():
     spec = PartitionSpec(5, (DAY, COST))
     form = ManifestForm(SCHEMA, spec, 4, ManifestContent.DATA, FileFormat.PARQUET)
     fields = [field(1000, "day", pa.date32()), field(1001, "cost", pa.decimal128(9, 2))]
@@ -176,7 +176,7 @@ def test_what_is_written_holds_the_same_entries_and_the_ids_of_iceberg() -> None
     assert row["data_file"]["partition"] == partition
 
 
-def test_pages_are_compressed_as_hard_as_zlib_and_iceberg_do_by_themselves() -> None:
+def test_pages_are_compressed_as_hard_as_zlib_and_iceberg_do_by_themselves():
     spec = PartitionSpec(0, ())
     _, entries = read_manifest(stored(None), columns=ALL_COLUMNS, manifest=0, spec=spec)
     content = write_manifest(
@@ -190,7 +190,7 @@ def test_pages_are_compressed_as_hard_as_zlib_and_iceberg_do_by_themselves() -> 
     assert member + b"\2" not in written, "2 is for the hardest"
 
 
-def test_entries_move_between_files_of_both_formats() -> None:
+def test_entries_move_between_files_of_both_formats():
     spec = PartitionSpec(0, ())
     form = ManifestForm(SCHEMA, spec, 4, ManifestContent.DATA)
     source = stored(None)
@@ -202,7 +202,7 @@ def test_entries_move_between_files_of_both_formats() -> None:
     assert (piece, len(ends), int(ends[-1])) == (0, 1, len(encoded))
 
 
-def test_fields_that_a_rewrite_would_lose_are_told() -> None:
+def test_fields_that_a_rewrite_would_lose_are_told():
     spec = PartitionSpec(0, ())
     source = stored(None, more=[field(999, "later", pa.int32())], later=1)
     header, raw = read_manifest(source, columns=ALL_COLUMNS, manifest=0, spec=spec)

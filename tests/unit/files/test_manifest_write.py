@@ -73,7 +73,7 @@ def ids(content: bytes) -> tuple[list[int], list[int]]:
     return [one["field-id"] for one in schema["fields"]], [one["field-id"] for one in data_file]
 
 
-def test_r060_version_2_headers_are_complete() -> None:
+def test_r060_version_2_headers_are_complete():
     kept = {key: value for key, value in header(write(row())).items() if key[:5] != "avro."}
     assert kept == {
         "schema": '{"type":"struct","schema-id":9,"fields":'
@@ -87,7 +87,7 @@ def test_r060_version_2_headers_are_complete() -> None:
     assert "content" not in header(write(row(snapshot_id=1), format_version=1))
 
 
-def test_r062_r063_fields_of_each_version_are_those_of_the_reference_implementation() -> None:
+def test_r062_r063_fields_of_each_version_are_those_of_the_reference_implementation():
     assert ids(write(row(snapshot_id=1), format_version=1)) == (
         [0, 1, 2], [100, 101, 102, 103, 104, 105, 108, 109, 110, 137, 125, 128, 131, 132, 140],
     )  # fmt: skip
@@ -96,7 +96,7 @@ def test_r062_r063_fields_of_each_version_are_those_of_the_reference_implementat
     assert ids(write(row(), format_version=3)) == ([0, 1, 3, 4, 2], [*common, 142, 143, 144, 145])
 
 
-def test_r008_avro_names_and_inner_ids_are_those_of_the_reference_implementation() -> None:
+def test_r008_avro_names_and_inner_ids_are_those_of_the_reference_implementation():
     schema = json.loads(header(write(row()))["avro.schema"])
     assert schema["name"] == "manifest_entry"
     record = schema["fields"][-1]["type"]
@@ -115,13 +115,13 @@ def test_r008_avro_names_and_inner_ids_are_those_of_the_reference_implementation
     }  # fmt: skip
 
 
-def test_r012_version_1_stores_a_block_size() -> None:
+def test_r012_version_1_stores_a_block_size():
     (record,) = stored(write(row(), format_version=1, snapshot_id=8))
     assert record["data_file"]["block_size_in_bytes"] == 67_108_864
     assert record["snapshot_id"] == 8
 
 
-def test_r041_added_entries_store_no_file_sequence_number() -> None:
+def test_r041_added_entries_store_no_file_sequence_number():
     (record,) = stored(write(row(**NUMBERS)))
     assert record["sequence_number"] == 2  # R-045
     assert record["file_sequence_number"] is None
@@ -130,12 +130,12 @@ def test_r041_added_entries_store_no_file_sequence_number() -> None:
 
 
 @pytest.mark.parametrize("missing", list(NUMBERS))
-def test_r043_carried_entries_need_their_numbers(missing) -> None:
+def test_r043_carried_entries_need_their_numbers(missing):
     with pytest.raises(ValueError, match=missing):
         write(row(status=Status.EXISTING, **(NUMBERS | {missing: None})))
 
 
-def test_r061_data_and_delete_files_are_kept_apart() -> None:
+def test_r061_data_and_delete_files_are_kept_apart():
     with pytest.raises(ValueError, match="data and delete"):
         write(row(content=Content.EQUALITY_DELETES))
     with pytest.raises(ValueError, match="data and delete"):
@@ -144,21 +144,20 @@ def test_r061_data_and_delete_files_are_kept_apart() -> None:
     assert header(deletes)["content"] == "deletes"
 
 
-def test_r048_version_1_holds_data_with_snapshot_ids() -> None:
+def test_r048_version_1_holds_data_with_snapshot_ids():
     with pytest.raises(ValueError, match="version 1"):
         write(row(), format_version=1)
 
 
-def test_files_of_an_unknown_format_are_not_written() -> None:
+def test_files_of_an_unknown_format_are_not_written():
     with pytest.raises(ValueError, match="format"):
         write(row(file_format=0))
 
 
-def test_r068_partition_values_go_under_the_names_and_ids_of_the_spec() -> None:
+def test_r068_partition_values_go_under_the_names_and_ids_of_the_spec():
     types = (DecimalType(5, 1), DecimalType(5, 1), PrimitiveType("boolean"))
     schema = Schema(
-        0,
-        tuple(NestedField(at, f"c{at}", one, required=False) for at, one in enumerate(types, 1)),
+        0, tuple(NestedField(at, f"c{at}", one, required=False) for at, one in enumerate(types, 1))
     )
     fields = tuple(
         PartitionField((at,), 1010 + at, name, parse_transform("identity"))
@@ -181,7 +180,7 @@ def test_r068_partition_values_go_under_the_names_and_ids_of_the_spec() -> None:
     assert entries.table["partition_key"].to_pylist() == [key]
 
 
-def test_a_partition_value_of_a_dropped_column_is_not_written() -> None:
+def test_a_partition_value_of_a_dropped_column_is_not_written():
     with pytest.raises(ValueError, match="b'"):
         write(row(), schema=Schema(0, ()))
     null = row(partition_key=encode_key((INT,), (None,)))
@@ -190,7 +189,7 @@ def test_a_partition_value_of_a_dropped_column_is_not_written() -> None:
 
 @pytest.mark.parametrize("format_version", [2, 3])
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
-def test_entries_come_back_as_written(codec, format_version) -> None:
+def test_entries_come_back_as_written(codec, format_version):
     rows = [
         row(
             status=Status.EXISTING, **NUMBERS, location=f"s3://b/ü{at}", manifest_pos=at,
@@ -206,7 +205,7 @@ def test_entries_come_back_as_written(codec, format_version) -> None:
     assert entries.table.to_pylist() == pa.Table.from_pylist(rows, schema=ARROW).to_pylist()
 
 
-def test_both_ends_write_the_same_blocks_of_64_kib(monkeypatch) -> None:
+def test_both_ends_write_the_same_blocks_of_64_kib(monkeypatch):
     rows = [row(location="x" * (at % 900), split_offsets=[at]) for at in range(1000)]
     written = []
     for loops in (compiled.loops(), None):
@@ -216,7 +215,7 @@ def test_both_ends_write_the_same_blocks_of_64_kib(monkeypatch) -> None:
     assert written[0].count(SYNC) == 1 + 7  # some 442,000 bytes of rows
 
 
-def test_slices_and_chunks_of_a_table_are_written() -> None:
+def test_slices_and_chunks_of_a_table_are_written():
     rows = [row(location=f"f{at}", lower_bounds=[(at, b"y")]) for at in range(30)]
     table = pa.Table.from_pylist(rows, schema=ARROW)
     parts = pa.concat_tables([table.slice(3, 5), table.slice(20, 7)])
@@ -232,7 +231,7 @@ def test_slices_and_chunks_of_a_table_are_written() -> None:
     assert stored(write()) == []
 
 
-def test_required_columns_may_not_be_null(end) -> None:
+def test_required_columns_may_not_be_null(end):
     rows = pa.Table.from_pylist([row()], schema=ARROW)
     at = rows.schema.get_field_index("record_count")
     broken = rows.set_column(
@@ -250,7 +249,7 @@ def test_required_columns_may_not_be_null(end) -> None:
         )
 
 
-def test_values_of_metrics_may_not_be_null() -> None:
+def test_values_of_metrics_may_not_be_null():
     with pytest.raises((ValueError, TypeError)):
         write(row(column_sizes=[(1, None)]))
 
@@ -267,7 +266,7 @@ def test_values_of_metrics_may_not_be_null() -> None:
         (PrimitiveType("timestamp_ns"), 12, 12),
     ],
 )
-def test_r095_partition_values_have_the_avro_type_of_their_type(type_, value, stored_value) -> None:
+def test_r095_partition_values_have_the_avro_type_of_their_type(type_, value, stored_value):
     schema = Schema(0, (NestedField(1, "a", type_, required=False),))
     (record,) = stored(write(row(partition_key=encode_key((type_,), (value,))), schema=schema))
     assert record["data_file"]["partition"] == {"a": stored_value}
@@ -296,13 +295,13 @@ WIDEST = 10**38 - 1
         ("binary", [b"", b"\0", b"\x80" * 300]),
     ],
 )
-def test_partition_values_of_every_type_are_read_as_they_were(type_, values) -> None:
+def test_partition_values_of_every_type_are_read_as_they_were(type_, values):
     check_read_back(PrimitiveType(type_), values)
 
 
 @pytest.mark.parametrize(("precision", "scale"), [(1, 0), (9, 2), (18, 18), (28, 0), (29, 3),
                                                   (38, 0), (38, 10), (38, 38)])  # fmt: skip
-def test_partition_decimals_of_every_width_are_read_as_they_were(precision, scale) -> None:
+def test_partition_decimals_of_every_width_are_read_as_they_were(precision, scale):
     most = 10**precision - 1
     digits = {0, 1, -1, 5, -5, most, -most, *(sign * min(most, one) for sign in (1, -1)
               for at in range(8, 128, 8) for one in (2 ** (at - 1), 2**at - 1, 2**at))}  # fmt: skip
@@ -319,7 +318,7 @@ def check_read_back(type_: Type, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("digits", [WIDEST, -WIDEST, 12345678901234567890123456780123456789])
-def test_r095_decimals_of_38_digits_are_stored_to_the_last(digits) -> None:
+def test_r095_decimals_of_38_digits_are_stored_to_the_last(digits):
     type_ = DecimalType(38, 10)
     value = Decimal((digits < 0, tuple(map(int, str(abs(digits)))), -10))
     schema = Schema(0, (NestedField(1, "a", type_, required=False),))
@@ -330,7 +329,7 @@ def test_r095_decimals_of_38_digits_are_stored_to_the_last(digits) -> None:
     assert record["data_file"]["partition"] == {"a": value}
 
 
-def test_r068_a_decimal_that_its_type_has_no_room_for_is_corrupt() -> None:
+def test_r068_a_decimal_that_its_type_has_no_room_for_is_corrupt():
     schema = Schema(0, (NestedField(1, "a", DecimalType(2, 0), required=False),))
     key = encode_key((DecimalType(9, 0),), (Decimal(128),))
     with pytest.raises(CorruptTable, match="more digits than its field") as caught:
@@ -338,7 +337,7 @@ def test_r068_a_decimal_that_its_type_has_no_room_for_is_corrupt() -> None:
     assert caught.value.rule == "R-068"
 
 
-def test_r212_fixed_values_are_written_as_bytes_which_java_and_others_read() -> None:
+def test_r212_fixed_values_are_written_as_bytes_which_java_and_others_read():
     schema = Schema(0, (NestedField(1, "a", FixedType(4), required=False),))
     content = write(row(partition_key=encode_key((FixedType(4),), (b"2bcd",))), schema=schema)
     partition = json.loads(header(content)["avro.schema"])["fields"][-1]["type"]["fields"][3]
@@ -349,6 +348,6 @@ def test_r212_fixed_values_are_written_as_bytes_which_java_and_others_read() -> 
     assert rows.table["partition_key"].to_pylist() == [b"\x01\x04\x00\x00\x002bcd"]
 
 
-def test_types_that_cannot_partition_are_not_written() -> None:
+def test_types_that_cannot_partition_are_not_written():
     with pytest.raises(ValueError, match="variant"):
         avro_type(PrimitiveType("variant"))

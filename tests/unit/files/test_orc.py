@@ -31,7 +31,7 @@ def statistics(*members):
     return read_tail(tail(message(7, *members))).columns[0]
 
 
-def test_stripes_have_an_offset_and_rows() -> None:
+def test_stripes_have_an_offset_and_rows():
     stripes = [
         message(3, number(1, 3), number(2, 20), number(5, 1000)),
         message(3, number(1, 300), number(5, 7)),
@@ -39,7 +39,7 @@ def test_stripes_have_an_offset_and_rows() -> None:
     assert read_tail(tail(*stripes)) == OrcTail((Stripe(3, 1000), Stripe(300, 7)), ())
 
 
-def test_statistics_have_counts_and_bounds() -> None:
+def test_statistics_have_counts_and_bounds():
     integers = message(2, number(1, 5), number(2, 6), number(3, 1))
     assert statistics(number(1, 10), number(10, 0), integers) == ColumnStatistics(10, False, -3, 3)
     strings = message(4, message(1, b"a"), message(2, b"b"))
@@ -50,7 +50,7 @@ def test_statistics_have_counts_and_bounds() -> None:
     assert statistics(number(1, 1), dates) == ColumnStatistics(1, True, -1, 1)
 
 
-def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out() -> None:
+def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out():
     fixed = varint(98 << 3 | 1) + b"\0" * 8 + varint(99 << 3 | 5) + b"\0" * 4
     assert statistics(fixed, number(1, 4), message(3, b"x" * 9)) == ColumnStatistics(4, True)
     assert statistics(message(2, number(1, 5))) == ColumnStatistics(None, True)
@@ -68,12 +68,12 @@ def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out() -> None:
         tail(b"\x18"),
     ],
 )
-def test_r099_a_damaged_tail_is_told(damaged) -> None:
+def test_r099_a_damaged_tail_is_told(damaged):
     with pytest.raises(CorruptTable, match="its footer"):
         read_tail(damaged)
 
 
-def test_bytes_of_all_strings_are_told_together() -> None:
+def test_bytes_of_all_strings_are_told_together():
     told = message(4, message(1, b"a"), message(2, b"b"), number(3, 2 * 70))
     assert statistics(number(1, 1), told) == ColumnStatistics(1, True, b"a", b"b", 70)
     assert statistics(number(1, 1), message(8, number(1, 2 * 9))).total_bytes == 9

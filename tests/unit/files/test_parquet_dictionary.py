@@ -28,24 +28,24 @@ def rows(count=COUNT):
     )
 
 
-def test_columns_of_ever_new_values_get_none() -> None:
+def test_columns_of_ever_new_values_get_none():
     found = columns_with_dictionary(rows())
     assert found == [
         "kind", "nothing", "tags.key_value.key", "tags.key_value.value.x",
     ]  # fmt: skip
 
 
-def test_a_file_where_all_values_come_again_has_one_for_every_column() -> None:
+def test_a_file_where_all_values_come_again_has_one_for_every_column():
     assert columns_with_dictionary(pa.table({"a": [1, 1, 2] * 100, "b": ["x"] * 300})) is True
     assert columns_with_dictionary(rows(0)) is True
 
 
-def test_sorted_columns_are_judged_by_all_of_their_parts() -> None:
+def test_sorted_columns_are_judged_by_all_of_their_parts():
     repeated = pa.table({"a": np.arange(COUNT) // 4, "b": np.repeat(np.arange(COUNT // 2), 2)})
     assert columns_with_dictionary(repeated) is True
 
 
-def test_files_are_written_with_what_was_found() -> None:
+def test_files_are_written_with_what_was_found():
     file = io.BytesIO()
     given = rows()
     writer = ParquetWriter(file, given.schema, ParquetOptions(), {"a": "b"})
@@ -61,7 +61,7 @@ def test_files_are_written_with_what_was_found() -> None:
     assert stored.read().equals(given)
 
 
-def test_a_file_without_rows_has_a_footer() -> None:
+def test_a_file_without_rows_has_a_footer():
     file = io.BytesIO()
     given = rows(0)
     ParquetWriter(file, given.schema, ParquetOptions(), {}).close()

@@ -54,13 +54,11 @@ PAGE = b"\x15\x00\x15\x10\x15\x02\x00"
     ],
     ids=["nothing", "bounds", "encodings", "both", "chunks that there are none of"],
 )
-def test_members_that_are_not_to_be_told_are_left_out(
-    changes: FooterChanges, expected: bytes
-) -> None:
+def test_members_that_are_not_to_be_told_are_left_out(changes, expected):
     assert changed(footer(STATISTICS, PAGE), changes) == expected
 
 
-def test_members_far_apart_are_numbered_anew() -> None:
+def test_members_far_apart_are_numbered_anew():
     """Without its member 13, statistics of 2 and then 30: a step of 28 needs the number, zigzag."""
     meta = b"\x15\x02\xbc" + STATISTICS + b"\x19\x1c" + PAGE + b"\x05\x3c\x09\x00"
     left = b"\x15\x02\xbc" + STATISTICS + b"\x05\x3c\x09\x00"
@@ -68,7 +66,7 @@ def test_members_far_apart_are_numbered_anew() -> None:
     assert changed(whole, FooterChanges(NOTHING, FIRST)) == cut
 
 
-def test_all_else_that_pyarrow_tells_stays() -> None:
+def test_all_else_that_pyarrow_tells_stays():
     columns = {
         "flag": pa.array([True, False, None]),
         "text": ["a", None, "z" * 300],
@@ -101,7 +99,7 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
     assert after.metadata.metadata == before.metadata.metadata
 
 
-def test_shapes_get_statistics_of_their_own() -> None:
+def test_shapes_get_statistics_of_their_own():
     """Member 17 comes behind the others; bounds by bytes and the index of pages go."""
     box = BoundingBox((1.0, 2.0, math.nan, 7.0), (3.0, 4.0, math.nan, 8.0))
     told = shape_statistics(box, {2001, 1})
@@ -130,6 +128,6 @@ def test_shapes_get_statistics_of_their_own() -> None:
         b"\x15\x02",  # a struct without an end
     ],
 )
-def test_r099_what_is_no_footer_is_damaged(content: bytes) -> None:
+def test_r099_what_is_no_footer_is_damaged(content):
     with pytest.raises(CorruptTable, match="R-099"):
         changed(content, FooterChanges(FIRST, FIRST))

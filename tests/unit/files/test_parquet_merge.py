@@ -37,7 +37,7 @@ def written(table: pa.Table, **options) -> bytes:
     return file.getvalue()
 
 
-def test_a_byte_that_differs_shows_in_whichever_part_it_is(monkeypatch) -> None:
+def test_a_byte_that_differs_shows_in_whichever_part_it_is(monkeypatch):
     monkeypatch.setattr(merge, "_PART_BYTES", 1000)
     monkeypatch.setattr(merge, "_BLOCK_BYTES", 300)
     source = io.BytesIO(written(rows(0, 500)))
@@ -91,7 +91,7 @@ WAYS = [
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("options", WAYS)
-def test_rows_are_those_of_the_files_in_order(options, whole, monkeypatch) -> None:
+def test_rows_are_those_of_the_files_in_order(options, whole, monkeypatch):
     monkeypatch.setattr(merge, "_BLOCK_BYTES", 333)
     tables = [rows(0, 1000), rows(1000, 1), rows(1001, 700)]
     contents = [written(table, **options) for table in tables]
@@ -108,7 +108,7 @@ def test_rows_are_those_of_the_files_in_order(options, whole, monkeypatch) -> No
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_what_footers_say_of_chunks_stays(whole) -> None:
+def test_what_footers_say_of_chunks_stays(whole):
     contents = [written(rows(0, 1000)), written(rows(1000, 1000))]
     found = pq.read_metadata(io.BytesIO(merged(contents, whole=whole)))
     groups = []
@@ -130,7 +130,7 @@ def test_what_footers_say_of_chunks_stays(whole) -> None:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_columns_come_behind_those_that_are_there(copied) -> None:
+def test_columns_come_behind_those_that_are_there(copied):
     first, second = written(rows(0, 700)), written(rows(700, 500))
     more = pa.table({"_row_id": pa.array(range(50, 1250), pa.int64())})
     file = io.BytesIO()
@@ -148,7 +148,7 @@ def test_columns_come_behind_those_that_are_there(copied) -> None:
     assert metadata.row_group(0).total_byte_size == single + added
 
 
-def test_row_groups_without_rows_are_left_out() -> None:
+def test_row_groups_without_rows_are_left_out():
     empty = written(rows(0, 10).slice(0, 0))
     found = merged([empty, written(rows(0, 10)), empty])
     assert pq.read_metadata(io.BytesIO(found)).num_row_groups == 1
@@ -157,7 +157,7 @@ def test_row_groups_without_rows_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_bloom_filters_come_along(whole) -> None:
+def test_bloom_filters_come_along(whole):
     contents = [
         written(rows(start, 900), bloom_filter_options={"id": {"ndv": 300}, "name": True})
         for start in (0, 900)
@@ -179,7 +179,7 @@ def test_bloom_filters_come_along(whole) -> None:
     assert pq.read_table(io.BytesIO(found)).num_rows == 1800
 
 
-def test_files_that_say_other_things_of_all_rows_are_not_put_together() -> None:
+def test_files_that_say_other_things_of_all_rows_are_not_put_together():
     plain = rows(0, 10)
     with pytest.raises(NotMergeable, match="columns"):
         merged([written(plain), written(plain.drop_columns("name"))])
@@ -204,7 +204,7 @@ class Keys(encryption.KmsClient):
 
 
 @pytest.mark.parametrize("in_the_clear", [False, True], ids=["footer too", "columns"])
-def test_encrypted_files_are_not_put_together(in_the_clear) -> None:
+def test_encrypted_files_are_not_put_together(in_the_clear):
     chosen = encryption.EncryptionConfiguration("footer", column_keys={"key": ["id"]})
     chosen.plaintext_footer = in_the_clear
     factory = encryption.CryptoFactory(lambda _: Keys())
@@ -215,7 +215,7 @@ def test_encrypted_files_are_not_put_together(in_the_clear) -> None:
         read_source(io.BytesIO(content))
 
 
-def test_pairs_that_differ_go_and_others_stay() -> None:
+def test_pairs_that_differ_go_and_others_stay():
     one, other = (
         rows(0, 10).replace_schema_metadata({"same": "1", "differs": str(n)}) for n in range(2)
     )
@@ -224,7 +224,7 @@ def test_pairs_that_differ_go_and_others_stay() -> None:
     assert b"differs" not in found
 
 
-def test_damaged_pages_are_not_copied() -> None:
+def test_damaged_pages_are_not_copied():
     content = bytearray(written(rows(0, 1000), compression="none"))
     at = content.index(b"name 12")
     content[at] ^= 1
@@ -232,7 +232,7 @@ def test_damaged_pages_are_not_copied() -> None:
         merged([bytes(content)])
 
 
-def test_no_damage_is_more_than_an_error_or_what_pyarrow_reads_too() -> None:
+def test_no_damage_is_more_than_an_error_or_what_pyarrow_reads_too():
     """A merge of damaged files ends in an error, or has what the damaged file has."""
     whole = written(rows(0, 60), row_group_size=40, compression="none")
     pick = random.Random(7)
@@ -256,7 +256,7 @@ def test_no_damage_is_more_than_an_error_or_what_pyarrow_reads_too() -> None:
     assert made
 
 
-def test_footers_cut_anywhere_end_in_one_error() -> None:
+def test_footers_cut_anywhere_end_in_one_error():
     content = written(rows(0, 10))
     size = int.from_bytes(content[-8:-4], "little")
     footer = content[-8 - size : -8]
@@ -266,7 +266,7 @@ def test_footers_cut_anywhere_end_in_one_error() -> None:
             read_source(io.BytesIO(cut))
 
 
-def test_forty_thousand_chunks_take_a_second_and_little_memory() -> None:
+def test_forty_thousand_chunks_take_a_second_and_little_memory():
     table = pa.table({f"c{n}": pa.array([n, n], pa.int64()) for n in range(20)})
     content = written(table, row_group_size=1)
     while read_source(io.BytesIO(content)).groups.size < 2000:

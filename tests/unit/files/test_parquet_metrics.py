@@ -66,12 +66,7 @@ NOON_US = 1_577_880_000_000_000
         ("long", pa.int64(), [5, -(1 << 40)], le("q", -(1 << 40), 5)),
         ("float", pa.float32(), [1.5, -2.5], le("f", -2.5, 1.5)),
         ("double", pa.float64(), [1.5, -2.5], le("d", -2.5, 1.5)),
-        (
-            "date",
-            pa.date32(),
-            [dt.date(1969, 12, 31), dt.date(1970, 1, 2)],
-            le("i", -1, 1),
-        ),
+        ("date", pa.date32(), [dt.date(1969, 12, 31), dt.date(1970, 1, 2)], le("i", -1, 1)),
         ("time", pa.time64("us"), [1, 86_399_999_999], le("q", 1, 86_399_999_999)),
         ("timestamp", pa.timestamp("us"), [-1, 1], le("q", -1, 1)),
         ("timestamptz", pa.timestamp("us", "UTC"), [NOON], le("q", NOON_US, NOON_US)),
@@ -83,7 +78,7 @@ NOON_US = 1_577_880_000_000_000
         ("uuid", pa.binary(16), [b"\x80" * 16, b"\x01" * 16], (b"\x01" * 16, b"\x80" * 16)),
     ],
 )
-def test_r091_bounds_are_the_single_values_of_their_type(iceberg, arrow, values, expected) -> None:
+def test_r091_bounds_are_the_single_values_of_their_type(iceberg, arrow, values, expected):
     assert bounds_of(iceberg, arrow, values) == expected
 
 
@@ -102,7 +97,7 @@ def test_r091_bounds_are_the_single_values_of_their_type(iceberg, arrow, values,
 )
 def test_r091_decimals_have_the_fewest_bytes_however_they_are_stored(
     type_, values, expected, as_integer
-) -> None:
+):
     numbers = [Decimal(value) for value in values]
     precision, scale = type_
     found = bounds_of(
@@ -130,29 +125,29 @@ def test_r091_decimals_have_the_fewest_bytes_however_they_are_stored(
 )
 def test_r097_bounds_of_narrower_columns_and_other_units_are_those_of_the_schema(
     iceberg, arrow, values, expected
-) -> None:
+):
     assert bounds_of(iceberg, arrow, values) == expected
 
 
-def test_r092_zero_bounds_allow_for_either_zero() -> None:
+def test_r092_zero_bounds_allow_for_either_zero():
     assert bounds_of("double", pa.float64(), [0.0, -0.0]) == le("d", -0.0, 0.0)
     assert bounds_of("float", pa.float32(), [0.0, 1.0]) == le("f", -0.0, 1.0)
     assert bounds_of("float", pa.float32(), [-1.0, -0.0]) == le("f", -1.0, 0.0)
 
 
-def test_r092_nan_is_no_bound() -> None:
+def test_r092_nan_is_no_bound():
     nan = float("nan")
     assert bounds_of("double", pa.float64(), [nan, nan]) == (None, None)
     assert bounds_of("double", pa.float64(), [nan, 2.0, 1.0]) == le("d", 1.0, 2.0)
 
 
-def test_bounds_span_all_row_groups_but_those_of_nulls() -> None:
+def test_bounds_span_all_row_groups_but_those_of_nulls():
     values = [3, 4, None, None, 1, 2]
     found = bounds_of("int", pa.int32(), values, row_group_size=2)
     assert found == le("i", 1, 4)
 
 
-def test_a_column_of_nulls_has_counts_and_no_bounds() -> None:
+def test_a_column_of_nulls_has_counts_and_no_bounds():
     metrics = read_metrics(file_of(with_ids(pa.int32()), [None, None]), schema_of("int"))
     assert metrics.record_count == 2
     assert metrics.value_counts == {1: 2}
@@ -160,7 +155,7 @@ def test_a_column_of_nulls_has_counts_and_no_bounds() -> None:
     assert metrics.lower_bounds == metrics.upper_bounds == {}
 
 
-def test_r130_what_a_footer_does_not_state_is_unknown() -> None:
+def test_r130_what_a_footer_does_not_state_is_unknown():
     file = file_of(with_ids(pa.int32()), [1, 2], write_statistics=False)
     metrics = read_metrics(file, schema_of("int"))
     assert metrics.value_counts == {1: 2}
@@ -169,12 +164,9 @@ def test_r130_what_a_footer_does_not_state_is_unknown() -> None:
     assert metrics.lower_bounds == {}
 
 
-def test_a_file_without_rows_has_counts_of_zero() -> None:
+def test_a_file_without_rows_has_counts_of_zero():
     assert read_metrics(file_of(with_ids(pa.int32()), []), schema_of("int")) == FileMetrics(
-        record_count=0,
-        column_sizes={1: 0},
-        value_counts={1: 0},
-        null_value_counts={1: 0},
+        record_count=0, column_sizes={1: 0}, value_counts={1: 0}, null_value_counts={1: 0}
     )
 
 
@@ -207,7 +199,7 @@ def nested_file() -> io.BytesIO:
     )
 
 
-def test_structs_have_bounds_and_lists_and_maps_have_counts_only() -> None:
+def test_structs_have_bounds_and_lists_and_maps_have_counts_only():
     metrics = read_metrics(nested_file(), NESTED)
     assert metrics.value_counts == {10: 3, 11: 5, 12: 3, 13: 3}
     assert metrics.null_value_counts == {10: 1, 11: 3, 12: 2, 13: 2}
@@ -215,7 +207,7 @@ def test_structs_have_bounds_and_lists_and_maps_have_counts_only() -> None:
     assert metrics.upper_bounds == {10: struct.pack("<i", 7)}
 
 
-def test_column_sizes_and_split_offsets_are_those_of_the_file() -> None:
+def test_column_sizes_and_split_offsets_are_those_of_the_file():
     file = file_of(with_ids(pa.int64(), pa.string()), [*range(100)], ["x"] * 100, row_group_size=50)
     metadata = pq.read_metadata(file)
     groups = [metadata.row_group(number) for number in range(2)]
@@ -229,23 +221,23 @@ def test_column_sizes_and_split_offsets_are_those_of_the_file() -> None:
     assert metrics.split_offsets == (4, 4 + first_size)
 
 
-def test_r067_a_file_without_dictionaries_splits_at_its_first_page() -> None:
+def test_r067_a_file_without_dictionaries_splits_at_its_first_page():
     file = file_of(with_ids(pa.int64()), [1, 2], use_dictionary=False)
     assert read_metrics(file, schema_of("long")).split_offsets == (4,)
 
 
-def test_columns_that_the_schema_lacks_have_counts_and_no_bounds() -> None:
+def test_columns_that_the_schema_lacks_have_counts_and_no_bounds():
     metrics = read_metrics(file_of(with_ids(pa.int32(), pa.int32()), [1], [2]), schema_of("int"))
     assert metrics.value_counts == {1: 1, 2: 1}
     assert metrics.lower_bounds == {1: struct.pack("<i", 1)}
 
 
-def test_columns_without_an_id_are_left_out() -> None:
+def test_columns_without_an_id_are_left_out():
     schema = pa.schema([*with_ids(pa.int32()), pa.field("other", pa.int32())])
     assert read_metrics(file_of(schema, [1], [2]), schema_of("int")).value_counts == {1: 1}
 
 
-def test_r181_a_file_without_ids_has_those_of_the_name_mapping() -> None:
+def test_r181_a_file_without_ids_has_those_of_the_name_mapping():
     plain = pa.schema([("old name", pa.int32()), ("unmapped", pa.int32())])
     file = file_of(plain, [1], [2])
     mapping = [{"field-id": 1, "names": ["a", "old name"]}]
@@ -265,11 +257,11 @@ def test_r181_a_file_without_ids_has_those_of_the_name_mapping() -> None:
         ("variant", pa.binary(), [b"1"]),
     ],
 )
-def test_r095_a_column_stored_as_another_type_has_no_bounds(iceberg, arrow, values) -> None:
+def test_r095_a_column_stored_as_another_type_has_no_bounds(iceberg, arrow, values):
     assert bounds_of(iceberg, arrow, values) == (None, None)
 
 
-def test_a_bound_that_is_no_utf8_is_unknown() -> None:
+def test_a_bound_that_is_no_utf8_is_unknown():
     schema = with_ids(pa.binary())
     assert bounds_of("string", schema.field(0).type, [b"\xff"]) == (None, None)
 
@@ -278,13 +270,13 @@ GOOD = file_of(with_ids(pa.int32()), [1]).getvalue()
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", GOOD[:-1], GOOD[-30:], b"ORC" * 10])
-def test_what_is_no_parquet_file_is_corrupt(content) -> None:
+def test_what_is_no_parquet_file_is_corrupt(content):
     with pytest.raises(CorruptTable, match="the Parquet file is damaged") as caught:
         read_metrics(io.BytesIO(content), schema_of("int"))
     assert caught.value.rule == "R-099"
 
 
-def test_a_damaged_footer_is_corrupt() -> None:
+def test_a_damaged_footer_is_corrupt():
     size = int.from_bytes(GOOD[-8:-4], "little")
     damaged = GOOD[: -8 - size] + b"\xff" * size + GOOD[-8:]
     with pytest.raises(CorruptTable, match="damaged"):
@@ -302,12 +294,12 @@ class FailingFile(io.BytesIO):
         raise self.error
 
 
-def test_a_footer_with_what_pyarrow_lacks_is_unsupported() -> None:
+def test_a_footer_with_what_pyarrow_lacks_is_unsupported():
     file = FailingFile(OSError("Logical type Null cannot be applied to group node"))
     with pytest.raises(Unsupported, match="Logical type Null"):
         read_metrics(file, schema_of("int"))
 
 
-def test_an_error_of_the_system_is_not_the_files_fault() -> None:
+def test_an_error_of_the_system_is_not_the_files_fault():
     with pytest.raises(PermissionError):
         read_metrics(FailingFile(PermissionError(13, "no")), schema_of("int"))

@@ -89,7 +89,7 @@ def through_parquet(schema: pa.Schema) -> pq.FileMetaData:
 
 
 @pytest.mark.parametrize(("iceberg", "arrow"), ALL_TYPES)
-def test_r095_every_type_has_its_arrow_type_and_comes_back(iceberg, arrow) -> None:
+def test_r095_every_type_has_its_arrow_type_and_comes_back(iceberg, arrow):
     schema = one_field(iceberg)
     found = parquet_schema.arrow_schema(schema)
     assert found.field("a").type == arrow
@@ -110,7 +110,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("iceberg", "logical"), SHAPES)
-def test_r095_shapes_are_bytes_with_a_logical_type(iceberg, logical) -> None:
+def test_r095_shapes_are_bytes_with_a_logical_type(iceberg, logical):
     arrow = parquet_schema.arrow_schema(one_field(iceberg))
     assert arrow.field("a").type == pa.binary()
     assert parquet_schema.logical_types(arrow) == {1: bytes.fromhex(logical)}
@@ -118,13 +118,13 @@ def test_r095_shapes_are_bytes_with_a_logical_type(iceberg, logical) -> None:
     assert (leaf.field_id, leaf.is_shape) == (1, True)
 
 
-def test_an_algorithm_that_parquet_lacks_leaves_plain_bytes() -> None:
+def test_an_algorithm_that_parquet_lacks_leaves_plain_bytes():
     arrow = parquet_schema.arrow_schema(one_field("geography(srid:1, euclid)"))
     assert parquet_schema.logical_types(arrow) == {}
     assert parquet_schema.leaves(arrow)[0].is_shape
 
 
-def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them() -> None:
+def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them():
     shape = {"id": 9, "name": "g", "required": False, "type": "geometry"}
     number = shape | {"id": 8, "name": "n", "type": "int"}
     struct = {"type": "struct", "fields": [number, shape]}
@@ -149,14 +149,14 @@ def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them()
     ]
 
 
-def test_nested_fields_keep_ids_and_nullability_through_a_file() -> None:
+def test_nested_fields_keep_ids_and_nullability_through_a_file():
     arrow = parquet_schema.arrow_schema(NESTED)
     read = through_parquet(arrow).schema.to_arrow_schema()
     assert parquet_schema.schema_from_arrow(read) == NESTED
     assert parquet_schema.has_field_ids(read)
 
 
-def test_r095_lists_and_maps_have_three_levels_in_the_file() -> None:
+def test_r095_lists_and_maps_have_three_levels_in_the_file():
     metadata = through_parquet(parquet_schema.arrow_schema(NESTED))
     assert [metadata.schema.column(place).path for place in range(metadata.num_columns)] == [
         "id",
@@ -167,13 +167,13 @@ def test_r095_lists_and_maps_have_three_levels_in_the_file() -> None:
     ]
 
 
-def test_r095_uuid_is_annotated_in_the_file() -> None:
+def test_r095_uuid_is_annotated_in_the_file():
     metadata = through_parquet(parquet_schema.arrow_schema(one_field("uuid")))
     assert metadata.schema.column(0).logical_type.type == "UUID"
     assert metadata.schema.column(0).length == 16
 
 
-def test_leaves_come_in_the_order_of_the_columns_and_know_what_repeats() -> None:
+def test_leaves_come_in_the_order_of_the_columns_and_know_what_repeats():
     assert parquet_schema.leaves(parquet_schema.arrow_schema(NESTED)) == (
         Leaf(1, is_repeated=False, type=pa.int64()),
         Leaf(3, is_repeated=False, type=pa.float32()),
@@ -199,24 +199,24 @@ def test_leaves_come_in_the_order_of_the_columns_and_know_what_repeats() -> None
         (pa.dictionary(pa.int32(), pa.string()), "string"),
     ],
 )
-def test_other_arrow_types_read_as_the_type_that_holds_them(arrow, iceberg) -> None:
+def test_other_arrow_types_read_as_the_type_that_holds_them(arrow, iceberg):
     schema = pa.schema([pa.field("a", arrow, metadata={FIELD_ID: "1"})])
     assert parquet_schema.schema_from_arrow(schema) == one_field(iceberg)
 
 
 @pytest.mark.parametrize("arrow", [pa.uint64(), pa.float16(), pa.duration("s")])
-def test_arrow_types_that_no_iceberg_type_holds_are_refused(arrow) -> None:
+def test_arrow_types_that_no_iceberg_type_holds_are_refused(arrow):
     with pytest.raises(Unsupported, match=re.escape(str(arrow))):
         parquet_schema.schema_from_arrow(pa.schema([pa.field("a", arrow)]))
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "-1", "x", ""])
-def test_a_text_that_is_no_field_id_gives_no_id(text: str) -> None:
+def test_a_text_that_is_no_field_id_gives_no_id(text):
     field = pa.field("a", pa.int32(), metadata={FIELD_ID: text})
     assert parquet_schema.field_id(field) is None
 
 
-def test_fields_without_an_id_at_any_depth_are_left_out() -> None:
+def test_fields_without_an_id_at_any_depth_are_left_out():
     with_id = {FIELD_ID: "1"}
     schema = pa.schema(
         [
@@ -230,7 +230,7 @@ def test_fields_without_an_id_at_any_depth_are_left_out() -> None:
     assert not parquet_schema.has_field_ids(pa.schema([schema.field("b"), schema.field("d")]))
 
 
-def test_r181_a_name_mapping_gives_ids_at_every_depth() -> None:
+def test_r181_a_name_mapping_gives_ids_at_every_depth():
     plain = pa.schema(
         [
             pa.field("ID", pa.int64(), nullable=False),
@@ -253,11 +253,7 @@ def test_r181_a_name_mapping_gives_ids_at_every_depth() -> None:
             "names": ["counts"],
             "fields": [
                 {"field-id": 7, "names": ["key"]},
-                {
-                    "field-id": 8,
-                    "names": ["value"],
-                    "fields": [{"field-id": 9, "names": ["n"]}],
-                },
+                {"field-id": 8, "names": ["value"], "fields": [{"field-id": 9, "names": ["n"]}]},
             ],
         },
         {"field-id": 10, "names": []},
@@ -269,7 +265,7 @@ def test_r181_a_name_mapping_gives_ids_at_every_depth() -> None:
     assert names == ["ID", "place", "tags", "counts"]
 
 
-def test_leaves_of_an_extension_type_are_those_of_its_storage() -> None:
+def test_leaves_of_an_extension_type_are_those_of_its_storage():
     tensor = pa.fixed_shape_tensor(pa.int32(), [2])
     schema = pa.schema(
         [pa.field("id", pa.uuid(), metadata={FIELD_ID: "1"}), pa.field("tensor", tensor)]

@@ -89,7 +89,7 @@ def with_shapes() -> io.BytesIO:
     return file
 
 
-def test_shapes_have_their_types_and_boxes_and_no_bounds_by_bytes() -> None:
+def test_shapes_have_their_types_and_boxes_and_no_bounds_by_bytes():
     metadata = pq.ParquetFile(with_shapes()).metadata
     types = [json.loads(metadata.schema.column(at).logical_type.to_json()) for at in range(1, 4)]
     assert [one["Type"] for one in types] == ["Geometry", "Geography", "Geometry"]
@@ -111,7 +111,7 @@ def test_shapes_have_their_types_and_boxes_and_no_bounds_by_bytes() -> None:
     assert metadata.row_group(0).column(0).has_column_index
 
 
-def test_defaults_are_spelled_out_as_those_of_java_which_duckdb_tells_from_none(tmp_path) -> None:
+def test_defaults_are_spelled_out_as_those_of_java_which_duckdb_tells_from_none(tmp_path):
     """The types that Spark 4.3 and Iceberg 1.12 write of `geometry` and `geography`."""
     shapes = [("plane", GeometryType()), ("globe", GeographyType())]
     fields = [NestedField(at, *one, required=False) for at, one in enumerate(shapes)]
@@ -140,7 +140,7 @@ def test_defaults_are_spelled_out_as_those_of_java_which_duckdb_tells_from_none(
         ([((0, 3), (1, 2))], None),
     ],
 )
-def test_r093_boxes_of_geometry_that_are_no_bounds_are_not_made_some(boxes, expected) -> None:
+def test_r093_boxes_of_geometry_that_are_no_bounds_are_not_made_some(boxes, expected):
     schema = Schema(0, SHAPES.fields[1:2])
     arrow = arrow_schema(schema)
     file = io.BytesIO()
@@ -157,7 +157,7 @@ def test_r093_boxes_of_geometry_that_are_no_bounds_are_not_made_some(boxes, expe
     assert corners == list(expected or (None, None))
 
 
-def test_pyarrow_reads_shapes_as_geoarrow_and_its_own_are_read(geoarrow) -> None:
+def test_pyarrow_reads_shapes_as_geoarrow_and_its_own_are_read(geoarrow):
     read = pq.read_table(with_shapes())
     assert [read.schema.field(at).type.extension_name for at in (1, 2)] == ["geoarrow.wkb"] * 2
     assert b"EPSG:3857" in read.schema.field("place").type.said

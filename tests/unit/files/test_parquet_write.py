@@ -21,7 +21,7 @@ UUID = pa.ExtensionArray.from_storage(pa.uuid(), UUIDS)
     ],
     ids=["plain", "in a struct", "in a list"],
 )
-def test_uuids_are_written_wherever_they_are(column: pa.Array) -> None:
+def test_uuids_are_written_wherever_they_are(column):
     file = io.BytesIO()
     batch = pa.record_batch([column], names=["c"])
     writer = ParquetWriter(file, batch.schema, ParquetOptions(), {})
@@ -30,14 +30,14 @@ def test_uuids_are_written_wherever_they_are(column: pa.Array) -> None:
     assert pq.read_table(file)["c"].to_pylist() == column.to_pylist()
 
 
-def test_a_file_may_have_no_rows() -> None:
+def test_a_file_may_have_no_rows():
     file = io.BytesIO()
     schema = pa.schema([pa.field("c", pa.struct([pa.field("u", pa.uuid())]))])
     ParquetWriter(file, schema, ParquetOptions(), {}).close()
     assert pq.read_table(file).num_rows == 0
 
 
-def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are() -> None:
+def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are():
     column = pa.StructArray.from_arrays([UUID], fields=[pa.field("u", pa.uuid())])
     names = ["id", "u", "s", "l"]
     arrays = [pa.array([1, 2]), UUID, column, pa.ListArray.from_arrays([0, 1, 2], UUID)]
@@ -55,7 +55,7 @@ def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are() -> No
     assert stored.read() == pa.Table.from_batches([batch, batch])
 
 
-def test_pages_of_wide_values_are_not_larger_than_asked_for() -> None:
+def test_pages_of_wide_values_are_not_larger_than_asked_for():
     file = io.BytesIO()
     batch = pa.record_batch([pa.array([f"{at:05}" * 2000 for at in range(1_000)])], names=["c"])
     options = ParquetOptions(page_size_bytes=2**17, compression="none")

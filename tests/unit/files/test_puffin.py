@@ -41,12 +41,12 @@ def blob_json(**members: object) -> dict[str, object]:
     } | members
 
 
-def test_a_file_without_blobs_is_written_as_the_specification_has_it() -> None:
+def test_a_file_without_blobs_is_written_as_the_specification_has_it():
     assert puffin.write_puffin([], {}) == EMPTY
     assert puffin.read_puffin(EMPTY) == PuffinFile((), {})
 
 
-def test_written_blobs_are_read_back_in_order() -> None:
+def test_written_blobs_are_read_back_in_order():
     content = puffin.write_puffin([PLAIN, SKETCH], {"created-by": "a test"})
     found = puffin.read_puffin(content)
     assert found.properties == {"created-by": "a test"}
@@ -63,38 +63,38 @@ def test_written_blobs_are_read_back_in_order() -> None:
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_both_codecs_of_the_format_are_read_and_written(codec) -> None:
+def test_both_codecs_of_the_format_are_read_and_written(codec):
     blob = NewBlob("any", (), 1, 1, b"content" * 50, compression_codec=codec)
     content = puffin.write_puffin([blob], {})
     (found,) = puffin.read_puffin(content).blobs
     assert puffin.read_blob(content[found.span], found) == b"content" * 50
 
 
-def test_a_footer_is_found_without_the_rest_of_the_file() -> None:
+def test_a_footer_is_found_without_the_rest_of_the_file():
     content = puffin.write_puffin([PLAIN, SKETCH], {})
     size = puffin.footer_size(content[-puffin.FOOTER_END :])
     assert content[-size:].startswith(b"PFA1{")
     assert puffin.read_footer(content[-size:], len(content)) == puffin.read_puffin(content)
 
 
-def test_more_bytes_than_the_footer_are_no_harm() -> None:
+def test_more_bytes_than_the_footer_are_no_harm():
     content = puffin.write_puffin([SKETCH], {})
     assert puffin.read_footer(content[4:], len(content)) == puffin.read_puffin(content)
 
 
-def test_a_compressed_footer_is_read() -> None:
+def test_a_compressed_footer_is_read():
     payload = bytes(cramjam.lz4.compress(json.dumps({"blobs": [blob_json()]}).encode()))
     content = file_with(payload, flags=b"\x01\x00\x00\x00")
     assert [blob.type for blob in puffin.read_puffin(content).blobs] == ["plain"]
 
 
 @pytest.mark.parametrize("flags", ["02000000", "00000001", "03000000"])
-def test_unknown_footer_flags_are_refused(flags) -> None:
+def test_unknown_footer_flags_are_refused(flags):
     with pytest.raises(Unsupported, match=flags):
         puffin.read_puffin(file_with({"blobs": []}, flags=bytes.fromhex(flags)))
 
 
-def test_unknown_codecs_are_refused_when_the_blob_is_read() -> None:
+def test_unknown_codecs_are_refused_when_the_blob_is_read():
     content = file_with({"blobs": [blob_json(**{"compression-codec": "brotli"})]})
     (blob,) = puffin.read_puffin(content).blobs
     with pytest.raises(Unsupported, match="brotli"):
@@ -133,13 +133,13 @@ def test_unknown_codecs_are_refused_when_the_blob_is_read() -> None:
         file_with(b"no frame", flags=b"\x01\x00\x00\x00"),
     ],
 )
-def test_r118_a_damaged_file_is_corrupt(content) -> None:
+def test_r118_a_damaged_file_is_corrupt(content):
     with pytest.raises(CorruptTable) as caught:
         puffin.read_puffin(content)
     assert caught.value.rule == "R-118"
 
 
-def test_r118_a_blob_cut_short_or_not_compressed_as_said_is_corrupt() -> None:
+def test_r118_a_blob_cut_short_or_not_compressed_as_said_is_corrupt():
     blob = PuffinBlob("any", (), 1, 1, offset=4, length=3)
     with pytest.raises(CorruptTable, match="cut short"):
         puffin.read_blob(b"xy", blob)

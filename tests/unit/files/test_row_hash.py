@@ -47,12 +47,12 @@ def hashes(column):
 
 
 @EVERY
-def test_different_values_have_different_hashes(column) -> None:
+def test_different_values_have_different_hashes(column):
     assert len(set(hashes(column))) == len(column)
 
 
 @EVERY
-def test_equal_values_have_equal_hashes_wherever_they_stand(column) -> None:
+def test_equal_values_have_equal_hashes_wherever_they_stand(column):
     expected = hashes(column)
     twice = pa.concat_arrays([column, column])
     assert hashes(twice) == expected * 2
@@ -64,7 +64,7 @@ def test_equal_values_have_equal_hashes_wherever_they_stand(column) -> None:
     assert hashes(reversed_) == expected[::-1]
 
 
-def test_a_slice_of_more_than_eight_rows_has_the_hashes_of_its_rows() -> None:
+def test_a_slice_of_more_than_eight_rows_has_the_hashes_of_its_rows():
     column = pa.array([None if row % 3 == 0 else row for row in range(100)])
     expected = hashes(column)
     assert hashes(column.slice(13, 50)) == expected[13:63]
@@ -72,7 +72,7 @@ def test_a_slice_of_more_than_eight_rows_has_the_hashes_of_its_rows() -> None:
     assert hashes(flags.slice(13, 50)) == hashes(flags)[13:63]
 
 
-def test_all_nan_are_one() -> None:
+def test_all_nan_are_one():
     for code, kind, bits in (
         ("<d", pa.float64(), 0xFFF8000000000123),
         ("<f", pa.float32(), 0xFF800001),
@@ -83,19 +83,19 @@ def test_all_nan_are_one() -> None:
         assert len(set(hashes(column))) == 1
 
 
-def test_what_stands_under_a_null_does_not_count() -> None:
+def test_what_stands_under_a_null_does_not_count():
     values = pa.py_buffer(struct.pack("<qq", 5, 7))
     column = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\0"), values])
     assert hashes(column) == hashes(pa.nulls(2, pa.int64()))
 
 
-def test_the_place_of_a_column_counts() -> None:
+def test_the_place_of_a_column_counts():
     one, other = pa.array([1, 2]), pa.array([2, 1])
     assert row_hashes([one, other], 2)[0] == row_hashes([other, one], 2)[1]
     assert row_hashes([one, other], 2)[0] != row_hashes([one, other], 2)[1]
 
 
-def test_the_sum_is_of_rows_in_any_order_and_of_parts() -> None:
+def test_the_sum_is_of_rows_in_any_order_and_of_parts():
     chance = np.random.default_rng(1)
     columns = [pa.array(chance.integers(0, 99, 1000)), pa.array(chance.random(1000))]
     expected = sum_of(row_hashes(columns, 1000))
@@ -109,19 +109,19 @@ def test_the_sum_is_of_rows_in_any_order_and_of_parts() -> None:
     assert sum(parts) % 2**64 == expected
 
 
-def test_the_sum_tells_rows_whose_values_changed_places() -> None:
+def test_the_sum_tells_rows_whose_values_changed_places():
     before = [pa.array([1, 2]), pa.array(["a", "b"])]
     after = [pa.array([1, 2]), pa.array(["b", "a"])]
     assert sum_of(row_hashes(before, 2)) != sum_of(row_hashes(after, 2))
 
 
-def test_no_rows_and_no_columns_have_a_sum_too() -> None:
+def test_no_rows_and_no_columns_have_a_sum_too():
     assert sum_of(row_hashes([pa.array([], pa.string())], 0)) == 0
     assert sum_of(row_hashes([], 3)) == sum_of(row_hashes([pa.nulls(3)], 3))
 
 
 @EVERY
-def test_machines_without_the_loops_find_the_same_hashes(column, monkeypatch) -> None:
+def test_machines_without_the_loops_find_the_same_hashes(column, monkeypatch):
     monkeypatch.setattr(row_hash_scan, "loops", compiled.loops)
     twice = pa.concat_arrays([column, column]).slice(1)
     by_loops = row_hashes([twice], len(twice))

@@ -20,13 +20,7 @@ from icectl.files.parquet.shredding import (
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format import variant
 from icectl.format.schema import Schema
-from icectl.format.types import (
-    ListType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StructType,
-)
+from icectl.format.types import ListType, MapType, NestedField, PrimitiveType, StructType
 
 EMPTY = b"\x01\x00\x00"
 VARIANT = PrimitiveType("variant")
@@ -57,14 +51,14 @@ def variants(typed: pa.DataType, rows: Sequence[Any], metadata: bytes = EMPTY) -
     return retype_array(pa.array(values, without_extensions(kind)), kind)
 
 
-def test_the_specifications_measurements() -> None:
+def test_the_specifications_measurements():
     column = variants(
         pa.int64(), [(None, 34), (b"\x00", None), (b"\x0dn/a", None), (None, 100), (None, None)]
     )
     assert shown(column) == ["34", "null", '"n/a"', "100", "null"]
 
 
-def test_the_specifications_tags() -> None:
+def test_the_specifications_tags():
     column = variants(
         pa.list_(pa.field("element", group(pa.string()), nullable=False)),
         [
@@ -81,7 +75,7 @@ def test_the_specifications_tags() -> None:
 
 
 @pytest.mark.parametrize("inner", [pa.list_(pa.field("element", group(pa.int8()))), pa.uuid()])
-def test_lists_without_any_element(inner: pa.DataType) -> None:
+def test_lists_without_any_element(inner):
     """Arrays of arrays whose inner column holds nothing; Arrow makes no empty array of UUIDs."""
     kind = pa.list_(pa.field("element", group(inner), nullable=False))
     column = variants(kind, [(b"\x00", None), None, (b"\x0c\x01", None)])
@@ -96,7 +90,7 @@ def event(kind: Any = None, moment: Any = None) -> dict[str, Any]:
     return {"event_type": kind or {}, "event_ts": moment or {}}
 
 
-def test_the_specifications_events() -> None:
+def test_the_specifications_events():
     names = variant.write_metadata(["click", "email", "error_msg", "event_ts", "event_type"])
     ids = variant.read_metadata(names).ids
 
@@ -149,7 +143,7 @@ def test_the_specifications_events() -> None:
         (b"\x02\x01", {}, "ends early|more values"),
     ],
 )
-def test_r099_values_and_columns_that_contradict_one_another(value, typed, why) -> None:
+def test_r099_values_and_columns_that_contradict_one_another(value, typed, why):
     fields = [pa.field(name, group(pa.int64()), nullable=False) for name in ("a", "b")]
     row = {name: typed.get(name, {}) for name in ("a", "b")}
     column = variants(pa.struct(fields), [(value, row)], b"\x01\x01\x00\x01a")
@@ -158,7 +152,7 @@ def test_r099_values_and_columns_that_contradict_one_another(value, typed, why) 
 
 
 @pytest.mark.parametrize("value", [b"\x02\x01\x00\x00\x02\x0c\x01", b"\x02\x00\x00"])
-def test_r099_an_object_in_a_value_whose_columns_are_null_is_damage(value: bytes) -> None:
+def test_r099_an_object_in_a_value_whose_columns_are_null_is_damage(value):
     """The two rows that the specification calls invalid, and the same inside of an object."""
     columns = pa.struct([pa.field("a", group(pa.int64()), nullable=False)])
     field = pa.field("a", group(columns), nullable=False)
@@ -171,13 +165,13 @@ def test_r099_an_object_in_a_value_whose_columns_are_null_is_damage(value: bytes
     assert shown(outer.slice(0, 2)) == [None, '{"a": 1}']
 
 
-def test_an_array_in_a_value_is_one_for_every_reader() -> None:
+def test_an_array_in_a_value_is_one_for_every_reader():
     kind = pa.list_(pa.field("element", group(pa.int8()), nullable=False))
     column = variants(kind, [(b"\x03\x01\x00\x02\x0c\x05", None), (None, [{"typed_value": 3}])])
     assert shown(column) == ["[5]", "[3]"]
 
 
-def test_r099_a_value_beside_a_typed_value_is_damage() -> None:
+def test_r099_a_value_beside_a_typed_value_is_damage():
     with pytest.raises(CorruptTable, match="not an object"):
         whole_variants(variants(pa.int64(), [(b"\x0c\x01", 1)]))
 
@@ -208,7 +202,7 @@ def test_r099_a_value_beside_a_typed_value_is_damage() -> None:
         (pa.uuid(), bytes(range(16)), b"\x50" + bytes(range(16))),
     ],
 )
-def test_each_type_of_a_column(kind: pa.DataType, value: Any, expected: bytes) -> None:
+def test_each_type_of_a_column(kind, value, expected):
     storage = kind.storage_type if kind == pa.uuid() else kind
     if pa.types.is_decimal(kind):
         typed = pa.array([str(value), None, str(value)]).cast(kind)
@@ -235,7 +229,7 @@ def test_each_type_of_a_column(kind: pa.DataType, value: Any, expected: bytes) -
 
 
 @pytest.mark.parametrize("kind", [pa.uint32(), pa.binary(4), pa.timestamp("ms"), pa.time32("ms")])
-def test_columns_of_types_that_variants_lack_are_refused(kind: pa.DataType) -> None:
+def test_columns_of_types_that_variants_lack_are_refused(kind):
     with pytest.raises(Unsupported, match="which variants lack"):
         whole_variants(variants(kind, [(None, None)]))
 
@@ -264,7 +258,7 @@ NESTED = Schema(
 ONE = {"metadata": EMPTY, "value": b"\x0c\x01"}
 
 
-def test_r095_variants_are_annotated_at_every_depth() -> None:
+def test_r095_variants_are_annotated_at_every_depth():
     schema = arrow_schema(NESTED)
     rows = {
         "v": [ONE, ONE],
@@ -295,7 +289,7 @@ def test_r095_variants_are_annotated_at_every_depth() -> None:
         check_variants(pa.array(damaged["m"], schema.field(3).type), schema.field(3))
 
 
-def test_times_are_not_adjusted_to_utc_in_variants_or_elsewhere() -> None:
+def test_times_are_not_adjusted_to_utc_in_variants_or_elsewhere():
     """By the bytes of the logical type: TIME, false, microseconds, as both specifications say."""
     kind = pa.time64("us")
     schema = pa.schema([pa.field("v", group(kind, is_variant=True), metadata={FIELD_ID: "1"})])
@@ -306,7 +300,7 @@ def test_times_are_not_adjusted_to_utc_in_variants_or_elsewhere() -> None:
     assert file.getvalue().count(b"\x7c\x11") == 0
 
 
-def test_files_that_are_shredded_alike_stay_so() -> None:
+def test_files_that_are_shredded_alike_stay_so():
     def schema(kind: pa.DataType) -> pa.Schema:
         """Return the schema of a file with one variant."""
         return pa.schema([pa.field("v", kind, metadata={FIELD_ID: "1"})])
@@ -321,7 +315,7 @@ def test_files_that_are_shredded_alike_stay_so() -> None:
     assert common_shredding([plain, schema(numbers)]) == {}
 
 
-def test_nulls_that_a_null_hides_do_not_reach_the_writer() -> None:
+def test_nulls_that_a_null_hides_do_not_reach_the_writer():
     fields = [pa.field("a", group(pa.int64()), nullable=False)]
     rows = [None, (None, {"a": {"typed_value": 1}}), (b"\x00", None)]
     column = variants(pa.struct(fields), rows, b"\x01\x01\x00\x01a")

@@ -56,7 +56,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("content", "types", "expected"), GOLDEN)
-def test_bytes_of_the_standard_are_read(content, types, expected) -> None:
+def test_bytes_of_the_standard_are_read(content, types, expected):
     found = shapes_of(bytes.fromhex(content))
     assert found.types == (types or set())
     assert found.invalid_count == (types is None)
@@ -89,7 +89,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize(("kind", "parts", "expected"), SHAPES)
-def test_the_box_of_every_kind_in_both_byte_orders(kind, parts, expected, order) -> None:
+def test_the_box_of_every_kind_in_both_byte_orders(kind, parts, expected, order):
     found = shapes_of(None, wkb(kind, parts, order=order), None)
     assert (found.types, found.invalid_count, found.reason) == ({kind}, 0, "")
     assert ends(found) == expected
@@ -105,7 +105,7 @@ def test_the_box_of_every_kind_in_both_byte_orders(kind, parts, expected, order)
     ],
 )
 @pytest.mark.parametrize("kind", [LINE, MULTI_POINT])
-def test_further_dimensions(dimensions, values, lower, upper, kind) -> None:
+def test_further_dimensions(dimensions, values, lower, upper, kind):
     found = shapes_of(wkb(kind, values, dimensions))
     assert found.types == {1000 * dimensions + kind}
     assert found.box is not None
@@ -113,7 +113,7 @@ def test_further_dimensions(dimensions, values, lower, upper, kind) -> None:
     assert repr(found.box.upper) == repr(tuple(map(float, upper)))
 
 
-def test_r093_nan_counts_in_no_dimension_and_without_x_or_y_there_is_no_box() -> None:
+def test_r093_nan_counts_in_no_dimension_and_without_x_or_y_there_is_no_box():
     one, other = wkb(POINT, (1, NAN)), wkb(POINT, (NAN, 7))
     assert shapes_of(one).box is None
     assert shapes_of(other).box is None
@@ -155,13 +155,13 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("content", "reason"), INVALID)
-def test_what_is_no_shape_is_counted_and_leaves_no_box(content, reason) -> None:
+def test_what_is_no_shape_is_counted_and_leaves_no_box(content, reason):
     found = shapes_of(point(1, 2), content, point(3, 4))
     assert (found.invalid_count, found.types, found.box) == (1, {POINT}, None)
     assert found.reason.startswith(reason)
 
 
-def test_no_prefix_of_a_shape_is_one() -> None:
+def test_no_prefix_of_a_shape_is_one():
     parts = [wkb(POLYGON, [RING, HOLE]), wkb(MULTI_LINE, [[(1, 2)], [(3, 4)]], order=">")]
     whole = wkb(COLLECTION, parts)
     found = shapes_of(*(whole[:end] for end in range(len(whole))))
@@ -169,14 +169,14 @@ def test_no_prefix_of_a_shape_is_one() -> None:
     assert shapes_of(whole).invalid_count == 0
 
 
-def test_collections_in_collections_are_read_however_deep() -> None:
+def test_collections_in_collections_are_read_however_deep():
     depth = 200_000
     deep = struct.pack("<BII", 1, COLLECTION, 1) * depth + point(5, 6)
     assert ends(shapes_of(deep)) == [(5, 5), (6, 6)]
     assert shapes_of(deep[:-1]).invalid_count == 1
 
 
-def test_values_of_a_part_of_a_column_are_read_and_boxes_are_merged() -> None:
+def test_values_of_a_part_of_a_column_are_read_and_boxes_are_merged():
     column = pa.array([b"no", point(1, 2), None, point(3, 4), b"no"], pa.large_binary())
     found, others = Shapes(is_geography=False), Shapes(is_geography=False)
     found.add(column.slice(1, 2))
@@ -188,7 +188,7 @@ def test_values_of_a_part_of_a_column_are_read_and_boxes_are_merged() -> None:
     assert (found.invalid_count, found.box) == (1, None)
 
 
-def test_more_points_than_are_looked_at_together() -> None:
+def test_more_points_than_are_looked_at_together():
     points = [(at, -at) for at in range(250_000)]
     column = [wkb(LINE, points), *(wkb(LINE, points[at : at + 9]) for at in range(0, 60_000, 2))]
     assert ends(shapes_of(*column)) == [(0, 249_999), (-249_999, 0)]
@@ -207,7 +207,7 @@ LONGITUDES = [
 
 
 @pytest.mark.parametrize(("longitudes", "expected"), LONGITUDES)
-def test_r093_longitudes_of_geography_go_around_the_widest_gap(longitudes, expected) -> None:
+def test_r093_longitudes_of_geography_go_around_the_widest_gap(longitudes, expected):
     found = shapes_of(*(point(x, 1) for x in longitudes), is_geography=True)
     assert ends(found) == [expected, (1, 1)]
     halves = [shapes_of(point(x, 1), is_geography=True) for x in longitudes]
@@ -216,7 +216,7 @@ def test_r093_longitudes_of_geography_go_around_the_widest_gap(longitudes, expec
     assert ends(halves[0]) == [expected, (1, 1)]
 
 
-def test_geography_with_edges_or_beyond_the_globe_has_no_box() -> None:
+def test_geography_with_edges_or_beyond_the_globe_has_no_box():
     """An edge along a great circle reaches farther north than both of its ends."""
     edge = wkb(LINE, [(0, 60), (90, 60)])
     assert shapes_of(edge, is_geography=True).box is None

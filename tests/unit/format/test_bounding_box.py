@@ -37,7 +37,7 @@ def same(one: BoundingBox, other: BoundingBox) -> bool:
         ((30, 10, 5, -0.0), (30, 10, 5, -0.0), "POINT ZM (30 10 5 -0)"),
     ],
 )
-def test_r093_a_corner_is_two_to_four_numbers(values, corner, shown) -> None:
+def test_r093_a_corner_is_two_to_four_numbers(values, corner, shown):
     content = struct.pack(f"<{len(values)}d", *values)
     assert repr(decode_corner(content)) == repr(tuple(map(float, corner)))
     assert encode_corner(decode_corner(content)) == content
@@ -45,13 +45,13 @@ def test_r093_a_corner_is_two_to_four_numbers(values, corner, shown) -> None:
     assert encode_corner(corner_from_text(shown)) == content
 
 
-def test_r093_what_has_no_x_or_y_is_no_corner() -> None:
+def test_r093_what_has_no_x_or_y_is_no_corner():
     for values in ((NAN, 1), (1, NAN, 3), (1,), (1, 2, 3, 4, 5), ()):
         with pytest.raises(ValueError, match="corner of a bounding box"):
             decode_corner(struct.pack(f"<{len(values)}d", *values))
 
 
-def test_bounds_are_read_back() -> None:
+def test_bounds_are_read_back():
     one = box((1, 2), (3, 4), (NAN, NAN), (7, 8))
     assert same(decode_box(*one.bounds()), one)
     assert [len(bound) for bound in one.bounds()] == [32, 32]
@@ -80,7 +80,7 @@ JOINED = [
 
 
 @pytest.mark.parametrize(("one", "other", "plane", "globe"), JOINED)
-def test_a_joined_box_is_the_smallest_around_both(one, other, plane, globe) -> None:
+def test_a_joined_box_is_the_smallest_around_both(one, other, plane, globe):
     for is_geography, expected in ((False, plane), (True, globe or plane)):
         for first, second in ((one, other), (other, one)):
             joined = box(*first).joined(box(*second), is_geography=is_geography)
@@ -99,7 +99,7 @@ def test_a_joined_box_is_the_smallest_around_both(one, other, plane, globe) -> N
         ((10, -10), (-20, 20), (-180, 180)),  # all around
     ],
 )
-def test_boxes_across_the_line_are_joined(one, other, expected) -> None:
+def test_boxes_across_the_line_are_joined(one, other, expected):
     for first, second in ((one, other), (other, one)):
         joined = box(first, (0, 1)).joined(box(second, (0, 1)), is_geography=True)
         assert (joined.lower[0], joined.upper[0]) == expected
@@ -120,11 +120,11 @@ def test_boxes_across_the_line_are_joined(one, other, expected) -> None:
         ((-180, 180), (175, -175), True),
     ],
 )
-def test_what_lies_in_a_box(outer, inner, expected) -> None:
+def test_what_lies_in_a_box(outer, inner, expected):
     assert box(outer, (0, 1)).contains(box(inner, (0, 1))) is expected
 
 
-def test_every_dimension_that_both_have_counts() -> None:
+def test_every_dimension_that_both_have_counts():
     outer = box((0, 9), (0, 9), (0, 9))
     assert outer.contains(box((0, 9), (0, 9), (NAN, NAN), (5, 5)))
     assert not outer.contains(box((0, 9), (-1, 9)))
@@ -151,6 +151,6 @@ def test_every_dimension_that_both_have_counts() -> None:
 )
 def test_r093_boxes_of_geography_alone_go_across_the_line_and_lie_on_the_globe(
     ends, of_geometry, of_geography
-) -> None:
+):
     found = [box(*ends).may_bound(is_geography=is_one) for is_one in (False, True)]
     assert found == [of_geometry, of_geography]

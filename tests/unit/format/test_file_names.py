@@ -18,15 +18,15 @@ NAME = f"00003-17-{UUID}-00001.parquet"
 SPREAD = {"write.object-storage.enabled": "true"}
 
 
-def test_files_are_named_as_spark_names_them() -> None:
+def test_files_are_named_as_spark_names_them():
     assert data_file_name(3, 17, UUID, 1) == NAME
 
 
-def test_a_mark_is_the_end_of_a_name() -> None:
+def test_a_mark_is_the_end_of_a_name():
     assert data_file_name(3, 17, UUID, 1, "c5558fab3") == f"00003-17-{UUID}-00001-c5558fab3.parquet"
 
 
-def test_delete_files_are_named_as_spark_names_them() -> None:
+def test_delete_files_are_named_as_spark_names_them():
     stem = f"00003-17-{UUID}-00001-deletes"
     assert delete_file_name(3, 17, UUID, 1, is_vector=False) == f"{stem}.parquet"
     assert delete_file_name(3, 17, UUID, 1, is_vector=True) == f"{stem}.puffin"
@@ -44,11 +44,11 @@ def test_delete_files_are_named_as_spark_names_them() -> None:
         ({"write.object-storage.path": "s3://b/old"}, "", f"s3://b/db/t/data/{NAME}"),
     ],
 )
-def test_r161_files_lie_below_the_data_path(properties, partition, expected) -> None:
+def test_r161_files_lie_below_the_data_path(properties, partition, expected):
     assert data_location("s3://b/db/t/", properties, partition, NAME) == expected
 
 
-def test_spread_files_lie_behind_their_hash() -> None:
+def test_spread_files_lie_behind_their_hash():
     # Hashes of the reference implementation's own tests, in its TestLocationProvider.
     below = "s3://b/t/data"
     for name, prefixes in (("a", "0101/0110/1001/10110010"), ("b", "1110/0111/1110/00000011")):
@@ -57,7 +57,7 @@ def test_spread_files_lie_behind_their_hash() -> None:
 
 
 @pytest.mark.parametrize("partitioned", ["true", "false"])
-def test_spread_files_lie_where_pyiceberg_puts_them(partitioned) -> None:
+def test_spread_files_lie_where_pyiceberg_puts_them(partitioned):
     locations = pytest.importorskip("pyiceberg.table.locations")
     properties = {**SPREAD, "write.object-storage.partitioned-paths": partitioned}
     peer = locations.load_location_provider("s3://b/t", properties)
@@ -66,7 +66,7 @@ def test_spread_files_lie_where_pyiceberg_puts_them(partitioned) -> None:
         assert data_location("s3://b/t", properties, "", name) == peer.new_data_location(name)
 
 
-def test_spread_files_outside_of_the_table_name_it() -> None:
+def test_spread_files_outside_of_the_table_name_it():
     properties = {**SPREAD, "write.data.path": "s3://files"}
     found = data_location("s3://b/db/t", properties, "", "a")
     assert found == "s3://files/0101/0110/1001/10110010/db/t/a"
@@ -85,9 +85,7 @@ def test_spread_files_outside_of_the_table_name_it() -> None:
         ({**SPREAD, "write.object-storage.path": "s3://b/old"}, "", ("s3://b/old", False)),
     ],
 )
-def test_the_folder_of_new_files_is_known_unless_they_are_spread(
-    properties, partition, expected
-) -> None:
+def test_the_folder_of_new_files_is_known_unless_they_are_spread(properties, partition, expected):
     folder, is_exact = data_folder("s3://b/db/t/", properties, partition)
     assert (folder, is_exact) == expected
     file = data_location(
@@ -118,7 +116,7 @@ WRITE = "0c6f3a3e-9ff1-4d4c-9f21-2a9a2b8b6f5e"
          MetadataFileName("catalog", 3, "multi-blob", gzip=False)),
     ],
 )  # fmt: skip
-def test_a_name_says_kind_version_and_compression(name: str, expected: MetadataFileName) -> None:
+def test_a_name_says_kind_version_and_compression(name, expected):
     assert parse_metadata_file_name(name) == expected
 
 
@@ -132,16 +130,16 @@ def test_a_name_says_kind_version_and_compression(name: str, expected: MetadataF
         "snap-1-1-x.avro", "", f"v{'7' * 5000}.metadata.json",
     ],
 )  # fmt: skip
-def test_other_names_are_no_metadata_files(name: str) -> None:
+def test_other_names_are_no_metadata_files(name):
     assert parse_metadata_file_name(name) is None
 
 
-def test_r162_a_file_system_table_counts_with_a_v() -> None:
+def test_r162_a_file_system_table_counts_with_a_v():
     assert metadata_file_name(7, gzip=False) == "v7.metadata.json"
     assert metadata_file_name(7, gzip=True) == "v7.gz.metadata.json"
 
 
-def test_r160_a_catalog_table_counts_with_five_digits_and_a_uuid() -> None:
+def test_r160_a_catalog_table_counts_with_five_digits_and_a_uuid():
     assert catalog_metadata_file_name(3, WRITE, gzip=False) == f"00003-{WRITE}.metadata.json"
     assert catalog_metadata_file_name(123456, WRITE, gzip=True) == (
         f"123456-{WRITE}.gz.metadata.json"

@@ -37,7 +37,7 @@ MANIFEST = ManifestFile(
         (SNAPSHOT, Layout.MANIFEST_LISTS),
     ],
 )
-def test_a_snapshot_has_the_layout_of_what_it_names(snapshot: Snapshot, layout: Layout) -> None:
+def test_a_snapshot_has_the_layout_of_what_it_names(snapshot, layout):
     assert layout_of(snapshot) is layout
 
 
@@ -45,7 +45,7 @@ def test_a_snapshot_has_the_layout_of_what_it_names(snapshot: Snapshot, layout: 
     ("version", "layout"),
     [(number, Layout.MANIFEST_LISTS) for number in (1, 2, 3)] + [(4, Layout.SFC_1)],
 )
-def test_commits_to_version_4_have_roots(version: int, layout: Layout) -> None:
+def test_commits_to_version_4_have_roots(version, layout):
     assert layout_of_table(replace(FACTS.metadata, format_version=version)) is layout
 
 
@@ -57,14 +57,12 @@ def test_commits_to_version_4_have_roots(version: int, layout: Layout) -> None:
         (replace(MANIFEST, file_format=FileFormat.PARQUET), Layout.SFC_1),
     ],
 )
-def test_only_a_root_lists_manifests_in_parquet_or_with_dead_rows(
-    manifest: ManifestFile, layout: Layout
-) -> None:
+def test_only_a_root_lists_manifests_in_parquet_or_with_dead_rows(manifest, layout):
     assert layout_of_manifest(manifest) is layout
 
 
 @pytest.mark.parametrize("layout", Layout)
-def test_each_layout_has_a_reader_a_writer_and_checks(layout: Layout) -> None:
+def test_each_layout_has_a_reader_a_writer_and_checks(layout):
     assert callable(manifest_lists.reader_of(FACTS.metadata, layout).manifests)
     if layout is not Layout.MANIFEST_LISTS:  # which modules above have functions of their own for
         assert callable(import_module(snapshot_writer._OTHER_WRITERS[layout]).writer)
@@ -72,7 +70,7 @@ def test_each_layout_has_a_reader_a_writer_and_checks(layout: Layout) -> None:
     assert callable(rewrite_manifests._PLANS[layout])
 
 
-def test_what_names_the_layout_stands_once() -> None:
+def test_what_names_the_layout_stands_once():
     texts = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
     for text, home in (('"sfc-1"', "format/layout.py"), ("10_000, 200", "sfc1/content_stats.py")):
         found = [path.relative_to(PACKAGE).as_posix() for path in texts if text in texts[path]]

@@ -25,7 +25,7 @@ TABLE = "s3://b/wh/t"
         ("hdfs://n:8020/t", "/t/x", "hdfs:/t/x"),
     ],
 )
-def test_l2_a_location_without_a_scheme_gets_that_of_the_table(table, location, expected) -> None:
+def test_l2_a_location_without_a_scheme_gets_that_of_the_table(table, location, expected):
     assert with_scheme(table, location) == expected
 
 
@@ -40,12 +40,12 @@ def test_l2_a_location_without_a_scheme_gets_that_of_the_table(table, location, 
         ("file:/x", "file:/x"),
     ],
 )
-def test_l1_a_relative_location_lies_below_the_table(location, expected) -> None:
+def test_l1_a_relative_location_lies_below_the_table(location, expected):
     assert absolute_location(TABLE, location) == expected
     assert absolute_location(f"{TABLE}/", location) == expected
 
 
-def test_l1_a_slash_at_the_start_could_mean_two_things() -> None:
+def test_l1_a_slash_at_the_start_could_mean_two_things():
     with pytest.raises(Unsupported, match="`/wh/t/x` is neither absolute nor relative"):
         absolute_location(TABLE, "/wh/t/x")
 
@@ -62,7 +62,7 @@ def test_l1_a_slash_at_the_start_could_mean_two_things() -> None:
         ("s3://b/wh/t/", "s3://b/wh/t/"),
     ],
 )
-def test_l4_a_location_below_the_table_is_shortened(location, expected) -> None:
+def test_l4_a_location_below_the_table_is_shortened(location, expected):
     assert relative_location(TABLE, location) == expected
     assert absolute_location(TABLE, expected) == location
 
@@ -122,7 +122,7 @@ def members(**properties: str) -> dict:
     }
 
 
-def test_l5_locations_of_the_metadata_are_resolved_and_written_as_the_table_wants() -> None:
+def test_l5_locations_of_the_metadata_are_resolved_and_written_as_the_table_wants():
     metadata = parse_metadata(members())
     assert metadata.snapshots[0].root_manifest == f"{TABLE}/metadata/root.parquet"
     assert metadata.statistics[0].statistics_path == f"{TABLE}/metadata/s.puffin"
@@ -135,7 +135,7 @@ def test_l5_locations_of_the_metadata_are_resolved_and_written_as_the_table_want
     assert metadata_json(parse_metadata(wanted)) == wanted
 
 
-def test_every_location_of_a_snapshot_is_replaced() -> None:
+def test_every_location_of_a_snapshot_is_replaced():
     older = members()["snapshots"][0] | {"manifest-list": "m/l.avro", "manifests": ["m/1.avro"]}
     metadata = parse_metadata(members() | {"snapshots": [older]})
     (snapshot,) = with_locations(metadata, partial(relative_location, TABLE)).snapshots

@@ -53,11 +53,11 @@ def told(found: Any) -> list[tuple[str, str, bool]]:
     return [(oddity.rule, oddity.member, oddity.lost) for oddity in found.oddities]
 
 
-def test_sound_metadata_is_read_as_ever() -> None:
+def test_sound_metadata_is_read_as_ever():
     assert parse_generously(members(), LOCATION) == parse_metadata(members())
 
 
-def test_r013_a_table_without_next_row_id_is_shown_whole() -> None:
+def test_r013_a_table_without_next_row_id_is_shown_whole():
     odd = members()
     del odd["next-row-id"]
     found = parse_generously(odd, LOCATION)
@@ -69,7 +69,7 @@ def test_r013_a_table_without_next_row_id_is_shown_whole() -> None:
     assert (found.current_snapshot_id, found.properties) == (22, {"owner": "me"})
 
 
-def test_r030_one_old_snapshot_with_too_large_an_id_is_left_out() -> None:
+def test_r030_one_old_snapshot_with_too_large_an_id_is_left_out():
     odd = members()
     odd["snapshots"].insert(0, {**odd["snapshots"][0], "snapshot-id": 2**63})
     found = parse_generously(odd, LOCATION)
@@ -81,7 +81,7 @@ def test_r030_one_old_snapshot_with_too_large_an_id_is_left_out() -> None:
     assert found.last_sequence_number == 2
 
 
-def test_each_of_several_snapshots_is_named_by_its_place() -> None:
+def test_each_of_several_snapshots_is_named_by_its_place():
     odd = members()
     sound = odd["snapshots"]
     odd["snapshots"] = [sound[0], {"snapshot-id": "x"}, sound[1], 5]
@@ -94,7 +94,7 @@ def test_each_of_several_snapshots_is_named_by_its_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["summary", "parent-snapshot-id", "schema-id", "key-id"])
-def test_a_snapshot_lacks_the_one_member_that_cannot_be_read(name: str) -> None:
+def test_a_snapshot_lacks_the_one_member_that_cannot_be_read(name):
     odd = members()
     odd["snapshots"][1][name] = [5]
     found = parse_generously(odd, LOCATION)
@@ -105,7 +105,7 @@ def test_a_snapshot_lacks_the_one_member_that_cannot_be_read(name: str) -> None:
     assert getattr(current, name.replace("-", "_")) is None
 
 
-def test_r015_the_head_of_main_stands_for_a_current_snapshot_that_is_not_there() -> None:
+def test_r015_the_head_of_main_stands_for_a_current_snapshot_that_is_not_there():
     odd = members()
     odd["current-snapshot-id"] = 33
     found = parse_generously(odd, LOCATION)
@@ -117,14 +117,14 @@ def test_r015_the_head_of_main_stands_for_a_current_snapshot_that_is_not_there()
     assert found.current_snapshot_id is None
 
 
-def test_without_a_location_that_of_the_file_is_shown() -> None:
+def test_without_a_location_that_of_the_file_is_shown():
     odd = members()
     del odd["location"]
     found = parse_generously(odd, LOCATION)
     assert (found.location, told(found)) == (LOCATION, [("R-011", "location", False)])
 
 
-def test_a_table_of_version_1_without_schemas_has_its_old_schema() -> None:
+def test_a_table_of_version_1_without_schemas_has_its_old_schema():
     odd = members(1)
     odd["schema"] = {**odd.pop("schemas")[0]}
     odd["last-updated-ms"] = "soon"
@@ -135,7 +135,7 @@ def test_a_table_of_version_1_without_schemas_has_its_old_schema() -> None:
 
 
 @pytest.mark.parametrize("version", [None, "2", True, 0])
-def test_r011_without_a_format_version_nothing_is_read(version: object) -> None:
+def test_r011_without_a_format_version_nothing_is_read(version):
     odd = {**members(), "format-version": version}
     with pytest.raises(CorruptTable, match="format-version"):
         parse_generously(odd, LOCATION)
@@ -146,7 +146,7 @@ WRONG = (None, "x", 5, [], {}, [5], 10**30, {"a": {"b": 1}})
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_any_other_member_may_be_wrong_and_the_rest_is_read(version: int, wrong: object) -> None:
+def test_any_other_member_may_be_wrong_and_the_rest_is_read(version, wrong):
     for name in members(version):
         if name == "format-version":
             continue

@@ -35,11 +35,11 @@ def modes(properties, sorted_ids=()):
     return metrics_modes(properties, SCHEMA, sorted_ids)
 
 
-def test_columns_without_fields_have_sixteen_characters_of_bounds() -> None:
+def test_columns_without_fields_have_sixteen_characters_of_bounds():
     assert modes({}) == dict.fromkeys((2, 4, 5, 6, 7), TRUNCATE_16)
 
 
-def test_columns_have_the_mode_that_the_table_names_for_them() -> None:
+def test_columns_have_the_mode_that_the_table_names_for_them():
     found = modes(
         {
             "write.metadata.metrics.default": "counts",
@@ -51,7 +51,7 @@ def test_columns_have_the_mode_that_the_table_names_for_them() -> None:
     assert found == {2: COUNTS, 4: FULL, 5: COUNTS, 6: NONE, 7: MetricsMode(True, 4)}
 
 
-def test_columns_of_the_sort_order_have_bounds() -> None:
+def test_columns_of_the_sort_order_have_bounds():
     properties = {"write.metadata.metrics.default": "none"}
     assert modes(properties, sorted_ids=[7]) == {
         **dict.fromkeys((2, 4, 5, 6), NONE),
@@ -62,7 +62,7 @@ def test_columns_of_the_sort_order_have_bounds() -> None:
     assert modes({"write.metadata.metrics.default": "full"}, sorted_ids=[7])[7] == FULL
 
 
-def test_of_many_columns_the_first_have_metrics_outer_ones_before_inner_ones() -> None:
+def test_of_many_columns_the_first_have_metrics_outer_ones_before_inner_ones():
     limit = "write.metadata.metrics.max-inferred-column-defaults"
     found = modes({limit: "3"})
     assert [id_ for id_, mode in found.items() if mode == TRUNCATE_16] == [4, 2, 7]
@@ -73,7 +73,7 @@ def test_of_many_columns_the_first_have_metrics_outer_ones_before_inner_ones() -
 
 
 @pytest.mark.parametrize("text", ["truncate", "truncate(0)", "truncate(-1)", "all", ""])
-def test_a_text_that_names_no_mode_is_passed_over(text) -> None:
+def test_a_text_that_names_no_mode_is_passed_over(text):
     assert modes({"write.metadata.metrics.default": text})[2] == TRUNCATE_16
     assert modes({"write.metadata.metrics.column.id": text})[2] == TRUNCATE_16
 
@@ -90,20 +90,20 @@ def test_a_text_that_names_no_mode_is_passed_over(text) -> None:
         ("", 1, "", ""),
     ],
 )
-def test_text_is_cut_by_code_points_downward_and_upward(bound, longest, lower, upper) -> None:
+def test_text_is_cut_by_code_points_downward_and_upward(bound, longest, lower, upper):
     assert lower_bound(STRING, bound.encode(), longest) == lower.encode()
     expected = None if upper is None else upper.encode()
     assert upper_bound(STRING, bound.encode(), longest) == expected
 
 
-def test_bytes_are_cut_downward_and_upward() -> None:
+def test_bytes_are_cut_downward_and_upward():
     assert lower_bound(BINARY, b"\x01\xff\xff\x05", 3) == b"\x01\xff\xff"
     assert upper_bound(BINARY, b"\x01\xff\xff\x05", 3) == b"\x02"
     assert upper_bound(BINARY, b"\x01\x02\xff\x05", 4) == b"\x01\x02\xff\x05"
     assert upper_bound(BINARY, b"\xff\xff\xff\x05", 3) is None
 
 
-def test_bounds_of_other_types_are_never_cut() -> None:
+def test_bounds_of_other_types_are_never_cut():
     assert lower_bound(LONG, bytes(8), 1) == bytes(8)
     assert upper_bound(LONG, bytes(8), 1) == bytes(8)
     assert upper_bound(PrimitiveType("uuid"), bytes(range(16)), 1) == bytes(range(16))

@@ -1,7 +1,5 @@
 """Partition specs: JSON, result types, paths, equivalence."""
 
-from typing import Any
-
 import pytest
 
 from icectl.format.partition import (
@@ -37,7 +35,7 @@ def field(name: str, transform: str, *source_ids: int, field_id: int = 1000) -> 
     return PartitionField(source_ids, field_id, name, parse_transform(transform))
 
 
-def test_a_spec_is_read_and_written_unchanged() -> None:
+def test_a_spec_is_read_and_written_unchanged():
     spec = spec_from_json(SPEC_JSON)
     assert spec == PartitionSpec(
         2,
@@ -51,13 +49,13 @@ def test_a_spec_is_read_and_written_unchanged() -> None:
     assert fields_json(spec) == SPEC_JSON["fields"]
 
 
-def test_r018_members_of_a_spec_that_are_not_known_survive() -> None:
+def test_r018_members_of_a_spec_that_are_not_known_survive():
     fields = [{"source-id": 1, "field-id": 1000, "name": "a", "transform": "identity", "x": [1]}]
     value = {"spec-id": 0, "fields": fields, "x-note": "kept"}
     assert spec_json(spec_from_json(value)) == value
 
 
-def test_r010_fields_without_ids_are_numbered_from_1000_by_position() -> None:
+def test_r010_fields_without_ids_are_numbered_from_1000_by_position():
     fields = fields_from_json(
         [
             {"source-id": 3, "name": "a", "transform": "identity"},
@@ -67,7 +65,7 @@ def test_r010_fields_without_ids_are_numbered_from_1000_by_position() -> None:
     assert fields == (field("a", "identity", 3), field("b", "void", 1, field_id=1001))
 
 
-def test_r078_fields_with_and_without_ids_do_not_mix() -> None:
+def test_r078_fields_with_and_without_ids_do_not_mix():
     with pytest.raises(ValueError, match="some partition fields have a `field-id`"):
         fields_from_json(
             [
@@ -88,15 +86,13 @@ def test_r078_fields_with_and_without_ids_do_not_mix() -> None:
         ({"source-id": 2, "source-ids": [2, 3]}, (2, 3)),
     ],
 )
-def test_r081_sources_are_one_id_or_a_list(
-    sources: dict[str, Any], expected: tuple[int, ...]
-) -> None:
+def test_r081_sources_are_one_id_or_a_list(sources, expected):
     (parsed,) = fields_from_json([{"name": "a", "transform": "identity", **sources}])
     assert parsed.source_ids == expected
 
 
 @pytest.mark.parametrize("missing", ["source-id", "name", "transform"])
-def test_a_field_without_a_required_member_is_an_error(missing: str) -> None:
+def test_a_field_without_a_required_member_is_an_error(missing):
     value = {"source-id": 1, "name": "a", "transform": "identity"}
     del value[missing]
     with pytest.raises(KeyError, match=missing):
@@ -107,9 +103,7 @@ def test_a_field_without_a_required_member_is_an_error(missing: str) -> None:
     ("transforms", "expected"),
     [((), True), (("void",), True), (("void", "void"), True), (("void", "day"), False)],
 )
-def test_r085_a_spec_without_fields_or_with_only_void_ones_is_unpartitioned(
-    transforms: tuple[str, ...], expected: bool
-) -> None:
+def test_r085_a_spec_without_fields_or_with_only_void_ones_is_unpartitioned(transforms, expected):
     spec = PartitionSpec(0, tuple(field("a", transform, 1) for transform in transforms))
     assert spec.is_unpartitioned is expected
 
@@ -119,7 +113,7 @@ def schema(schema_id: int, *columns: tuple[int, PrimitiveType]) -> Schema:
     return Schema(schema_id, tuple(fields))
 
 
-def test_result_types_come_from_the_last_schema_that_has_the_column() -> None:
+def test_result_types_come_from_the_last_schema_that_has_the_column():
     spec = PartitionSpec(
         0, (field("a", "identity", 1), field("b", "truncate[2]", 2), field("c", "day", 3))
     )
@@ -128,18 +122,18 @@ def test_result_types_come_from_the_last_schema_that_has_the_column() -> None:
     assert result_types(spec, schemas[:1]) == (INT, STRING, DATE)
 
 
-def test_only_identity_and_truncate_need_their_column() -> None:
+def test_only_identity_and_truncate_need_their_column():
     names = ["identity", "truncate[2]", "bucket[4]", "year", "month", "day", "hour", "void"]
     spec = PartitionSpec(0, tuple(field(name, name, 9) for name in names))
     assert result_types(spec, []) == (None, None, INT, INT, INT, DATE, INT, INT)
 
 
-def test_r007_an_unknown_transform_has_no_result_type() -> None:
+def test_r007_an_unknown_transform_has_no_result_type():
     spec = PartitionSpec(0, (field("z", "zorder", 1),))
     assert result_types(spec, [schema(0, (1, INT))]) == (None,)
 
 
-def test_a_source_column_is_found_inside_a_struct() -> None:
+def test_a_source_column_is_found_inside_a_struct():
     spec = spec_from_json(
         {"spec-id": 0, "fields": [{"source-id": 2, "name": "a.b", "transform": "identity"}]}
     )
@@ -148,7 +142,7 @@ def test_a_source_column_is_found_inside_a_struct() -> None:
     assert result_types(spec, [nested]) == (STRING,)
 
 
-def test_a_path_names_fields_and_values_as_the_reference_implementation_escapes_them() -> None:
+def test_a_path_names_fields_and_values_as_the_reference_implementation_escapes_them():
     spec = PartitionSpec(
         0, (field("a b", "identity", 1), field("day", "day", 2), field("n", "bucket[4]", 3))
     )
@@ -156,10 +150,10 @@ def test_a_path_names_fields_and_values_as_the_reference_implementation_escapes_
     assert path == "a+b=x%2Fy%3Dz%2B%7E*%C3%A9/day=2017-12-01/n=null"
 
 
-def test_a_value_without_a_type_is_shown_as_it_is() -> None:
+def test_a_value_without_a_type_is_shown_as_it_is():
     spec = PartitionSpec(0, (field("z", "zorder", 1),))
     assert partition_path(spec, (None,), (7,)) == "z=7"
 
 
-def test_an_unpartitioned_spec_has_an_empty_path() -> None:
+def test_an_unpartitioned_spec_has_an_empty_path():
     assert partition_path(PartitionSpec(0, ()), (), ()) == ""

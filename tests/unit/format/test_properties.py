@@ -1,7 +1,5 @@
 """Table properties: defaults, texts, bad texts."""
 
-from typing import Any
-
 import pytest
 
 from icectl.errors import Refused
@@ -57,13 +55,11 @@ KNOWN = {item.name: item for item in vars(properties).values() if isinstance(ite
 
 
 @pytest.mark.parametrize(("name", "default"), DEFAULTS)
-def test_r021_an_absent_property_has_the_default_of_the_reference_implementation(
-    name: str, default: Any
-) -> None:
+def test_r021_an_absent_property_has_the_default_of_the_reference_implementation(name, default):
     assert read({}, KNOWN[name]) == default
 
 
-def test_every_property_is_described_and_has_a_tested_default() -> None:
+def test_every_property_is_described_and_has_a_tested_default():
     assert set(KNOWN) == {name for name, _ in DEFAULTS}
     assert all(item.description for item in KNOWN.values())
 
@@ -86,7 +82,7 @@ def test_every_property_is_described_and_has_a_tested_default() -> None:
         ("write.parquet.compression-level", "-5", -5),
     ],
 )
-def test_a_property_is_read_from_its_text(name: str, text: str, value: Any) -> None:
+def test_a_property_is_read_from_its_text(name, text, value):
     assert read({name: text, "other": "x"}, KNOWN[name]) == value
 
 
@@ -103,9 +99,7 @@ def test_a_property_is_read_from_its_text(name: str, text: str, value: Any) -> N
         ("write.metadata.compression-codec", "zstd", "not one of none, gzip"),
     ],
 )
-def test_a_bad_text_is_refused_with_its_name_and_the_way_out(
-    name: str, text: str, reason: str
-) -> None:
+def test_a_bad_text_is_refused_with_its_name_and_the_way_out(name, text, reason):
     with pytest.raises(Refused) as caught:
         read({name: text}, KNOWN[name])
     assert caught.value.message == f"table property `{name}` is `{text}`: {reason}"

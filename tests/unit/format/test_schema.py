@@ -26,7 +26,7 @@ SCHEMA_JSON = {
 }  # fmt: skip
 
 
-def test_a_schema_is_read_and_written_unchanged() -> None:
+def test_a_schema_is_read_and_written_unchanged():
     schema = schema_from_json(SCHEMA_JSON)
     assert schema.schema_id == 3
     assert schema.identifier_field_ids == (1,)
@@ -34,23 +34,23 @@ def test_a_schema_is_read_and_written_unchanged() -> None:
     assert schema_json(schema) == SCHEMA_JSON
 
 
-def test_r010_a_missing_schema_id_is_0_and_identifier_fields_are_left_out() -> None:
+def test_r010_a_missing_schema_id_is_0_and_identifier_fields_are_left_out():
     schema = schema_from_json({"type": "struct", "fields": []})
     assert schema == Schema(0, ())
     assert schema_json(schema) == {"type": "struct", "schema-id": 0, "fields": []}
 
 
-def test_r018_members_of_a_schema_that_are_not_known_survive() -> None:
+def test_r018_members_of_a_schema_that_are_not_known_survive():
     value = {"type": "struct", "schema-id": 0, "fields": [], "x-owner": {"team": None}}
     assert schema_json(schema_from_json(value)) == value
 
 
-def test_a_schema_without_fields_is_an_error() -> None:
+def test_a_schema_without_fields_is_an_error():
     with pytest.raises(KeyError, match="fields"):
         schema_from_json({"type": "struct", "schema-id": 0})
 
 
-def test_fields_are_found_by_id_at_any_depth() -> None:
+def test_fields_are_found_by_id_at_any_depth():
     schema = schema_from_json(SCHEMA_JSON)
     assert schema.field(5) == NestedField(5, "y", PrimitiveType("double"), required=True)
     assert schema.field(7) == NestedField(7, "key", STRING, required=True)
@@ -61,7 +61,7 @@ def test_fields_are_found_by_id_at_any_depth() -> None:
     assert schema.field(9) is None
 
 
-def test_a_line_leads_through_structs_and_into_no_list() -> None:
+def test_a_line_leads_through_structs_and_into_no_list():
     y = NestedField(3, "y", INT, required=False)
     inner = NestedField(2, "inner", StructType((y,)), required=False)
     outer = NestedField(1, "outer", StructType((inner,)), required=True)
@@ -70,11 +70,11 @@ def test_a_line_leads_through_structs_and_into_no_list() -> None:
     assert schema_from_json(SCHEMA_JSON).line_to(4) == ()
 
 
-def test_all_fields_list_parents_before_children() -> None:
+def test_all_fields_list_parents_before_children():
     assert list(schema_from_json(SCHEMA_JSON).all_fields) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_all_fields_are_built_once() -> None:
+def test_all_fields_are_built_once():
     schema = schema_from_json(SCHEMA_JSON)
     assert schema.all_fields is schema.all_fields
 
@@ -86,20 +86,20 @@ def test_all_fields_are_built_once() -> None:
         (6, "tags"), (7, "tags.key"), (8, "tags.value"),
     ],
 )  # fmt: skip
-def test_a_nested_field_has_a_dotted_name(field_id: int, name: str) -> None:
+def test_a_nested_field_has_a_dotted_name(field_id, name):
     schema = schema_from_json(SCHEMA_JSON)
     assert schema.name_of(field_id) == name
     assert schema.field_named(name) is schema.field(field_id)
 
 
-def test_a_name_that_no_field_has_finds_nothing_and_case_counts() -> None:
+def test_a_name_that_no_field_has_finds_nothing_and_case_counts():
     schema = schema_from_json(SCHEMA_JSON)
     assert schema.name_of(9) is None
     assert schema.field_named("ID") is None
     assert schema.field_named("points.x") is None
 
 
-def test_children_of_a_list_and_a_map_are_named_by_the_format() -> None:
+def test_children_of_a_list_and_a_map_are_named_by_the_format():
     inner = NestedField(9, "a", INT, required=True)
     assert children(StructType((inner,))) == (inner,)
     assert children(ListType(4, INT, element_required=True)) == (

@@ -16,7 +16,6 @@ from icectl.format.types import (
     NestedField,
     PrimitiveType,
     StructType,
-    Type,
     parse_type,
 )
 
@@ -65,17 +64,17 @@ BYTES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("type_", "value", "content"), BYTES)
-def test_r091_a_value_has_the_bytes_of_the_format(type_: str, value: Any, content: str) -> None:
+def test_r091_a_value_has_the_bytes_of_the_format(type_, value, content):
     assert encode(parse_type(type_), value).hex() == content
     assert decode(parse_type(type_), bytes.fromhex(content)) == value
 
 
-def test_r091_any_byte_but_zero_is_true() -> None:
+def test_r091_any_byte_but_zero_is_true():
     assert decode(PrimitiveType("boolean"), b"\x02") is True
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5])
-def test_r093_a_point_has_two_to_four_dimensions(dimensions: int) -> None:
+def test_r093_a_point_has_two_to_four_dimensions(dimensions):
     content = bytes(8 * dimensions)
     if dimensions in (2, 3, 4):
         assert decode(parse_type("geography"), content) == content
@@ -84,12 +83,12 @@ def test_r093_a_point_has_two_to_four_dimensions(dimensions: int) -> None:
             decode(parse_type("geography"), content)
 
 
-def test_a_nan_and_a_negative_zero_keep_their_bits() -> None:
+def test_a_nan_and_a_negative_zero_keep_their_bits():
     assert math.isnan(decode(PrimitiveType("double"), encode(PrimitiveType("double"), math.nan)))
     assert encode(PrimitiveType("float"), -0.0) == b"\x00\x00\x00\x80"
 
 
-def test_a_decimal_keeps_its_scale_and_all_38_digits() -> None:
+def test_a_decimal_keeps_its_scale_and_all_38_digits():
     decoded = decode(DecimalType(38, 10), encode(DecimalType(38, 10), Decimal(1)))
     assert str(decoded) == "1.0000000000"
     largest = Decimal("9999999999999999999999999999.9999999999")
@@ -106,7 +105,7 @@ def test_a_decimal_keeps_its_scale_and_all_38_digits() -> None:
         ("decimal(18,2)", "0000000000003039", Decimal("123.45")),
     ],
 )
-def test_r096_bounds_from_before_a_promotion_are_read(type_: str, content: str, value: Any) -> None:
+def test_r096_bounds_from_before_a_promotion_are_read(type_, content, value):
     assert decode(parse_type(type_), bytes.fromhex(content)) == value
 
 
@@ -120,7 +119,7 @@ def test_r096_bounds_from_before_a_promotion_are_read(type_: str, content: str, 
         ("string", "ff"), ("geometry", "00"), ("geography", POINT.hex() + "00"), ("unknown", ""),
     ],
 )  # fmt: skip
-def test_bytes_that_are_no_value_of_the_type_are_an_error(type_: str, content: str) -> None:
+def test_bytes_that_are_no_value_of_the_type_are_an_error(type_, content):
     with pytest.raises(ValueError, match=r"bytes for|can't decode"):
         decode(parse_type(type_), bytes.fromhex(content))
 
@@ -135,7 +134,7 @@ def test_bytes_that_are_no_value_of_the_type_are_an_error(type_: str, content: s
         ("string", "\ud800"), ("unknown", 1),
     ],
 )  # fmt: skip
-def test_values_outside_of_the_type_have_no_bytes(type_: str, value: Any) -> None:
+def test_values_outside_of_the_type_have_no_bytes(type_, value):
     with pytest.raises(ValueError, match=r".") as caught:
         encode(parse_type(type_), value)
     assert isinstance(caught.value, ValueError)
@@ -144,14 +143,14 @@ def test_values_outside_of_the_type_have_no_bytes(type_: str, value: Any) -> Non
 @pytest.mark.parametrize(
     "type_", [StructType(()), ListType(1, INT, True), MapType(1, STRING, 2, INT, True)]
 )
-def test_r091_nested_types_have_no_bytes(type_: Type) -> None:
+def test_r091_nested_types_have_no_bytes(type_):
     with pytest.raises(ValueError, match="has no single-value bytes"):
         encode(type_, {})
     with pytest.raises(ValueError, match="has no single-value bytes"):
         decode(type_, b"")
 
 
-def test_unscaled_refuses_to_lose_digits() -> None:
+def test_unscaled_refuses_to_lose_digits():
     assert unscaled_integer(Decimal("14.20"), 2) == 1420
     assert unscaled_integer(5, 2) == 500
     with pytest.raises(ValueError, match=r"14\.205 has more than 2 decimals"):
@@ -193,17 +192,17 @@ JSON: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("type_", "value", "json_value"), JSON)
-def test_r094_a_value_has_the_json_of_the_format(type_: str, value: Any, json_value: Any) -> None:
+def test_r094_a_value_has_the_json_of_the_format(type_, value, json_value):
     assert to_json(parse_type(type_), value) == json_value
     assert from_json(parse_type(type_), json_value) == value
 
 
-def test_r094_nan_is_a_string_in_json() -> None:
+def test_r094_nan_is_a_string_in_json():
     assert to_json(PrimitiveType("double"), math.nan) == "NaN"
     assert math.isnan(from_json(PrimitiveType("float"), "NaN"))
 
 
-def test_r094_nested_values_use_field_ids_and_arrays_of_keys_and_values() -> None:
+def test_r094_nested_values_use_field_ids_and_arrays_of_keys_and_values():
     inner = (NestedField(1, "a", INT, required=True), NestedField(2, "b", STRING, required=False))
     struct, values = StructType(inner), {1: 1, 2: "bar"}
     assert to_json(struct, values) == {"1": 1, "2": "bar"}
@@ -218,7 +217,7 @@ def test_r094_nested_values_use_field_ids_and_arrays_of_keys_and_values() -> Non
     assert from_json(map_, {"keys": ["a", "b"], "values": [1, 2]}) == {"a": 1, "b": 2}
 
 
-def test_json_of_other_writers_is_read() -> None:
+def test_json_of_other_writers_is_read():
     assert from_json(PrimitiveType("double"), 1) == 1.0
     assert from_json(PrimitiveType("timestamptz"), "2017-11-16T14:31:08-08:00") == (
         1_510_871_468_000_000
@@ -241,7 +240,7 @@ def test_json_of_other_writers_is_read() -> None:
         ("binary", "xyz"), ("binary", 5), ("fixed[2]", "00"), ("unknown", 1), ("variant", "00"),
     ],
 )  # fmt: skip
-def test_json_that_is_no_value_of_the_type_is_an_error(type_: str, value: Any) -> None:
+def test_json_that_is_no_value_of_the_type_is_an_error(type_, value):
     with pytest.raises(ValueError, match=r" is not (a valid|of type) ") as caught:
         from_json(parse_type(type_), value)
     assert type(caught.value) is ValueError
@@ -259,7 +258,7 @@ def test_json_that_is_no_value_of_the_type_is_an_error(type_: str, value: Any) -
         (MapType(4, STRING, 5, INT, True), [1]),
     ],
 )
-def test_json_that_is_no_nested_value_is_an_error(type_: Type, value: Any) -> None:
+def test_json_that_is_no_nested_value_is_an_error(type_, value):
     with pytest.raises(ValueError, match=r" is not a valid (struct|list|map|int)"):
         from_json(type_, value)
 
@@ -295,5 +294,5 @@ def test_json_that_is_no_nested_value_is_an_error(type_: Type, value: Any) -> No
         ("uuid", UUID, str(UUID)),
     ],
 )
-def test_text_is_what_people_read(type_: str, value: Any, shown: str) -> None:
+def test_text_is_what_people_read(type_, value, shown):
     assert text(parse_type(type_), value) == shown

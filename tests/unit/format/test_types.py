@@ -12,7 +12,6 @@ from icectl.format.types import (
     NestedField,
     PrimitiveType,
     StructType,
-    Type,
     can_promote,
     field_json,
     is_nested,
@@ -48,7 +47,7 @@ STRUCT_JSON = {
 
 
 @pytest.mark.parametrize("name", PRIMITIVE_NAMES)
-def test_every_primitive_is_parsed_and_printed(name: str) -> None:
+def test_every_primitive_is_parsed_and_printed(name):
     assert parse_type(name) == PrimitiveType(name)
     assert type_json(PrimitiveType(name)) == name
     assert type_text(PrimitiveType(name)) == name
@@ -75,7 +74,7 @@ def test_every_primitive_is_parsed_and_printed(name: str) -> None:
         ("geography( srid:4269,karney )", GeographyType("srid:4269", "karney")),
     ],
 )
-def test_type_strings_may_differ_in_case_and_spaces(text: str, expected: Type) -> None:
+def test_type_strings_may_differ_in_case_and_spaces(text, expected):
     assert parse_type(text) == expected
 
 
@@ -87,7 +86,7 @@ def test_type_strings_may_differ_in_case_and_spaces(text: str, expected: Type) -
         {"type": "set"}, {"type": ["struct"]},
     ],
 )  # fmt: skip
-def test_anything_else_is_no_type(value: object) -> None:
+def test_anything_else_is_no_type(value):
     with pytest.raises(ValueError, match="cannot parse a type from"):
         parse_type(value)
 
@@ -105,12 +104,12 @@ def test_anything_else_is_no_type(value: object) -> None:
         (GeographyType(None, "karney"), "geography(OGC:CRS84, karney)"),
     ],
 )
-def test_parameters_are_printed_as_the_format_writes_them(type_: Type, text: str) -> None:
+def test_parameters_are_printed_as_the_format_writes_them(type_, text):
     assert type_json(type_) == text
     assert type_text(type_) == text
 
 
-def test_nested_types_keep_ids_docs_and_defaults() -> None:
+def test_nested_types_keep_ids_docs_and_defaults():
     parsed = parse_type(STRUCT_JSON)
     assert isinstance(parsed, StructType)
     first, second, third = parsed.fields
@@ -124,30 +123,30 @@ def test_nested_types_keep_ids_docs_and_defaults() -> None:
     assert type_json(parsed) == STRUCT_JSON
 
 
-def test_nested_types_are_printed_in_one_line() -> None:
+def test_nested_types_are_printed_in_one_line():
     assert type_text(parse_type(STRUCT_JSON)) == (
         "struct<1: id: required uuid, 2: data: optional list<string>, "
         "4: props: optional map<string, decimal(9, 2)>>"
     )
 
 
-def test_r018_members_of_a_field_that_are_not_known_survive() -> None:
+def test_r018_members_of_a_field_that_are_not_known_survive():
     value = {"id": 1, "name": "a", "required": False, "type": "int", "x-origin": {"k": [1, 2]}}
     assert field_json(parse_field(value)) == value
 
 
-def test_a_null_default_or_doc_reads_as_absent() -> None:
+def test_a_null_default_or_doc_reads_as_absent():
     value = {"id": 1, "name": "a", "required": False, "type": "int"}
     nulls = {"doc": None, "initial-default": None, "write-default": None}
     assert field_json(parse_field(value | nulls)) == value
 
 
-def test_a_field_without_an_id_is_an_error() -> None:
+def test_a_field_without_an_id_is_an_error():
     with pytest.raises(KeyError, match="id"):
         parse_field({"name": "a", "required": False, "type": "int"})
 
 
-def test_only_struct_list_and_map_are_nested() -> None:
+def test_only_struct_list_and_map_are_nested():
     nested = [StructType(()), ListType(1, INT, True), MapType(1, INT, 2, INT, True)]
     assert [is_nested(type_) for type_ in nested] == [True, True, True]
     assert [is_nested(type_) for type_ in (INT, DecimalType(9, 2), GeometryType())] == [False] * 3
@@ -161,11 +160,11 @@ def test_only_struct_list_and_map_are_nested() -> None:
         ("geometry(srid:4326)", 3), ("geography", 3),
     ],
 )  # fmt: skip
-def test_r090_types_of_version_3_need_version_3(text: str, version: int) -> None:
+def test_r090_types_of_version_3_need_version_3(text, version):
     assert min_version(parse_type(text)) == version
 
 
-def test_r177_a_nested_type_itself_is_of_version_1() -> None:
+def test_r177_a_nested_type_itself_is_of_version_1():
     assert min_version(ListType(1, PrimitiveType("variant"), element_required=False)) == 1
 
 
@@ -182,9 +181,7 @@ def test_r177_a_nested_type_itself_is_of_version_1() -> None:
         ("unknown", "decimal(9,2)", 3),
     ],
 )
-def test_r097_promotion_is_allowed_from_a_version_on(
-    old: str, new: str, first_version: int
-) -> None:
+def test_r097_promotion_is_allowed_from_a_version_on(old, new, first_version):
     allowed = [can_promote(parse_type(old), parse_type(new), version) for version in (1, 2, 3)]
     assert allowed == [version >= first_version for version in (1, 2, 3)]
 
@@ -198,13 +195,13 @@ def test_r097_promotion_is_allowed_from_a_version_on(
         ("fixed[16]", "uuid"), ("fixed[4]", "fixed[5]"), ("string", "unknown"),
     ],
 )  # fmt: skip
-def test_r097_no_other_promotion_is_allowed(old: str, new: str) -> None:
+def test_r097_no_other_promotion_is_allowed(old, new):
     assert not can_promote(parse_type(old), parse_type(new), 3)
 
 
-def test_r097_a_nested_type_is_not_promoted() -> None:
+def test_r097_a_nested_type_is_not_promoted():
     assert not can_promote(ListType(1, INT, True), ListType(1, PrimitiveType("long"), True), 3)
 
 
-def test_r097_unknown_becomes_any_type_even_a_nested_one() -> None:
+def test_r097_unknown_becomes_any_type_even_a_nested_one():
     assert can_promote(UNKNOWN, StructType(()), 3)

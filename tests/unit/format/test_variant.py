@@ -43,19 +43,19 @@ OBJECT = b"\x02\x02\x00\x01\x00\x02\x04\x0c\x01\x0c\x02"
         (b"\x50" + bytes(range(16)), variant.UUID_, UUID(bytes=bytes(range(16)))),
     ],
 )
-def test_primitives_of_every_type(value: bytes, type_id: int, expected: object) -> None:
+def test_primitives_of_every_type(value, type_id, expected):
     variant.check(EMPTY, value)
     assert variant.read_primitive(value) == Primitive(type_id, expected)
 
 
-def test_names_are_read_and_written() -> None:
+def test_names_are_read_and_written():
     assert variant.read_metadata(AB).names == ["a", "b"]
     long = ["k" * 300, "z"]
     assert variant.write_metadata(["a", "b"]) == b"\x11" + AB[1:]
     assert variant.read_metadata(variant.write_metadata(long)).names == long
 
 
-def test_objects_and_arrays_are_put_together() -> None:
+def test_objects_and_arrays_are_put_together():
     parts = {"b": b"\x0c\x02", "a": b"\x0c\x01"}
     assert variant.write_object(parts, variant.read_metadata(AB).ids) == OBJECT
     assert variant.fields_of(variant.read_metadata(AB), OBJECT) == parts
@@ -66,7 +66,7 @@ def test_objects_and_arrays_are_put_together() -> None:
     variant.check(EMPTY, many)
 
 
-def test_values_of_an_object_may_be_in_any_order() -> None:
+def test_values_of_an_object_may_be_in_any_order():
     value = b"\x02\x02\x00\x01\x02\x00\x04\x0c\x02\x0c\x01"
     variant.check(AB, value)
     assert variant.text(AB, value) == '{"a": 1, "b": 2}'
@@ -94,12 +94,12 @@ def test_values_of_an_object_may_be_in_any_order() -> None:
         (EMPTY, b"\x03\x02\x00\x09\x03\x0c\x01\x00", "elsewhere"),
     ],
 )
-def test_what_is_no_variant_is_said(metadata: bytes, value: bytes, why: str) -> None:
+def test_what_is_no_variant_is_said(metadata, value, why):
     with pytest.raises(ValueError, match=why):
         variant.check(metadata, value)
 
 
-def test_values_that_share_bytes_are_not_looked_at_again_and_again() -> None:
+def test_values_that_share_bytes_are_not_looked_at_again_and_again():
     """Thirty arrays in one another, each of whose ten values is the same next one: 10**30."""
     value = b"\x00"
     for _ in range(30):
@@ -109,7 +109,7 @@ def test_values_that_share_bytes_are_not_looked_at_again_and_again() -> None:
         variant.check(EMPTY, value)
 
 
-def test_what_nests_deep_is_checked_and_not_shown() -> None:
+def test_what_nests_deep_is_checked_and_not_shown():
     value = b"\x00"
     for _ in range(5_000):
         value = b"\x0f\x01\x00\x00\x00\x00" + len(value).to_bytes(4, "little") + value
@@ -129,7 +129,7 @@ def test_what_nests_deep_is_checked_and_not_shown() -> None:
         (b"\x04", "true"),
     ],
 )
-def test_primitives_are_shown_as_people_read_them(value: bytes, shown: str) -> None:
+def test_primitives_are_shown_as_people_read_them(value, shown):
     assert variant.text(EMPTY, value) == shown
 
 
@@ -142,7 +142,7 @@ SPARK_LOWER = (
 ONE, TWO, WIDE = b"\x0c\x01", b"\x0c\x02", b"\x10\x02\x00"
 
 
-def test_bounds_of_spark_are_read_and_written_to_the_same_bytes() -> None:
+def test_bounds_of_spark_are_read_and_written_to_the_same_bytes():
     found = read_bounds(SPARK_LOWER)
     assert found == {
         "$['a']": b"\x0c\x00",
@@ -170,13 +170,13 @@ def test_bounds_of_spark_are_read_and_written_to_the_same_bytes() -> None:
         ([{}, {"$": ONE}], None, None),
     ],
 )
-def test_bounds_are_joined_of_paths_that_all_have(bounds, lower, upper) -> None:
+def test_bounds_are_joined_of_paths_that_all_have(bounds, lower, upper):
     stored = [write_bounds(one) for one in bounds]
     assert joined_bounds(stored, "lower") == (None if lower is None else write_bounds(lower))
     assert joined_bounds(stored, "upper") == (None if upper is None else write_bounds(upper))
 
 
-def test_the_lesser_zero_is_the_lower_bound() -> None:
+def test_the_lesser_zero_is_the_lower_bound():
     zero, negative = (b"\x1c" + b"\x00" * 7 + last for last in (b"\x00", b"\x80"))
     both = [write_bounds({"$": one}) for one in (zero, negative)]
     assert joined_bounds(both, "lower") == both[1]
@@ -184,7 +184,7 @@ def test_the_lesser_zero_is_the_lower_bound() -> None:
 
 
 @pytest.mark.parametrize("places", [(0, 1), (1, 0)])
-def test_nan_is_no_bound_of_others(places: tuple[int, int]) -> None:
+def test_nan_is_no_bound_of_others(places):
     values = b"\x1c" + b"\x00" * 6 + b"\xf8\x7f", b"\x1c" + b"\x00" * 8
     both = [write_bounds({"$": values[at], "$['a']": ONE}) for at in places]
     for side in ("lower", "upper"):
@@ -192,6 +192,6 @@ def test_nan_is_no_bound_of_others(places: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("bound", [b"", b"\x01", b"\x01\x00\x00\x0c\x01", SPARK_LOWER[:-1]])
-def test_what_is_no_bound_is_said(bound: bytes) -> None:
+def test_what_is_no_bound_is_said(bound):
     with pytest.raises(ValueError, match=r"."):
         read_bounds(bound)

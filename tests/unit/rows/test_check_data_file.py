@@ -56,12 +56,7 @@ def parquet(rows=ROWS, schema=ARROW, **options):
 def recorded(**changed):
     return RecordedFile(
         "s3://b/t/data/1.parquet",
-        **{
-            "file_format": FileFormat.PARQUET,
-            "record_count": 3,
-            "sequence_number": 1,
-            **changed,
-        },
+        **{"file_format": FileFormat.PARQUET, "record_count": 3, "sequence_number": 1, **changed},
     )
 
 

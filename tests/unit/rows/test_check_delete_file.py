@@ -30,8 +30,7 @@ FACTS = TableFacts(
 
 def told(**changed):
     return RecordedDeletes(
-        RecordedFile("s3://b/t/d", FileFormat.PARQUET, record_count=2, sequence_number=1),
-        **changed,
+        RecordedFile("s3://b/t/d", FileFormat.PARQUET, record_count=2, sequence_number=1), **changed
     )
 
 
@@ -62,10 +61,7 @@ def found(content, deletes, *, by_footer=False):
 def test_r092_bounds_that_hide_a_data_file_whose_rows_are_deleted_are_found():
     assert found(positions(), bounded(b"s3://b/t/a", b"s3://b/t/b")) == []
     assert found(positions(), bounded(b"s3://b/t/a", b"s3://b/t/a")) == [
-        (
-            "R-092",
-            "its bounds exclude rows: `file_path` ranges from 's3://b/t/a' to 's3://b/t/b'",
-        )
+        ("R-092", "its bounds exclude rows: `file_path` ranges from 's3://b/t/a' to 's3://b/t/b'")
     ]
 
 

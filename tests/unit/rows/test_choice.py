@@ -27,14 +27,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return java.parent
 
 
-def test_spark_is_chosen_where_pyspark_and_java_are_there(machine: Path) -> None:
+def test_spark_is_chosen_where_pyspark_and_java_are_there(machine):
     chosen = choose_engine("auto")
     assert (chosen.name, str(chosen)) == ("spark", "engine: spark")
     assert confirm_engine(chosen) == chosen
     sys.modules.pop("pyspark")
 
 
-def test_small_work_is_done_here_unless_spark_was_asked_for(machine: Path) -> None:
+def test_small_work_is_done_here_unless_spark_was_asked_for(machine):
     looked_at = choose_engine("auto")
     small = weigh_engine(looked_at, 5_000_000)
     assert str(small) == "engine: local (4.8 MiB to rewrite; Spark from 1.0 GiB)"
@@ -44,7 +44,7 @@ def test_small_work_is_done_here_unless_spark_was_asked_for(machine: Path) -> No
     assert weigh_engine(choose_engine("auto", for_spark=True), 1).name == "spark"
 
 
-def test_the_choice_takes_a_look_alone(machine: Path) -> None:
+def test_the_choice_takes_a_look_alone(machine):
     (machine / "java").write_text(f"#!/bin/sh\ntouch {machine}/started\n")
     (machine.parent / "modules" / "pyspark" / "__init__.py").write_text("raise RuntimeError")
     assert choose_engine("auto").name == "spark"
@@ -52,9 +52,7 @@ def test_the_choice_takes_a_look_alone(machine: Path) -> None:
     assert not (machine / "started").exists()
 
 
-def test_without_java_the_local_engine_is_chosen(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_java_the_local_engine_is_chosen(machine, monkeypatch):
     monkeypatch.setenv("PATH", str(machine.parent))
     chosen = choose_engine("auto")
     assert chosen.name == "local"
@@ -63,7 +61,7 @@ def test_without_java_the_local_engine_is_chosen(
     assert choose_engine("auto").name == "spark"  # where its bin is what Spark runs
 
 
-def test_work_is_done_by_the_local_engine_where_java_or_pyspark_is_too_old(machine: Path) -> None:
+def test_work_is_done_by_the_local_engine_where_java_or_pyspark_is_too_old(machine):
     (machine / "java").write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     chosen = confirm_engine(choose_engine("auto"))
     java = machine / "java"
@@ -79,12 +77,12 @@ def test_work_is_done_by_the_local_engine_where_java_or_pyspark_is_too_old(machi
     assert confirm_engine(asked) == asked
 
 
-def test_without_pyspark_the_local_engine_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_local_engine_is_chosen(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert str(choose_engine("auto")) == "engine: local (PySpark is not installed)"
 
 
-def test_an_engine_that_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_asked_for_is_taken(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert str(choose_engine("spark")) == "engine: spark"
     assert str(choose_engine("local", for_spark=True)) == "engine: local"

@@ -70,7 +70,7 @@ def eight(*values: int) -> bytes:
     return b"".join(value.to_bytes(8, "little", signed=True) for value in values)
 
 
-def test_r099_rows_that_are_what_the_footer_says_are_no_finding() -> None:
+def test_r099_rows_that_are_what_the_footer_says_are_no_finding():
     columns = {
         "id": [5, 1, 3], "name": ["b", None, "a"], "ratio": [0.5, float("nan"), None],
         "place": [{"x": 1}, None, {"x": 3}],
@@ -81,12 +81,12 @@ def test_r099_rows_that_are_what_the_footer_says_are_no_finding() -> None:
     assert found(parquet({"id": []}, ID)) == []
 
 
-def test_r099_times_before_1970_finer_than_their_column_are_rounded_down_on_both_sides() -> None:
+def test_r099_times_before_1970_finer_than_their_column_are_rounded_down_on_both_sides():
     at = with_id("at", pa.timestamp("ns"), 4)
     assert found(parquet({"at": pa.array([-1, 1_500], pa.timestamp("ns"))}, at)) == []
 
 
-def test_r099_numbers_that_were_zeroed_inside_of_the_bounds_are_found() -> None:
+def test_r099_numbers_that_were_zeroed_inside_of_the_bounds_are_found():
     content = plain({"id": [-7, 3, 9]}, ID)
     assert content.count(eight(-7, 3, 9)) == 1
     damaged = content.replace(eight(-7, 3, 9), bytes(24))
@@ -95,7 +95,7 @@ def test_r099_numbers_that_were_zeroed_inside_of_the_bounds_are_found() -> None:
     ]
 
 
-def test_r099_each_row_group_is_compared_with_what_the_footer_says_of_it() -> None:
+def test_r099_each_row_group_is_compared_with_what_the_footer_says_of_it():
     content = plain({"id": [1, 2, 8, 9]}, ID, row_group_size=2)
     damaged = content.replace(eight(8, 9), eight(1, 2))
     assert found(damaged) == [
@@ -103,7 +103,7 @@ def test_r099_each_row_group_is_compared_with_what_the_footer_says_of_it() -> No
     ]
 
 
-def test_r099_bounds_of_texts_may_be_wider_than_the_texts_but_not_narrower() -> None:
+def test_r099_bounds_of_texts_may_be_wider_than_the_texts_but_not_narrower():
     content = plain({"name": ["bb", "cc"]}, NAME)
     text = b"\2\0\0\0bb\2\0\0\0cc"
     assert content.count(text) == 1
@@ -113,14 +113,14 @@ def test_r099_bounds_of_texts_may_be_wider_than_the_texts_but_not_narrower() -> 
     ]
 
 
-def test_r099_texts_that_are_no_longer_utf_8_are_found_beside_others_that_are() -> None:
+def test_r099_texts_that_are_no_longer_utf_8_are_found_beside_others_that_are():
     content = plain({"name": ["é1", "é2"]}, NAME, write_statistics=False)
     assert found(content) == []
     with pytest.raises(CorruptTable, match=r"the data file is damaged: .*UTF8.*\(R-099\)"):
         found(content.replace("é2".encode(), b"\xc3\x28x"))
 
 
-def test_r099_long_values_are_cut_off() -> None:
+def test_r099_long_values_are_cut_off():
     long = "x" * 4_000
     content = plain({"name": [long]}, NAME)
     at = content.index(b"\xa0\x0f\0\0xxx")
@@ -133,7 +133,7 @@ def test_r099_long_values_are_cut_off() -> None:
     )
 
 
-def test_r099_orc_numbers_that_were_zeroed_are_found() -> None:
+def test_r099_orc_numbers_that_were_zeroed_are_found():
     file = io.BytesIO()
     orc.write_table(pa.table({"id": [300, 500, 900]}, schema=pa.schema([ID])), file)
     content = file.getvalue()
@@ -151,7 +151,7 @@ def test_r099_orc_numbers_that_were_zeroed_are_found() -> None:
     ]
 
 
-def test_r099_null_structs_are_no_nulls_of_what_is_in_them_to_orc() -> None:
+def test_r099_null_structs_are_no_nulls_of_what_is_in_them_to_orc():
     file = io.BytesIO()
     columns = {"id": [1, 2], "place": [{"x": 1}, None]}
     orc.write_table(pa.table(columns, schema=pa.schema([ID, PLACE])), file)

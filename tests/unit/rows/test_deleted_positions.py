@@ -28,7 +28,7 @@ def gone(deleted, location):
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_r121_rows_are_deleted_in_the_files_that_are_named(file_format) -> None:
+def test_r121_rows_are_deleted_in_the_files_that_are_named(file_format):
     deleted = DeletedPositions({ONE: 5, OTHER: 5})
     rows = [(ONE, 0), (ONE, 3), (OTHER, 4), ("s3://b/t/data/3.parquet", 1)]
     deleted.add_file(deletes(rows, file_format=file_format), {ONE, OTHER})
@@ -36,7 +36,7 @@ def test_r121_rows_are_deleted_in_the_files_that_are_named(file_format) -> None:
     assert gone(deleted, OTHER) == [4]
 
 
-def test_r111_only_the_files_that_a_delete_file_applies_to_lose_rows() -> None:
+def test_r111_only_the_files_that_a_delete_file_applies_to_lose_rows():
     deleted = DeletedPositions({ONE: 5, OTHER: 5})
     deleted.add_file(deletes([(ONE, 0), (OTHER, 4)]), {OTHER})
     assert gone(deleted, ONE) is None
@@ -44,7 +44,7 @@ def test_r111_only_the_files_that_a_delete_file_applies_to_lose_rows() -> None:
     deleted.check_spelling()
 
 
-def test_rows_may_come_in_any_order_more_than_once_and_from_several_files() -> None:
+def test_rows_may_come_in_any_order_more_than_once_and_from_several_files():
     deleted = DeletedPositions({ONE: 9, OTHER: 9})
     deleted.add_file(deletes([(OTHER, 7), (ONE, 3), (OTHER, 1), (ONE, 3), (ONE, 0)]), {ONE, OTHER})
     deleted.add_file(deletes([(ONE, 8), (ONE, 3)]), {ONE, OTHER})
@@ -60,7 +60,7 @@ def test_rows_may_come_in_any_order_more_than_once_and_from_several_files() -> N
         (pa.dictionary(pa.int32(), pa.string()), pa.int64()),
     ],
 )  # fmt: skip
-def test_paths_and_positions_may_be_stored_as_other_types_of_theirs(path, position) -> None:
+def test_paths_and_positions_may_be_stored_as_other_types_of_theirs(path, position):
     fields = (PATH.with_type(path), POS.with_type(position))
     file = MemoryFiles()
     rows = pa.table([[ONE, OTHER, ONE], [0, 1, 3]], ["p", "q"])
@@ -80,14 +80,12 @@ def test_paths_and_positions_may_be_stored_as_other_types_of_theirs(path, positi
         ((PATH.with_type(pa.binary()), POS), (b"\xff", 1)),
     ],
 )
-def test_r121_paths_that_are_no_text_and_positions_that_are_no_numbers_are_damage(
-    fields, row
-) -> None:
+def test_r121_paths_that_are_no_text_and_positions_that_are_no_numbers_are_damage(fields, row):
     with pytest.raises(CorruptTable, match="of a position delete file is stored as"):
         DeletedPositions({ONE: 5}).add_file(deletes([row], fields), {ONE})
 
 
-def test_columns_are_found_by_id_beside_copies_of_deleted_rows() -> None:
+def test_columns_are_found_by_id_beside_copies_of_deleted_rows():
     row = identified("row", pa.struct([identified("id", pa.int64(), 1)]), 2_147_483_544)
     fields = (row, POS.with_name("p"), PATH.with_name("f"))
     deleted = DeletedPositions({ONE: 5})
@@ -95,7 +93,7 @@ def test_columns_are_found_by_id_beside_copies_of_deleted_rows() -> None:
     assert gone(deleted, ONE) == [2, 4]
 
 
-def test_positions_outside_of_a_file_delete_nothing() -> None:
+def test_positions_outside_of_a_file_delete_nothing():
     deleted = DeletedPositions({ONE: 3})
     deleted.add_file(deletes([(ONE, -1), (ONE, 2), (ONE, 3), (ONE, 2**62)]), {ONE})
     deleted.add(ONE, np.array([3, 2**63 - 1], np.uint64))
@@ -111,9 +109,7 @@ def test_positions_outside_of_a_file_delete_nothing() -> None:
         ("s3://b/t/a=x%3Dy/1.parquet", "s3://b/t/a=x=y/1.parquet"),
     ],
 )
-def test_deletes_that_spell_a_path_otherwise_are_refused_with_the_rows_at_stake(
-    stored, spelled
-) -> None:
+def test_deletes_that_spell_a_path_otherwise_are_refused_with_the_rows_at_stake(stored, spelled):
     deleted = DeletedPositions({stored: 5})
     deleted.add_file(deletes([(spelled, 1), (spelled, 2), (spelled, 9)]), {stored})
     assert gone(deleted, stored) is None
@@ -122,7 +118,7 @@ def test_deletes_that_spell_a_path_otherwise_are_refused_with_the_rows_at_stake(
     assert stored in raised.value.message
 
 
-def test_another_spelling_is_no_matter_where_the_rows_are_deleted_anyway() -> None:
+def test_another_spelling_is_no_matter_where_the_rows_are_deleted_anyway():
     deleted = DeletedPositions({"s3://b/1": 5})
     deleted.add_file(deletes([("s3a://b/1", 1), ("s3a://b/1", 2)]), {"s3://b/1"})
     deleted.add_file(deletes([("s3://b/1", 1), ("s3://b/1", 2)]), {"s3://b/1"})
@@ -130,7 +126,7 @@ def test_another_spelling_is_no_matter_where_the_rows_are_deleted_anyway() -> No
     assert gone(deleted, "s3://b/1") == [1, 2]
 
 
-def test_another_spelling_of_a_file_that_is_not_applied_to_is_no_matter() -> None:
+def test_another_spelling_of_a_file_that_is_not_applied_to_is_no_matter():
     deleted = DeletedPositions({"s3://b/1": 5, "s3://b/2": 5})
     deleted.add_file(deletes([("s3a://b/1", 1)]), {"s3://b/2"})
     deleted.check_spelling()
@@ -145,7 +141,7 @@ def test_another_spelling_of_a_file_that_is_not_applied_to_is_no_matter() -> Non
         ((PATH, POS), [(ONE, None)]),
     ],
 )
-def test_r121_a_delete_file_without_path_or_position_is_damage(fields, rows) -> None:
+def test_r121_a_delete_file_without_path_or_position_is_damage(fields, rows):
     with pytest.raises(CorruptTable) as raised:
         DeletedPositions({ONE: 5}).add_file(deletes(rows, fields), {ONE})
     assert raised.value.rule == "R-121"

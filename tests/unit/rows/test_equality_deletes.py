@@ -55,44 +55,44 @@ DATA = table([A, B], [(1, "x"), (2, "y"), (None, "x"), (1, None), (3, ""), (1, "
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_r123_rows_whose_key_is_deleted_are_found_and_no_others(file_format) -> None:
+def test_r123_rows_whose_key_is_deleted_are_found_and_no_others(file_format):
     deleting = Deleting()
     deleting.add([1], table([A], [(1,), (7,)]), file_format=file_format)
     assert deleting.gone(DATA) == [0, 3, 5]
 
 
-def test_r123_null_equals_null() -> None:
+def test_r123_null_equals_null():
     deleting = Deleting()
     deleting.add([1], table([A], [(None,)]))
     assert deleting.gone(DATA) == [2]
 
 
-def test_r124_all_columns_of_a_row_have_to_match_and_one_row_is_enough() -> None:
+def test_r124_all_columns_of_a_row_have_to_match_and_one_row_is_enough():
     deleting = Deleting()
     deleting.add([1, 2], table([A, B], [(1, "x"), (None, "y"), (1, None), (2, "")]))
     assert deleting.gone(DATA) == [0, 3, 5]
 
 
-def test_the_order_of_columns_and_ids_does_not_matter() -> None:
+def test_the_order_of_columns_and_ids_does_not_matter():
     deleting = Deleting()
     deleting.add([2, 1], table([B, A], [("y", 2)]))
     assert deleting.gone(DATA) == [1]
 
 
-def test_columns_beside_those_that_are_compared_are_not_looked_at() -> None:
+def test_columns_beside_those_that_are_compared_are_not_looked_at():
     deleting = Deleting()
     deleting.add([2], table([A, B], [(99, "y")]))
     assert deleting.gone(DATA) == [1]
 
 
-def test_several_sets_of_columns_delete_together() -> None:
+def test_several_sets_of_columns_delete_together():
     deleting = Deleting()
     deleting.add([1], table([A], [(3,)]))
     deleting.add([2], table([B], [("y",)]))
     assert deleting.gone(DATA) == [1, 4]
 
 
-def test_nan_equals_nan_and_zeros_differ() -> None:
+def test_nan_equals_nan_and_zeros_differ():
     column = identified("c", pa.float64(), 3)
     deleting = Deleting()
     deleting.add([3], table([column], [(float("nan"),), (-0.0,)]))
@@ -101,7 +101,7 @@ def test_nan_equals_nan_and_zeros_differ() -> None:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
-def test_r123_every_fixed_value_deletes_though_java_takes_all_for_the_last(file_format) -> None:
+def test_r123_every_fixed_value_deletes_though_java_takes_all_for_the_last(file_format):
     column = identified("f", pa.binary(2), 9)
     deleting = Deleting(schema((9, "f", "fixed[2]")))
     deletes = table([column], [(b"aa",), (b"bb",), (b"cc",)])
@@ -138,7 +138,7 @@ def _plain(kind):
     return pa.binary(16) if kind == pa.uuid() else kind
 
 
-def test_r123_a_column_that_a_data_file_lacks_is_null_or_its_default() -> None:
+def test_r123_a_column_that_a_data_file_lacks_is_null_or_its_default():
     column = identified("d", pa.string(), 4)
     deleting = Deleting()
     deleting.add([4], table([column], [(None,)]))
@@ -149,19 +149,19 @@ def test_r123_a_column_that_a_data_file_lacks_is_null_or_its_default() -> None:
     assert defaulted.gone(DATA) == [0, 1, 2, 3, 4, 5]
 
 
-def test_r123_a_required_column_that_a_data_file_lacks_is_null() -> None:
+def test_r123_a_required_column_that_a_data_file_lacks_is_null():
     deleting = Deleting(schema((4, "d", "string", {"required": True})))
     deleting.add([4], table([identified("d", pa.string(), 4)], [("x",)]))
     assert deleting.gone(DATA) == []
 
 
-def test_a_partition_value_stands_for_a_column_that_a_data_file_lacks() -> None:
+def test_a_partition_value_stands_for_a_column_that_a_data_file_lacks():
     deleting = Deleting()
     deleting.add([4], table([identified("d", pa.string(), 4)], [("p",)]))
     assert deleting.gone(DATA, constants={4: "p"}) == [0, 1, 2, 3, 4, 5]
 
 
-def test_columns_inside_of_structs_are_compared() -> None:
+def test_columns_inside_of_structs_are_compared():
     place = identified("place", pa.struct([identified("x", pa.int64(), 6)]), 5)
     inner = {"id": 6, "name": "x", "type": "long", "required": False}
     deleting = Deleting(schema((5, "place", {"type": "struct", "fields": [inner]})))
@@ -170,7 +170,7 @@ def test_columns_inside_of_structs_are_compared() -> None:
     assert deleting.gone(rows) == [1, 2, 3]
 
 
-def test_r123_a_field_that_a_struct_lacks_has_its_default_only_where_the_struct_is_there() -> None:
+def test_r123_a_field_that_a_struct_lacks_has_its_default_only_where_the_struct_is_there():
     x, y = identified("x", pa.int64(), 6), identified("y", pa.int64(), 7)
     inner = {"id": 7, "name": "y", "type": "long", "required": False, "initial-default": 3}
     deleting = Deleting(schema((5, "place", {"type": "struct", "fields": [inner]})))
@@ -183,7 +183,7 @@ def test_r123_a_field_that_a_struct_lacks_has_its_default_only_where_the_struct_
 
 
 @pytest.mark.parametrize(("default", "gone"), [({}, [0, 1]), ({"7": 4}, []), (None, [])])
-def test_r123_a_field_of_a_struct_that_is_missing_is_that_of_its_default(default, gone) -> None:
+def test_r123_a_field_of_a_struct_that_is_missing_is_that_of_its_default(default, gone):
     y = identified("y", pa.int64(), 7)
     inner = {"id": 7, "name": "y", "type": "long", "required": False, "initial-default": 3}
     outer = {"type": "struct", "fields": [inner]}
@@ -192,7 +192,7 @@ def test_r123_a_field_of_a_struct_that_is_missing_is_that_of_its_default(default
     assert deleting.gone(table([A], [(1,), (2,)])) == gone
 
 
-def test_r112_each_data_file_loses_what_the_deletes_that_apply_to_it_say() -> None:
+def test_r112_each_data_file_loses_what_the_deletes_that_apply_to_it_say():
     deleting = Deleting()
     deleting.add([1], table([A], [(1,)]), ["old"])
     deleting.add([1], table([A], [(2,)]), ["old", "new"])
@@ -204,7 +204,7 @@ def test_r112_each_data_file_loses_what_the_deletes_that_apply_to_it_say() -> No
     assert deleting.gone(rows, "none") == []
 
 
-def test_a_key_deleted_twice_is_deleted_for_whom_either_applies_to() -> None:
+def test_a_key_deleted_twice_is_deleted_for_whom_either_applies_to():
     deleting = Deleting()
     deleting.add([1], table([A], [(1,), (2,)]), ["old", "new"])
     deleting.add([1], table([A], [(1,)]), ["old"])
@@ -212,7 +212,7 @@ def test_a_key_deleted_twice_is_deleted_for_whom_either_applies_to() -> None:
     assert deleting.gone(table([A], [(1,), (2,)]), "new") == [0, 1]
 
 
-def test_deletes_that_apply_to_ever_more_files_are_one_index() -> None:
+def test_deletes_that_apply_to_ever_more_files_are_one_index():
     deleting = Deleting()
     for count in range(1, 20):
         applies_to = [f"f{number}" for number in range(count)]
@@ -224,7 +224,7 @@ def test_deletes_that_apply_to_ever_more_files_are_one_index() -> None:
     assert deleting.gone(rows, "f15") == [16, 17, 18, 19]
 
 
-def test_many_deletes_come_in_parts_that_together_say_the_same() -> None:
+def test_many_deletes_come_in_parts_that_together_say_the_same():
     deleting = Deleting(limit=3)
     for number in range(5):
         deleting.add([1], table([A], [(number,), (number + 10,)]), ["f"])
@@ -234,7 +234,7 @@ def test_many_deletes_come_in_parts_that_together_say_the_same() -> None:
     assert deleting.gone(rows) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14, 20]
 
 
-def test_a_data_file_in_no_ones_reach_is_left_alone() -> None:
+def test_a_data_file_in_no_ones_reach_is_left_alone():
     deleting = Deleting()
     deleting.add([1], table([A], [(1,)]), ["other"])
     ((index,),) = deleting.parts()
@@ -244,7 +244,7 @@ def test_a_data_file_in_no_ones_reach_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("bits", [0, 1, 2])
-def test_keys_with_one_hash_are_told_apart_by_what_they_are(bits, monkeypatch) -> None:
+def test_keys_with_one_hash_are_told_apart_by_what_they_are(bits, monkeypatch):
     """Exactness must not rest on hashes: here nearly all are the same."""
 
     def weak(columns, row_count):
@@ -259,13 +259,13 @@ def test_keys_with_one_hash_are_told_apart_by_what_they_are(bits, monkeypatch) -
     assert deleting.gone(rows, "g") == list(range(0, 60, 3))
 
 
-def test_no_delete_rows_delete_nothing() -> None:
+def test_no_delete_rows_delete_nothing():
     deleting = Deleting()
     deleting.add([1], table([A], []))
     assert list(deleting.parts()) == []
 
 
-def test_r123_a_delete_file_without_a_column_that_it_compares_is_damage() -> None:
+def test_r123_a_delete_file_without_a_column_that_it_compares_is_damage():
     deleting = Deleting()
     deleting.add([1, 2], table([A], [(1,)]))
     with pytest.raises(CorruptTable, match="d0 lacks the column `b`") as raised:
@@ -274,7 +274,7 @@ def test_r123_a_delete_file_without_a_column_that_it_compares_is_damage() -> Non
 
 
 @pytest.mark.parametrize("ids", [[], [77]])
-def test_r123_deletes_by_columns_that_never_were_are_damage(ids) -> None:
+def test_r123_deletes_by_columns_that_never_were_are_damage(ids):
     deleting = Deleting()
     deleting.add(ids, table([A], [(1,)]))
     with pytest.raises(CorruptTable) as raised:
@@ -282,7 +282,7 @@ def test_r123_deletes_by_columns_that_never_were_are_damage(ids) -> None:
     assert raised.value.rule == "R-123"
 
 
-def test_deletes_by_a_column_with_fields_are_refused() -> None:
+def test_deletes_by_a_column_with_fields_are_refused():
     inner = {"id": 6, "name": "x", "type": "long", "required": False}
     deleting = Deleting(schema((5, "place", {"type": "struct", "fields": [inner]})))
     deleting.add([5], table([A], [(1,)]))
@@ -291,14 +291,14 @@ def test_deletes_by_a_column_with_fields_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["variant", "geometry(srid:0)", "geography(OGC:CRS84, karney)"])
-def test_deletes_by_values_that_do_not_compare_are_refused(kind) -> None:
+def test_deletes_by_values_that_do_not_compare_are_refused(kind):
     deleting = Deleting(schema((5, "place", kind)))
     deleting.add([5], table([A], [(1,)]))
     with pytest.raises(Unsupported, match=rf"compares `place`, a {re.escape(kind)}"):
         list(deleting.parts())
 
 
-def test_of_wide_keys_few_are_held_at_a_time() -> None:
+def test_of_wide_keys_few_are_held_at_a_time():
     deleting = Deleting()
     for at in range(4):
         deleting.add([2], table([B], [(f"{at}{number}" * 2**19,) for number in range(20)]))

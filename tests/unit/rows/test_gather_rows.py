@@ -46,7 +46,7 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("parts", [1, 4, 5, 60])
-def test_each_partition_becomes_one_file_with_its_rows_in_order(few: Path, parts: int) -> None:
+def test_each_partition_becomes_one_file_with_its_rows_in_order(few, parts):
     given = batches(3000, parts)
     splitting = partitioner(BY_PART, COLUMNS, arrow_schema(COLUMNS))
     files = MemoryFiles()
@@ -66,7 +66,7 @@ def test_each_partition_becomes_one_file_with_its_rows_in_order(few: Path, parts
     assert list(few.iterdir()) == []
 
 
-def test_a_file_more_ends_the_one_that_was_written_to_least_recently(few: Path) -> None:
+def test_a_file_more_ends_the_one_that_was_written_to_least_recently(few):
     files = MemoryFiles()
     (rows,) = batches(100, 1)
     with DataWriter(COLUMNS, write_options({}, 2**30, {}), files.outputs(), 16.0) as writer:

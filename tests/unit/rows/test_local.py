@@ -61,9 +61,7 @@ def described(directory: Path) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("format_version", "partitioning"), [(1, "none"), (2, "identity"), (3, "none")]
 )
-def test_workers_make_the_files_that_this_process_makes(
-    tmp_path: Path, format_version: int, partitioning: str
-) -> None:
+def test_workers_make_the_files_that_this_process_makes(tmp_path, format_version, partitioning):
     for name in ("here", "there"):
         build(tmp_path / name, format_version, partitioning)
     before = ids(tmp_path / "there")
@@ -76,7 +74,7 @@ def test_workers_make_the_files_that_this_process_makes(
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_progress_counts_the_bytes_of_all_files_once(tmp_path: Path) -> None:
+def test_progress_counts_the_bytes_of_all_files_once(tmp_path):
     build(tmp_path, 2, "identity")
     prepared = planned(tmp_path)
     heard = Heard()
@@ -96,7 +94,7 @@ def everything(directory: Path) -> set[Path]:
     return {path for path in directory.rglob("*") if path.is_file()}
 
 
-def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path: Path) -> None:
+def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path):
     TABLES["v2"](tmp_path)
     next(one for one in DAMAGES if "crashes" in one.name).apply(Broken(tmp_path))
     files, version = everything(tmp_path), current_metadata(tmp_path)
@@ -108,7 +106,7 @@ def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path: Path
     unchanged(tmp_path, files, version)
 
 
-def test_a_file_that_is_gone_ends_the_run(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_ends_the_run(tmp_path):
     build(tmp_path, 2, "identity")
     prepared, version = planned(tmp_path), current_metadata(tmp_path)
     Path(prepared.plan.groups[-1].tasks[-1].inputs[-1].location).unlink()
@@ -140,7 +138,7 @@ class Killing(Heard):
 
 @pytest.mark.new_workers  # it is the child that is killed
 @pytest.mark.parametrize("opened", [1, 9])
-def test_what_a_killed_worker_has_written_is_removed(tmp_path: Path, opened: int) -> None:
+def test_what_a_killed_worker_has_written_is_removed(tmp_path, opened):
     build(tmp_path, 2, "identity")
     files, version = everything(tmp_path), current_metadata(tmp_path)
     with pytest.raises(EngineError, match=r"a worker process ended \(signal 9\)"):
@@ -148,7 +146,7 @@ def test_what_a_killed_worker_has_written_is_removed(tmp_path: Path, opened: int
     unchanged(tmp_path, files, version)
 
 
-def test_time_that_is_up_ends_the_workers(tmp_path: Path) -> None:
+def test_time_that_is_up_ends_the_workers(tmp_path):
     build(tmp_path, 2, "identity")
     files, version = everything(tmp_path), current_metadata(tmp_path)
     over = Deadline(SystemEnv(), 0)

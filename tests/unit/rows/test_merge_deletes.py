@@ -45,7 +45,7 @@ def merged(files: MemoryFiles, deletes: DeletesOfGroup) -> dict[str, list[int]]:
     return {location: positions.tolist() for location, positions in found.items()}
 
 
-def test_r115_positions_of_files_and_vectors_are_put_together() -> None:
+def test_r115_positions_of_files_and_vectors_are_put_together():
     files = MemoryFiles()
     deletes = DeletesOfGroup(
         (
@@ -58,7 +58,7 @@ def test_r115_positions_of_files_and_vectors_are_put_together() -> None:
     assert merged(files, deletes) == {ONE: [1, 2, 3, 7, 9], OTHER: [0, 5]}
 
 
-def test_a_puffin_file_is_opened_once_however_many_vectors_of_it_are_read() -> None:
+def test_a_puffin_file_is_opened_once_however_many_vectors_of_it_are_read():
     files = MemoryFiles()
     blobs = [dv_blob([1, 5], ONE), dv_blob([2], OTHER)]
     files.content["s3://b/t/v.puffin"] = write_puffin(blobs, {})
@@ -71,20 +71,20 @@ def test_a_puffin_file_is_opened_once_however_many_vectors_of_it_are_read() -> N
     assert files.opened == ["s3://b/t/v.puffin"]
 
 
-def test_r111_a_file_that_deletes_do_not_apply_to_gets_none_of_them() -> None:
+def test_r111_a_file_that_deletes_do_not_apply_to_gets_none_of_them():
     files = MemoryFiles()
     deletes = position_deletes(files, "a", [(ONE, 7), (OTHER, 0)], applies_to=[OTHER])
     assert merged(files, DeletesOfGroup((deletes,))) == {OTHER: [0]}
 
 
-def test_a_path_in_another_spelling_is_refused() -> None:
+def test_a_path_in_another_spelling_is_refused():
     files = MemoryFiles()
     deletes = position_deletes(files, "a", [(ONE.replace("s3:", "s3a:"), 7)])
     with pytest.raises(Unsupported, match=r"spell the path of s3://b/t/data/1\.parquet"):
         merged(files, DeletesOfGroup((deletes,)))
 
 
-def test_r121_positions_below_the_first_row_are_damage() -> None:
+def test_r121_positions_below_the_first_row_are_damage():
     files = MemoryFiles()
     deletes = position_deletes(files, "a", [(ONE, -1)])
     with pytest.raises(CorruptTable, match="a position is below 0") as caught:
@@ -92,7 +92,7 @@ def test_r121_positions_below_the_first_row_are_damage() -> None:
     assert caught.value.rule == "R-121"
 
 
-def test_r118_a_vector_of_another_cardinality_is_damage() -> None:
+def test_r118_a_vector_of_another_cardinality_is_damage():
     files = MemoryFiles()
     found = replace(vector(files, "d", ONE, [9, 1]), record_count=3)
     with pytest.raises(CorruptTable, match="has 2 positions where 3 are stated"):
@@ -102,7 +102,7 @@ def test_r118_a_vector_of_another_cardinality_is_damage() -> None:
 POSITIONS = np.array([0, 4, 2**33], np.uint64)
 
 
-def test_r121_a_delete_file_has_paths_and_positions_by_id_in_order() -> None:
+def test_r121_a_delete_file_has_paths_and_positions_by_id_in_order():
     files = MemoryFiles()
     found = write_delete_file(ONE, POSITIONS, "c=1", ParquetOptions(), files.outputs())
     content = files.content[found.location]
@@ -120,7 +120,7 @@ def test_r121_a_delete_file_has_paths_and_positions_by_id_in_order() -> None:
     assert stored.metadata.metadata[b"delete-type"] == b"position"
 
 
-def test_vectors_of_several_data_files_share_a_puffin_file() -> None:
+def test_vectors_of_several_data_files_share_a_puffin_file():
     files = MemoryFiles()
     one, other = write_vectors(
         {ONE: POSITIONS, OTHER: POSITIONS[:1]}, "icectl tests", files.outputs()
@@ -139,14 +139,14 @@ def test_vectors_of_several_data_files_share_a_puffin_file() -> None:
         assert read_dv(read_blob(content[blob.span], blob)).tolist() == positions
 
 
-def test_without_a_position_no_puffin_file_is_written() -> None:
+def test_without_a_position_no_puffin_file_is_written():
     files = MemoryFiles()
     assert write_vectors({}, "icectl tests", files.outputs()) == ()
     assert files.content == {}
 
 
 @pytest.mark.parametrize("is_vector", [False, True])
-def test_what_was_written_is_read_again_and_compared(is_vector: bool) -> None:
+def test_what_was_written_is_read_again_and_compared(is_vector):
     files, others = MemoryFiles(), MemoryFiles()
 
     def write(outputs: FileOutputs, positions) -> None:
@@ -170,7 +170,7 @@ class Full(io.BytesIO):
         return super().write(content)
 
 
-def test_a_delete_file_that_cannot_be_written_is_abandoned() -> None:
+def test_a_delete_file_that_cannot_be_written_is_abandoned():
     outputs = replace(MemoryFiles().outputs(), create=lambda _: contextlib.nullcontext(Full()))
     with pytest.raises(OSError, match="the disk is full"):
         write_delete_file(ONE, POSITIONS, "", ParquetOptions(), outputs)

@@ -26,12 +26,7 @@ from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
-from icectl.rows.rewrite_data import (
-    DeletesOfGroup,
-    FileGroup,
-    TableColumns,
-    rewrite_data,
-)
+from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, rewrite_data
 from icectl.rows.row_runs import rows_of
 from icectl.rows.write_data import WrittenFile, write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
@@ -76,7 +71,7 @@ def store(request, monkeypatch) -> MemoryFiles:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_rows_and_metrics_are_those_of_a_rewrite(version, store) -> None:
+def test_rows_and_metrics_are_those_of_a_rewrite(version, store):
     whole = group(store, three(store), version)
     merged = merge(whole, store)
     (rewritten,) = rewrite_data(whole, OPTIONS, store.outputs()).files
@@ -98,7 +93,7 @@ def test_rows_and_metrics_are_those_of_a_rewrite(version, store) -> None:
     assert len(starts) == 3
 
 
-def test_rows_keep_their_ids_and_last_updates(store) -> None:
+def test_rows_keep_their_ids_and_last_updates(store):
     files = [
         replace(file, first_row_id=first, sequence_number=number)
         for file, first, number in zip(three(store), (500, 7, 1000), (3, 9, 4), strict=True)
@@ -112,7 +107,7 @@ def test_rows_keep_their_ids_and_last_updates(store) -> None:
     assert numbers == [3] * 40 + [9] + [4] * 59
 
 
-def test_what_would_need_decoding_is_refused() -> None:
+def test_what_would_need_decoding_is_refused():
     store = MemoryFiles()
     files = three(store, first_row_id=0)
     refused = [
@@ -128,7 +123,7 @@ def test_what_would_need_decoding_is_refused() -> None:
         merge(group(store, [without_ids]), store)
 
 
-def test_rows_of_files_that_have_ids_keep_them(store) -> None:
+def test_rows_of_files_that_have_ids_keep_them(store):
     """Of three files one has both columns, and nulls in them; one was merged of others before."""
     files = [
         replace(file, first_row_id=first, sequence_number=number)
@@ -212,9 +207,7 @@ NAN = math.nan
         ([[1.5, 2], [8, -4]], {"lower_bounds": {3: of_real(NAN)}}, 0, (None, None)),
     ],
 )
-def test_metrics_that_footers_lack_are_those_of_entries(
-    reals, changed, nans, bounds, store
-) -> None:
+def test_metrics_that_footers_lack_are_those_of_entries(reals, changed, nans, bounds, store):
     merged = merge(group(store, with_metrics(store, reals, **changed)), store).metrics
     assert merged.nan_value_counts.get(3) == nans
     found = merged.lower_bounds.get(3), merged.upper_bounds.get(3)
@@ -223,7 +216,7 @@ def test_metrics_that_footers_lack_are_those_of_entries(
     assert merged.value_counts == dict.fromkeys((1, 2, 3), sum(map(len, reals)))
 
 
-def test_no_nan_is_counted_of_rows_that_are_left_out(store) -> None:
+def test_no_nan_is_counted_of_rows_that_are_left_out(store):
     files = with_metrics(store, [[NAN, NAN, 1.5], [8, -4]])
     deletes = DeletesOfGroup(equality_deletes=(by_value(store, [0, 1], ["f0"]),))
     merged = merge(group(store, files, deletes=deletes), store).metrics
@@ -238,7 +231,7 @@ def by_value(store: MemoryFiles, ids, applies_to) -> EqualityDeletes:
     return EqualityDeletes(file, (1,), frozenset(applies_to))
 
 
-def test_rows_that_equality_deletes_delete_are_told(store) -> None:
+def test_rows_that_equality_deletes_delete_are_told(store):
     files = three(store)
     deletes = (by_value(store, [3, 45, 99, 7], ["f0", "f1"]), by_value(store, [99, 45], ["f2"]))
     whole = group(store, files, deletes=DeletesOfGroup(equality_deletes=deletes))
@@ -251,7 +244,7 @@ def test_rows_that_equality_deletes_delete_are_told(store) -> None:
         merge_files(whole, OPTIONS, store.outputs(), MergeOptions(0.05))
 
 
-def test_row_groups_of_deleted_rows_are_left_out(store) -> None:
+def test_row_groups_of_deleted_rows_are_left_out(store):
     for at in range(3):
         content = io.BytesIO()
         pq.write_table(table(FIELDS, some(at * 40, at * 40 + 40)), content, row_group_size=10)
@@ -279,14 +272,14 @@ def test_row_groups_of_deleted_rows_are_left_out(store) -> None:
         merge(group(store, files, 3, deletes=everything), store)
 
 
-def test_files_with_much_that_nothing_leads_to_are_not_composed() -> None:
+def test_files_with_much_that_nothing_leads_to_are_not_composed():
     store = MemoryFiles(composes=True)
     found = merge(group(store, three(store)), store)
     assert "one has much in between" in found.not_assembled
     assert [row["id"] for row in store.rows(found.location)] == [*range(100)]
 
 
-def test_files_that_are_deleted_as_a_whole_are_not_composed_with_others(store) -> None:
+def test_files_that_are_deleted_as_a_whole_are_not_composed_with_others(store):
     files = three(store)
     deletes = DeletesOfGroup(equality_deletes=(by_value(store, range(40), ["f0"]),))
     found = merge(group(store, files, deletes=deletes), store)
@@ -294,7 +287,7 @@ def test_files_that_are_deleted_as_a_whole_are_not_composed_with_others(store) -
     assert found.not_assembled == ""
 
 
-def test_a_file_of_other_rows_than_its_entry_says_is_told() -> None:
+def test_a_file_of_other_rows_than_its_entry_says_is_told():
     store = MemoryFiles()
     files = three(store)
     whole = group(store, [replace(files[0], record_count=41), *files[1:]])
@@ -303,7 +296,7 @@ def test_a_file_of_other_rows_than_its_entry_says_is_told() -> None:
 
 
 @pytest.mark.parametrize("place", [4, 500, -20])
-def test_bytes_that_are_not_stored_as_written_are_told(place) -> None:
+def test_bytes_that_are_not_stored_as_written_are_told(place):
     store = MemoryFiles()
     whole = group(store, three(store))
     outputs = store.outputs()
@@ -318,7 +311,7 @@ def test_bytes_that_are_not_stored_as_written_are_told(place) -> None:
         merge_files(whole, OPTIONS, replace(outputs, open=read), MergeOptions())
 
 
-def test_a_damaged_page_undoes_what_was_begun() -> None:
+def test_a_damaged_page_undoes_what_was_begun():
     store = MemoryFiles()
     files = three(store)
     rows = table(FIELDS, some(0, 40))
@@ -368,7 +361,7 @@ def evolved(store: MemoryFiles):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_files_of_a_schema_that_has_evolved(version, store) -> None:
+def test_files_of_a_schema_that_has_evolved(version, store):
     wider = schema(
         (1, "id", "long"), (2, "title", "string"), (3, "part", "double"),
         (10, "price", "decimal(9, 2)"),
@@ -428,7 +421,7 @@ WITH_REQUIRED_PARTS = {
 
 
 @pytest.mark.parametrize("name", WITH_REQUIRED_PARTS)
-def test_a_file_may_lack_a_column_with_parts_that_are_required(name, store) -> None:
+def test_a_file_may_lack_a_column_with_parts_that_are_required(name, store):
     kind, value = WITH_REQUIRED_PARTS[name]
     more = identified("more", kind, 20)
     values = [None if at % 3 else value for at in range(40)]
@@ -444,7 +437,7 @@ def test_a_file_may_lack_a_column_with_parts_that_are_required(name, store) -> N
     assert stored.schema.field("more").type == kind
 
 
-def test_columns_that_are_stored_in_other_ways_are_not_merged() -> None:
+def test_columns_that_are_stored_in_other_ways_are_not_merged():
     store = MemoryFiles()
     plain = three(store)[0]
     refused = {
@@ -497,7 +490,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)
-def test_each_row_group_is_in_one_part_of_the_file(orders, version, store) -> None:
+def test_each_row_group_is_in_one_part_of_the_file(orders, version, store):
     """Where a file lacks the first column, or has it behind the others, too."""
     digits = np.random.default_rng(1)
     known = {
@@ -528,7 +521,7 @@ def test_each_row_group_is_in_one_part_of_the_file(orders, version, store) -> No
     assert in_order(merged.location) == in_order(rewritten.location)
 
 
-def test_no_first_column_to_begin_with_is_refused(store) -> None:
+def test_no_first_column_to_begin_with_is_refused(store):
     part, key = identified("part", pa.float64(), 3), identified("key", pa.float64(), 4)
     files = [store.add("f0", table((part,), [(1.5,)])), store.add("f1", table((key,), [(2.5,)]))]
     with pytest.raises(NotMergeable, match="no column in common"):

@@ -59,11 +59,11 @@ METADATA = TableMetadata(
         ("`a``, b` desc, `a, b`", [key(11, "identity", "desc", "last"), key(10, "identity")]),
     ],
 )
-def test_an_order_is_read_key_by_key(text: str, fields: list[SortField]) -> None:
+def test_an_order_is_read_key_by_key(text, fields):
     assert parse_sort_order(text, METADATA) == SortOrder(0, tuple(fields))
 
 
-def test_an_order_of_the_table_is_known_again_as_a_whole() -> None:
+def test_an_order_of_the_table_is_known_again_as_a_whole():
     spelled = "category asc nulls first, bucket(16, id) desc nulls last"
     assert parse_sort_order(spelled, METADATA) is OWN
     assert parse_sort_order("category", METADATA).order_id == 0
@@ -95,30 +95,30 @@ def test_an_order_of_the_table_is_known_again_as_a_whole() -> None:
         ("zorder(id, at)", "is not a sort key"),
     ],
 )
-def test_what_is_no_order_is_wrong_usage(text: str, message: str) -> None:
+def test_what_is_no_order_is_wrong_usage(text, message):
     with pytest.raises(UsageError) as caught:
         parse_sort_order(text, METADATA)
     assert message in caught.value.message
 
 
-def test_names_that_are_nearly_right_are_proposed() -> None:
+def test_names_that_are_nearly_right_are_proposed():
     with pytest.raises(UsageError) as caught:
         parse_sort_order("categry", METADATA)
     assert caught.value.hint == "did you mean `category`?"
 
 
 @pytest.mark.parametrize("orders", [(SortOrder(0, ()),), ()])
-def test_a_table_that_is_not_sorted_has_no_order(orders: tuple[SortOrder, ...]) -> None:
+def test_a_table_that_is_not_sorted_has_no_order(orders):
     unsorted = replace(METADATA, sort_orders=orders, default_sort_order_id=0)
     with pytest.raises(UsageError, match="the table has no sort order of its own"):
         table_order(unsorted)
 
 
-def test_a_curve_goes_through_columns() -> None:
+def test_a_curve_goes_through_columns():
     assert parse_zorder("id, `two words`,place.x", METADATA) == ZOrder((1, 4, 6))
 
 
-def test_a_comma_in_a_quoted_name_ends_no_name() -> None:
+def test_a_comma_in_a_quoted_name_ends_no_name():
     assert parse_zorder("`a, b`,id", METADATA) == ZOrder((10, 1))
 
 
@@ -134,7 +134,7 @@ def test_a_comma_in_a_quoted_name_ends_no_name() -> None:
         ("id,tags.element", "is inside a list"),
     ],
 )
-def test_what_no_curve_goes_through_is_wrong_usage(text: str, message: str) -> None:
+def test_what_no_curve_goes_through_is_wrong_usage(text, message):
     with pytest.raises(UsageError) as caught:
         parse_zorder(text, METADATA)
     assert message in caught.value.message

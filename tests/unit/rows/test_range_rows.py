@@ -1,7 +1,6 @@
 """Rows dealt out by ranges of their keys: which rows go where, and how the ranges are found."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -41,7 +40,7 @@ def by_id() -> RowKeys:
     return RowKeys(None, sort_keys(BY_ID, COLUMNS, ARROW))
 
 
-def test_rows_go_to_the_last_range_that_begins_at_or_below_their_key() -> None:
+def test_rows_go_to_the_last_range_that_begins_at_or_below_their_key():
     given = [batch((5, "a"), (1, "b"), (9, "c")), batch((4, "d"), (6, "e"))]
     found = dict(dealt(iter(given), by_id(), [key(2), key(4), key(6)]))
     ids = {number: rows["id"].to_pylist() for number, rows in found.items()}
@@ -49,12 +48,12 @@ def test_rows_go_to_the_last_range_that_begins_at_or_below_their_key() -> None:
     assert found[2]["category"].to_pylist() == ["c", "e"]
 
 
-def test_one_range_has_all_rows() -> None:
+def test_one_range_has_all_rows():
     found = dict(dealt(iter([batch((5, "a"), (1, "b"))]), by_id(), [b""]))
     assert {number: rows["id"].to_pylist() for number, rows in found.items()} == {0: [1, 5]}
 
 
-def test_rows_do_not_wait_for_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_do_not_wait_for_more_than_so_many_bytes(monkeypatch):
     monkeypatch.setattr(spark_rewrite, "_WAITING_BYTES", 1)
     given = [batch((5, "a"), (1, "b")), batch((2, "c"))]
     found = [
@@ -63,7 +62,7 @@ def test_rows_do_not_wait_for_more_than_so_many_bytes(monkeypatch: pytest.Monkey
     assert found == [(0, [1, 5]), (0, [2])]
 
 
-def test_rows_of_a_key_that_several_ranges_begin_at_are_shared_among_them() -> None:
+def test_rows_of_a_key_that_several_ranges_begin_at_are_shared_among_them():
     """Those below and above it keep to the first and to the last of them."""
     rows = [(4, f"{number}") for number in range(6)]
     given = [batch((1, "low"), *rows, (5, "high"), (7, "higher"))]
@@ -74,21 +73,21 @@ def test_rows_of_a_key_that_several_ranges_begin_at_are_shared_among_them() -> N
     assert sorted(shared) == ["0", "1", "2", "3", "4", "5", "high", "low"]
 
 
-def test_ranges_get_shared_rows_in_turn_where_few_come_at_a_time() -> None:
+def test_ranges_get_shared_rows_in_turn_where_few_come_at_a_time():
     given = [batch((4, f"{number}")) for number in range(9)]
     found = dict(dealt(iter(given), by_id(), [key(4)] * 3))
     counts = {number: rows.num_rows for number, rows in found.items()}
     assert counts == {0: 3, 1: 3, 2: 3}
 
 
-def test_what_is_cut_off_of_a_key_tells_no_ranges_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_cut_off_of_a_key_tells_no_ranges_apart(monkeypatch):
     monkeypatch.setattr(spark_rewrite, "_COMPARED_BYTES", 4)
     given = [batch((4, "a"), (5, "b"), (6, "c"), (7, "d"))]
     found = dict(dealt(iter(given), by_id(), [key(4)[:4]] * 2))
     assert {number: rows.num_rows for number, rows in found.items()} == {0: 2, 1: 2}
 
 
-def test_partitions_come_before_the_order_within_them() -> None:
+def test_partitions_come_before_the_order_within_them():
     splitting = partitioner(BY_CATEGORY, COLUMNS, ARROW)
     keys = RowKeys(splitting, sort_keys(BY_ID, COLUMNS, ARROW))
     rows = [(1, "b"), (3, "a"), (2, "b"), (2, "a"), (9, "a")]
@@ -97,13 +96,13 @@ def test_partitions_come_before_the_order_within_them() -> None:
     assert in_order == [(2, "a"), (3, "a"), (9, "a"), (1, "b"), (2, "b")]
 
 
-def test_ranges_cut_a_sample_into_parts_of_one_size() -> None:
+def test_ranges_cut_a_sample_into_parts_of_one_size():
     sample = [bytes([number]) for number in (7, 3, 1, 0, 6, 2, 5, 4)]
     assert lows_of(sample, 4) == [b"\x00", b"\x02", b"\x04", b"\x06"]
     assert lows_of(sample, 1) == [b"\x00"]
 
 
-def test_a_key_that_many_rows_have_begins_as_many_ranges_as_it_fills() -> None:
+def test_a_key_that_many_rows_have_begins_as_many_ranges_as_it_fills():
     assert lows_of([b"a"] * 9, 3) == [b"a"] * 3
     assert lows_of([b"b"] * 5 + [b"a"] * 4, 3) == [b"a", b"a", b"b"]
     assert lows_of([b"a", b"c"] + [b"b"] * 98, 4) == [b"a", b"b", b"b", b"b"]
@@ -112,8 +111,8 @@ def test_a_key_that_many_rows_have_begins_as_many_ranges_as_it_fills() -> None:
 
 @pytest.mark.parametrize(("step", "sampled"), [(1, range(30)), (4, range(0, 30, 4)), (40, [0])])
 def test_a_sample_has_the_key_of_every_so_many_rows_whatever_file_they_are_in(
-    tmp_path: Path, step: int, sampled: range
-) -> None:
+    tmp_path, step, sampled
+):
     table = TableBuilder(tmp_path, format_version=3)
     for start in range(0, 30, 10):
         table.append(range(start, start + 10))
@@ -125,7 +124,7 @@ def test_a_sample_has_the_key_of_every_so_many_rows_whatever_file_they_are_in(
     assert sampled_keys(in_order, outputs, step) == [key(id_) for id_ in sampled]
 
 
-def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path: Path) -> None:
+def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path):
     table = TableBuilder(tmp_path, partitioning="identity")
     table.append(range(6))
     store = LocalStore()
@@ -136,7 +135,7 @@ def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path: Pat
     assert len({one[:-9] for one in found}) == 3
 
 
-def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path: Path) -> None:
+def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(6))
     store = LocalStore()

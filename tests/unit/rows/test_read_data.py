@@ -47,7 +47,7 @@ def only(kind, values, type_, **more):
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_r180_columns_are_found_by_id_whatever_their_name_and_order(file_format) -> None:
+def test_r180_columns_are_found_by_id_whatever_their_name_and_order(file_format):
     wanted = schema((2, "title", "string"), (9, "new", "int"), (1, "key", "long"))
     assert read(ROWS, wanted, file_format=file_format) == [
         {"title": "a", "new": None, "key": 1},
@@ -84,7 +84,7 @@ def test_r180_columns_are_found_by_id_whatever_their_name_and_order(file_format)
         (pa.null(), [None, None], "long", [None, None]),
     ],
 )  # fmt: skip
-def test_r097_stored_types_become_those_of_the_table(stored, values, type_, expected) -> None:
+def test_r097_stored_types_become_those_of_the_table(stored, values, type_, expected):
     assert only(stored, values, type_) == expected
 
 
@@ -96,7 +96,7 @@ def test_r097_stored_types_become_those_of_the_table(stored, values, type_, expe
         (pa.binary(), b"abc", "string"),
     ],
 )
-def test_a_wider_type_is_read_as_long_as_nothing_is_lost(stored, value, type_) -> None:
+def test_a_wider_type_is_read_as_long_as_nothing_is_lost(stored, value, type_):
     expected = value.decode() if isinstance(value, bytes) else value
     assert only(stored, [value], type_) == [expected]
 
@@ -111,7 +111,7 @@ def test_a_wider_type_is_read_as_long_as_nothing_is_lost(stored, value, type_) -
         (pa.decimal128(9, 2), Decimal("1000.00"), "decimal(5, 2)"),
     ],
 )
-def test_a_value_that_would_change_is_refused(stored, value, type_) -> None:
+def test_a_value_that_would_change_is_refused(stored, value, type_):
     with pytest.raises(Unsupported, match="the column `c` of f1 can't be carried over as"):
         only(stored, [value], type_)
 
@@ -139,7 +139,7 @@ def test_a_value_that_would_change_is_refused(stored, value, type_) -> None:
         ),
     ],
 )
-def test_types_that_do_not_fit_are_refused_before_a_row_is_read(stored, type_) -> None:
+def test_types_that_do_not_fit_are_refused_before_a_row_is_read(stored, type_):
     rows = table([identified("c", stored, 1)], [])
     with pytest.raises(Unsupported, match=r"can't be carried over as .*: it is stored as"):
         source_of(rows, schema((1, "c", type_)))
@@ -163,7 +163,7 @@ def optional(number, name, type_, **more):
     return {"id": number, "name": name, "type": type_, "required": False, **more}
 
 
-def test_what_is_inside_of_structs_lists_and_maps_evolves_by_id_too() -> None:
+def test_what_is_inside_of_structs_lists_and_maps_evolves_by_id_too():
     place = {
         "type": "struct",
         "fields": [
@@ -190,7 +190,7 @@ def test_what_is_inside_of_structs_lists_and_maps_evolves_by_id_too() -> None:
     ]
 
 
-def test_an_element_with_another_id_is_no_element_of_the_column() -> None:
+def test_an_element_with_another_id_is_no_element_of_the_column():
     tags = {"type": "list", "element-id": 70, "element": "long", "element-required": False}
     with pytest.raises(Unsupported, match=r"`element` of f1 .*: its field id is 7"):
         source_of(NESTED, schema((6, "tags", tags)))
@@ -222,7 +222,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize(("type_", "default", "expected"), DEFAULTS)
-def test_r183_a_column_that_a_file_lacks_has_its_initial_default(type_, default, expected) -> None:
+def test_r183_a_column_that_a_file_lacks_has_its_initial_default(type_, default, expected):
     wanted = schema(
         (9, "new", type_, {"initial-default": default, "required": True}), (1, "id", "long")
     )
@@ -239,7 +239,7 @@ def test_r183_a_column_that_a_file_lacks_has_its_initial_default(type_, default,
          "value-required": False},
     ],
 )  # fmt: skip
-def test_r180_a_column_that_a_file_lacks_is_null_whatever_is_inside_of_it(type_) -> None:
+def test_r180_a_column_that_a_file_lacks_is_null_whatever_is_inside_of_it(type_):
     wanted = schema((9, "new", type_), (1, "id", "long"))
     assert read(ROWS, wanted) == [{"new": None, "id": number} for number in (1, 2, 3)]
 
@@ -252,13 +252,13 @@ def test_r180_a_column_that_a_file_lacks_is_null_whatever_is_inside_of_it(type_)
         ({"type": "list", "element-id": 9, "element": "int", "element-required": False}, ["x"]),
     ],
 )  # fmt: skip
-def test_r182_a_default_that_is_none_of_its_type_is_damage(type_, default) -> None:
+def test_r182_a_default_that_is_none_of_its_type_is_damage(type_, default):
     wanted = schema((7, "new", type_, {"initial-default": default}))
     with pytest.raises(CorruptTable, match="the initial default of the column `new` is none: "):
         source_of(ROWS, wanted)
 
 
-def test_r180_a_partition_value_goes_before_a_default_and_a_stored_column_before_both() -> None:
+def test_r180_a_partition_value_goes_before_a_default_and_a_stored_column_before_both():
     wanted = schema(
         (9, "new", "int", {"initial-default": 5}), (2, "name", "string"), (8, "key", "uuid")
     )
@@ -270,7 +270,7 @@ def test_r180_a_partition_value_goes_before_a_default_and_a_stored_column_before
     assert [row["new"] for row in nothing] == [None, None, None]
 
 
-def test_r180_a_required_column_that_is_nowhere_is_damage() -> None:
+def test_r180_a_required_column_that_is_nowhere_is_damage():
     wanted = schema((9, "new", "int", {"required": True}))
     with pytest.raises(CorruptTable, match="f1 lacks the required column `new`") as raised:
         source_of(ROWS, wanted)
@@ -290,13 +290,13 @@ def test_r180_a_required_column_that_is_nowhere_is_damage() -> None:
             "value-required": True}))),
     ],
 )  # fmt: skip
-def test_r095_nulls_in_required_columns_are_damage(rows, wanted) -> None:
+def test_r095_nulls_in_required_columns_are_damage(rows, wanted):
     with pytest.raises(CorruptTable, match="f1 has nulls in the required column") as raised:
         read(rows, wanted)
     assert raised.value.rule == "R-095"
 
 
-def test_a_required_field_may_be_absent_where_the_struct_around_it_is() -> None:
+def test_a_required_field_may_be_absent_where_the_struct_around_it_is():
     inner = optional(5, "y", "double") | {"required": True}
     wanted = schema((3, "place", {"type": "struct", "fields": [inner]}))
     assert [row["place"] for row in read(NESTED, wanted)] == [{"y": 2.0}, None, {"y": 3.0}]
@@ -322,7 +322,7 @@ INNER = {"type": "struct", "fields": [
 )  # fmt: skip
 def test_null_structs_that_a_file_lacks_can_be_written_though_their_fields_are_required(
     number, type_, expected
-) -> None:
+):
     """Parquet is written from no required field that has nulls, seen or not."""
     wanted = schema((number, "new", type_))
     source = source_of(NESTED, wanted)
@@ -333,14 +333,14 @@ def test_null_structs_that_a_file_lacks_can_be_written_though_their_fields_are_r
     assert pq.read_table(written)["new"].to_pylist() == expected
 
 
-def test_r181_names_stand_for_ids_in_files_without_any() -> None:
+def test_r181_names_stand_for_ids_in_files_without_any():
     rows = pa.table({"id": pa.array([1], pa.int32()), "name": ["a"]})
     mapping = [{"names": ["id", "key"], "field-id": 1}, {"names": ["name"], "field-id": 2}]
     wanted = schema((1, "key", "long"), (2, "title", "string"))
     assert read(rows, wanted, mapping=mapping) == [{"key": 1, "title": "a"}]
 
 
-def test_a_file_without_ids_and_without_names_for_them_is_refused() -> None:
+def test_a_file_without_ids_and_without_names_for_them_is_refused():
     rows = pa.table({"id": [1]})
     with pytest.raises(Unsupported, match="f1 has no field ids"):
         source_of(rows, schema((1, "id", "long")))
@@ -348,7 +348,7 @@ def test_a_file_without_ids_and_without_names_for_them_is_refused() -> None:
         source_of(rows, schema((1, "id", "long")), mapping=[{"names": ["x"], "field-id": 1}])
 
 
-def test_r063_a_file_with_other_rows_than_its_entry_says_is_damage() -> None:
+def test_r063_a_file_with_other_rows_than_its_entry_says_is_damage():
     files = MemoryFiles()
     files.add("f1", ROWS)
     told = SourceFile("f1", "parquet", 4, 1)
@@ -358,7 +358,7 @@ def test_r063_a_file_with_other_rows_than_its_entry_says_is_damage() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 4, None])
-def test_r063_a_file_of_another_size_and_partition_is_another(value: int | None) -> None:
+def test_r063_a_file_of_another_size_and_partition_is_another(value):
     files = MemoryFiles()
     files.add("f1", ROWS)
     size = len(files.content["f1"])
@@ -387,11 +387,11 @@ def lineage(rows, **told):
     return [(row["_row_id"], row["_last_updated_sequence_number"]) for row in found]
 
 
-def test_r100_rows_have_the_ids_that_the_file_began_with_and_its_sequence_number() -> None:
+def test_r100_rows_have_the_ids_that_the_file_began_with_and_its_sequence_number():
     assert lineage(ROWS, first_row_id=1000) == [(1000, 5), (1001, 5), (1002, 5)]
 
 
-def test_r100_what_a_file_stores_of_lineage_goes_first() -> None:
+def test_r100_what_a_file_stores_of_lineage_goes_first():
     rows = table(
         [
             ID,
@@ -404,11 +404,11 @@ def test_r100_what_a_file_stores_of_lineage_goes_first() -> None:
     assert lineage(rows) == [(7, 2), (None, 3), (9, None)]
 
 
-def test_r106_rows_of_files_from_before_version_3_have_no_ids_yet() -> None:
+def test_r106_rows_of_files_from_before_version_3_have_no_ids_yet():
     assert lineage(ROWS) == [(None, None)] * 3
 
 
-def test_row_ids_are_those_of_positions_in_the_file_not_in_what_is_left_of_it() -> None:
+def test_row_ids_are_those_of_positions_in_the_file_not_in_what_is_left_of_it():
     source = source_of(ROWS, LINEAGE, first_row_id=1000)
     (part,) = source.stored()
     kept = part.batch.filter(pa.array([True, False, True]))
@@ -416,7 +416,7 @@ def test_row_ids_are_those_of_positions_in_the_file_not_in_what_is_left_of_it() 
     assert found["_row_id"].to_pylist() == [1000, 1002]
 
 
-def test_written_columns_are_those_of_the_table_without_unknown_ones() -> None:
+def test_written_columns_are_those_of_the_table_without_unknown_ones():
     wanted = schema((1, "id", "long"), (2, "nothing", "unknown"))
     assert [item.name for item in written_schema(wanted, 2).fields] == ["id"]
     names = ["id", "_row_id", "_last_updated_sequence_number"]
@@ -431,12 +431,12 @@ def test_written_columns_are_those_of_the_table_without_unknown_ones() -> None:
         {"type": "struct", "fields": [optional(3, "x", "unknown")]},
     ],
 )
-def test_columns_that_cannot_be_carried_over_are_refused_by_the_schema_alone(type_) -> None:
+def test_columns_that_cannot_be_carried_over_are_refused_by_the_schema_alone(type_):
     with pytest.raises(Unsupported):
         written_schema(schema((1, "c", type_)), 3)
 
 
-def test_values_of_one_column_are_had_at_any_depth_of_structs_and_by_default() -> None:
+def test_values_of_one_column_are_had_at_any_depth_of_structs_and_by_default():
     wanted = schema((4, "x", "double"), (12, "gone", "string", {"initial-default": "d"}))
     source = source_of(NESTED, schema((1, "id", "long")))
     (part,) = source.stored([4])
@@ -446,18 +446,18 @@ def test_values_of_one_column_are_had_at_any_depth_of_structs_and_by_default() -
         source.values(part.batch, schema((4, "x", "string")).fields)
 
 
-def test_a_column_passes_through_where_the_table_says_what_the_file_does() -> None:
+def test_a_column_passes_through_where_the_table_says_what_the_file_does():
     source = source_of(ROWS, schema((1, "id", "long"), (2, "name", "string")))
     (part,) = source.stored()
     found = source.project(part.batch, np.arange(3))
     assert found["id"].buffers()[1].address == part.batch["id"].buffers()[1].address
 
 
-def test_rows_are_there_even_where_the_file_has_none_of_the_columns() -> None:
+def test_rows_are_there_even_where_the_file_has_none_of_the_columns():
     assert read(ROWS, schema((9, "new", "int"))) == [{"new": None}] * 3
 
 
-def test_batches_of_row_groups_have_their_places() -> None:
+def test_batches_of_row_groups_have_their_places():
     file = io.BytesIO()
     pq.write_table(ROWS, file, row_group_size=2)
     source = open_source(file, SourceFile("f1", "parquet", 3, 1, 10), LINEAGE, ())
@@ -469,7 +469,7 @@ def test_batches_of_row_groups_have_their_places() -> None:
     assert LINEAGE.fields[1].type == PrimitiveType("long")
 
 
-def test_wide_values_of_columns_that_a_file_lacks_make_small_batches() -> None:
+def test_wide_values_of_columns_that_a_file_lacks_make_small_batches():
     files = MemoryFiles()
     file = files.add("f", table([identified("id", pa.int64(), 1)], [(at,) for at in range(300)]))
     wanted = schema((1, "id", "long"), (2, "text", "string", {"initial-default": "x" * 2**20}))

@@ -84,13 +84,7 @@ class Group:
         deletes = DeletesOfGroup(tuple(self.positions), tuple(self.vectors), tuple(self.equality))
         size = sum(len(self.store.content[file.location]) for file in self.files)
         group = FileGroup(
-            tuple(self.files),
-            size,
-            deletes,
-            self.columns,
-            self.spec,
-            self.partition,
-            self.sorting,
+            tuple(self.files), size, deletes, self.columns, self.spec, self.partition, self.sorting
         )
         modes = metrics_modes(self.properties, self.columns.written, ())
         options = write_options(self.properties, self.target, modes)
@@ -105,7 +99,7 @@ def named(*pairs):
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_files_become_one_with_all_their_rows_in_order(file_format) -> None:
+def test_files_become_one_with_all_their_rows_in_order(file_format):
     group = Group()
     group.add([(1, "a"), (2, None)], file_format=file_format)
     group.add([(3, "c")], file_format=file_format)
@@ -119,7 +113,7 @@ def test_files_become_one_with_all_their_rows_in_order(file_format) -> None:
     assert file.partition_key == b""
 
 
-def test_deletes_of_every_kind_apply_to_the_rows_they_mean() -> None:
+def test_deletes_of_every_kind_apply_to_the_rows_they_mean():
     group = Group()
     one = group.add([(number, f"n{number}") for number in range(10)])
     other = group.add([(number, f"n{number}") for number in range(10, 20)])
@@ -137,7 +131,7 @@ def test_deletes_of_every_kind_apply_to_the_rows_they_mean() -> None:
     assert found.totals.row_count == 12
 
 
-def test_deletes_meet_rows_of_every_batch_at_their_place_in_the_file() -> None:
+def test_deletes_meet_rows_of_every_batch_at_their_place_in_the_file():
     group = Group()
     sink = io.BytesIO()
     rows = table([ID, NAME], [(number, str(number)) for number in range(100)])
@@ -150,7 +144,7 @@ def test_deletes_meet_rows_of_every_batch_at_their_place_in_the_file() -> None:
     assert [row["id"] for row in group.rows_after()] == [n for n in range(100) if n not in gone]
 
 
-def test_very_many_equality_deletes_take_passes_of_their_own(monkeypatch) -> None:
+def test_very_many_equality_deletes_take_passes_of_their_own(monkeypatch):
     monkeypatch.setattr(kernel, "LARGEST_INDEX_ROWS", 3)
     group = Group()
     one = group.add([(number, "x") for number in range(10)])
@@ -164,7 +158,7 @@ def test_very_many_equality_deletes_take_passes_of_their_own(monkeypatch) -> Non
     assert group.store.opened.count(one) == 2
 
 
-def test_a_group_without_a_live_row_becomes_no_file() -> None:
+def test_a_group_without_a_live_row_becomes_no_file():
     group = Group()
     location = group.add([(1, "a"), (2, "b")])
     group.delete_by_vector(location, [0, 1])
@@ -174,7 +168,7 @@ def test_a_group_without_a_live_row_becomes_no_file() -> None:
     assert found.totals.row_count == 0
 
 
-def test_columns_that_deletes_compare_may_be_gone_from_the_table() -> None:
+def test_columns_that_deletes_compare_may_be_gone_from_the_table():
     group = Group(schema((2, "title", "string")))
     group.columns = TableColumns(group.columns.written, COLUMNS)
     location = group.add([(1, "a"), (2, "b")])
@@ -182,7 +176,7 @@ def test_columns_that_deletes_compare_may_be_gone_from_the_table() -> None:
     assert group.rows_after() == [{"title": "b"}]
 
 
-def test_fields_that_deletes_compare_may_be_missing_in_structs_of_old_files() -> None:
+def test_fields_that_deletes_compare_may_be_missing_in_structs_of_old_files():
     y = {"id": 7, "name": "y", "type": "long", "required": False, "initial-default": 3}
     columns = schema((1, "id", "long"), (5, "place", {"type": "struct", "fields": [y]}))
     x = identified("x", pa.int64(), 6)
@@ -194,7 +188,7 @@ def test_fields_that_deletes_compare_may_be_missing_in_structs_of_old_files() ->
     assert group.rows_after() == [{"id": 2, "place": None}]
 
 
-def test_r105_rows_keep_their_ids_and_the_number_of_their_last_update() -> None:
+def test_r105_rows_keep_their_ids_and_the_number_of_their_last_update():
     group = Group(version=3)
     one = group.add([(1, "a"), (2, "b"), (3, "c")], first_row_id=100, sequence_number=4)
     group.add([(4, "d")], first_row_id=None, sequence_number=2)
@@ -216,7 +210,7 @@ def test_r105_rows_keep_their_ids_and_the_number_of_their_last_update() -> None:
     assert found == [(1, 100, 4), (3, 102, 4), (4, None, None), (5, 7, 1), (6, 201, 9)]
 
 
-def test_rows_of_old_specs_go_to_the_partitions_of_the_current_one() -> None:
+def test_rows_of_old_specs_go_to_the_partitions_of_the_current_one():
     field = {"source-id": 2, "field-id": 1000, "name": "name", "transform": "identity"}
     group = Group(spec=spec_from_json({"spec-id": 1, "fields": [field]}), partition=None)
     group.add([(1, "a"), (2, "b"), (3, "a")])
@@ -237,7 +231,7 @@ def by_name(direction):
 
 
 @pytest.mark.parametrize("memory_bytes", [2**30, 1])
-def test_rows_are_sorted_over_all_files_of_a_group(memory_bytes) -> None:
+def test_rows_are_sorted_over_all_files_of_a_group(memory_bytes):
     group = Group(sorting=Sorting(by_name("desc"), memory_bytes))
     group.add([(1, "b"), (2, None), (3, "c")])
     location = group.add([(4, "a"), (5, "c"), (6, "d")])
@@ -245,7 +239,7 @@ def test_rows_are_sorted_over_all_files_of_a_group(memory_bytes) -> None:
     assert group.rows_after() == named((2, None), (3, "c"), (5, "c"), (1, "b"), (4, "a"))
 
 
-def test_rows_are_sorted_within_each_partition() -> None:
+def test_rows_are_sorted_within_each_partition():
     field = {"source-id": 1, "field-id": 1000, "name": "id", "transform": "truncate[10]"}
     spec = spec_from_json({"spec-id": 1, "fields": [field]})
     group = Group(spec=spec, partition=None, sorting=Sorting(by_name("asc"), 2**30))
@@ -256,7 +250,7 @@ def test_rows_are_sorted_within_each_partition() -> None:
     ]
 
 
-def test_columns_that_identity_partitions_stand_for_are_written() -> None:
+def test_columns_that_identity_partitions_stand_for_are_written():
     group = Group(partition=Partition(b"k", "name=p"))
     group.add([(1,), (2,)], [ID], constants={2: "p"})
     (file,) = group.run().files
@@ -264,7 +258,7 @@ def test_columns_that_identity_partitions_stand_for_are_written() -> None:
     assert (file.partition_key, file.location) == (b"k", "out/name=p/00000-7-op-00001.parquet")
 
 
-def test_rows_of_small_files_come_together_in_their_order_within_bounds() -> None:
+def test_rows_of_small_files_come_together_in_their_order_within_bounds():
     batches = [pa.record_batch([[number]], ["id"]) for number in range(40_000)]
     found = list(joined(iter(batches)))
     assert [one.num_rows for one in found] == [16_384, 16_384, 7_232]
@@ -274,7 +268,7 @@ def test_rows_of_small_files_come_together_in_their_order_within_bounds() -> Non
     assert [one.num_rows for one in joined(iter([wide] * 3), 100)] == [1, 1, 1]
 
 
-def test_files_roll_at_the_target_size() -> None:
+def test_files_roll_at_the_target_size():
     group = Group(target=20_000, properties={"write.parquet.row-group-size-bytes": "20000"})
     for part in range(4):
         group.add([(part * 1000 + at, f"{at * 7919:x}" * 4) for at in range(1000)])
@@ -284,7 +278,7 @@ def test_files_roll_at_the_target_size() -> None:
     assert rows == list(range(4000))
 
 
-def test_bounds_of_values_too_long_for_a_footer_are_those_of_the_rows() -> None:
+def test_bounds_of_values_too_long_for_a_footer_are_those_of_the_rows():
     long = {"id": 9, "name": "long", "type": "string", "required": False}
     columns = schema(
         (2, "title", "string"), (8, "b", "binary"), (5, "s", {"type": "struct", "fields": [long]})
@@ -304,7 +298,7 @@ def test_bounds_of_values_too_long_for_a_footer_are_those_of_the_rows() -> None:
     assert file.metrics.upper_bounds == {2: b"z", 9: ("é" * 15 + "ê").encode()}
 
 
-def test_deletes_that_spell_a_path_otherwise_end_before_a_file_is_begun() -> None:
+def test_deletes_that_spell_a_path_otherwise_end_before_a_file_is_begun():
     group = Group()
     location = group.add([(1, "a")])
     group.delete_positions([(f"s3://bucket/{location}", 0)], [location])
@@ -314,7 +308,7 @@ def test_deletes_that_spell_a_path_otherwise_end_before_a_file_is_begun() -> Non
     assert [name for name in group.store.content if name.startswith("out/")] == []
 
 
-def test_r118_a_vector_with_other_positions_than_its_entry_says_is_damage() -> None:
+def test_r118_a_vector_with_other_positions_than_its_entry_says_is_damage():
     group = Group()
     location = group.add([(1, "a"), (2, "b")])
     group.delete_by_vector(location, [0])
@@ -324,7 +318,7 @@ def test_r118_a_vector_with_other_positions_than_its_entry_says_is_damage() -> N
     assert raised.value.rule == "R-118"
 
 
-def test_a_file_that_is_begun_when_damage_is_met_is_abandoned() -> None:
+def test_a_file_that_is_begun_when_damage_is_met_is_abandoned():
     group = Group()
     group.add([(number, "a") for number in range(20_000)])
     group.store.content[group.add([(2, "b")])] = b"PAR1"
@@ -346,7 +340,7 @@ def test_a_file_that_is_begun_when_damage_is_met_is_abandoned() -> None:
         (lambda rows: rows.rename_columns(["id", "n"]), "has other columns than the table"),
     ],
 )
-def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, message) -> None:
+def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, message):
     group = Group()
     group.add([(1, "a"), (2, "b"), (3, "c")])
     content = group.store.content
@@ -375,7 +369,7 @@ def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, m
 
 
 @pytest.mark.parametrize("damaged", ["f1", "p0", "e0", "v0.puffin"])
-def test_damage_is_told_with_the_name_of_the_file(damaged) -> None:
+def test_damage_is_told_with_the_name_of_the_file(damaged):
     group = Group()
     one = group.add([(1, "a"), (2, "b")])
     other = group.add([(3, "c"), (4, "d")])
@@ -433,7 +427,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("name", HIDDEN)
-def test_structs_that_are_null_have_no_required_fields(name, file_format) -> None:
+def test_structs_that_are_null_have_no_required_fields(name, file_format):
     kind, values = HIDDEN[name]
     column = identified("c", kind, 9)
     columns = schema_from_arrow(pa.schema([ID, column]))
@@ -468,7 +462,7 @@ def micros(count):
     return dt.timedelta(microseconds=count)
 
 
-def test_rows_of_orc_files_are_what_the_partition_says_where_orc_has_lost_a_second() -> None:
+def test_rows_of_orc_files_are_what_the_partition_says_where_orc_has_lost_a_second():
     """Java stores -1 and 999,999 microseconds alike; a file by Arrow stands for one by Java."""
     told = {"constants": {3: -1}, "file_format": "orc"}
     group = Group(INSTANTS)
@@ -480,7 +474,7 @@ def test_rows_of_orc_files_are_what_the_partition_says_where_orc_has_lost_a_seco
 
 
 @pytest.mark.parametrize("deleted", [-1, 999_999])
-def test_equality_deletes_of_what_orc_has_lost_a_second_of_are_refused(deleted) -> None:
+def test_equality_deletes_of_what_orc_has_lost_a_second_of_are_refused(deleted):
     """Iceberg's Spark leaves the rows by bounds, and deletes them where there are none."""
     group = Group(INSTANTS)
     file = group.add(instants([(1, 999_999)]), (ID, AT), constants={3: -1}, file_format="orc")

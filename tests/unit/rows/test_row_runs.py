@@ -16,13 +16,13 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("name", FLAGS)
-def test_rows_are_those_that_are_flagged(name: str) -> None:
+def test_rows_are_those_that_are_flagged(name):
     flags, rows = FLAGS[name]
     found = rows_of(runs_of([None, np.array(flags, bool), None]), ["a", "b", "c"])
     assert {key: value.tolist() for key, value in found.items()} == ({"b": rows} if rows else {})
 
 
-def test_each_file_has_its_own_rows() -> None:
+def test_each_file_has_its_own_rows():
     runs = runs_of([np.array(flags, bool) for flags, _ in FLAGS.values()])
     assert runs.num_rows == 6
     found = rows_of(runs, list(FLAGS))
@@ -31,6 +31,6 @@ def test_each_file_has_its_own_rows() -> None:
     assert {rows.dtype for rows in found.values()} == {np.dtype(np.uint64)}
 
 
-def test_nothing_is_a_table_without_runs() -> None:
+def test_nothing_is_a_table_without_runs():
     assert rows_of(no_rows(), []) == {}
     assert runs_of([]).schema == no_rows().schema

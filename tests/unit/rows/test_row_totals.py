@@ -29,7 +29,7 @@ def footer(rows=4, nulls_of_id=1, nulls_of_x=2):
     return FileMetrics(rows, null_value_counts={1: nulls_of_id, 4: nulls_of_x, 6: 3})
 
 
-def test_totals_do_not_depend_on_order_and_batches() -> None:
+def test_totals_do_not_depend_on_order_and_batches():
     expected = totals(ROWS)
     assert expected.row_count == 4
     assert expected.null_counts == {1: 1, 4: 2}
@@ -37,7 +37,7 @@ def test_totals_do_not_depend_on_order_and_batches() -> None:
     assert totals(ROWS[2:], ROWS[:1], ROWS[1:2]) == expected
 
 
-def test_rows_that_are_the_same_pass() -> None:
+def test_rows_that_are_the_same_pass():
     check_rows(totals(ROWS), totals(ROWS[::-1]), [footer()])
     check_rows(totals(ROWS), totals(ROWS), [footer(1, 0, 1), footer(3, 1, 1)])
     check_rows(RowTotals(), RowTotals(), [])
@@ -60,6 +60,6 @@ def test_rows_that_are_the_same_pass() -> None:
         ([*ROWS[:3], (3, {"x": 1}, [2])], [footer()], "their hash is another"),
     ],
 )
-def test_rows_that_were_lost_added_or_changed_are_seen(after, footers, message) -> None:
+def test_rows_that_were_lost_added_or_changed_are_seen(after, footers, message):
     with pytest.raises(SelfCheckFailed, match=message):
         check_rows(totals(ROWS), totals(after), footers)

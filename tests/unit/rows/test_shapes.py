@@ -23,15 +23,11 @@ COLUMNS = Schema(
         NestedField(3, "areas", ListType(4, AREA, element_required=False), required=False),
     ),
 )
-ROWS = [
-    (1, line((1, 2), (3, 0)), [point(179, 1), None]),
-    (2, None, None),
-    (3, point(0, 5), []),
-]
+ROWS = [(1, line((1, 2), (3, 0)), [point(179, 1), None]), (2, None, None), (3, point(0, 5), [])]
 
 
 @pytest.mark.parametrize("file_format", ["avro", "orc"])
-def test_r095_shapes_in_avro_and_orc_are_checked_and_written_to_parquet(file_format: str) -> None:
+def test_r095_shapes_in_avro_and_orc_are_checked_and_written_to_parquet(file_format):
     """They are `bytes` of Avro and `binary` of ORC there."""
     fields = list(arrow_schema(COLUMNS))
     group = Group(COLUMNS, version=3)

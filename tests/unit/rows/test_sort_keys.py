@@ -56,13 +56,13 @@ def keys(columns, types, how):
 
 
 @EVERY
-def test_keys_ascend_with_the_values(type_, values) -> None:
+def test_keys_ascend_with_the_values(type_, values):
     found = keys([values], [type_], order((1, "identity", "asc", "nulls-first")))
     assert all(one < other for one, other in pairwise(found)), found
 
 
 @EVERY
-def test_keys_descend_with_the_values_and_nulls_go_where_they_should(type_, values) -> None:
+def test_keys_descend_with_the_values_and_nulls_go_where_they_should(type_, values):
     given = [None, *values, None]
     for nulls, first in (("nulls-first", True), ("nulls-last", False)):
         found = keys([given], [type_], order((1, "identity", "desc", nulls)))
@@ -73,7 +73,7 @@ def test_keys_descend_with_the_values_and_nulls_go_where_they_should(type_, valu
 
 @EVERY
 @pytest.mark.parametrize("direction", ["asc", "desc"])
-def test_a_second_field_decides_where_the_first_is_equal(type_, values, direction) -> None:
+def test_a_second_field_decides_where_the_first_is_equal(type_, values, direction):
     first = [value for value in [*values, None] for _ in range(3)]
     second = [1, 2, None] * (len(values) + 1)
     how = order((1, "identity", direction, "nulls-last"), (2, "identity", "desc", "nulls-last"))
@@ -85,7 +85,7 @@ def test_a_second_field_decides_where_the_first_is_equal(type_, values, directio
     assert all(one[1] < other[0] for one, other in pairwise(ends))
 
 
-def test_r084_nan_is_before_or_behind_everything_by_its_sign_alone() -> None:
+def test_r084_nan_is_before_or_behind_everything_by_its_sign_alone():
     stored = struct.pack("<QQQdd", 0x7FF8000000000001, 0x7FF0000000000001, 0x7FFF << 48, INF, -INF)
     stored += struct.pack("<QQ", 0xFFF8000000000001, 0xFFFF << 48)
     column = pa.Array.from_buffers(pa.float64(), 7, [None, pa.py_buffer(stored)])
@@ -96,7 +96,7 @@ def test_r084_nan_is_before_or_behind_everything_by_its_sign_alone() -> None:
     assert found[0] == found[1] == found[2] > found[3] > found[4] > found[5] == found[6]
 
 
-def test_transforms_are_what_is_compared() -> None:
+def test_transforms_are_what_is_compared():
     found = keys([["ab", "aa", "b"]], ["string"], order((1, "truncate[1]", "asc", "nulls-first")))
     assert found[0] == found[1] < found[2]
     days = [0, 86_399_999_999, 86_400_000_000]
@@ -104,7 +104,7 @@ def test_transforms_are_what_is_compared() -> None:
     assert found[0] == found[1] < found[2]
 
 
-def test_columns_inside_of_structs_are_sorted_by() -> None:
+def test_columns_inside_of_structs_are_sorted_by():
     inner = {"id": 2, "name": "x", "type": "int", "required": False}
     place = {"type": "struct", "fields": [inner]}
     wanted = schema((1, "place", place))
@@ -120,34 +120,34 @@ def test_columns_inside_of_structs_are_sorted_by() -> None:
 @pytest.mark.parametrize(
     "field", [(1, "shuffle", "asc"), (9, "identity", "asc"), (2, "identity", "asc")]
 )
-def test_r007_what_cannot_be_sorted_by_is_refused(field) -> None:
+def test_r007_what_cannot_be_sorted_by_is_refused(field):
     element = {"type": "list", "element-id": 3, "element": "int", "element-required": False}
     wanted = schema((1, "id", "long"), (2, "tags", element))
     with pytest.raises(Unsupported, match="rows can't be sorted by"):
         sort_keys(order((*field, "nulls-first")), wanted, arrow_schema(wanted))
 
 
-def test_a_column_of_nulls_that_no_file_stores_is_named_when_it_is_sorted_by() -> None:
+def test_a_column_of_nulls_that_no_file_stores_is_named_when_it_is_sorted_by():
     wanted = schema((1, "id", "long"), (2, "later", "unknown"))
     with pytest.raises(Unsupported, match="by identity of `later`, of type unknown"):
         sort_keys(order((2, "identity", "asc", "nulls-first")), wanted, arrow_schema(wanted))
 
 
-def test_no_rows_have_no_keys() -> None:
+def test_no_rows_have_no_keys():
     for type_, _ in ASCENDING:
         assert keys([[]], [type_], order((1, "identity", "desc", "nulls-first"))) == []
         assert keys([[]], [type_], ZOrder((1,))) == []
 
 
 @EVERY
-def test_z_values_of_one_column_ascend_with_its_beginning(type_, values) -> None:
+def test_z_values_of_one_column_ascend_with_its_beginning(type_, values):
     found = keys([values], [type_], ZOrder((1,)))
     assert all(one <= other for one, other in pairwise(found))
     assert {len(key) for key in found} == {8}
     assert keys([[None]], [type_], ZOrder((1,))) == [bytes(8)]
 
 
-def test_z_values_take_bits_of_columns_in_turn() -> None:
+def test_z_values_take_bits_of_columns_in_turn():
     found = keys([[-(2**63), 0, 2**63 - 1, 1]], ["long"], ZOrder((1,)))
     assert found == [bytes(8), b"\x80" + bytes(7), b"\xff" * 8, b"\x80" + bytes(6) + b"\x01"]
     smallest, one = -(2**63), -(2**63) + 1
@@ -155,7 +155,7 @@ def test_z_values_take_bits_of_columns_in_turn() -> None:
     assert found == [bytes(15) + b"\x01", bytes(15) + b"\x02", b"\x80" + bytes(15)]
 
 
-def test_neighbours_on_the_curve_are_near_in_every_column() -> None:
+def test_neighbours_on_the_curve_are_near_in_every_column():
     chance = np.random.default_rng(1)
     columns = [chance.integers(0, 1024, 4096) for _ in range(2)]
     found = keys(columns, ["long", "long"], ZOrder((1, 2)))

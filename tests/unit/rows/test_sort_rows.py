@@ -46,7 +46,7 @@ def in_order(given, memory_bytes):
 
 @pytest.mark.parametrize("memory_bytes", [2**30, 32_000, 8_000, 1])
 @pytest.mark.parametrize("distinct", [1, 3, 50, 10**9])
-def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct) -> None:
+def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct):
     given = list(batches(800, distinct=distinct))
     rows = [row for batch in given for row in batch.to_pylist()]
     expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
@@ -60,7 +60,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_was_on_disk_is_gone_afterwards(disk: Path) -> None:
+def test_what_was_on_disk_is_gone_afterwards(disk):
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
     found = sorted_batches(batches(3000), keys, 40_000)
     next(found)
@@ -70,14 +70,14 @@ def test_what_was_on_disk_is_gone_afterwards(disk: Path) -> None:
     assert list(disk.iterdir()) == []
 
 
-def test_rows_that_fit_into_memory_do_not_touch_the_disk(disk: Path) -> None:
+def test_rows_that_fit_into_memory_do_not_touch_the_disk(disk):
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
     found = sorted_batches(batches(3000), keys, 2**30)
     assert next(found).num_rows == 3000
     assert list(disk.iterdir()) == []
 
 
-def test_ranges_of_keys_stay_within_the_memory() -> None:
+def test_ranges_of_keys_stay_within_the_memory():
     limit = 100_000
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
     found = sorted_batches(batches(20_000, distinct=10**9), keys, limit)
@@ -86,13 +86,13 @@ def test_ranges_of_keys_stay_within_the_memory() -> None:
     assert max(sizes) <= limit
 
 
-def test_no_rows_are_no_batches() -> None:
+def test_no_rows_are_no_batches():
     assert in_order([], 1) == []
     assert in_order(batches(0), 1) == []
 
 
 @pytest.mark.parametrize("most", [2, 3])
-def test_runs_become_one_where_there_are_many(disk, monkeypatch, most) -> None:
+def test_runs_become_one_where_there_are_many(disk, monkeypatch, most):
     monkeypatch.setattr(sort_rows, "_MOST_RUNS", most)
     given = list(batches(800, distinct=3))
     rows = [row for batch in given for row in batch.to_pylist()]
@@ -106,7 +106,7 @@ def test_runs_become_one_where_there_are_many(disk, monkeypatch, most) -> None:
     assert [*first.to_pylist(), *rest] == expected
 
 
-def test_wide_rows_come_a_few_at_a_time() -> None:
+def test_wide_rows_come_a_few_at_a_time():
     arrow = arrow_schema(COLUMNS)
     (narrow,) = batches(100)
     at = arrow.names.index("name")

@@ -158,7 +158,7 @@ def test_of_what_spark_says_one_line_is_told(message, reason):
         ("cluster:7077", "`cluster:7077` is not the address of a Spark master"),
     ],
 )
-def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str, told: str) -> None:
+def test_a_master_that_does_not_answer_is_named_before_java_starts(master, told):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         for ours in ("local", "local[*]", "local[2,3]", "local-cluster[2,1,512]", "yarn"):
@@ -170,9 +170,7 @@ def test_a_master_that_does_not_answer_is_named_before_java_starts(master: str, 
     assert "spark://HOST:7077" in (caught.value.hint or "")
 
 
-def test_a_master_that_only_listens_is_named_before_java_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_master_that_only_listens_is_named_before_java_starts(monkeypatch):
     monkeypatch.setattr(spark, "_ANSWERS_WITHIN_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"127.0.0.1:{server.getsockname()[1]}"
@@ -180,7 +178,7 @@ def test_a_master_that_only_listens_is_named_before_java_starts(
             check_master(f"spark://{place}")
 
 
-def test_a_master_is_asked_in_a_frame_of_spark() -> None:
+def test_a_master_is_asked_in_a_frame_of_spark():
     asked = []
 
     def answer(server: socket.socket) -> None:
@@ -201,5 +199,5 @@ def test_a_master_is_asked_in_a_frame_of_spark() -> None:
 
 
 @pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,512]", "yarn"])
-def test_masters_without_an_address_are_left_to_spark(master: str) -> None:
+def test_masters_without_an_address_are_left_to_spark(master):
     check_master(master)

@@ -38,9 +38,7 @@ def task_of(table: TableBuilder) -> RewriteTask:
     return task
 
 
-def test_a_large_file_is_read_in_pieces_that_have_each_row_once(
-    table: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_read_in_pieces_that_have_each_row_once(table, monkeypatch):
     task, store = task_of(table), LocalStore()
     large = max(task.inputs, key=lambda file: file.size_bytes)
     monkeypatch.setattr(spark_rewrite, "_PIECE_BYTES", large.size_bytes // 8)
@@ -63,8 +61,8 @@ def test_a_large_file_is_read_in_pieces_that_have_each_row_once(
 
 
 def test_small_files_are_read_together_and_large_ones_as_they_are_where_they_cannot_be_cut(
-    table: TableBuilder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    table, monkeypatch
+):
     task = task_of(table)
     whole = [file.location for file in task.inputs]
     assert [[file.location for file in piece.inputs] for piece in pieces_of(task)] == [whole]
@@ -72,7 +70,7 @@ def test_small_files_are_read_together_and_large_ones_as_they_are_where_they_can
     assert [file.split for piece in pieces_of(task) for file in piece.inputs] == [None] * 3
 
 
-def test_the_phase_tells_the_rows_of_its_files_once(table: TableBuilder) -> None:
+def test_the_phase_tells_the_rows_of_its_files_once(table):
     """Two tasks that share a file read its rows but once between them."""
     task = task_of(table)
     assert rewriting([task]) == "rewriting data files of 1,020 rows on Spark"

@@ -4,7 +4,6 @@ import io
 import json
 import re
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -96,7 +95,7 @@ def run(*files: tuple[pa.Field, list[object]]) -> tuple[list[object], str]:
     ],
     ids=["whole", "alike", "differently", "shredded first", "whole first"],
 )
-def test_variants_keep_their_values_and_the_shredding_they_share(files, columns) -> None:
+def test_variants_keep_their_values_and_the_shredding_they_share(files, columns):
     expected = []
     for field, values in files:
         column = pa.array(values, field.type)
@@ -132,8 +131,8 @@ NOTED = {
 
 @pytest.mark.parametrize(("kind", "value", "text"), NOTED.values(), ids=NOTED)
 def test_types_that_writers_note_for_arrow_are_read_and_written_as_those_of_parquet(
-    kind: pa.DataType, value: object, text: str
-) -> None:
+    kind, value, text
+):
     field = shredded(kind)
     (made,) = json.loads(f'[{{"a": {text}}}]')
     noted = (field, [typed(value), None, typed(None)])
@@ -151,7 +150,7 @@ LACKING = [pa.float16(), pa.uint8(), pa.uint32(), pa.duration("us"), pa.time32("
 
 
 @pytest.mark.parametrize("kind", LACKING, ids=str)
-def test_columns_of_types_that_variants_lack_are_refused_in_all_files_too(kind) -> None:
+def test_columns_of_types_that_variants_lack_are_refused_in_all_files_too(kind):
     group = Group(COLUMNS)
     for _ in range(2):
         group.add([(1, {**typed(None), **whole()})], fields=(ID, shredded(kind)))
@@ -184,7 +183,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("fields", UNFIT.values(), ids=UNFIT)
-def test_groups_that_are_none_of_variants_are_refused_by_name(fields) -> None:
+def test_groups_that_are_none_of_variants_are_refused_by_name(fields):
     group = Group(COLUMNS)
     group.add([(1, None)], fields=(ID, identified("v", pa.struct(fields), 2)))
     with pytest.raises(Unsupported, match=r"the column `v` of f0 .* which variants lack"):
@@ -193,7 +192,7 @@ def test_groups_that_are_none_of_variants_are_refused_by_name(fields) -> None:
 
 
 @pytest.mark.parametrize("fields", [[PART], [("metadata", pa.binary()), PART, ("x", pa.int8())]])
-def test_r095_a_struct_in_place_of_a_variant_is_a_finding(fields) -> None:
+def test_r095_a_struct_in_place_of_a_variant_is_a_finding(fields):
     group = Group(COLUMNS)
     group.add([(1, None)], fields=(ID, identified("v", pa.struct(fields), 2)))
     with pytest.raises(Unsupported, match=r"the column `v` of f0 .* which variants lack"):
@@ -209,7 +208,7 @@ def findings_of(group: Group) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_variants_of_other_formats_are_written_to_parquet(file_format: str) -> None:
+def test_variants_of_other_formats_are_written_to_parquet(file_format):
     group = Group(COLUMNS)
     group.add([(1, whole(a=b"\x0c\x01")), (2, None)], fields=(ID, WHOLE), file_format=file_format)
     group.add([(3, typed(3))], fields=(ID, NUMBERS))
@@ -217,7 +216,7 @@ def test_variants_of_other_formats_are_written_to_parquet(file_format: str) -> N
     assert shown(group, made.location) == [{"a": 1}, None, {"a": 3}]
 
 
-def test_a_file_without_the_column_has_nulls_beside_shredded_ones() -> None:
+def test_a_file_without_the_column_has_nulls_beside_shredded_ones():
     group = Group(COLUMNS)
     group.add([(1, typed(1))], fields=(ID, NUMBERS))
     group.add([(2,)], fields=(ID,))
@@ -227,15 +226,10 @@ def test_a_file_without_the_column_has_nulls_beside_shredded_ones() -> None:
 
 @pytest.mark.parametrize(
     ("second", "shown_as", "columns"),
-    [
-        ("{'a': 300 + i, 'b': 'y'}", {"a": 300, "b": "y"}, 6),
-        ("[i, i + 1]", [0, 1], 2),
-    ],
+    [("{'a': 300 + i, 'b': 'y'}", {"a": 300, "b": "y"}, 6), ("[i, i + 1]", [0, 1], 2)],
     ids=["alike", "differently"],
 )
-def test_duckdb_shreds_variants_and_reads_what_is_made_of_them(
-    second: str, shown_as: object, columns: int, tmp_path: Path
-) -> None:
+def test_duckdb_shreds_variants_and_reads_what_is_made_of_them(second, shown_as, columns, tmp_path):
     group, path = Group(COLUMNS), tmp_path / "v.parquet"
     for at, made in enumerate(("{'a': i, 'b': 'x'}", second)):
         rows = f"SELECT i AS id, if(i = 1, null, {made}::variant) AS v FROM range(3) t(i)"
@@ -277,9 +271,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("invalid", "why"), INVALID.values(), ids=INVALID)
-def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_is_a_finding(
-    invalid: dict[str, object], why: str
-) -> None:
+def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_is_a_finding(invalid, why):
     group = Group(COLUMNS)
     group.add([(1, invalid)], fields=(ID, NUMBERS))
     group.add([(2, None)], fields=(ID, WHOLE))
@@ -293,7 +285,7 @@ def test_r099_a_value_that_contradicts_its_column_ends_a_rewrite_and_is_a_findin
 
 
 @pytest.mark.parametrize("invalid", [row for row, _ in INVALID.values()], ids=INVALID)
-def test_files_that_are_shredded_alike_keep_what_readers_differ_about(invalid) -> None:
+def test_files_that_are_shredded_alike_keep_what_readers_differ_about(invalid):
     """No part of it is lost: each reader finds what it found before."""
     group = Group(COLUMNS)
     for row in (invalid, typed(2)):
@@ -302,7 +294,7 @@ def test_files_that_are_shredded_alike_keep_what_readers_differ_about(invalid) -
     assert [row["v"] for row in group.rows_after()] == stored
 
 
-def test_r099_flipped_bits_in_variants_are_found_or_leave_a_variant() -> None:
+def test_r099_flipped_bits_in_variants_are_found_or_leave_a_variant():
     """Each bit of a value in turn: what is no variant any more is one finding."""
     value = variant.write_object({"a": b"\x0c\x01", "b": b"\x0dabc"}, IDS)
     facts = TableFacts(COLUMNS, (), 3, None)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl import errors
-from icectl.errors import CorruptTable, EngineError, IcectlError, MissingFile, Unsupported
+from icectl.errors import CorruptTable, EngineError, MissingFile, Unsupported
 from icectl.rows.wire import KernelFailed, decode, decode_result, encode
 from icectl.storage.failures import AnswerLost
 
@@ -45,13 +45,13 @@ def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.recursive(PLAIN | st.text() | POINTS, nested, max_leaves=20))
-def test_values_come_back_as_they_were(value: Any) -> None:
+def test_values_come_back_as_they_were(value):
     found = decode(encode(value), TYPES)
     assert found == value
     assert type(found) is type(value)
 
 
-def test_tables_come_back_with_their_metadata() -> None:
+def test_tables_come_back_with_their_metadata():
     field_ = pa.field("a", pa.list_(pa.int64()), metadata={"k": "v"})
     table = pa.table([[[1], None, []]], schema=pa.schema([field_], metadata={"of": "all"}))
     (found, rest) = decode(encode((table, [b"", b"x\ny"])))
@@ -69,7 +69,7 @@ def test_tables_come_back_with_their_metadata() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_come_back_as_they_were(error: IcectlError) -> None:
+def test_errors_come_back_as_they_were(error):
     error.add_note("a note")
     found = decode(encode(error))
     assert type(found) is type(error)
@@ -79,7 +79,7 @@ def test_errors_come_back_as_they_were(error: IcectlError) -> None:
         decode_result(encode(error))
 
 
-def test_every_error_of_icectl_is_known() -> None:
+def test_every_error_of_icectl_is_known():
     kinds = [one for one in vars(errors).values() if getattr(one, "exit_code", None)]
     assert len(kinds) > 12
     for kind in kinds:
@@ -88,7 +88,7 @@ def test_every_error_of_icectl_is_known() -> None:
         assert type(decode(encode(error))) is kind
 
 
-def test_errors_of_the_system_come_back_with_their_number() -> None:
+def test_errors_of_the_system_come_back_with_their_number():
     found = decode(encode(PermissionError(13, "Permission denied", "/a")))
     assert type(found) is PermissionError
     assert (found.errno, found.filename) == (13, "/a")
@@ -102,7 +102,7 @@ class Code:
         return print, ("code ran",)
 
 
-def test_what_is_no_data_is_not_sent() -> None:
+def test_what_is_no_data_is_not_sent():
     for value in (Code(), {1, 2}, object(), Point, print):
         with pytest.raises(TypeError, match="is not sent by a worker"):
             encode([value])
@@ -147,16 +147,14 @@ def told(*value: Any, sizes: Any = ()) -> bytes:
         b'["\xff",[]]\n',
     ],
 )
-def test_whatever_else_comes_is_an_error_of_the_engine(
-    content: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whatever_else_comes_is_an_error_of_the_engine(content, capsys):
     with pytest.raises(EngineError, match="the answer of a worker makes no sense"):
         decode(content, TYPES)
     assert capsys.readouterr().out == ""
 
 
 @given(st.binary() | st.binary().map(lambda rest: b'["bytes",0],[1]\n' + rest))
-def test_no_bytes_end_in_another_error(content: bytes) -> None:
+def test_no_bytes_end_in_another_error(content):
     try:
         decode(content, TYPES)
     except EngineError:

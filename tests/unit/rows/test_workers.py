@@ -69,7 +69,7 @@ def workers():
         yield made
 
 
-def test_a_kernel_reads_any_part_of_the_file(workers) -> None:
+def test_a_kernel_reads_any_part_of_the_file(workers):
     file = io.BytesIO(bytes(range(256)) * 1024)
     found = workers.call(pieces, file, [(0, 2), (255, 3), (262_143, 9), (300_000, 5)])
     assert found == (b"\x00\x01", b"\xff\x00\x01", b"\xff", b"")
@@ -77,31 +77,31 @@ def test_a_kernel_reads_any_part_of_the_file(workers) -> None:
     assert workers.call(from_the_end, file) == (b"\xfd\xfe\xff", 262_144)
 
 
-def test_a_kernel_asks_the_process_that_called_it(workers) -> None:
+def test_a_kernel_asks_the_process_that_called_it(workers):
     asked = {"a": 1}
     assert workers.call(answers, io.BytesIO(), ["a", "b"], ask=asked.get) == (1, None)
 
 
-def test_a_worker_is_another_process_and_is_kept_for_the_next_file(workers) -> None:
+def test_a_worker_is_another_process_and_is_kept_for_the_next_file(workers):
     first, second = (workers.call(process_id, io.BytesIO()) for _ in range(2))
     assert first == second != (os.getpid(),)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
-def test_a_crash_names_its_signal_and_the_next_file_has_a_worker(workers, number) -> None:
+def test_a_crash_names_its_signal_and_the_next_file_has_a_worker(workers, number):
     with pytest.raises(KernelCrashed, match=f"crashed on it \\({number.name}\\)"):
         workers.call(ends_by, io.BytesIO(), int(number))
     assert workers.call(from_the_end, io.BytesIO(b"abcd")) == (b"bcd", 4)
 
 
-def test_a_worker_that_was_killed_is_no_word_on_the_file(workers) -> None:
+def test_a_worker_that_was_killed_is_no_word_on_the_file(workers):
     with pytest.raises(EngineError, match=r"ended \(signal 9\)"):
         workers.call(ends_by, io.BytesIO(), int(signal.SIGKILL))
     with pytest.raises(EngineError, match=r"ended \(exit code 7\)"):
         workers.call(leaves, io.BytesIO())
 
 
-def test_errors_of_icectl_and_of_the_system_come_back_as_they_are(workers) -> None:
+def test_errors_of_icectl_and_of_the_system_come_back_as_they_are(workers):
     with pytest.raises(CorruptTable) as corrupt:
         workers.call(raises, io.BytesIO(), 0)
     error = corrupt.value
@@ -118,7 +118,7 @@ def test_errors_of_icectl_and_of_the_system_come_back_as_they_are(workers) -> No
         workers.call(raises, io.BytesIO(), 2)
 
 
-def test_other_errors_come_back_as_text(workers) -> None:
+def test_other_errors_come_back_as_text(workers):
     with pytest.raises(KernelFailed) as failed:
         workers.call(raises, io.BytesIO(), 3)
     assert str(failed.value) == "LookupError: not here"
@@ -137,7 +137,7 @@ class Answer:
     number: int
 
 
-def test_an_answer_of_a_type_that_nobody_named_is_not_read(workers) -> None:
+def test_an_answer_of_a_type_that_nobody_named_is_not_read(workers):
     with pytest.raises(EngineError, match="the answer of a worker makes no sense: 'Answer'"):
         workers.call(unknown, io.BytesIO())
     with WorkerPool((Answer,)) as others:
@@ -151,13 +151,13 @@ class Failing(io.BytesIO):
         raise StorageError("the store is gone")
 
 
-def test_errors_of_the_file_are_those_of_its_store(workers) -> None:
+def test_errors_of_the_file_are_those_of_its_store(workers):
     with pytest.raises(StorageError, match="the store is gone"):
         workers.call(from_the_end, Failing(b"abc"))
     assert workers.call(from_the_end, io.BytesIO(b"abcd")) == (b"bcd", 4)
 
 
-def test_no_worker_outlives_its_context() -> None:
+def test_no_worker_outlives_its_context():
     with WorkerPool() as made:
         (number,) = made.call(process_id, io.BytesIO())
     with pytest.raises(ProcessLookupError):
@@ -169,7 +169,7 @@ def sleeps():
     yield None
 
 
-def test_a_call_without_a_file_ends_where_time_is_up() -> None:
+def test_a_call_without_a_file_ends_where_time_is_up():
     def check() -> None:
         if time.monotonic() > started + 1:
             raise Incomplete("time is up")
@@ -185,9 +185,7 @@ def temporary_place():
     yield tempfile.gettempdir()
 
 
-def test_temporary_files_of_workers_go_where_those_of_this_process_go(
-    tmp_path, monkeypatch
-) -> None:
+def test_temporary_files_of_workers_go_where_those_of_this_process_go(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with WorkerPool() as made:
         assert made.call(temporary_place, None) == (str(tmp_path),)
@@ -197,7 +195,7 @@ def path_of_modules():
     yield sys.path
 
 
-def test_workers_look_for_modules_at_absolute_places_only(tmp_path, monkeypatch) -> None:
+def test_workers_look_for_modules_at_absolute_places_only(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", ["", ".", str(tmp_path), "modules", *sys.path])
     with WorkerPool() as made:
         (found,) = made.call(path_of_modules, None)

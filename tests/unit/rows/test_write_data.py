@@ -55,7 +55,7 @@ def one(columns, rows, properties=None):
 
 
 @pytest.mark.parametrize("row_size", [0.0, 5.0, 47.0, 5000.0])
-def test_files_have_the_target_size_whatever_rows_were_expected_to_take(row_size) -> None:
+def test_files_have_the_target_size_whatever_rows_were_expected_to_take(row_size):
     files, store = written(
         IDS,
         batches(10_000),
@@ -73,7 +73,7 @@ def test_files_have_the_target_size_whatever_rows_were_expected_to_take(row_size
     assert ids == list(range(10_000))
 
 
-def test_row_groups_take_what_the_table_says_in_memory() -> None:
+def test_row_groups_take_what_the_table_says_in_memory():
     properties = {"write.parquet.row-group-size-bytes": "200000"}
     (file,), store = written(IDS, batches(20_000), properties)
     footer = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
@@ -82,7 +82,7 @@ def test_row_groups_take_what_the_table_says_in_memory() -> None:
     assert list(file.metrics.split_offsets) == starts
 
 
-def test_files_are_named_below_their_partition_and_come_in_the_order_of_their_end() -> None:
+def test_files_are_named_below_their_partition_and_come_in_the_order_of_their_end():
     files = MemoryFiles()
     options = write_options({}, 2**40, {})
     first, second = batches(2000)
@@ -99,7 +99,7 @@ def test_files_are_named_below_their_partition_and_come_in_the_order_of_their_en
     ]
 
 
-def test_many_partitions_together_keep_a_row_group_in_memory() -> None:
+def test_many_partitions_together_keep_a_row_group_in_memory():
     files = MemoryFiles()
     properties = {"write.parquet.row-group-size-bytes": "200000"}
     options = write_options(properties, 2**40, {})
@@ -112,12 +112,12 @@ def test_many_partitions_together_keep_a_row_group_in_memory() -> None:
     assert [file.metrics.record_count for file in writer.written] == [5000] * 8
 
 
-def test_no_rows_make_no_file() -> None:
+def test_no_rows_make_no_file():
     assert written(IDS, [])[0] == []
     assert written(IDS, [arrow_schema(IDS).empty_table().to_batches()][0])[0] == []
 
 
-def test_files_that_are_open_are_abandoned_on_an_error() -> None:
+def test_files_that_are_open_are_abandoned_on_an_error():
     files = MemoryFiles()
     options = write_options({}, 2**40, {})
     writing = DataWriter(IDS, options, files.outputs(), 50.0)
@@ -183,7 +183,7 @@ BOUNDS = {
 }
 
 
-def test_metrics_of_every_type_are_exact() -> None:
+def test_metrics_of_every_type_are_exact():
     file, footer = one(TYPED, VALUES)
     found = file.metrics
     assert found.record_count == 3
@@ -203,7 +203,7 @@ def test_metrics_of_every_type_are_exact() -> None:
     assert file.file_size_in_bytes > sum(sizes.values())
 
 
-def test_a_row_group_with_nan_has_no_bounds_and_others_have() -> None:
+def test_a_row_group_with_nan_has_no_bounds_and_others_have():
     columns = schema((1, "x", "double"))
     arrow = arrow_schema(columns)
     rows = [[1.0, 2.0], [3.0, float("nan")], [4.0, 5.0]]
@@ -220,14 +220,14 @@ def test_a_row_group_with_nan_has_no_bounds_and_others_have() -> None:
     assert file.metrics.upper_bounds == {}
 
 
-def test_nan_is_not_counted_where_there_is_nothing_else() -> None:
+def test_nan_is_not_counted_where_there_is_nothing_else():
     columns = schema((1, "all", "double"), (2, "some", "float"), (3, "null", "double"))
     nan = float("nan")
     file, _ = one(columns, {"all": [nan, nan], "some": [nan, 1.0], "null": [nan, None]})
     assert file.metrics.nan_value_counts == {2: 1, 3: 1}
 
 
-def test_r095_columns_are_stored_as_the_format_says() -> None:
+def test_r095_columns_are_stored_as_the_format_says():
     _, footer = one(TYPED, VALUES)
     columns = [footer.schema.column(place) for place in range(16)]
     assert [column.physical_type for column in columns] == [
@@ -249,7 +249,7 @@ def test_r095_columns_are_stored_as_the_format_says() -> None:
     assert [item["id"] for item in stored["fields"]] == list(range(1, 17))
 
 
-def test_bounds_are_cut_to_the_length_that_the_mode_says() -> None:
+def test_bounds_are_cut_to_the_length_that_the_mode_says():
     names = ["short", "full", "counted", "nothing", "usual", "last"]
     columns = schema(*((number, name, "string") for number, name in enumerate(names, 1)))
     text = "abcdefghijklmnopqrstuvwxyz"
@@ -271,7 +271,7 @@ def test_bounds_are_cut_to_the_length_that_the_mode_says() -> None:
     assert file.footer.null_value_counts == dict.fromkeys(range(1, 7), 1)
 
 
-def test_columns_inside_of_structs_have_metrics_and_those_in_lists_and_maps_sizes_alone() -> None:
+def test_columns_inside_of_structs_have_metrics_and_those_in_lists_and_maps_sizes_alone():
     place = {
         "type": "struct",
         "fields": [{"id": 4, "name": "x", "type": "double", "required": False}],
@@ -307,7 +307,7 @@ def test_columns_inside_of_structs_have_metrics_and_those_in_lists_and_maps_size
         ({"write.parquet.compression-codec": "lz4"}, "LZ4"),
     ],
 )
-def test_files_are_compressed_as_the_table_says(properties, compression) -> None:
+def test_files_are_compressed_as_the_table_says(properties, compression):
     (file,), store = written(IDS, batches(1000), properties)
     footer = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
     assert footer.row_group(0).column(0).compression == compression
@@ -328,7 +328,7 @@ def test_a_level_that_a_codec_does_not_have_is_the_nearest_or_none(codec, level,
     assert one(IDS, {"id": [1], "text": ["a"]}, properties)[0].metrics.record_count == 1
 
 
-def test_a_higher_level_makes_smaller_files() -> None:
+def test_a_higher_level_makes_smaller_files():
     rows = {"id": range(2000), "text": [f"row {n * 7919 % 977} of {n % 13}" for n in range(2000)]}
     sizes = [
         one(IDS, rows, {"write.parquet.compression-level": level})[0].file_size_in_bytes
@@ -337,7 +337,7 @@ def test_a_higher_level_makes_smaller_files() -> None:
     assert sizes[1] < 0.8 * sizes[0]
 
 
-def test_pages_and_dictionaries_have_the_size_that_the_table_says() -> None:
+def test_pages_and_dictionaries_have_the_size_that_the_table_says():
     def index(properties):
         (file,), store = written(IDS, batches(20_000), properties)
         return store.content[file.location]
@@ -351,7 +351,7 @@ def test_pages_and_dictionaries_have_the_size_that_the_table_says() -> None:
     assert sizes[1] > 2 * sizes[0]
 
 
-def test_pages_have_checksums_and_an_index() -> None:
+def test_pages_have_checksums_and_an_index():
     (file,), store = written(IDS, batches(1000))
     footer = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
     chunk = footer.row_group(0).column(0)
@@ -364,7 +364,7 @@ def test_pages_have_checksums_and_an_index() -> None:
         reader.read()
 
 
-def test_a_property_that_is_no_value_is_refused() -> None:
+def test_a_property_that_is_no_value_is_refused():
     with pytest.raises(Refused, match=r"write\.parquet\.compression-codec"):
         write_options({"write.parquet.compression-codec": "lzo"}, 1, {})
 
@@ -376,7 +376,7 @@ def corners(*values: float) -> bytes:
     return np.array(values, "<f8").tobytes()
 
 
-def test_r093_shapes_have_the_corners_of_their_box_and_edges_on_a_globe_none() -> None:
+def test_r093_shapes_have_the_corners_of_their_box_and_edges_on_a_globe_none():
     rows = {"plane": [line((1, 9), (5, 2)), None], "globe": [point(179, 1), point(-179, 3)]}
     file, _ = one(SHAPES, rows)
     assert file.metrics.lower_bounds == {1: corners(1, 2), 2: corners(179, 1)}
@@ -388,7 +388,7 @@ def test_r093_shapes_have_the_corners_of_their_box_and_edges_on_a_globe_none() -
     assert one(SHAPES, rows, none)[0].metrics.lower_bounds == {2: corners(179, 1)}
 
 
-def test_r093_boxes_of_row_groups_are_joined() -> None:
+def test_r093_boxes_of_row_groups_are_joined():
     arrow = arrow_schema(SHAPES)
     rows = [
         pa.RecordBatch.from_arrays(
@@ -441,9 +441,7 @@ EAST, WEST = (corners(170, 1), corners(175, 2)), (corners(-175, 0), corners(-170
         ([], None),
     ],
 )  # fmt: skip
-def test_boxes_that_a_file_does_not_tell_are_joined_of_those_of_its_inputs(
-    sources, expected
-) -> None:
+def test_boxes_that_a_file_does_not_tell_are_joined_of_those_of_its_inputs(sources, expected):
     rows = {"plane": [None, point(3, 4)], "globe": [line((171, 1), (174, 1)), None]}
     file, _ = one(SHAPES, rows)
     options = write_options({}, 2**40, metrics_modes({}, SHAPES, ()))

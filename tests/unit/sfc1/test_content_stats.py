@@ -30,11 +30,7 @@ from icectl.sfc1.content_stats import (
 
 LONG, STRING, DOUBLE = (PrimitiveType(name) for name in ("long", "string", "double"))
 DATE, UUID_TYPE = PrimitiveType("date"), PrimitiveType("uuid")
-COLUMNS = (
-    StatsColumn(1, LONG, is_required=True),
-    StatsColumn(2, STRING),
-    StatsColumn(3, DOUBLE),
-)
+COLUMNS = (StatsColumn(1, LONG, is_required=True), StatsColumn(2, STRING), StatsColumn(3, DOUBLE))
 
 
 def entries(*rows):
@@ -45,12 +41,12 @@ def entries(*rows):
 
 
 @pytest.mark.parametrize("kind", ["variant", "unknown", "geometry(srid:0)", "geography"])
-def test_columns_without_an_order_have_counts_alone(kind) -> None:
+def test_columns_without_an_order_have_counts_alone(kind):
     (field,) = stats_type((StatsColumn(4, parse_type(kind)),))
     assert field.type.names == ["value_count", "null_count"]
 
 
-def test_members_have_the_ids_of_the_paper() -> None:
+def test_members_have_the_ids_of_the_paper():
     kind = stats_type(COLUMNS)
     assert {
         field.name: (field_id(field), {member.name: field_id(member) for member in field.type})
@@ -75,7 +71,7 @@ def test_members_have_the_ids_of_the_paper() -> None:
     }  # fmt: skip
 
 
-def test_maps_become_members_and_what_is_missing_is_unknown() -> None:
+def test_maps_become_members_and_what_is_missing_is_unknown():
     found = from_maps(
         entries(
             {
@@ -136,13 +132,13 @@ def test_maps_become_members_and_what_is_missing_is_unknown() -> None:
         (PrimitiveType("float"), struct.pack("<f", float("nan")), None),
     ],
 )
-def test_r096_bounds_decode_by_type_and_width_or_are_unknown(type_, stored, value) -> None:
+def test_r096_bounds_decode_by_type_and_width_or_are_unknown(type_, stored, value):
     found = from_maps(entries({"lower_bounds": [(4, stored)]}, {}), [StatsColumn(4, type_)])
     lower = found.field(0).field(0)
     assert lower.to_pylist() == [value, None]
 
 
-def test_statistics_follow_the_columns_of_the_table() -> None:
+def test_statistics_follow_the_columns_of_the_table():
     narrow = StatsColumn(1, PrimitiveType("int"))
     old = from_maps(
         entries({"value_counts": [(1, 4)], "upper_bounds": [(1, struct.pack("<i", 9))]}),
@@ -170,7 +166,7 @@ def stats(column, *rows):
     return pa.array([{f"s{column.id}": row} for row in rows], kind)
 
 
-def test_leaves_sum_up_their_files() -> None:
+def test_leaves_sum_up_their_files():
     column = StatsColumn(3, DOUBLE)
     one = {
         "lower_bound": 0.0, "upper_bound": 2.0, "tight_bounds": True,
@@ -200,7 +196,7 @@ def test_leaves_sum_up_their_files() -> None:
     ],
     ids=["only nulls", "nulls and NaN", "bounds lack", "counts lack", "nothing known"],
 )
-def test_what_one_file_lacks_the_leaf_lacks(second, expected) -> None:
+def test_what_one_file_lacks_the_leaf_lacks(second, expected):
     column = StatsColumn(3, DOUBLE)
     first = {
         "lower_bound": 1.0, "upper_bound": 2.0, "tight_bounds": True,
@@ -215,7 +211,7 @@ def test_what_one_file_lacks_the_leaf_lacks(second, expected) -> None:
     ) == expected
 
 
-def test_a_file_without_rows_says_nothing_of_bounds() -> None:
+def test_a_file_without_rows_says_nothing_of_bounds():
     column = StatsColumn(3, DOUBLE)
     first = {"lower_bound": 1.0, "upper_bound": 2.0, "value_count": 10}
     (total,) = aggregate(stats(column, first, None), [column], pa.array([10, 0])).to_pylist()
@@ -223,7 +219,7 @@ def test_a_file_without_rows_says_nothing_of_bounds() -> None:
     assert total["s3"]["tight_bounds"] is False
 
 
-def test_lengths_are_weighed_by_the_values_that_there_are() -> None:
+def test_lengths_are_weighed_by_the_values_that_there_are():
     column = StatsColumn(2, STRING)
     rows = [
         {"value_count": 10, "null_count": 8, "average_uncompressed_length": 5,
@@ -242,15 +238,9 @@ TUPLE_COLUMNS = (*COLUMNS[1:], StatsColumn(12, DATE, is_expression=True))
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        (20_000, "b" * 40, 1.5),
-        (None, None, None),
-        (0, "", float("nan")),
-        (-1, "ü", -0.0),
-    ],
+    "values", [(20_000, "b" * 40, 1.5), (None, None, None), (0, "", float("nan")), (-1, "ü", -0.0)]
 )
-def test_v4_142_tuples_come_back_from_statistics(values) -> None:
+def test_v4_142_tuples_come_back_from_statistics(values):
     empty = conform(None, TUPLE_COLUMNS, 1)
     keys = pa.array([encode_key(TYPES, values)], pa.binary())
     written = with_tuples(empty, keys, pa.array([7]), FIELDS, TYPES)
@@ -271,7 +261,7 @@ def test_v4_142_tuples_come_back_from_statistics(values) -> None:
         ({"lower_bound": "a", "upper_bound": "a", "tight_bounds": False}, TUPLE_RANGE),
     ],
 )
-def test_v4_142_a_range_is_no_value(group, problem) -> None:
+def test_v4_142_a_range_is_no_value(group, problem):
     found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
     assert found.problems.to_pylist() == [problem]
     assert found.keys.to_pylist() == [UNKNOWN_KEY]
@@ -286,24 +276,24 @@ def test_v4_142_a_range_is_no_value(group, problem) -> None:
         ({"value_count": 5}, None),
     ],
 )
-def test_v4_142_what_readers_take_for_a_value(group, value) -> None:
+def test_v4_142_what_readers_take_for_a_value(group, value):
     found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
     assert found.keys.to_pylist() == [encode_key([STRING], [value])]
 
 
-def test_zeros_of_two_signs_are_a_range() -> None:
+def test_zeros_of_two_signs_are_a_range():
     group = {"lower_bound": -0.0, "upper_bound": 0.0}
     found = recover(stats(COLUMNS[2], group), 1, [TupleField(0, 3, DOUBLE)], 1)
     assert found.problems.to_pylist() == [TUPLE_RANGE]
 
 
-def test_void_fields_are_null_and_unpartitioned_tuples_empty() -> None:
+def test_void_fields_are_null_and_unpartitioned_tuples_empty():
     found = recover(stats(COLUMNS[1], {"lower_bound": "a"}), 1, [TupleField(1, 2, STRING)], 2)
     assert found.keys.to_pylist() == [encode_key([DATE, STRING], [None, "a"])]
     assert recover(None, 2, (), 0).keys.to_pylist() == [b"", b""]
 
 
-def test_statistics_become_maps_again() -> None:
+def test_statistics_become_maps_again():
     columns = (
         *COLUMNS,
         StatsColumn(4, DATE),
@@ -339,7 +329,7 @@ def test_statistics_become_maps_again() -> None:
     assert made["lower_bounds"].type == CARRIED.field("lower_bounds").type
 
 
-def test_v4_140_statistics_of_a_column_that_are_no_struct_are_refused() -> None:
+def test_v4_140_statistics_of_a_column_that_are_no_struct_are_refused():
     group = stats_type(COLUMNS)[1].with_type(pa.int64())
     stored = pa.StructArray.from_arrays([pa.array([7], pa.int64())], fields=[group])
     with pytest.raises(CorruptTable, match="as int64, not a struct") as caught:

@@ -36,7 +36,7 @@ def read(scenario, at):
 
 
 @pytest.mark.parametrize(("name", "at"), READ)
-def test_the_live_files_are_those_of_the_paper(built, name, at) -> None:
+def test_the_live_files_are_those_of_the_paper(built, name, at):
     scenario = built(name)
     golden, root, read_one = read(scenario, at)
     live = live_in_tree(root, vectors(scenario.files, root), read_one)
@@ -45,7 +45,7 @@ def test_the_live_files_are_those_of_the_paper(built, name, at) -> None:
 
 
 @pytest.mark.parametrize(("name", "at"), [("SC-19", 2)])
-def test_v4_080_two_vectors_of_one_leaf_are_refused(built, name, at) -> None:
+def test_v4_080_two_vectors_of_one_leaf_are_refused(built, name, at):
     scenario = built(name)
     _, root, _ = read(scenario, at)
     with pytest.raises(CorruptTable) as caught:

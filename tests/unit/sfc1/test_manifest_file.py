@@ -26,13 +26,13 @@ def leaf() -> bytes:
     return write_tree(table(scenario.file_row("D1"), scenario.file_row("D2")), TreeContent.DATA)
 
 
-def test_everything_is_read_where_nothing_is_chosen(leaf: bytes) -> None:
+def test_everything_is_read_where_nothing_is_chosen(leaf):
     rows = read_tree(leaf).rows
     assert rows.column_names == [*TREE_ROWS.names, STATS]
     assert [one.name for one in rows.schema.field(STATS).type] == ["s1", "s2"]
 
 
-def test_chosen_columns_are_those_of_the_whole(leaf: bytes) -> None:
+def test_chosen_columns_are_those_of_the_whole(leaf):
     assert NAMES.columns is not None
     rows = read_tree(leaf, columns=NAMES.columns, stats=()).rows
     assert set(rows.column_names) == NAMES.columns
@@ -40,7 +40,7 @@ def test_chosen_columns_are_those_of_the_whole(leaf: bytes) -> None:
 
 
 @pytest.mark.parametrize(("stats", "groups"), [((), None), ((2,), ["s2"]), ((7,), None)])
-def test_statistics_of_chosen_columns_are_read_alone(leaf: bytes, stats, groups) -> None:
+def test_statistics_of_chosen_columns_are_read_alone(leaf, stats, groups):
     rows = read_tree(leaf, stats=stats).rows
     found = (
         [one.name for one in rows.schema.field(STATS).type] if STATS in rows.column_names else None
@@ -48,13 +48,13 @@ def test_statistics_of_chosen_columns_are_read_alone(leaf: bytes, stats, groups)
     assert found == groups
 
 
-def test_locations_are_those_of_the_whole(leaf: bytes) -> None:
+def test_locations_are_those_of_the_whole(leaf):
     scenario = Scenario("SC-05")
     expected = [scenario.file_row(name)["location"] for name in ("D1", "D2")]
     assert read_locations(leaf).to_pylist() == expected
 
 
-def test_a_file_without_locations_is_no_manifest() -> None:
+def test_a_file_without_locations_is_no_manifest():
     buffer = io.BytesIO()
     pq.write_table(pa.table({"location": ["file:///t/data/a"]}), buffer)
     with pytest.raises(CorruptTable, match="no column 100") as raised:
@@ -62,7 +62,7 @@ def test_a_file_without_locations_is_no_manifest() -> None:
     assert raised.value.rule == "V4-041"
 
 
-def test_a_name_with_a_dot_does_not_hide_a_column(leaf: bytes) -> None:
+def test_a_name_with_a_dot_does_not_hide_a_column(leaf):
     whole = pq.read_table(io.BytesIO(leaf))
     at = whole.schema.get_field_index("location")
     renamed = whole.rename_columns([*whole.column_names[:at], "a.b", *whole.column_names[at + 1 :]])
@@ -76,7 +76,7 @@ def test_a_name_with_a_dot_does_not_hide_a_column(leaf: bytes) -> None:
 
 
 @pytest.mark.parametrize(("name", "number"), [("deletion_vector", 147), ("content_stats", 10_000)])
-def test_v4_041_a_struct_that_is_a_number_is_refused(leaf: bytes, name: str, number: int) -> None:
+def test_v4_041_a_struct_that_is_a_number_is_refused(leaf, name, number):
     whole = pq.read_table(io.BytesIO(leaf))
     at = whole.schema.get_field_index(name)
     field = whole.schema.field(at).with_type(pa.int64())

@@ -20,7 +20,7 @@ def table(tmp_path) -> TreeTwin:
 
 
 @pytest.mark.parametrize("how", ["one by one", "together"])
-def test_l2_locations_of_an_older_manifest_with_dead_rows_have_a_scheme(table, how) -> None:
+def test_l2_locations_of_an_older_manifest_with_dead_rows_have_a_scheme(table, how):
     store, metadata = LocalStore(), table.metadata
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
     assert [one.dead_count for one in manifests if one.manifest_path.endswith(".avro")] == [1]

@@ -83,7 +83,7 @@ def test_options_with_a_vendor_cross_to_other_processes_and_show_no_secrets(fixe
     assert "vEnDeD" not in repr(options) + repr(open_store(options, fixed_env))
 
 
-def test_a_service_is_where_botocore_looks_for_it() -> None:
+def test_a_service_is_where_botocore_looks_for_it():
     for partition in Loader().load_data("partitions")["partitions"]:
         domain = partition["outputs"]["dnsSuffix"]
         for region in partition["regions"]:

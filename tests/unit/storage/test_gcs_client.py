@@ -189,11 +189,7 @@ def tokens():
 def test_a_service_account_signs_requests_that_are_not_obstores(form, tokens, file):
     pytest.importorskip("google.auth")
     rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     address, asked = tokens
     key = rsa.generate_private_key(65537, 2048)

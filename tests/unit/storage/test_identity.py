@@ -28,7 +28,7 @@ VOUCHED = SameStore({"nfs": "file", "oss": "s3"}, {"old": "new", "filer": "local
         ("nfs://filer/x", "/x", False),
     ],
 )
-def test_only_what_is_proven_is_one_store(location: str, other: str, same: bool):
+def test_only_what_is_proven_is_one_store(location, other, same):
     assert PLAIN.holds(location, other) is same
     assert PLAIN.holds(other, location) is same
 
@@ -44,7 +44,7 @@ def test_only_what_is_proven_is_one_store(location: str, other: str, same: bool)
         ("s3://old/x", "s3://other/x", False),
     ],
 )
-def test_a_caller_may_vouch_for_more(location: str, other: str, same: bool):
+def test_a_caller_may_vouch_for_more(location, other, same):
     assert VOUCHED.holds(location, other) is same
     assert VOUCHED.holds(other, location) is same
 
@@ -62,9 +62,7 @@ def test_a_caller_may_vouch_for_more(location: str, other: str, same: bool):
         ("/wh/t/..a/u", "/wh/t", "/wh/t/..a/u"),
     ],
 )
-def test_a_location_is_respelled_as_the_one_it_lies_in(
-    location: str, base: str, respelled: str | None
-):
+def test_a_location_is_respelled_as_the_one_it_lies_in(location, base, respelled):
     assert PLAIN.respelled(location, base) == respelled
 
 
@@ -125,12 +123,12 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_a_folder_that_is_spelled_as_it_was_added_has_no_other_name(table: Path):
+def test_a_folder_that_is_spelled_as_it_was_added_has_no_other_name(table):
     found = names(table / "real/a", table / "gone/b", "/elsewhere/c", "s3://b/t/real/a")
     assert others(found, table / "real/a", table / "real/b", table / "x", "s3://b/t/real/a") == []
 
 
-def test_files_of_one_folder_have_all_of_its_names(table: Path, tmp_path: Path):
+def test_files_of_one_folder_have_all_of_its_names(table, tmp_path):
     found = names(table / "data/a", table / "data/b", f"file://{tmp_path}/link/real/c")
     assert others(found, table / "x", table / "real/é.1", table / "gone/a", table / "real/b") == [
         (1, f"{table}/data/é.1"),
@@ -140,7 +138,7 @@ def test_files_of_one_folder_have_all_of_its_names(table: Path, tmp_path: Path):
     ]
 
 
-def test_names_are_told_whichever_of_them_was_added(table: Path, tmp_path: Path):
+def test_names_are_told_whichever_of_them_was_added(table, tmp_path):
     link = tmp_path / "link"
     assert others(names(link / "real/a"), table / "real/b") == [(0, f"{link}/real/b")]
     assert others(names(table / "real/a"), link / "data/b") == [(0, f"{table}/real/b")]
@@ -148,13 +146,13 @@ def test_names_are_told_whichever_of_them_was_added(table: Path, tmp_path: Path)
     assert others(names("file:/a"), "/b") == [(0, "file:/b")]
 
 
-def test_where_a_location_really_is(table: Path, tmp_path: Path):
+def test_where_a_location_really_is(table, tmp_path):
     assert real_location(str(tmp_path / "link/data/x")) == f"{table}/real/x"
     assert real_location("s3://b/x") == "s3://b/x"
     assert real_location("file://host/x") == "file://host/x"
 
 
-def test_links_are_followed_to_their_files(table: Path, tmp_path: Path):
+def test_links_are_followed_to_their_files(table, tmp_path):
     (table / "real/x").touch()
     (tmp_path / "y").symlink_to(table / "data/x")
     files = strings(tmp_path / "y", table / "real/x", f"file:{tmp_path}/y", "s3://b/y", "/gone")

@@ -250,7 +250,7 @@ def found(inventory: str, location: str, same_store: SameStore) -> list[tuple[st
 
 
 @pytest.mark.parametrize("location", ["s3://b/wh/t", "s3a://b/wh/t/"])
-def test_files_below_a_location_are_spelled_as_it_is(inventory: str, location: str):
+def test_files_below_a_location_are_spelled_as_it_is(inventory, location):
     base = location.rstrip("/")
     assert found(inventory, location, SameStore()) == [
         (f"{base}/data/a", 0),
@@ -259,7 +259,7 @@ def test_files_below_a_location_are_spelled_as_it_is(inventory: str, location: s
     ]
 
 
-def test_stores_that_are_vouched_for_count(inventory: str):
+def test_stores_that_are_vouched_for_count(inventory):
     vouched = SameStore({"hdfs": "s3"}, {"nn": "b", "c": "b"})
     names = ["data/a", "data/c", "data/d", "e", "f"]
     assert found(inventory, "s3://b/wh/t", vouched) == [
@@ -267,6 +267,6 @@ def test_stores_that_are_vouched_for_count(inventory: str):
     ]
 
 
-def test_an_inventory_of_elsewhere_is_wrong_usage(inventory: str):
+def test_an_inventory_of_elsewhere_is_wrong_usage(inventory):
     with pytest.raises(UsageError, match="names no file below s3://x/wh/t"):
         found(inventory, "s3://x/wh/t", SameStore())

@@ -42,7 +42,7 @@ def statuses(*names: str, modified_ms: int | None) -> list[FileStatus]:
     return [FileStatus(f"/t/metadata/{name}", 1, modified_ms) for name in names]
 
 
-def test_the_names_that_are_given_are_recognised() -> None:
+def test_the_names_that_are_given_are_recognised():
     assert temporary_name(3, "a.avro") == f".icectl-{os.getpid()}-3-a.avro"
     assert probe_name(UUID) == f".icectl-probe-{UUID}"
     for name in (temporary_name(3, "a.avro"), probe_name(UUID), *OURS):
@@ -50,20 +50,20 @@ def test_the_names_that_are_given_are_recognised() -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_names_are_not(name: str) -> None:
+def test_other_names_are_not(name):
     assert not re.fullmatch(TEMPORARY, name)
 
 
 @pytest.mark.parametrize(
     ("modified_ms", "old"), [(48_999, True), (49_000, False), (60_000, False), (None, False)]
 )
-def test_a_file_is_old_by_the_clock_that_dates_it(modified_ms: int | None, old: bool) -> None:
+def test_a_file_is_old_by_the_clock_that_dates_it(modified_ms, old):
     listed = statuses(*OURS, *OTHERS[:-1], modified_ms=modified_ms)
     found = old_temporaries(Dated(None), FixedEnv(), listed, AGE_MS)  # type: ignore[arg-type]
     assert found == (tuple(f"/t/metadata/{name}" for name in OURS) if old else ())
 
 
-def test_where_there_are_none_nothing_is_asked() -> None:
+def test_where_there_are_none_nothing_is_asked():
     store = CountingStore(None)  # type: ignore[arg-type]
     assert old_temporaries(store, FixedEnv(), statuses(*OTHERS[:-1], modified_ms=1), 1) == ()
     assert store.calls == []

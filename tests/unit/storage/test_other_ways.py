@@ -11,13 +11,13 @@ def ways(base: str, *stored: str) -> set[str]:
 
 
 @pytest.mark.parametrize("base", ["s3://b/wh/t", "s3://b/wh/t/", "/wh/t", "file:/wh/t"])
-def test_what_lies_below_the_place_has_no_other_way(base: str):
+def test_what_lies_below_the_place_has_no_other_way(base):
     below = ["s3://b/wh/t/a", "s3a://c//wh/t/t/a", "/wh/t/a.b/..c/d.", "file:///wh/t/x/t/a"]
     assert ways(base, *below) == set()
 
 
 @pytest.mark.parametrize("stored", ["s3://b/x/a", "s3://b/wh/t2/a", "s3://b/t", "/wh/at/a", "t/a"])
-def test_what_has_not_the_name_of_the_place_has_no_other_way(stored: str):
+def test_what_has_not_the_name_of_the_place_has_no_other_way(stored):
     assert ways("s3://b/wh/t", stored) == set()
 
 
@@ -31,9 +31,7 @@ def test_what_has_not_the_name_of_the_place_has_no_other_way(stored: str):
         ("s3://b/wh/1.1/t(1)", "/mnt/b/wh/1.1/t(1)/a", {"s3://b/wh/1.1/t(1)/a"}),
     ],
 )
-def test_a_path_that_goes_on_as_one_below_the_place_may_be_it(
-    base: str, stored: str, found: set[str]
-):
+def test_a_path_that_goes_on_as_one_below_the_place_may_be_it(base, stored, found):
     assert ways(base, stored) == found
 
 

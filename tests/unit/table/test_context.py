@@ -53,10 +53,7 @@ def test_a_table_that_icectl_knows_is_opened(tmp_path):
 
 @pytest.mark.parametrize(
     "more",
-    [
-        {"properties": {"encryption.key-id": "k1"}},
-        {"snapshots": [snapshot(**{"key-id": "k1"})]},
-    ],
+    [{"properties": {"encryption.key-id": "k1"}}, {"snapshots": [snapshot(**{"key-id": "k1"})]}],
 )
 def test_r196_an_encrypted_table_is_refused(tmp_path, more):
     with pytest.raises(Unsupported, match="the table is encrypted"):

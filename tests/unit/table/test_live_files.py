@@ -43,7 +43,7 @@ def loaded(table: TableBuilder) -> tuple[TableMetadata, tuple[ManifestFile, ...]
     return metadata, manifests, live(entries)
 
 
-def test_what_entries_state_is_read_of_files_that_are_wanted(table: TableBuilder) -> None:
+def test_what_entries_state_is_read_of_files_that_are_wanted(table):
     metadata, manifests, entries = loaded(table)
     store = CountingStore(LocalStore())
     wanted = [take(data_files(entries), [0, 2]), delete_files(entries)]
@@ -66,7 +66,7 @@ def test_what_entries_state_is_read_of_files_that_are_wanted(table: TableBuilder
             assert getattr(one.metrics, name) == own
 
 
-def test_tasks_know_what_is_stated_of_their_files(table: TableBuilder) -> None:
+def test_tasks_know_what_is_stated_of_their_files(table):
     metadata, manifests, entries = loaded(table)
     stated = load_stated(context_of(), metadata, manifests, [entries])
     data, deletes = (
@@ -108,7 +108,7 @@ def places(files: LiveFiles) -> list[tuple[int, int]]:
     return list(by_row(files.entries, "manifest", "manifest_pos"))
 
 
-def test_of_a_later_snapshot_only_other_manifests_are_read(table: TableBuilder) -> None:
+def test_of_a_later_snapshot_only_other_manifests_are_read(table):
     earlier = live_files(table, CountingStore(LocalStore()))
     table.append(range(40, 50))
     table.delete_rows([31])
@@ -133,7 +133,7 @@ def test_of_a_later_snapshot_only_other_manifests_are_read(table: TableBuilder) 
     assert list(again.manifests) == [*kept, again.manifests[-1]]
 
 
-def test_of_the_same_snapshot_no_manifest_is_read(table: TableBuilder) -> None:
+def test_of_the_same_snapshot_no_manifest_is_read(table):
     earlier = live_files(table, CountingStore(LocalStore()))
     store = CountingStore(LocalStore())
     same = live_files(table, store, earlier)
@@ -141,7 +141,7 @@ def test_of_the_same_snapshot_no_manifest_is_read(table: TableBuilder) -> None:
     assert not {one.manifest_path for one in same.manifests} & {place for _, place in store.calls}
 
 
-def test_a_manifest_that_is_listed_in_another_way_is_read_again(table: TableBuilder) -> None:
+def test_a_manifest_that_is_listed_in_another_way_is_read_again(table):
     earlier = live_files(table, CountingStore(LocalStore()))
     first, *others = earlier.manifests
     other = replace(earlier, manifests=(replace(first, first_row_id=7), *others))

@@ -1,8 +1,6 @@
 """What going back loses, by the summaries of the snapshots that leave a branch (R-031)."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,8 +34,8 @@ TOTALS = {"operation": "append", "total-records": "30"}
     ],
 )
 def test_rows_that_later_snapshots_added_are_lost_and_deleted_ones_reappear(
-    tmp_path: Path, summaries: list[Mapping[str, str] | None], loss: Loss
-) -> None:
+    tmp_path, summaries, loss
+):
     metadata = TableBuilder(tmp_path / "t").metadata
     line = [Snapshot(1, 0, summary={"operation": "append", "total-records": "10"})]
     line += [
@@ -60,11 +58,11 @@ def test_rows_that_later_snapshots_added_are_lost_and_deleted_ones_reappear(
         (Loss(120, 2, 7), "drops 7 snapshots with 120 rows; brings back at most 2 deleted rows"),
     ],
 )
-def test_a_loss_is_told_in_rows_and_snapshots(loss: Loss, told: str) -> None:
+def test_a_loss_is_told_in_rows_and_snapshots(loss, told):
     assert str(loss) == told
 
 
-def test_the_smallest_loss_comes_first_and_one_that_nobody_counted_last() -> None:
+def test_the_smallest_loss_comes_first_and_one_that_nobody_counted_last():
     broken = WayOut(("--drop-missing",), Loss(1), errors_left=1)
     few, many, unknown = dropping(Loss(20)), dropping(Loss(100, 20)), dropping(Loss(None))
     back = WayOut(("--to-snapshot", "7"), Loss(20, 0, 3))
@@ -75,7 +73,7 @@ def test_the_smallest_loss_comes_first_and_one_that_nobody_counted_last() -> Non
     )
 
 
-def test_losses_add_up_and_stay_unknown_where_one_is() -> None:
+def test_losses_add_up_and_stay_unknown_where_one_is():
     assert together([Loss(1, 2, 0), Loss(3, 4, 0)]) == Loss(4, 6, 0)
     assert together([Loss(None, 2, 0), Loss(3, 4, 0)]) == Loss(None, 6, 0)
     assert together([]) == Loss()

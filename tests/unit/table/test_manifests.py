@@ -22,12 +22,7 @@ from icectl.table.manifest_lists import (
     manifests_by_snapshot,
     read_snapshot_manifests,
 )
-from icectl.table.manifests import (
-    load_entries,
-    scan_entries,
-    scan_manifests,
-    try_manifests,
-)
+from icectl.table.manifests import load_entries, scan_entries, scan_manifests, try_manifests
 from icectl.table.reading import Problem
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder
@@ -75,9 +70,7 @@ class Phases:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_entries_come_in_the_order_of_the_manifests(
-    store: Store, table: TableBuilder, concurrency: int
-) -> None:
+def test_entries_come_in_the_order_of_the_manifests(store, table, concurrency):
     manifests = manifests_of(store, table.metadata)
     progress = Phases()
     entries = load_entries(
@@ -94,7 +87,7 @@ def test_entries_come_in_the_order_of_the_manifests(
     assert progress.advanced == 12
 
 
-def test_each_manifest_is_read_once(store: Store, table: TableBuilder) -> None:
+def test_each_manifest_is_read_once(store, table):
     counting = CountingStore(store)
     lists = manifests_by_snapshot(
         context_of(store=counting, concurrency=4), table.metadata, table.metadata.snapshots
@@ -107,7 +100,7 @@ def test_each_manifest_is_read_once(store: Store, table: TableBuilder) -> None:
     assert len(read) == len(set(read)) == 24
 
 
-def test_scan_numbers_each_manifest_and_inherits_from_it(store: Store, table: TableBuilder) -> None:
+def test_scan_numbers_each_manifest_and_inherits_from_it(store, table):
     manifests = manifests_of(store, table.metadata)
     scanned = list(
         scan_entries(
@@ -119,9 +112,7 @@ def test_scan_numbers_each_manifest_and_inherits_from_it(store: Store, table: Ta
     assert len(scanned) == 1
 
 
-def test_a_scan_of_small_manifests_leaves_out_only_those_that_have_a_problem(
-    store: Store, table: TableBuilder
-) -> None:
+def test_a_scan_of_small_manifests_leaves_out_only_those_that_have_a_problem(store, table):
     manifests = manifests_of(store, table.metadata)
     Path(manifests[3].manifest_path).unlink()
     Path(manifests[7].manifest_path).write_bytes(b"not avro")
@@ -141,7 +132,7 @@ def test_a_scan_of_small_manifests_leaves_out_only_those_that_have_a_problem(
         assert manifests[at].manifest_path in one.message
 
 
-def test_manifests_read_together_are_told_apart(store: Store, table: TableBuilder) -> None:
+def test_manifests_read_together_are_told_apart(store, table):
     manifests = manifests_of(store, table.metadata)
     Path(manifests[5].manifest_path).write_bytes(b"not avro")
     found = list(
@@ -159,7 +150,7 @@ def test_manifests_read_together_are_told_apart(store: Store, table: TableBuilde
         assert stored.table["manifest"].to_pylist() == [one.index] * len(wanted)
 
 
-def test_reading_ahead_stops_at_the_byte_budget(store: Store, table: TableBuilder) -> None:
+def test_reading_ahead_stops_at_the_byte_budget(store, table):
     manifests = manifests_of(store, table.metadata)
     huge = [
         ManifestFile(each.manifest_path, 60 << 20, 0, each.content, each.sequence_number, 0, None)
@@ -174,7 +165,7 @@ def test_reading_ahead_stops_at_the_byte_budget(store: Store, table: TableBuilde
     assert counting.counts["read"] <= 2
 
 
-def test_closing_a_scan_ends_its_threads(store: Store, table: TableBuilder) -> None:
+def test_closing_a_scan_ends_its_threads(store, table):
     manifests = manifests_of(store, table.metadata)
     before = threading.active_count()
     scanned = scan_entries(context_of(store=store, concurrency=4), table.metadata, manifests, FEW)
@@ -183,9 +174,7 @@ def test_closing_a_scan_ends_its_threads(store: Store, table: TableBuilder) -> N
     assert threading.active_count() == before
 
 
-def test_position_deletes_without_a_data_file_are_named_by_their_bounds(
-    store: Store, table: TableBuilder
-) -> None:
+def test_position_deletes_without_a_data_file_are_named_by_their_bounds(store, table):
     table.delete_rows([5])
     manifests = manifests_of(store, table.metadata)
     entries = load_entries(
@@ -202,7 +191,7 @@ def test_position_deletes_without_a_data_file_are_named_by_their_bounds(
     assert "lower_bounds" not in entries.table.column_names
 
 
-def test_r030_manifests_embedded_in_a_version_1_snapshot(store: Store, tmp_path: Path) -> None:
+def test_r030_manifests_embedded_in_a_version_1_snapshot(store, tmp_path):
     table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
     table.append(range(3))
     listed = manifests_of(store, table.metadata)
@@ -225,7 +214,7 @@ def test_r030_manifests_embedded_in_a_version_1_snapshot(store: Store, tmp_path:
     assert rows.total(entries, "record_count") == 3
 
 
-def test_r034_a_missing_manifest_is_named(store: Store, table: TableBuilder) -> None:
+def test_r034_a_missing_manifest_is_named(store, table):
     manifests = manifests_of(store, table.metadata)
     lost = manifests[7].manifest_path
     Path(lost).unlink()
@@ -233,7 +222,7 @@ def test_r034_a_missing_manifest_is_named(store: Store, table: TableBuilder) -> 
         load_entries(context_of(store=store, concurrency=4), table.metadata, manifests, FEW)
 
 
-def test_the_first_manifest_with_a_problem_is_named(store: Store, table: TableBuilder) -> None:
+def test_the_first_manifest_with_a_problem_is_named(store, table):
     manifests = manifests_of(store, table.metadata)
     Path(manifests[9].manifest_path).unlink()
     damaged = Path(manifests[4].manifest_path)
@@ -248,9 +237,7 @@ def test_the_first_manifest_with_a_problem_is_named(store: Store, table: TableBu
     assert found == [0, 1, 2, 3]
 
 
-def test_manifests_are_read_together_where_the_same_is_wanted_of_them(
-    store: Store, table: TableBuilder
-) -> None:
+def test_manifests_are_read_together_where_the_same_is_wanted_of_them(store, table):
     manifests = manifests_of(store, table.metadata)
     wanted = [FEW] * 5 + [frozenset({"location"})] * 7
     parts = scan_manifests(
@@ -262,9 +249,7 @@ def test_manifests_are_read_together_where_the_same_is_wanted_of_them(
     ]
 
 
-def test_a_damaged_manifest_list_names_the_file_and_the_rule(
-    store: Store, table: TableBuilder
-) -> None:
+def test_a_damaged_manifest_list_names_the_file_and_the_rule(store, table):
     snapshot = table.metadata.current_snapshot
     assert snapshot is not None
     assert snapshot.manifest_list is not None
@@ -275,12 +260,12 @@ def test_a_damaged_manifest_list_names_the_file_and_the_rule(
     assert raised.value.message.count(f"({raised.value.rule})") == 1
 
 
-def test_no_manifests_are_no_entries(store: Store, table: TableBuilder) -> None:
+def test_no_manifests_are_no_entries(store, table):
     entries = load_entries(context_of(store=store, concurrency=4), table.metadata, [], FEW)
     assert len(entries) == 0
 
 
-def test_reads_overlap_within_the_given_concurrency(store: Store, table: TableBuilder) -> None:
+def test_reads_overlap_within_the_given_concurrency(store, table):
     meeting = threading.Barrier(3, timeout=10)
 
     class Meeting(WrappedStore):

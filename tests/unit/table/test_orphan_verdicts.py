@@ -64,7 +64,7 @@ def test_rule_36_an_orphan_is_listed_old_and_not_reached():
         "s3://bucket/wh/_db/t/data/a%20b.parquet",
     ],
 )
-def test_any_spelling_that_matches_keeps_a_file(spelling: str):
+def test_any_spelling_that_matches_keeps_a_file(spelling):
     assert verdicts(listing("data/a b.parquet"), known(spelling)) == {}
 
 
@@ -78,7 +78,7 @@ def test_any_spelling_that_matches_keeps_a_file(spelling: str):
         (0, OrphanVerdict.ORPHAN),
     ],
 )
-def test_only_what_is_older_than_the_limit_goes(modified_ms: int | None, verdict: OrphanVerdict):
+def test_only_what_is_older_than_the_limit_goes(modified_ms, verdict):
     batch = listing("data/a.parquet", modified_ms=modified_ms)
     assert verdicts(batch) == {"data/a.parquet": verdict}
 
@@ -101,7 +101,7 @@ def test_only_what_is_older_than_the_limit_goes(modified_ms: int | None, verdict
         ("data/.day=1/a.parquet", OrphanVerdict.HIDDEN),
     ],
 )
-def test_hidden_paths_stay_unless_a_partition_field_begins_so(name: str, verdict: OrphanVerdict):
+def test_hidden_paths_stay_unless_a_partition_field_begins_so(name, verdict):
     rule = OrphanRule(NEW, (TABLE,), partition_names=("id", "_day", ".näme"))
     assert verdicts(listing(name), rule=rule) == {name: verdict}
 
@@ -123,7 +123,7 @@ UUID = "6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11"
         (f".icectl-probe-{UUID}/a.parquet", OrphanVerdict.HIDDEN),
     ],
 )
-def test_what_killed_runs_were_writing_is_not_hidden(name: str, verdict: OrphanVerdict):
+def test_what_killed_runs_were_writing_is_not_hidden(name, verdict):
     assert verdicts(listing(name)) == {name: verdict}
     recent = OrphanVerdict.RECENT if verdict is OrphanVerdict.ORPHAN else verdict
     assert verdicts(listing(name, modified_ms=NEW)) == {name: recent}

@@ -28,7 +28,7 @@ def packed(weights: list[int], capacity: int, lookback: int = UNLIMITED) -> list
         (15, [[1, 2, 3, 4, 5]]),
     ],
 )
-def test_things_go_into_the_first_bin_with_room(capacity, bins) -> None:
+def test_things_go_into_the_first_bin_with_room(capacity, bins):
     assert packed([1, 2, 3, 4, 5], capacity) == bins
 
 
@@ -40,7 +40,7 @@ def test_things_go_into_the_first_bin_with_room(capacity, bins) -> None:
         (1, [[5, 1], [5, 1], [5, 1]]),
     ],
 )
-def test_as_many_bins_stay_open_as_one_looks_back_to(lookback, bins) -> None:
+def test_as_many_bins_stay_open_as_one_looks_back_to(lookback, bins):
     assert packed([5, 1, 5, 1, 5, 1], 8, lookback) == bins
 
 
@@ -51,20 +51,20 @@ def test_as_many_bins_stay_open_as_one_looks_back_to(lookback, bins) -> None:
         ([128, 64, 64, 32, 32, 32, 32], [[128], [64, 64], [32, 32, 32, 32]]),
     ],
 )
-def test_with_one_open_bin_things_stay_side_by_side(weights, bins) -> None:
+def test_with_one_open_bin_things_stay_side_by_side(weights, bins):
     assert packed(weights, 128, 1) == bins
 
 
-def test_a_thing_heavier_than_a_bin_has_one_of_its_own() -> None:
+def test_a_thing_heavier_than_a_bin_has_one_of_its_own():
     assert packed([2, 9, 2], 4) == [[2, 2], [9]]
 
 
-def test_nothing_makes_no_bin() -> None:
+def test_nothing_makes_no_bin():
     assert packed([], 4) == []
 
 
 @given(st.lists(st.integers(0, 40), max_size=40), st.integers(1, 50), st.integers(1, 5))
-def test_each_thing_is_packed_once_and_bins_hold_what_they_can(weights, capacity, lookback) -> None:
+def test_each_thing_is_packed_once_and_bins_hold_what_they_can(weights, capacity, lookback):
     bins = pack(weights, capacity, lookback)
     assert sorted(at for bin_ in bins for at in bin_) == list(range(len(weights)))
     for bin_ in bins:
@@ -93,11 +93,11 @@ MB = 2**20
         (1099, 11),
     ],
 )
-def test_a_small_remainder_is_spread_over_the_other_files(size, files) -> None:
+def test_a_small_remainder_is_spread_over_the_other_files(size, files):
     assert Sizes(100, 75, 180).expected_files(size) == files
 
 
-def test_sizes_default_to_parts_of_the_target() -> None:
+def test_sizes_default_to_parts_of_the_target():
     sizes = sizes_of(512 * MB, None, None)
     assert sizes == Sizes(512 * MB, 384 * MB, 966_367_641)
     assert sizes.roll == 512 * MB + (966_367_641 - 512 * MB) // 2
@@ -112,18 +112,18 @@ def test_sizes_default_to_parts_of_the_target() -> None:
         (1_099_000_000, 100_000_000),
     ],
 )
-def test_a_bin_is_at_least_a_target(size, bytes_) -> None:
+def test_a_bin_is_at_least_a_target(size, bytes_):
     assert Sizes(100_000_000, 75_000_000, 180_000_000).bin_bytes(size) == bytes_
 
 
-def test_sizes_that_make_every_new_file_a_candidate_are_wrong_usage() -> None:
+def test_sizes_that_make_every_new_file_a_candidate_are_wrong_usage():
     with pytest.raises(UsageError, match=r"--min-file-size` \(100 B\) is not below the target"):
         sizes_of(100, 100, None)
     with pytest.raises(UsageError, match=r"--max-file-size` \(100 B\) is not above the target"):
         sizes_of(100, None, 100)
 
 
-def test_small_bins_are_merged_as_long_as_a_file_may_hold_them() -> None:
+def test_small_bins_are_merged_as_long_as_a_file_may_hold_them():
     sizes = Sizes(100_000, 75_000, 180_000)
     assert sizes.bins([60_000, 60_000, 60_000]) == [[0, 1], [2]]
     assert sizes.bins([72_000, 72_000]) == [[0], [1]]
@@ -131,7 +131,7 @@ def test_small_bins_are_merged_as_long_as_a_file_may_hold_them() -> None:
 
 
 @given(st.lists(st.integers(1, 140), min_size=1, max_size=60))
-def test_no_two_small_bins_would_fit_one_file(weights) -> None:
+def test_no_two_small_bins_would_fit_one_file(weights):
     sizes = Sizes(100, 75, 180)
     bins = sizes.bins(weights)
     assert sorted(at for bin_ in bins for at in bin_) == list(range(len(weights)))
@@ -143,6 +143,6 @@ def test_no_two_small_bins_would_fit_one_file(weights) -> None:
 @pytest.mark.parametrize(
     ("size", "parts", "roll"), [(140, 1, 140), (141, 2, 75), (280, 2, 140), (1000, 8, 132)]
 )
-def test_a_large_bin_becomes_files_of_about_one_size(size, parts, roll) -> None:
+def test_a_large_bin_becomes_files_of_about_one_size(size, parts, roll):
     sizes = Sizes(100, 75, 180)
     assert (sizes.parts(size), sizes.roll_of(size)) == (parts, roll)

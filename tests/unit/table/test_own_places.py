@@ -125,7 +125,7 @@ def refusal(check: Callable[[], object]) -> str:
     return raised.value.message
 
 
-def test_the_files_of_the_table_itself_are_accepted(world: World) -> None:
+def test_the_files_of_the_table_itself_are_accepted(world):
     older = world.put("wh/t/metadata/v6.metadata.json", ms=NOW_MS - 5)
     logged = world.put("wh/t/metadata/v5.metadata.json")
     others = world.others()
@@ -145,9 +145,7 @@ def test_the_files_of_the_table_itself_are_accepted(world: World) -> None:
         "wh/t/data/a/b/metadata/v1.metadata.json",
     ],
 )
-def test_metadata_at_above_and_below_a_place_are_of_another_table(
-    world: World, place: str, uuid: str | None
-) -> None:
+def test_metadata_at_above_and_below_a_place_are_of_another_table(world, place, uuid):
     path = world.put(place, uuid)
     data = f"{world.location}/data"
 
@@ -162,9 +160,7 @@ def test_metadata_at_above_and_below_a_place_are_of_another_table(
 
 
 @pytest.mark.parametrize("most", [1_000, 2, 1])
-def test_below_a_place_the_way_to_its_files_is_looked_at(
-    world: World, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_below_a_place_the_way_to_its_files_is_looked_at(world, monkeypatch, most):
     """Every file, where there are more folders on it than are looked at one by one."""
     monkeypatch.setattr(places_module, "_MOST_FOLDERS", most)
     world.put("wh/t/data/c/metadata/v1.metadata.json")
@@ -180,16 +176,14 @@ def test_below_a_place_the_way_to_its_files_is_looked_at(
 
 @pytest.mark.parametrize("name", ["_delta_log/0", ".hoodie/h", "schema/schema-12"])
 @pytest.mark.parametrize("folder", ["wh/t/data", "wh/t"])
-def test_tables_of_other_formats_in_the_location_are_seen(
-    world: World, folder: str, name: str
-) -> None:
+def test_tables_of_other_formats_in_the_location_are_seen(world, folder, name):
     world.write(f"{folder}/{name}", b"")
     data = f"{world.location}/data"
     refusal(lambda: world.others().check_above(world.loaded(), [data]))
 
 
 @pytest.mark.parametrize("place", ["wh/_delta_log/0", "wh/t/schema/my-schema-1", "wh/t/schema/x"])
-def test_tables_of_other_formats_elsewhere_do_not_share_files(world: World, place: str) -> None:
+def test_tables_of_other_formats_elsewhere_do_not_share_files(world, place):
     world.write(place, b"")
     world.others().check_above(world.loaded(), [f"{world.location}/data"])
 
@@ -198,8 +192,8 @@ def test_tables_of_other_formats_elsewhere_do_not_share_files(world: World, plac
 @pytest.mark.parametrize("error_id", ["access-denied", "other"])
 @pytest.mark.parametrize("closed", ["wh", "wh/t"])
 def test_folders_above_that_may_not_be_listed_are_left_to_a_catalog(
-    world: World, closed: str, error_id: str, catalog: Any
-) -> None:
+    world, closed, error_id, catalog
+):
     store = Closed([str(world.directory / closed / "metadata")], error_id)
     others = world.others(store, catalog)
     if catalog is not None and error_id == "access-denied" and closed == "wh":
@@ -213,7 +207,7 @@ def test_folders_above_that_may_not_be_listed_are_left_to_a_catalog(
 
 
 @pytest.mark.parametrize("above", ["disk", "disk/u", "links", "."])
-def test_folders_above_are_those_before_and_behind_a_link(world: World, above: str) -> None:
+def test_folders_above_are_those_before_and_behind_a_link(world, above):
     for folder in ("disk/u", "links"):
         (world.directory / folder).mkdir(parents=True)
     (world.directory / "links/link").symlink_to(world.directory / "disk/u")
@@ -229,9 +223,7 @@ def in_metadata(world: World, *names: str) -> Sequence[str]:
 
 @pytest.mark.parametrize("capabilities", [NUMBERED, OF_CATALOG])
 @pytest.mark.parametrize("is_logged", [False, True])
-def test_a_file_of_another_uuid_is_of_another_table(
-    world: World, capabilities: Capabilities, is_logged: bool
-) -> None:
+def test_a_file_of_another_uuid_is_of_another_table(world, capabilities, is_logged):
     """A file-system table is alone in its folder: what its log names there is its own."""
     path = world.put("wh/t/metadata/v3.metadata.json", OTHER_UUID)
     loaded = world.loaded(capabilities, {path: 1} if is_logged else {})
@@ -257,8 +249,8 @@ def test_a_file_of_another_uuid_is_of_another_table(
     ],
 )
 def test_a_file_without_uuid_is_own_where_it_can_be_no_other_table_s(
-    world: World, name: str, capabilities: Capabilities, version: int | None, is_own: bool
-) -> None:
+    world, name, capabilities, version, is_own
+):
     path = world.put(f"wh/t/metadata/{name}", None, ms=5)
     loaded = world.loaded(capabilities, version=version)
     others = world.others()
@@ -271,9 +263,7 @@ def test_a_file_without_uuid_is_own_where_it_can_be_no_other_table_s(
 
 
 @pytest.mark.parametrize("capabilities", [NUMBERED, OF_CATALOG])
-def test_a_logged_file_without_uuid_in_the_own_folder_is_own(
-    world: World, capabilities: Capabilities
-) -> None:
+def test_a_logged_file_without_uuid_in_the_own_folder_is_own(world, capabilities):
     path = world.put("wh/t/metadata/v8.metadata.json", None)
     others = world.others()
     others.check(world.loaded(capabilities, {path: 1}), [path])
@@ -285,9 +275,7 @@ def test_a_logged_file_without_uuid_in_the_own_folder_is_own(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]"])
-def test_a_file_that_cannot_be_read_is_own_only_where_a_commit_left_it_over(
-    world: World, content: bytes
-) -> None:
+def test_a_file_that_cannot_be_read_is_own_only_where_a_commit_left_it_over(world, content):
     left_over = world.write(f"wh/t/metadata/{UNCOMMITTED}", content)
     others = world.others()
     others.check(world.loaded(), [left_over])
@@ -297,7 +285,7 @@ def test_a_file_that_cannot_be_read_is_own_only_where_a_commit_left_it_over(
     refusal(lambda: world.others().check(world.loaded(), [version]))
 
 
-def test_a_uuid_far_behind_is_found_and_a_file_that_is_gone_is_none(world: World) -> None:
+def test_a_uuid_far_behind_is_found_and_a_file_that_is_gone_is_none(world):
     members = {"format-version": 2, "schemas": ["." * 9_000], "table-uuid": OWN,
                "last-updated-ms": 12}  # fmt: skip
     far = world.write("wh/t/metadata/v6.metadata.json", json.dumps(members).encode())
@@ -311,7 +299,7 @@ def test_a_uuid_far_behind_is_found_and_a_file_that_is_gone_is_none(world: World
     assert others.accepted[without_time] is None
 
 
-def test_files_are_looked_at_once(world: World) -> None:
+def test_files_are_looked_at_once(world):
     own, logged = (world.put(f"wh/t/metadata/v{number}.metadata.json") for number in (5, 6))
     loaded, others = world.loaded(OF_CATALOG, {logged: 1}), world.others()
     others.check(loaded, [own, logged])
@@ -320,7 +308,7 @@ def test_files_are_looked_at_once(world: World) -> None:
     others.check(loaded, [own, logged])
 
 
-def test_a_commit_that_is_under_way_is_not_looked_at(world: World) -> None:
+def test_a_commit_that_is_under_way_is_not_looked_at(world):
     young = world.put(f"wh/t/metadata/{UNCOMMITTED}", OTHER_UUID, age_ms=0)
     others = world.others()
     others.check(world.loaded(), [young])
@@ -355,9 +343,7 @@ def places(*found: tuple[str, bool]) -> Callable[[], Iterable[tuple[str, TablePl
         ("s3://b/wh/t/sub", True, "has files"),
     ],
 )
-def test_the_catalog_says_where_its_tables_lie(
-    world: World, folder: str, is_named: bool, how: str | None
-) -> None:
+def test_the_catalog_says_where_its_tables_lie(world, folder, is_named, how):
     catalog = places(("s3://b/else", False), (folder, is_named))
     others = world.others(catalog_tables=catalog)
     if how is None:
@@ -368,13 +354,13 @@ def test_the_catalog_says_where_its_tables_lie(
     assert world.told.told == []
 
 
-def test_the_catalog_is_asked_around_a_place(world: World) -> None:
+def test_the_catalog_is_asked_around_a_place(world):
     others = world.others(catalog_tables=places((f"{world.location}/data/x", False)))
     others.check_in_and_above(world.loaded(), [world.location])
     refusal(lambda: others.check_around(world.loaded(), [world.location], []))
 
 
-def test_a_catalog_that_does_not_tell_is_named(world: World) -> None:
+def test_a_catalog_that_does_not_tell_is_named(world):
     def fails() -> None:
         raise StorageError("no answer")
 
@@ -409,9 +395,7 @@ PUBLISHED = OF_CATALOG
         (UNCOMMITTED, 0, NUMBERED, False),
     ],
 )
-def test_a_newer_file_of_the_table_may_be_current(
-    world: World, name: str, ms: int | None, capabilities: Capabilities, is_newer: bool
-) -> None:
+def test_a_newer_file_of_the_table_may_be_current(world, name, ms, capabilities, is_newer):
     others = world.others()
     others.accepted[f"{world.location}/metadata/{name}"] = ms
     if not is_newer:
@@ -423,7 +407,7 @@ def test_a_newer_file_of_the_table_may_be_current(
 
 
 @pytest.mark.parametrize(("name", "is_newer"), [("v1.metadata.json", True), (UNCOMMITTED, False)])
-def test_any_number_is_newer_than_none(world: World, name: str, is_newer: bool) -> None:
+def test_any_number_is_newer_than_none(world, name, is_newer):
     others = world.others()
     others.accepted[f"{world.location}/metadata/{name}"] = 0
     if is_newer:
@@ -433,9 +417,7 @@ def test_any_number_is_newer_than_none(world: World, name: str, is_newer: bool) 
         others.check_newest(world.loaded(version=None))
 
 
-def test_own_files_that_are_no_versions_are_forks_as_far_back_as_the_log_goes(
-    world: World,
-) -> None:
+def test_own_files_that_are_no_versions_are_forks_as_far_back_as_the_log_goes(world):
     others = world.others()
     others.accepted.update({"/c": 6, "/a": 7, "/b": 5, "/d": None, "/e": 1})
     assert others.forks(world.loaded(OF_CATALOG, {"/x": 9, "/y": 5})) == ["/a", "/c"]
@@ -476,16 +458,14 @@ def loaded(location: str, holder: str, folder: str = "") -> LoadedTable:
         ("/wh/t", "file:///wh/u/metadata", "", []),
     ],
 )
-def test_a_place_is_owned_where_the_metadata_file_lies(
-    location: str, holder: str, folder: str, own: Sequence[str]
-) -> None:
+def test_a_place_is_owned_where_the_metadata_file_lies(location, holder, folder, own):
     places = own_places(loaded(location, holder, folder))
     assert list(places.folders) == own
     assert places.location == location.rstrip("/")
     assert places.has_location is (own == [location.rstrip("/")])
 
 
-def test_a_local_place_is_the_same_behind_a_link(tmp_path: Path) -> None:
+def test_a_local_place_is_the_same_behind_a_link(tmp_path):
     (tmp_path / "disk/t/metadata").mkdir(parents=True)
     (tmp_path / "wh").symlink_to(tmp_path / "disk")
     location = f"{tmp_path}/wh/t"
@@ -493,7 +473,7 @@ def test_a_local_place_is_the_same_behind_a_link(tmp_path: Path) -> None:
     assert own_places(loaded(location, f"{tmp_path}/disk/u/metadata")).folders == ()
 
 
-def test_files_are_inside_of_a_folder_or_outside_of_all() -> None:
+def test_files_are_inside_of_a_folder_or_outside_of_all():
     places = OwnPlaces("/wh/t", ("/wh/t", "/m"))
     inside = ["/wh/t/data/a", "/m/v1.metadata.json", "file:/wh/t/b", "/m/c", "/wh/t/a..b"]
     outside = ["/wh/t2/a", "/wh/t/../u/a", "s3://wh/t/a", "/m/x/../../wh/t", "/wh"]
@@ -506,7 +486,7 @@ def test_files_are_inside_of_a_folder_or_outside_of_all() -> None:
     assert not OwnPlaces("/wh/t", ()).holds("/wh/t")
 
 
-def test_metadata_go_among_no_files_of_another_table(tmp_path: Path) -> None:
+def test_metadata_go_among_no_files_of_another_table(tmp_path):
     """Only the usual folder, with the metadata file in it, is not searched."""
     store = CountingStore(LocalStore())
     context = context_of(tmp_path, store)
@@ -532,6 +512,6 @@ def test_metadata_go_among_no_files_of_another_table(tmp_path: Path) -> None:
         )
 
 
-def test_metadata_files_are_told_by_their_names() -> None:
+def test_metadata_files_are_told_by_their_names():
     named = ["/t/v1.metadata.json", "/t/metadata.json/a", "/t/.v1.metadata.json", "/t/a.avro"]
     assert metadata_files_among(named) == named[:1]

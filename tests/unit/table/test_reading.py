@@ -11,7 +11,7 @@ from icectl.table.reading import in_threads, read_in_threads, read_or_none
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("count", [0, 1, 11, 200])
-def test_results_come_in_order_however_many_a_thread_reads(threads: int, count: int) -> None:
+def test_results_come_in_order_however_many_a_thread_reads(threads, count):
     found = read_in_threads(lambda n: n * n, range(count), [1] * count, threads=threads)
     assert list(found) == [n * n for n in range(count)]
 
@@ -30,12 +30,12 @@ def read_by(count: int, size: int) -> list[int]:
     return started
 
 
-def test_a_thread_reads_small_files_in_a_row_and_large_ones_alone() -> None:
+def test_a_thread_reads_small_files_in_a_row_and_large_ones_alone():
     assert len(read_by(400, 1)) >= 16
     assert len(read_by(400, 60 * 2**20)) <= 2
 
 
-def test_an_error_of_one_file_ends_the_reading() -> None:
+def test_an_error_of_one_file_ends_the_reading():
     def read(number: int) -> int:
         if number == 70:
             raise OSError("lost")
@@ -47,7 +47,7 @@ def test_an_error_of_one_file_ends_the_reading() -> None:
     assert threading.active_count() == before
 
 
-def test_work_runs_ahead_by_twice_the_threads() -> None:
+def test_work_runs_ahead_by_twice_the_threads():
     started: list[int] = []
 
     def work(number: int) -> int:
@@ -71,14 +71,14 @@ def test_work_runs_ahead_by_twice_the_threads() -> None:
         StorageError("a folder", id=NOT_A_FILE),
     ],
 )
-def test_what_is_wrong_with_one_file_is_none(error: Exception) -> None:
+def test_what_is_wrong_with_one_file_is_none(error):
     def read() -> bytes:
         raise error
 
     assert read_or_none(read) is None
 
 
-def test_what_is_wrong_with_the_store_is_raised() -> None:
+def test_what_is_wrong_with_the_store_is_raised():
     def read() -> bytes:
         raise StorageError("no route to host")
 

@@ -41,7 +41,7 @@ def unknown(references: References, table: TableBuilder) -> set[str]:
     return {name for name, flag in zip(names, flags, strict=True) if not flag}
 
 
-def test_every_file_of_the_table_is_known_and_no_other(table: TableBuilder):
+def test_every_file_of_the_table_is_known_and_no_other(table):
     (table.directory / "data/stray.parquet").write_bytes(b"")
     references = references_of(table, CountingStore(LocalStore()))
     add(references, table)
@@ -50,7 +50,7 @@ def test_every_file_of_the_table_is_known_and_no_other(table: TableBuilder):
     assert references.doubtful == {}
 
 
-def test_what_comes_later_is_added_without_reading_the_rest_again(table: TableBuilder):
+def test_what_comes_later_is_added_without_reading_the_rest_again(table):
     store = CountingStore(LocalStore())
     references = references_of(table, store)
     add(references, table)
@@ -65,7 +65,7 @@ def test_what_comes_later_is_added_without_reading_the_rest_again(table: TableBu
     assert set(again) & set(before) == set()
 
 
-def test_what_cannot_be_read_ends_it(table: TableBuilder):
+def test_what_cannot_be_read_ends_it(table):
     manifest = next((table.directory / "metadata").glob("*-m*.avro"))
     manifest.unlink()
     with pytest.raises(MissingFile, match=manifest.name):

@@ -112,10 +112,7 @@ def test_refs_that_go_come_with_their_reason():
         (ref.name, ref.snapshot_id, ref.reason)
         for ref in decide(metadata, AskedRetention(), NOW).refs_removed
     ]
-    assert found == [
-        ("lost", 99, "its snapshot is not in the table"),
-        ("old", 1, "older than 7d"),
-    ]
+    assert found == [("lost", 99, "its snapshot is not in the table"), ("old", 1, "older than 7d")]
 
 
 def test_r022_a_ref_to_a_lost_snapshot_goes_once_whatever_its_age():

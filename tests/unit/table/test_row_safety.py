@@ -30,7 +30,7 @@ def with_property(value: str) -> TableMetadata:
     return history([], {}, {"gc.enabled": value})
 
 
-def test_r193_a_table_that_may_share_its_files_is_refused(catalog: FileSystemCatalog) -> None:
+def test_r193_a_table_that_may_share_its_files_is_refused(catalog):
     loaded = catalog.load()
     sharing = changed(loaded, properties={"gc.enabled": "false"})
     for check in (
@@ -43,14 +43,12 @@ def test_r193_a_table_that_may_share_its_files_is_refused(catalog: FileSystemCat
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE"])
-def test_r193_a_table_that_says_nothing_else_owns_its_files(value: str) -> None:
+def test_r193_a_table_that_says_nothing_else_owns_its_files(value):
     check_gc_enabled(with_property(value))
     check_gc_enabled(history([], {}))
 
 
-def test_a_clock_more_than_a_minute_behind_the_last_commit_is_refused(
-    catalog: FileSystemCatalog,
-) -> None:
+def test_a_clock_more_than_a_minute_behind_the_last_commit_is_refused(catalog):
     loaded = catalog.load()
     last = loaded.metadata.last_updated_ms
     for now_ms in (last - 60_000, last, last + 10**12):
@@ -60,9 +58,7 @@ def test_a_clock_more_than_a_minute_behind_the_last_commit_is_refused(
     assert raised.value.error_id == "clock-behind"
 
 
-def test_r015_a_table_whose_current_snapshot_is_not_sure_is_refused(
-    catalog: FileSystemCatalog,
-) -> None:
+def test_r015_a_table_whose_current_snapshot_is_not_sure_is_refused(catalog):
     loaded = catalog.load()
     damaged = changed(loaded, current_snapshot_id=12_345)
     with pytest.raises(CorruptTable) as raised:
@@ -70,7 +66,7 @@ def test_r015_a_table_whose_current_snapshot_is_not_sure_is_refused(
     assert raised.value.rule == "R-015"
 
 
-def test_a_table_that_a_catalog_owns_is_refused(catalog: FileSystemCatalog, tmp_path: Path) -> None:
+def test_a_table_that_a_catalog_owns_is_refused(catalog, tmp_path):
     folder = tmp_path / "t" / "metadata"
     loaded = catalog.load()
     owned = folder / "00002-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"

@@ -26,7 +26,7 @@ def part(first: int, count: int, snapshot_id: int) -> Entries:
     return Entries(pa.table(arrays, schema=SCHEMA))
 
 
-def test_rows_stay_what_they_were() -> None:
+def test_rows_stay_what_they_were():
     shared = SharedValues()
     given = [part(0, 3, 7), part(3, 5, 7), part(8, 2, 8), part(10, 1, 8), part(11, 0, 8)]
     made = concat([shared.shared(one) for one in given])
@@ -35,14 +35,14 @@ def test_rows_stay_what_they_were() -> None:
     assert made.table["snapshot_id"].to_pylist() == [7] * 8 + [8] * 3
 
 
-def test_null_and_a_value_are_two_values() -> None:
+def test_null_and_a_value_are_two_values():
     shared = SharedValues()
     columns = {"a": pa.array([None, None], pa.int64())}, {"a": pa.array([0, 0], pa.int64())}
     found = [shared.shared(Entries(pa.table(one))).table["a"].to_pylist() for one in columns]
     assert found == [[None, None], [0, 0]]
 
 
-def test_columns_of_one_value_take_the_memory_of_one_part() -> None:
+def test_columns_of_one_value_take_the_memory_of_one_part():
     shared = SharedValues()
     parts = [shared.shared(part(at * 100, 100, 7)).table for at in range(20)]
     for name in ("snapshot_id", "content_offset", "split_offsets"):

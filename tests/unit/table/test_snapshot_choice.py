@@ -16,11 +16,7 @@ METADATA = plain_metadata(
     snapshots=(Snapshot(20, 200, 10), Snapshot(30, 300, 10)),
     refs={"main": SnapshotRef(30, "branch"), "lost": SnapshotRef(99, "tag")},
     # 20 was current from 200 on, rolled back to 10, which has expired, then 30.
-    snapshot_log=(
-        SnapshotLogEntry(200, 20),
-        SnapshotLogEntry(250, 10),
-        SnapshotLogEntry(300, 30),
-    ),
+    snapshot_log=(SnapshotLogEntry(200, 20), SnapshotLogEntry(250, 10), SnapshotLogEntry(300, 30)),
 )
 
 
@@ -29,14 +25,14 @@ def chosen(choice: SnapshotChoice) -> int | None:
     return None if snapshot is None else snapshot.snapshot_id
 
 
-def test_the_current_snapshot_unless_another_is_chosen() -> None:
+def test_the_current_snapshot_unless_another_is_chosen():
     assert chosen(SnapshotChoice()) == 30
     assert chosen(SnapshotChoice(snapshot_id=20)) == 20
     assert chosen(SnapshotChoice(ref="main")) == 30
 
 
 @pytest.mark.parametrize(("at_ms", "snapshot_id"), [(200, 20), (249, 20), (300, 30), (900, 30)])
-def test_r029_an_instant_goes_by_the_snapshot_log(at_ms: int, snapshot_id: int) -> None:
+def test_r029_an_instant_goes_by_the_snapshot_log(at_ms, snapshot_id):
     assert chosen(SnapshotChoice(as_of_ms=at_ms)) == snapshot_id
 
 
@@ -51,12 +47,12 @@ def test_r029_an_instant_goes_by_the_snapshot_log(at_ms: int, snapshot_id: int) 
         (SnapshotChoice(snapshot_id=20, ref="main"), "cannot be used together"),
     ],
 )
-def test_what_cannot_be_shown_is_wrong_usage(choice: SnapshotChoice, message: str) -> None:
+def test_what_cannot_be_shown_is_wrong_usage(choice, message):
     with pytest.raises(UsageError, match=message):
         chosen_snapshot(METADATA, choice)
 
 
-def test_the_later_of_two_log_entries_of_one_instant_counts() -> None:
+def test_the_later_of_two_log_entries_of_one_instant_counts():
     log = (SnapshotLogEntry(200, 20), SnapshotLogEntry(200, 30))
     metadata = replace(METADATA, snapshot_log=log)
     assert logged_snapshot_id(metadata, 200) == 30

@@ -8,12 +8,7 @@ import pytest
 from icectl.catalog.metadata_files import list_versions
 from icectl.format.snapshot import Snapshot
 from icectl.storage.local.store import LocalStore
-from icectl.table.recovery import (
-    WholeLevel,
-    WholeMetadata,
-    WholeSnapshots,
-    newest_whole_metadata,
-)
+from icectl.table.recovery import WholeLevel, WholeMetadata, WholeSnapshots, newest_whole_metadata
 from tests.builders.broken import Broken
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder

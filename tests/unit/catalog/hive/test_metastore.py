@@ -59,7 +59,7 @@ def server(handler: Handler, *, framed: bool) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("framed", [False, True])
-def test_a_metastore_is_asked_by_who_it_is_told(framed: bool) -> None:
+def test_a_metastore_is_asked_by_who_it_is_told(framed):
     handler = Handler()
     with server(handler, framed=framed) as port:
         properties = {
@@ -81,17 +81,17 @@ def test_a_metastore_is_asked_by_who_it_is_told(framed: bool) -> None:
         ("thrift://[::1]:5", "thrift://[::1]:5"),
     ],
 )
-def test_addresses_of_metastores(uri: str, shown: str) -> None:
+def test_addresses_of_metastores(uri, shown):
     assert servers_of("hms", {"uri": uri}).shown == shown
 
 
 @pytest.mark.parametrize("uri", ["thrift://", "thrift://a:b", "http://a", "thrift://a,,"])
-def test_what_is_no_address_is_told(uri: str) -> None:
+def test_what_is_no_address_is_told(uri):
     with pytest.raises(UsageError, match="is not the address of a Hive metastore"):
         servers_of("hms", {"uri": uri})
 
 
-def test_what_is_not_spoken_is_told() -> None:
+def test_what_is_not_spoken_is_told():
     with pytest.raises(Unsupported, match="Kerberos"):
         servers_of("hms", {"uri": "thrift://a", "hive.kerberos-authentication": "true"})
 
@@ -99,7 +99,7 @@ def test_what_is_not_spoken_is_told() -> None:
 @pytest.mark.parametrize(
     ("given", "seconds"), [("30", 30), ("1500ms", 1.5), ("2m", 120), ("9s", 9), (None, 600)]
 )
-def test_times_to_wait(given: str | None, seconds: float) -> None:
+def test_times_to_wait(given, seconds):
     key = "hive.metastore.client.socket.timeout"
     properties: dict[str, Any] = {"uri": "thrift://a"} | ({} if given is None else {key: given})
     assert servers_of("hms", properties).answer_seconds == seconds
@@ -107,7 +107,7 @@ def test_times_to_wait(given: str | None, seconds: float) -> None:
         servers_of("hms", {"uri": "thrift://a", key: "soon"})
 
 
-def test_a_server_that_closes_the_connection_did_not_answer() -> None:
+def test_a_server_that_closes_the_connection_did_not_answer():
     def close_the_first() -> None:
         listener.accept()[0].close()
 

@@ -82,13 +82,13 @@ def write_struct(fields: Any) -> bytes:
 
 
 @given(of_type(STRUCT, 3))
-def test_what_is_read_is_written_as_it_was(fields: Any) -> None:
+def test_what_is_read_is_written_as_it_was(fields):
     written = write_struct(fields)
     assert read_struct(reader(written)) == fields
     assert write_struct(read_struct(reader(written))) == written
 
 
-def test_a_table_of_hives_own_classes_survives_byte_by_byte() -> None:
+def test_a_table_of_hives_own_classes_survives_byte_by_byte():
     pytest.importorskip("thrift")
     from hive_metastore import ttypes
     from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -127,7 +127,7 @@ def test_a_table_of_hives_own_classes_survives_byte_by_byte() -> None:
     assert (text_of(fields, 4), texts_of(fields, 1), many_of(fields, 9, TEXT)) == (None, {}, ())
 
 
-def test_a_call_is_what_thrifts_library_sends() -> None:
+def test_a_call_is_what_thrifts_library_sends():
     pytest.importorskip("thrift")
     from hive_metastore.ThriftHiveMetastore import Client
     from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -143,7 +143,7 @@ def reply(kind: int, name: bytes, fields: Any) -> bytes:
     return head + write_struct(fields)
 
 
-def test_replies_are_values_or_refusals() -> None:
+def test_replies_are_values_or_refusals():
     value = {0: (TEXT, b"4.0.1")}
     assert read_reply(reader(reply(2, b"getVersion", value)), "getVersion") == value
     unknown = {1: (TEXT, b"Invalid method name: 'get_table'"), 2: (I32, 1)}
@@ -167,6 +167,6 @@ def test_replies_are_values_or_refusals() -> None:
         reply(2, b"lock", {})[:-1] + b"\x0c\x00\x01" * 100,
     ],
 )
-def test_what_is_no_answer_is_told(content: bytes) -> None:
+def test_what_is_no_answer_is_told(content):
     with pytest.raises(NotThrift):
         read_reply(reader(content), "lock")

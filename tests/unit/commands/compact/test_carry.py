@@ -64,9 +64,7 @@ def deletes(directory: Path) -> list[dict]:
     ("way", "version"),
     cases("rewrite-2 rewrite-3 merge-2 merge-3 merge-4 sort-3 curve-3", "rewrite-4 sort-4 curve-4"),
 )
-def test_rows_that_were_deleted_meanwhile_stay_so(
-    tmp_path: Path, version: int, way: dict[str, Any]
-) -> None:
+def test_rows_that_were_deleted_meanwhile_stay_so(tmp_path, version, way):
     table = built(tmp_path, version)
     prepared = planned(tmp_path, **way)
     table.delete_rows([0, 3, 13, 59])
@@ -96,9 +94,7 @@ def test_rows_that_were_deleted_meanwhile_stay_so(
 @pytest.mark.parametrize(
     ("way", "version"), cases("rewrite-2 rewrite-3 sort-3", "rewrite-4 sort-4 curve-4")
 )
-def test_rows_that_were_left_out_do_not_count(
-    tmp_path: Path, version: int, way: dict[str, Any]
-) -> None:
+def test_rows_that_were_left_out_do_not_count(tmp_path, version, way):
     table = built(tmp_path, version)
     table.delete_rows([0, 6, 12, 13, 30])
     prepared = planned(tmp_path, **way)
@@ -115,9 +111,7 @@ def test_rows_that_were_left_out_do_not_count(
     ("way", "version"),
     cases("rewrite-2 rewrite-3 merge-2 merge-3 sort-3", "rewrite-4 merge-4 sort-4"),
 )
-def test_files_that_have_gone_have_no_row_left(
-    tmp_path: Path, version: int, way: dict[str, Any]
-) -> None:
+def test_files_that_have_gone_have_no_row_left(tmp_path, version, way):
     table = built(tmp_path, version)
     prepared = planned(tmp_path, **way)
     table.remove_data_files(1)
@@ -132,7 +126,7 @@ def test_files_that_have_gone_have_no_row_left(
     ("way", "words"),
     [("sort", "sorted by id desc nulls last"), ("curve", "along a z-curve through id, category")],
 )
-def test_version_2_finds_no_row_that_was_sorted(tmp_path: Path, way: str, words: str) -> None:
+def test_version_2_finds_no_row_that_was_sorted(tmp_path, way, words):
     table = built(tmp_path, 2)
     prepared = planned(tmp_path, **WAYS[way])
     table.delete_rows([3])
@@ -144,7 +138,7 @@ def test_version_2_finds_no_row_that_was_sorted(tmp_path: Path, way: str, words:
     )
 
 
-def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path: Path) -> None:
+def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path):
     table = built(tmp_path, 2)
     table.delete_rows([3], kind="equality")
     prepared = planned(tmp_path)
@@ -168,9 +162,7 @@ class Expiring(FixedEnv):
 
 
 @pytest.mark.parametrize("version", [3, pytest.param(4, marks=pytest.mark.full)])
-def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(
-    tmp_path: Path, version: int
-) -> None:
+def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(tmp_path, version):
     table = built(tmp_path, version)
     table.delete_rows([3])
     prepared = planned(tmp_path)
@@ -183,7 +175,7 @@ def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(
     assert ids(tmp_path) == sorted(set(range(60)) - {3, 6, 9})
 
 
-def test_sorted_files_that_have_expired_meanwhile_let_the_group_fall_away(tmp_path: Path) -> None:
+def test_sorted_files_that_have_expired_meanwhile_let_the_group_fall_away(tmp_path):
     table = built(tmp_path, 3)
     prepared = planned(tmp_path, **WAYS["sort"])
     before = {entry["data_file"]["file_path"] for entry in live_entries(head(tmp_path))}

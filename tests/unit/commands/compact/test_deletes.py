@@ -50,7 +50,7 @@ def build(directory: Path, partitioning: str = "none", version: int = 2) -> Tabl
 
 
 @pytest.mark.parametrize("partitioning", ["none", "identity"])
-def test_deletes_of_a_data_file_become_one_of_it_alone(tmp_path: Path, partitioning: str) -> None:
+def test_deletes_of_a_data_file_become_one_of_it_alone(tmp_path, partitioning):
     table = build(tmp_path, partitioning)
     table.delete_rows([22], kind="equality")
     before = {one: rows(tmp_path, one) for one in table.ids_of}
@@ -75,7 +75,7 @@ def test_deletes_of_a_data_file_become_one_of_it_alone(tmp_path: Path, partition
     assert (again.plan.groups, again.plan.dangling) == ((), ())
 
 
-def test_r121_a_merged_file_is_sorted_and_says_what_it_holds(tmp_path: Path) -> None:
+def test_r121_a_merged_file_is_sorted_and_says_what_it_holds(tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(12))
     table.delete_rows([9, 2])
@@ -100,9 +100,7 @@ def test_r121_a_merged_file_is_sorted_and_says_what_it_holds(tmp_path: Path) -> 
     )
 
 
-def test_rule_16_a_merged_file_carries_the_highest_sequence_number_of_its_sources(
-    tmp_path: Path,
-) -> None:
+def test_rule_16_a_merged_file_carries_the_highest_sequence_number_of_its_sources(tmp_path):
     """Not that of its commit: rows that are written again later are not its business."""
     table = build(tmp_path)
     table.append(range(30, 40))
@@ -116,7 +114,7 @@ def test_rule_16_a_merged_file_carries_the_highest_sequence_number_of_its_source
     assert found == {4: 4, 3: 3, 1: 7}
 
 
-def test_rule_9_deletes_come_in_the_place_of_deletes(tmp_path: Path) -> None:
+def test_rule_9_deletes_come_in_the_place_of_deletes(tmp_path):
     build(tmp_path)
     run(tmp_path, merging(tmp_path))
     summary = head(tmp_path)["summary"]
@@ -135,7 +133,7 @@ def test_rule_9_deletes_come_in_the_place_of_deletes(tmp_path: Path) -> None:
     assert "added-data-files" not in summary
 
 
-def test_a_data_file_of_one_delete_file_is_left_alone(tmp_path: Path) -> None:
+def test_a_data_file_of_one_delete_file_is_left_alone(tmp_path):
     table = TableBuilder(tmp_path, partitioning="identity")
     table.append(range(12))
     table.delete_rows([0, 1, 2])
@@ -144,7 +142,7 @@ def test_a_data_file_of_one_delete_file_is_left_alone(tmp_path: Path) -> None:
     assert found.left_alone == {"deletes already merged": 3}
 
 
-def test_files_that_share_a_delete_file_are_merged_together(tmp_path: Path) -> None:
+def test_files_that_share_a_delete_file_are_merged_together(tmp_path):
     """The second has one delete file only, which could not go while it is needed."""
     table = TableBuilder(tmp_path)
     table.append(range(10), files=1)
@@ -162,12 +160,12 @@ def test_files_that_share_a_delete_file_are_merged_together(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("least", "groups"), [(2, 1), (3, 1), (4, 0)])
-def test_so_many_delete_files_are_a_reason(tmp_path: Path, least: int, groups: int) -> None:
+def test_so_many_delete_files_are_a_reason(tmp_path, least, groups):
     build(tmp_path)
     assert len(merging(tmp_path, min_delete_files=least).plan.groups) == groups
 
 
-def test_all_deletes_are_written_anew_where_asked_for(tmp_path: Path) -> None:
+def test_all_deletes_are_written_anew_where_asked_for(tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(10))
     table.delete_rows([1])
@@ -177,7 +175,7 @@ def test_all_deletes_are_written_anew_where_asked_for(tmp_path: Path) -> None:
     assert ids(tmp_path) == sorted(table.ids())
 
 
-def test_r115_position_deletes_become_vectors_after_an_upgrade(tmp_path: Path) -> None:
+def test_r115_position_deletes_become_vectors_after_an_upgrade(tmp_path):
     table = build(tmp_path, "identity")
     table.upgrade()
     table.append(range(30, 36))
@@ -201,7 +199,7 @@ def row_ids(directory: Path) -> dict[str, int]:
     return dict(by_row(merging(directory).files.data, "location", "first_row_id"))
 
 
-def test_r115_a_shared_delete_file_stays_until_all_its_files_have_vectors(tmp_path: Path) -> None:
+def test_r115_a_shared_delete_file_stays_until_all_its_files_have_vectors(tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(10))
     table.append(range(10, 20))
@@ -220,7 +218,7 @@ def test_r115_a_shared_delete_file_stays_until_all_its_files_have_vectors(tmp_pa
 
 
 @pytest.mark.parametrize(("files", "groups"), [(4, 0), (5, 1)])
-def test_vectors_of_many_small_files_move_into_one(tmp_path: Path, files: int, groups: int) -> None:
+def test_vectors_of_many_small_files_move_into_one(tmp_path, files, groups):
     table = TableBuilder(tmp_path, format_version=3, partitioning="bucket")
     for start in range(0, 10 * files, 10):
         table.append(range(start, start + 10))
@@ -245,7 +243,7 @@ def vectors(found: list[dict[str, Any]]) -> dict[str, Any]:
     return {file["referenced_data_file"]: (dv_positions(file), file["sequence"]) for file in found}
 
 
-def test_deletes_that_come_meanwhile_drop_their_group(tmp_path: Path) -> None:
+def test_deletes_that_come_meanwhile_drop_their_group(tmp_path):
     table = build(tmp_path, "identity")
     prepared = merging(tmp_path)
     assert [len(group.files) for group in prepared.plan.groups] == [2, 1]
@@ -255,7 +253,7 @@ def test_deletes_that_come_meanwhile_drop_their_group(tmp_path: Path) -> None:
     assert ids(tmp_path) == sorted(table.ids())
 
 
-def test_a_vector_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+def test_a_vector_that_comes_meanwhile_is_not_replaced(tmp_path):
     table = build(tmp_path)
     table.upgrade()
     prepared = merging(tmp_path)
@@ -269,13 +267,13 @@ def test_a_vector_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_without_deletes_there_is_nothing_to_do(tmp_path: Path, version: int) -> None:
+def test_without_deletes_there_is_nothing_to_do(tmp_path, version):
     table = TableBuilder(tmp_path, format_version=version)
     table.append(range(10))
     assert not merging(tmp_path).plan.has_work
 
 
-def test_deletes_that_readers_apply_differently_are_refused(tmp_path: Path) -> None:
+def test_deletes_that_readers_apply_differently_are_refused(tmp_path):
     """Their spelling of the data file's path is another than that of its manifest entry."""
     table = build(tmp_path)
     assert read_metadata(current_metadata(tmp_path))["location"] == table.location

@@ -49,7 +49,7 @@ def data_files(directory: Path) -> list[dict]:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("partitioning", ["none", "identity", "two"])
-def test_a_merge_keeps_the_law(tmp_path: Path, version: int, partitioning: str) -> None:
+def test_a_merge_keeps_the_law(tmp_path, version, partitioning):
     table = built(tmp_path, version, partitioning)
     before = {one: rows(tmp_path, one) for one in table.ids_of}
     ids = lineage(tmp_path) if version == 3 else {}
@@ -73,7 +73,7 @@ def test_a_merge_keeps_the_law(tmp_path: Path, version: int, partitioning: str) 
     assert planned(tmp_path, method="merge").plan.groups == ()
 
 
-def test_rows_that_are_deleted_later_stay_so(tmp_path: Path) -> None:
+def test_rows_that_are_deleted_later_stay_so(tmp_path):
     table = built(tmp_path, 2)
     prepared = planned(tmp_path, method="merge")
     table.delete_rows([3, 30], kind="equality")
@@ -84,7 +84,7 @@ def test_rows_that_are_deleted_later_stay_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("partitioning", ["none", "identity"])
-def test_deletes_by_position_come_along(tmp_path: Path, version: int, partitioning: str) -> None:
+def test_deletes_by_position_come_along(tmp_path, version, partitioning):
     table = built(tmp_path, version, partitioning)
     table.delete_rows([3, 13, 14])
     table.delete_rows([30])
@@ -108,7 +108,7 @@ def test_deletes_by_position_come_along(tmp_path: Path, version: int, partitioni
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path: Path, version: int) -> None:
+def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path, version):
     table = built(tmp_path, version)
     table.delete_rows([3, 13])
     prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
@@ -123,9 +123,7 @@ def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path: Path, versi
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("method", ["merge", "rewrite"])
-def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(
-    tmp_path: Path, version: int, method: str
-) -> None:
+def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(tmp_path, version, method):
     table = built(tmp_path, version)
     before = max(table.ids_of)
     table.delete_rows([3, 30])
@@ -141,7 +139,7 @@ def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(
 
 
 @pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
-def test_files_with_many_deletes_are_left_alone_or_rewritten(tmp_path: Path, chosen) -> None:
+def test_files_with_many_deletes_are_left_alone_or_rewritten(tmp_path, chosen):
     table = built(tmp_path, 2)
     table.delete_rows([3])
     plan = planned(tmp_path, method="merge", **chosen).plan
@@ -158,9 +156,7 @@ def test_files_with_many_deletes_are_left_alone_or_rewritten(tmp_path: Path, cho
     ("partitioning", "meanwhile"),
     [("none", "nothing"), ("identity", "position"), ("none", "equality"), ("identity", "gone")],
 )
-def test_equality_deletes_become_deletes_by_position(
-    tmp_path: Path, partitioning: str, meanwhile: str
-) -> None:
+def test_equality_deletes_become_deletes_by_position(tmp_path, partitioning, meanwhile):
     table = built(tmp_path, 2, partitioning)
     table.delete_rows([3, 13], kind="equality")
     table.append(range(36, 48), files=2)
@@ -186,9 +182,7 @@ def test_equality_deletes_become_deletes_by_position(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_equality_deletes_of_all_partitions_delete_what_they_did(
-    tmp_path: Path, version: int
-) -> None:
+def test_equality_deletes_of_all_partitions_delete_what_they_did(tmp_path, version):
     """Files of an older, partitioned spec, and deletes of one without partitions."""
     table = built(tmp_path, version, "identity")
     table.respec("none")
@@ -204,7 +198,7 @@ def test_equality_deletes_of_all_partitions_delete_what_they_did(
     assert [row["id"] for row in before] == sorted(set(range(36)) - {4, 14, 7, 17, 8, 18})
 
 
-def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path: Path) -> None:
+def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path):
     """Of two files to be made, one can't be merged; both have rows that are deleted by value."""
     table = built(tmp_path, 2)
     table.delete_rows([3, 13, 30], kind="equality")
@@ -222,7 +216,7 @@ def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path: Path) -> 
     assert rows(tmp_path) == before
 
 
-def test_files_that_were_merged_are_rewritten_with_others_in_version_3(tmp_path: Path) -> None:
+def test_files_that_were_merged_are_rewritten_with_others_in_version_3(tmp_path):
     built(tmp_path, 3)
     env = FixedEnv(NOW_MS)
     compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
@@ -241,7 +235,7 @@ def other_writer(directory: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow", b"parquet-cpp-arrox"))
 
 
-def test_what_only_footers_tell_leaves_a_group_alone(tmp_path: Path) -> None:
+def test_what_only_footers_tell_leaves_a_group_alone(tmp_path):
     built(tmp_path, 2)
     before = rows(tmp_path)
     other_writer(tmp_path)
@@ -252,7 +246,7 @@ def test_what_only_footers_tell_leaves_a_group_alone(tmp_path: Path) -> None:
     assert sorted(path for path in tmp_path.rglob("*.parquet")) == old
 
 
-def test_one_group_of_several_is_left_alone(tmp_path: Path) -> None:
+def test_one_group_of_several_is_left_alone(tmp_path):
     built(tmp_path, 2, "identity")
     before = rows(tmp_path)
     other_writer(tmp_path)
@@ -263,7 +257,7 @@ def test_one_group_of_several_is_left_alone(tmp_path: Path) -> None:
     assert rows(tmp_path) == before
 
 
-def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path: Path) -> None:
+def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path):
     built(tmp_path, 2)
     before = rows(tmp_path)
     other_writer(tmp_path)
@@ -276,7 +270,7 @@ def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path: Path) -> None:
     assert len(left) == 7
 
 
-def test_auto_merges_large_row_groups(tmp_path: Path, monkeypatch) -> None:
+def test_auto_merges_large_row_groups(tmp_path, monkeypatch):
     built(tmp_path, 2)
     called = []
     merge = compact_job.merge_files
@@ -291,7 +285,7 @@ def test_auto_merges_large_row_groups(tmp_path: Path, monkeypatch) -> None:
     assert len(called) == 1
 
 
-def test_bins_that_no_merge_makes() -> None:
+def test_bins_that_no_merge_makes():
     sizes = Sizes(100, 50, 200)
     found = Mergeable(np.zeros((4, 3), bool), np.array([40, 40, 90]), np.array([1, 2, 0]), sizes)
 
@@ -313,7 +307,7 @@ def test_bins_that_no_merge_makes() -> None:
     )
 
 
-def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path: Path) -> None:
+def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path):
     built(tmp_path, 3, "identity")
     env = FixedEnv(NOW_MS)
     upgrade(tmp_path, env)
@@ -323,7 +317,7 @@ def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path: Path) -> None:
     assert rows(tmp_path) == before
 
 
-def test_auto_finds_nothing_to_do_a_second_time(tmp_path: Path) -> None:
+def test_auto_finds_nothing_to_do_a_second_time(tmp_path):
     table = built(tmp_path, 2)
     table.delete_rows([3, 14])
     table.delete_rows([30], kind="equality")
@@ -336,9 +330,7 @@ def test_auto_finds_nothing_to_do_a_second_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_rows_of_merges_are_compared_where_that_is_asked_for(
-    tmp_path: Path, version: int, monkeypatch
-) -> None:
+def test_rows_of_merges_are_compared_where_that_is_asked_for(tmp_path, version, monkeypatch):
     table = built(tmp_path, version, "identity")
     table.delete_rows([3, 14])
     before = rows(tmp_path)

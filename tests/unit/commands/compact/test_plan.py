@@ -51,7 +51,7 @@ def inputs(group: CompactGroup) -> list[list[str]]:
     return [[file.location for file in task.inputs] for task in group.tasks]
 
 
-def test_five_small_files_become_one() -> None:
+def test_five_small_files_become_one():
     found = planned(*files(100, 5))
     (group,) = found.groups
     assert inputs(group) == [["f0", "f1", "f2", "f3", "f4"]]
@@ -74,24 +74,24 @@ def test_five_small_files_become_one() -> None:
         (files(740, 8), "already of a good size"),
     ],
 )
-def test_files_that_gain_nothing_are_left_alone(rows, reason) -> None:
+def test_files_that_gain_nothing_are_left_alone(rows, reason):
     found = planned(*rows)
     assert found.groups == ()
     assert found.left_alone == {reason: len(rows)}
     assert not found.has_work
 
 
-def test_two_small_files_are_enough_where_they_fill_one() -> None:
+def test_two_small_files_are_enough_where_they_fill_one():
     assert inputs(planned(*files(600, 2)).groups[0]) == [["f0", "f1"]]
 
 
-def test_a_file_of_good_size_is_not_taken_along() -> None:
+def test_a_file_of_good_size_is_not_taken_along():
     found = planned(*files(100, 5), *files(1000, 2, "good"))
     assert inputs(found.groups[0]) == [["f0", "f1", "f2", "f3", "f4"]]
     assert found.left_alone == {"good size, few deletes": 2}
 
 
-def test_groups_keep_to_their_partition() -> None:
+def test_groups_keep_to_their_partition():
     a, b = key("a"), key("b")
     found = planned(
         *files(100, 5, "a", spec_id=1, partition_key=a),
@@ -104,7 +104,7 @@ def test_groups_keep_to_their_partition() -> None:
     assert [group.number for group in found.groups] == [0, 1]
 
 
-def test_files_of_other_specs_are_one_pool_whose_rows_move() -> None:
+def test_files_of_other_specs_are_one_pool_whose_rows_move():
     found = planned(*files(100, 3, "a"), *files(100, 3, "b"), output_spec_id=1)
     (group,) = found.groups
     assert (group.spec_id, group.partition_key) == (1, None)
@@ -112,7 +112,7 @@ def test_files_of_other_specs_are_one_pool_whose_rows_move() -> None:
     assert group.tasks[0].partition_key is None
 
 
-def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before_1970() -> None:
+def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before_1970():
     at = NestedField(1, "at", PrimitiveType("timestamp"), required=False)
     by_day = PartitionSpec(0, (PartitionField((1,), 1000, "d", parse_transform("day")),))
     metadata = plain_metadata(Schema(0, (at,)), by_day)
@@ -130,7 +130,7 @@ def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before
     assert groups == [(keys[0], "b0"), (keys[1], "c0"), (None, "a0")]
 
 
-def test_without_partitions_files_of_all_specs_are_merged_together() -> None:
+def test_without_partitions_files_of_all_specs_are_merged_together():
     """It is known where their rows come to, so that they make as many tasks as there are files."""
     found = planned(
         *files(600, 3, "a", spec_id=1, partition_key=key("a")),
@@ -143,14 +143,14 @@ def test_without_partitions_files_of_all_specs_are_merged_together() -> None:
     assert inputs(group) == [["a0", "a1"], ["a2", "b0"], ["b1", "c0"]]
 
 
-def test_a_large_row_is_left_alone() -> None:
+def test_a_large_row_is_left_alone():
     """However small the target, a file of one row cannot be cut."""
     found = planned(*files(9000, 6, record_count=1))
     assert found.groups == ()
     assert found.left_alone == {"good size, few deletes": 6}
 
 
-def test_a_large_file_is_cut_where_its_row_groups_begin() -> None:
+def test_a_large_file_is_cut_where_its_row_groups_begin():
     large = data(
         "f",
         file_size_in_bytes=3000,
@@ -172,7 +172,7 @@ def test_a_large_file_is_cut_where_its_row_groups_begin() -> None:
         {"file_format": FileFormat.ORC},
     ],
 )
-def test_a_large_file_of_one_row_group_or_of_another_format_is_read_by_one_task(values) -> None:
+def test_a_large_file_of_one_row_group_or_of_another_format_is_read_by_one_task(values):
     (group,) = planned(data("f", file_size_in_bytes=3000, **values)).groups
     (task,) = group.tasks
     assert task.inputs[0].split is None
@@ -180,14 +180,14 @@ def test_a_large_file_of_one_row_group_or_of_another_format_is_read_by_one_task(
 
 
 @pytest.mark.parametrize("offsets", [None, [4, 4000], [700, 4]])
-def test_r067_a_large_file_without_good_offsets_is_cut_by_its_bytes(offsets) -> None:
+def test_r067_a_large_file_without_good_offsets_is_cut_by_its_bytes(offsets):
     (group,) = planned(data("f", file_size_in_bytes=3000, split_offsets=offsets)).groups
     assert [task.inputs[0].split for task in group.tasks] == [(0, 1000), (1000, 2000), (2000, 3000)]
     assert [task.expected_bytes for task in group.tasks] == [1000, 1000, 1000]
     assert (group.expected_files, group.files) == (3, (0,))
 
 
-def test_a_file_of_which_many_rows_are_deleted_is_rewritten_alone() -> None:
+def test_a_file_of_which_many_rows_are_deleted_is_rewritten_alone():
     found = planned(
         data("f", record_count=10),
         vector("p", "f", record_count=3, sequence_number=4),
@@ -204,14 +204,14 @@ def test_a_file_of_which_many_rows_are_deleted_is_rewritten_alone() -> None:
     assert found.left_alone == {"good size, few deletes": 1}
 
 
-def test_position_deletes_of_one_file_count_and_those_of_a_partition_do_not() -> None:
+def test_position_deletes_of_one_file_count_and_those_of_a_partition_do_not():
     of_file = planned(data("f"), positions("p", record_count=3, referenced_data_file="f"))
     of_partition = planned(data("f"), positions("p", record_count=3))
     assert len(of_file.groups) == 1
     assert of_partition.groups == ()
 
 
-def test_so_many_delete_files_are_a_reason_where_asked_for() -> None:
+def test_so_many_delete_files_are_a_reason_where_asked_for():
     rows = [data("f"), positions("p"), equality("e", sequence_number=2)]
     assert planned(*rows).groups == ()
     assert planned(*rows, min_delete_files=3).groups == ()
@@ -219,7 +219,7 @@ def test_so_many_delete_files_are_a_reason_where_asked_for() -> None:
     assert group.reason == "1 with 2 delete files or more"
 
 
-def test_each_file_has_the_deletes_that_apply_to_it() -> None:
+def test_each_file_has_the_deletes_that_apply_to_it():
     found = planned(
         data("old", sequence_number=1, first_row_id=7),
         data("new", sequence_number=3),
@@ -243,7 +243,7 @@ def test_each_file_has_the_deletes_that_apply_to_it() -> None:
     assert task.delete_files[1].file_format is FileFormat.AVRO
 
 
-def test_deletes_that_apply_to_nothing_are_work_of_their_own() -> None:
+def test_deletes_that_apply_to_nothing_are_work_of_their_own():
     found = planned(
         data("f", sequence_number=3),
         positions("of gone", referenced_data_file="gone", sequence_number=3),
@@ -268,7 +268,7 @@ MISSPELT = {"s3a://b/f": "s3://b/f"}
         (positions("p", sequence_number=2, record_count=4, referenced_data_file="s3a://b/f"), {}),
     ],
 )
-def test_deletes_that_readers_apply_differently_are_refused(delete, named) -> None:
+def test_deletes_that_readers_apply_differently_are_refused(delete, named):
     rows = [data("s3://b/f"), delete]
     with pytest.raises(Unsupported, match=r"^position deletes of 4 rows name their data file"):
         planned(*rows, named=named, spelling=MISSPELT, every=True)
@@ -276,7 +276,7 @@ def test_deletes_that_readers_apply_differently_are_refused(delete, named) -> No
     assert (found.groups, found.dangling) == ((), ())
 
 
-def test_misspelt_names_that_apply_to_nothing_do_no_harm() -> None:
+def test_misspelt_names_that_apply_to_nothing_do_no_harm():
     rows = [data("s3://b/f", sequence_number=3), positions("p")]
     named = {"p": {"s3a://b/f": 4}}
     found = planned(*rows, named=named, spelling=MISSPELT, every=True)
@@ -291,9 +291,7 @@ def test_misspelt_names_that_apply_to_nothing_do_no_harm() -> None:
         (positions("p", sequence_number=2), {"p": {"f": 1}}),
     ],
 )
-def test_r211_deletes_that_lie_in_another_partition_than_their_file_are_refused(
-    delete, named
-) -> None:
+def test_r211_deletes_that_lie_in_another_partition_than_their_file_are_refused(delete, named):
     x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
     rows = [data("f", **x), delete | y]
     with pytest.raises(Unsupported, match=r"^position deletes or vectors of 1 data files lie in"):
@@ -303,7 +301,7 @@ def test_r211_deletes_that_lie_in_another_partition_than_their_file_are_refused(
     assert planned(*rows[1:], named=named).dangling == (0,)
 
 
-def test_where_selects_files_and_never_their_neighbours() -> None:
+def test_where_selects_files_and_never_their_neighbours():
     rows = [
         *files(100, 5, "a", spec_id=1, partition_key=key("a")),
         *files(100, 5, "b", spec_id=1, partition_key=key("b")),
@@ -314,24 +312,24 @@ def test_where_selects_files_and_never_their_neighbours() -> None:
     assert found.left_alone == {"not selected by `--where`": 5}
 
 
-def test_files_of_formats_that_are_not_read_are_left_alone() -> None:
+def test_files_of_formats_that_are_not_read_are_left_alone():
     found = planned(*files(100, 5, file_format=FileFormat.UNKNOWN), every=True)
     assert found.left_alone == {"unknown file format or partition spec": 5}
 
 
-def test_all_files_are_rewritten_where_asked_for() -> None:
+def test_all_files_are_rewritten_where_asked_for():
     found = planned(*files(1000, 3), every=True)
     assert sorted(len(task.inputs) for task in found.groups[0].tasks) == [1, 1, 1]
     assert found.groups[0].reason == "3 asked for"
 
 
-def test_groups_hold_so_many_bytes_and_tasks_one_file() -> None:
+def test_groups_hold_so_many_bytes_and_tasks_one_file():
     found = planned(*files(100 * K, 40), max_group_bytes=2000 * K, sizes=LARGER)
     assert [group.input_bytes for group in found.groups] == [2000 * K, 2000 * K]
     assert [len(task.inputs) for group in found.groups for task in group.tasks] == [10] * 4
 
 
-def test_strategies_that_order_rows_have_one_task_a_group() -> None:
+def test_strategies_that_order_rows_have_one_task_a_group():
     found = planned(*files(100, 40), max_group_bytes=2000, order=ZOrder((1, 2)))
     assert [[len(task.inputs) for task in group.tasks] for group in found.groups] == [[20], [20]]
 
@@ -346,7 +344,7 @@ def test_strategies_that_order_rows_have_one_task_a_group() -> None:
         ("files-desc", ["c", "a", "b"]),
     ],
 )
-def test_groups_are_ordered_as_asked(order, partitions) -> None:
+def test_groups_are_ordered_as_asked(order, partitions):
     rows = [
         *files(200, 5, "b", spec_id=1, partition_key=key("b")),
         *files(100, 6, "a", spec_id=1, partition_key=key("a")),
@@ -356,7 +354,7 @@ def test_groups_are_ordered_as_asked(order, partitions) -> None:
     assert [group.partition_key for group in found.groups] == [key(name) for name in partitions]
 
 
-def test_groups_beyond_the_highest_number_are_left_to_another_run() -> None:
+def test_groups_beyond_the_highest_number_are_left_to_another_run():
     rows = [
         *files(100, 5, "a", spec_id=1, partition_key=key("a")),
         *files(100, 6, "b", spec_id=1, partition_key=key("b")),
@@ -366,12 +364,12 @@ def test_groups_beyond_the_highest_number_are_left_to_another_run() -> None:
     assert found.left_alone == {"left to another run by `--max-groups`": 5}
 
 
-def test_a_spec_that_there_is_not_is_wrong_usage() -> None:
+def test_a_spec_that_there_is_not_is_wrong_usage():
     with pytest.raises(UsageError, match="the table has no partition spec 7"):
         planned(data("f"), output_spec_id=7)
 
 
-def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform_or_column() -> None:
+def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform_or_column():
     with pytest.raises(Unsupported, match="spec 2 has a transform or a column that is not known"):
         planned(data("f"), output_spec_id=2)
     lost = PartitionField((9,), 1002, "lost", parse_transform("identity"))
@@ -384,7 +382,7 @@ def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform_or_column()
         plan(metadata, HEAD, found, replace(OPTIONS, output_spec_id=1))
 
 
-def test_r114_a_file_with_two_vectors_is_damage() -> None:
+def test_r114_a_file_with_two_vectors_is_damage():
     vectors = [vector(name, "f", sequence_number=2, record_count=1) for name in "vw"]
     rows = [data("f"), data("g"), *vectors]
     with pytest.raises(CorruptTable, match="more than one deletion vector"):
@@ -392,7 +390,7 @@ def test_r114_a_file_with_two_vectors_is_damage() -> None:
     assert planned(*rows).groups == ()
 
 
-def test_of_a_table_without_files_nothing_is_planned() -> None:
+def test_of_a_table_without_files_nothing_is_planned():
     found = planned()
     assert (found.groups, found.dangling, found.left_alone) == ((), (), {})
 
@@ -419,7 +417,7 @@ sizes_lists = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(sizes_lists)
-def test_a_plan_on_what_a_run_makes_is_empty(sizes) -> None:
+def test_a_plan_on_what_a_run_makes_is_empty(sizes):
     rows = [data(f"f{at}", file_size_in_bytes=size * K) for at, size in enumerate(sizes)]
     first = planned(*rows, sizes=LARGER)
     after = outputs(first, rows)
@@ -430,7 +428,7 @@ def test_a_plan_on_what_a_run_makes_is_empty(sizes) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(sizes_lists, st.integers(1000, 8000))
-def test_each_run_leaves_less_to_do_however_small_groups_are(sizes, max_group_bytes) -> None:
+def test_each_run_leaves_less_to_do_however_small_groups_are(sizes, max_group_bytes):
     rows = [data(f"f{at}", file_size_in_bytes=size * K) for at, size in enumerate(sizes)]
     for _ in range(6):
         found = planned(*rows, max_group_bytes=max_group_bytes * K, sizes=LARGER)
@@ -440,7 +438,7 @@ def test_each_run_leaves_less_to_do_however_small_groups_are(sizes, max_group_by
     assert not found.has_work
 
 
-def test_deletes_that_apply_to_nothing_stay_where_their_spec_is_not_known() -> None:
+def test_deletes_that_apply_to_nothing_stay_where_their_spec_is_not_known():
     """Their manifest can't be written anew without them."""
     gone = {"referenced_data_file": "gone"}
     found = planned(data("f"), positions("odd", spec_id=2, **gone), positions("plain", **gone))
@@ -448,7 +446,7 @@ def test_deletes_that_apply_to_nothing_stay_where_their_spec_is_not_known() -> N
     assert planned(data("f"), positions("odd", spec_id=2, **gone)).has_work is False
 
 
-def test_a_file_that_is_no_larger_than_new_ones_may_be_is_taken_along() -> None:
+def test_a_file_that_is_no_larger_than_new_ones_may_be_is_taken_along():
     """One of 1,200 B is above the target, but not too large: with 100 B more it is one file."""
     (group,) = planned(*files(1200, 1, "a"), *files(100, 1, "b"), every=True).groups
     assert inputs(group) == [["a0", "b0"]]
@@ -458,7 +456,7 @@ def test_a_file_that_is_no_larger_than_new_ones_may_be_is_taken_along() -> None:
 
 
 @pytest.mark.parametrize(("deleted", "is_copied"), [(648, True), (647, False)])
-def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied) -> None:
+def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied):
     """Of 2,048 B for 2,048 rows 1,400 B stay, as much as a file may have, or one more."""
     found = planned(
         data("f", file_size_in_bytes=2048, record_count=2048),
@@ -472,7 +470,7 @@ def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied
 
 
 @pytest.mark.parametrize("order", [None, ZOrder((1,))])
-def test_one_small_file_is_too_few_whatever_number_is_asked_for(order) -> None:
+def test_one_small_file_is_too_few_whatever_number_is_asked_for(order):
     found = planned(*files(100, 1), min_input_files=1, order=order)
     assert (found.groups, found.left_alone) == ((), {"too few small files in the partition": 1})
 
@@ -489,17 +487,13 @@ def made(size: int, count: int, prefix: str = "f") -> list[dict[str, Any]]:
     return [data(f"{prefix}{at}{MADE_BY}", file_size_in_bytes=size) for at in range(count)]
 
 
-def test_files_as_a_compaction_made_them_are_no_reason_for_another() -> None:
-    found = planned(
-        *made(100, 6, "small"),
-        *made(5000, 2, "large"),
-        *files(100, 4, "new"),
-    )
+def test_files_as_a_compaction_made_them_are_no_reason_for_another():
+    found = planned(*made(100, 6, "small"), *made(5000, 2, "large"), *files(100, 4, "new"))
     assert found.groups == ()
     assert found.left_alone == {LEFT_AS_MADE: 8, "too few small files in the partition": 4}
 
 
-def test_files_as_a_compaction_made_them_go_together_with_enough_others() -> None:
+def test_files_as_a_compaction_made_them_go_together_with_enough_others():
     rows = [*made(100, 3, "made"), *files(100, 5, "new")]
     (group,) = planned(*rows).groups
     assert inputs(group) == [
@@ -507,7 +501,7 @@ def test_files_as_a_compaction_made_them_go_together_with_enough_others() -> Non
     ]
 
 
-def test_files_that_would_only_be_copied_take_none_along() -> None:
+def test_files_that_would_only_be_copied_take_none_along():
     found = planned(*files(740, 8, "new"), *made(100, 3, "made"))
     assert found.groups == ()
     assert found.left_alone == {"already of a good size": 8, LEFT_AS_MADE: 3}
@@ -523,18 +517,18 @@ def test_files_that_would_only_be_copied_take_none_along() -> None:
         {"every": True},
     ],
 )
-def test_files_of_a_compaction_are_judged_anew_by_other_options(options) -> None:
+def test_files_of_a_compaction_are_judged_anew_by_other_options(options):
     (group,) = planned(*made(100, 6), **options).groups
     assert len(group.files) == 6
 
 
-def test_deletes_of_files_as_a_compaction_made_them_are_a_reason() -> None:
+def test_deletes_of_files_as_a_compaction_made_them_are_a_reason():
     rows = [data(f"f{MADE_BY}"), vector("p", f"f{MADE_BY}", record_count=3, sequence_number=4)]
     (group,) = planned(*rows).groups
     assert group.reason == "1 with 30% deleted rows or more"
 
 
-def test_files_that_lie_apart_in_a_partition_are_ordered_together_where_they_are_enough() -> None:
+def test_files_that_lie_apart_in_a_partition_are_ordered_together_where_they_are_enough():
     """Groups of 3,000 B begin anew with each large file; the small ones alone are too few."""
     rows = [
         one
@@ -546,7 +540,7 @@ def test_files_that_lie_apart_in_a_partition_are_ordered_together_where_they_are
     assert found.left_alone == {}
 
 
-def test_no_task_is_larger_than_one_file_however_uneven_partitions_are() -> None:
+def test_no_task_is_larger_than_one_file_however_uneven_partitions_are():
     """One partition has a hundred times the files of each other one, and one file of 50 MB."""
     a, b = key("a"), key("b")
     offsets = list(range(4, 500 * K, 10 * K))

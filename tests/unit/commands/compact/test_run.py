@@ -14,13 +14,7 @@ from icectl.format.partition import result_types
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from tests.builders.compactions import build, compacted, lineage, planned
-from tests.builders.rows import (
-    current_metadata,
-    head,
-    live_entries,
-    read_metadata,
-    read_rows,
-)
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import SCHEMA, TableBuilder
 
 
@@ -47,7 +41,7 @@ def rows(directory: Path, snapshot_id: int | None = None) -> list[dict[str, Any]
     ("format_version", "partitioning"),
     [(1, "none"), (1, "two"), (2, "identity"), (2, "day"), (2, "bucket"), (3, "none"), (3, "two")],
 )
-def test_a_compaction_keeps_the_law(tmp_path: Path, format_version: int, partitioning: str) -> None:
+def test_a_compaction_keeps_the_law(tmp_path, format_version, partitioning):
     table = build(tmp_path, format_version, partitioning)
     before = {one: rows(tmp_path, one) for one in table.ids_of}
     live = sorted(table.ids())
@@ -65,7 +59,7 @@ def test_a_compaction_keeps_the_law(tmp_path: Path, format_version: int, partiti
     assert (again.plan.groups, again.plan.dangling) == ((), ())
 
 
-def test_the_summary_counts_what_has_changed(tmp_path: Path) -> None:
+def test_the_summary_counts_what_has_changed(tmp_path):
     build(tmp_path, 2, "none")
     run(tmp_path, planned(tmp_path))
     summary = head(tmp_path)["summary"]
@@ -95,7 +89,7 @@ def test_the_summary_counts_what_has_changed(tmp_path: Path) -> None:
     }
 
 
-def test_columns_of_the_tables_sort_order_have_bounds_whatever_the_default(tmp_path: Path) -> None:
+def test_columns_of_the_tables_sort_order_have_bounds_whatever_the_default(tmp_path):
     table = TableBuilder(tmp_path, properties={"write.metadata.metrics.default": "none"})
     fields = [
         SortField((id_,), parse_transform(text), "asc", "nulls-first")
@@ -108,9 +102,7 @@ def test_columns_of_the_tables_sort_order_have_bounds_whatever_the_default(tmp_p
     }  # fmt: skip
 
 
-def test_rule_13_new_files_carry_the_sequence_number_that_the_rewrite_started_from(
-    tmp_path: Path,
-) -> None:
+def test_rule_13_new_files_carry_the_sequence_number_that_the_rewrite_started_from(tmp_path):
     build(tmp_path, 2, "none")
     start = head(tmp_path)["sequence-number"]
     run(tmp_path, planned(tmp_path))
@@ -119,7 +111,7 @@ def test_rule_13_new_files_carry_the_sequence_number_that_the_rewrite_started_fr
     assert head(tmp_path)["sequence-number"] == start + 1
 
 
-def test_rule_14_deletes_that_came_meanwhile_go_on_deleting(tmp_path: Path) -> None:
+def test_rule_14_deletes_that_came_meanwhile_go_on_deleting(tmp_path):
     """All files are rewritten while rows are deleted by value and others appended.
 
     The reference implementation drops the deletes here (apache/iceberg 10312): the files that were
@@ -140,9 +132,7 @@ def test_rule_14_deletes_that_came_meanwhile_go_on_deleting(tmp_path: Path) -> N
     assert contents.count(2) == 1
 
 
-def test_rule_11_a_sorted_group_whose_rows_were_deleted_by_position_meanwhile_is_dropped(
-    tmp_path: Path,
-) -> None:
+def test_rule_11_a_sorted_group_whose_rows_were_deleted_by_position_meanwhile_is_dropped(tmp_path):
     table = TableBuilder(tmp_path, partitioning="identity")
     for start in range(0, 30, 10):
         table.append(range(start, start + 10))
@@ -159,7 +149,7 @@ def test_rule_11_a_sorted_group_whose_rows_were_deleted_by_position_meanwhile_is
     assert len([one for one in written if one.name.count("-") > 5]) == 2
 
 
-def test_rule_10_groups_half_of_whose_rows_are_gone_are_dropped(tmp_path: Path) -> None:
+def test_rule_10_groups_half_of_whose_rows_are_gone_are_dropped(tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(8), files=4)
     prepared = planned(tmp_path)
@@ -172,7 +162,7 @@ def test_rule_10_groups_half_of_whose_rows_are_gone_are_dropped(tmp_path: Path) 
     assert not [one for one in (tmp_path / "data").rglob("*") if one.name.count("-") > 5]
 
 
-def test_a_rewrite_survives_an_append_beside_it(tmp_path: Path) -> None:
+def test_a_rewrite_survives_an_append_beside_it(tmp_path):
     table = build(tmp_path, 3, "bucket")
     prepared = planned(tmp_path)
     table.append(range(200, 210))
@@ -181,7 +171,7 @@ def test_a_rewrite_survives_an_append_beside_it(tmp_path: Path) -> None:
     assert ids(tmp_path) == sorted(table.ids())
 
 
-def test_equality_deletes_of_a_partition_that_rows_move_to_drop_the_group(tmp_path: Path) -> None:
+def test_equality_deletes_of_a_partition_that_rows_move_to_drop_the_group(tmp_path):
     """Rows of unpartitioned files move to a bucket; deletes there did not mean them."""
     table = TableBuilder(tmp_path)
     table.append(range(8), files=2)
@@ -195,7 +185,7 @@ def test_equality_deletes_of_a_partition_that_rows_move_to_drop_the_group(tmp_pa
     assert ids(tmp_path) == sorted(table.ids())
 
 
-def test_rows_of_other_specs_move_to_the_current_one(tmp_path: Path) -> None:
+def test_rows_of_other_specs_move_to_the_current_one(tmp_path):
     table = TableBuilder(tmp_path, partitioning="identity")
     table.append(range(30))
     table.respec("bucket")
@@ -216,7 +206,7 @@ def partitions_given_up(directory: Path) -> TableBuilder:
     return table
 
 
-def test_rows_leave_partitions_that_were_given_up_for_files_without(tmp_path: Path) -> None:
+def test_rows_leave_partitions_that_were_given_up_for_files_without(tmp_path):
     table = partitions_given_up(tmp_path)
     prepared = planned(tmp_path)
     (group,) = prepared.plan.groups
@@ -228,7 +218,7 @@ def test_rows_leave_partitions_that_were_given_up_for_files_without(tmp_path: Pa
     assert not planned(tmp_path).plan.has_work
 
 
-def test_equality_deletes_of_a_partition_that_rows_leave_drop_the_group(tmp_path: Path) -> None:
+def test_equality_deletes_of_a_partition_that_rows_leave_drop_the_group(tmp_path):
     """A delete of the old spec does not apply to files of the new one."""
     table = partitions_given_up(tmp_path)
     prepared = planned(tmp_path)
@@ -241,9 +231,7 @@ def test_equality_deletes_of_a_partition_that_rows_leave_drop_the_group(tmp_path
 
 
 @pytest.mark.parametrize("commits", [2, 3, 9])
-def test_partial_progress_commits_so_often_and_counts_to_the_same(
-    tmp_path: Path, commits: int
-) -> None:
+def test_partial_progress_commits_so_often_and_counts_to_the_same(tmp_path, commits):
     table = build(tmp_path, 3, "identity")
     prepared = planned(tmp_path)
     groups = len(prepared.plan.groups)
@@ -253,7 +241,7 @@ def test_partial_progress_commits_so_often_and_counts_to_the_same(
     assert head(tmp_path)["summary"]["total-records"] == str(len(table.ids()))
 
 
-def test_deletes_that_apply_to_nothing_go_without_a_group(tmp_path: Path) -> None:
+def test_deletes_that_apply_to_nothing_go_without_a_group(tmp_path):
     table = TableBuilder(tmp_path)
     table.append(range(10))
     table.delete_rows([1], kind="equality")
@@ -266,7 +254,7 @@ def test_deletes_that_apply_to_nothing_go_without_a_group(tmp_path: Path) -> Non
     assert ids(tmp_path) == list(range(20, 25))
 
 
-def test_a_branch_is_compacted_and_main_stays(tmp_path: Path) -> None:
+def test_a_branch_is_compacted_and_main_stays(tmp_path):
     table = build(tmp_path, 2, "none")
     table.ref("audit", "branch")
     table.append(range(100, 110), branch="audit")
@@ -278,7 +266,7 @@ def test_a_branch_is_compacted_and_main_stays(tmp_path: Path) -> None:
     assert ids(tmp_path, audit) == sorted(table.ids("audit"))
 
 
-def test_r105_row_ids_stay_what_they_were(tmp_path: Path) -> None:
+def test_r105_row_ids_stay_what_they_were(tmp_path):
     table = build(tmp_path, 3, "none")
     before = lineage(tmp_path)
     run(tmp_path, planned(tmp_path))
@@ -286,7 +274,7 @@ def test_r105_row_ids_stay_what_they_were(tmp_path: Path) -> None:
     assert len(before) == len(table.ids())
 
 
-def test_r106_rows_of_before_an_upgrade_get_their_ids_with_the_commit(tmp_path: Path) -> None:
+def test_r106_rows_of_before_an_upgrade_get_their_ids_with_the_commit(tmp_path):
     table = build(tmp_path, 2, "identity")
     table.upgrade()
     assert read_metadata(current_metadata(tmp_path))["next-row-id"] == 0
@@ -301,7 +289,7 @@ def test_r106_rows_of_before_an_upgrade_get_their_ids_with_the_commit(tmp_path: 
     assert metadata["snapshots"][-1]["first-row-id"] == 0
 
 
-def test_r105_rows_that_got_ids_meanwhile_keep_these(tmp_path: Path) -> None:
+def test_r105_rows_that_got_ids_meanwhile_keep_these(tmp_path):
     """New files without ids would give them others: their groups are dropped."""
     table = TableBuilder(tmp_path)
     table.append(range(12), files=3)

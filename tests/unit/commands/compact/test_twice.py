@@ -72,7 +72,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("made", TABLES)
-def test_a_second_run_has_nothing_to_do(tmp_path: Path, made: Any) -> None:
+def test_a_second_run_has_nothing_to_do(tmp_path, made):
     options = made(tmp_path)
     before = ids(tmp_path)
     first = planned(tmp_path, **options)
@@ -85,9 +85,7 @@ def test_a_second_run_has_nothing_to_do(tmp_path: Path, made: Any) -> None:
 
 
 @pytest.mark.parametrize("made", [of_tiny_target, packed_better_in_version_4])
-def test_nothing_is_to_do_once_the_snapshot_of_the_first_run_has_expired(
-    tmp_path: Path, made: Any
-) -> None:
+def test_nothing_is_to_do_once_the_snapshot_of_the_first_run_has_expired(tmp_path, made):
     options = made(tmp_path)
     first = compacted(tmp_path, planned(tmp_path, **options))
     env = FixedEnv(NOW_MS, snapshot_ids=99, uuids=99)
@@ -99,7 +97,7 @@ def test_nothing_is_to_do_once_the_snapshot_of_the_first_run_has_expired(
     assert planned(tmp_path, **options).plan.groups == ()
 
 
-def test_the_first_run_gains_where_files_pack_better_than_expected(tmp_path: Path) -> None:
+def test_the_first_run_gains_where_files_pack_better_than_expected(tmp_path):
     options = packed_better(tmp_path)
     before = sizes(tmp_path)
     compacted(tmp_path, planned(tmp_path, **options))

@@ -119,10 +119,7 @@ def test_refs_schemas_and_specs_alone_are_changes(changed):
 
 
 def test_updates_made_again_leave_schemas_and_specs():
-    assert updates_again(TABLE, retention()) == [
-        RemoveSnapshotRef("old"),
-        RemoveSnapshots((1, 2)),
-    ]
+    assert updates_again(TABLE, retention()) == [RemoveSnapshotRef("old"), RemoveSnapshots((1, 2))]
     assert updates_again(TABLE, Retention(retention().kept, ())) == []
 
 
@@ -182,10 +179,7 @@ def cleaned(metadata: TableMetadata, **reached: object) -> tuple[tuple[int, ...]
         {item.schema_id for item in changed.schemas},
         {s.spec_id for s in changed.partition_specs},
     )
-    assert kept == (
-        {0, 1, 2, 3} - set(found.schema_ids),
-        {0, 1, 2} - set(found.spec_ids),
-    )
+    assert kept == ({0, 1, 2, 3} - set(found.schema_ids), {0, 1, 2} - set(found.spec_ids))
     return found.schema_ids, found.spec_ids
 
 

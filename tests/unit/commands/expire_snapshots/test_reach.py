@@ -18,11 +18,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import all_manifests
 from icectl.table.retention import AskedRetention, Retention, decide
-from tests.builders.broken_tree import (
-    TREE_TABLES,
-    BrokenTree,
-    v4_122_a_vector_of_a_lost_file,
-)
+from tests.builders.broken_tree import TREE_TABLES, BrokenTree, v4_122_a_vector_of_a_lost_file
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import remove_data_files, upgrade
@@ -65,7 +61,7 @@ def data_files(table: TableBuilder) -> list[str]:
     return sorted(path.name for path in (table.directory / "data").iterdir())
 
 
-def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table: TableBuilder) -> None:
+def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table):
     first, second = data_files(table)
     manifests = [own_manifest(table, place).name for place in range(3)]
     found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
@@ -77,7 +73,7 @@ def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table: TableB
     assert found.spec_ids == found.schema_ids == {0}
 
 
-def test_nothing_goes_where_no_snapshot_does(table: TableBuilder) -> None:
+def test_nothing_goes_where_no_snapshot_does(table):
     found = read_reached(
         context_of(), table.metadata, decide(table.metadata, AskedRetention(), 0), {}
     )
@@ -86,14 +82,14 @@ def test_nothing_goes_where_no_snapshot_does(table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("of_list", [True, False])
-def test_r192_what_stays_has_to_be_read(table: TableBuilder, of_list: bool) -> None:
+def test_r192_what_stays_has_to_be_read(table, of_list):
     kept = Path(str(table.metadata.snapshots[2].manifest_list))
     (kept if of_list else own_manifest(table, 2)).unlink()
     with pytest.raises(MissingFile):
         read_reached(context_of(), table.metadata, expiring(table, 0), {})
 
 
-def test_a_lost_manifest_of_what_goes_hides_its_files_and_is_named(table: TableBuilder) -> None:
+def test_a_lost_manifest_of_what_goes_hides_its_files_and_is_named(table):
     _, second = data_files(table)
     lost = own_manifest(table, 1)
     lost.unlink()
@@ -103,7 +99,7 @@ def test_a_lost_manifest_of_what_goes_hides_its_files_and_is_named(table: TableB
     assert lost.name in names(found.going)
 
 
-def test_a_lost_list_of_what_goes_is_named_and_the_others_are_read(table: TableBuilder) -> None:
+def test_a_lost_list_of_what_goes_is_named_and_the_others_are_read(table):
     _, second = data_files(table)
     snapshot = table.metadata.snapshots[0]
     Path(str(snapshot.manifest_list)).unlink()
@@ -116,7 +112,7 @@ def of_tree(directory: Path) -> TableMetadata:
     return FileSystemCatalog(LocalStore(), str(directory), SystemEnv()).load().metadata
 
 
-def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path: Path) -> None:
+def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path):
     TREE_TABLES["grown"](tmp_path / "t")
     metadata = of_tree(tmp_path / "t")
     assert len(
@@ -129,7 +125,7 @@ def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path: Path) -> None
     assert raised.value.rule == "V4-122"
 
 
-def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) -> None:
+def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path):
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     table.append(range(3))
     table.respec("none")
@@ -140,9 +136,7 @@ def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("are_dead", [False, True])
-def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(
-    tmp_path: Path, are_dead: bool
-) -> None:
+def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(tmp_path, are_dead):
     table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
     table.append(range(3))
     table.respec("none")
@@ -165,9 +159,7 @@ ILL = StorageError("the network is down")
 
 @pytest.mark.parametrize("of_list", [True, False])
 @pytest.mark.parametrize("answers", [[ILL], [FileNotFoundError(), ILL]])
-def test_a_store_that_is_ill_even_for_once_is_no_loss(
-    table: TableBuilder, answers: list[Exception], of_list: bool
-) -> None:
+def test_a_store_that_is_ill_even_for_once_is_no_loss(table, answers, of_list):
     lost = str(table.metadata.snapshots[1].manifest_list if of_list else own_manifest(table, 1))
     left = list(answers)
 
@@ -181,9 +173,7 @@ def test_a_store_that_is_ill_even_for_once_is_no_loss(
         read_reached(context_of(store=Ill(LocalStore())), table.metadata, expiring(table, 1), {})
 
 
-def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
-    table: TableBuilder,
-) -> None:
+def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(table):
     metadata = replace(table.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
     ids = (table.metadata.snapshots[0].snapshot_id,)
     found = read_reached(
@@ -194,7 +184,7 @@ def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
     assert names(nothing.going) == set()
 
 
-def test_what_came_meanwhile_is_reached_beside_what_was_read(table: TableBuilder) -> None:
+def test_what_came_meanwhile_is_reached_beside_what_was_read(table):
     catalog = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv())
     newest = catalog.load()
     newest = replace(

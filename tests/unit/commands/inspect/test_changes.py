@@ -57,7 +57,7 @@ def short(rows: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "at"), READ)
-def test_the_changes_are_those_of_the_paper(name: str, at: int) -> None:
+def test_the_changes_are_those_of_the_paper(name, at):
     scenario, reader = built(name)
     golden = scenario.snapshots[at]
     removed, added = detect_changes(reader, reader.metadata.snapshots[at])
@@ -93,13 +93,11 @@ def recorded(name: str, snapshot: str) -> tuple[list[str], Any]:
         ("SC-18", "S2", ["S2"]),
     ],
 )
-def test_no_leaf_is_opened_that_the_root_does_not_mark(
-    name: str, snapshot: str, read: list[str]
-) -> None:
+def test_no_leaf_is_opened_that_the_root_does_not_mark(name, snapshot, read):
     assert recorded(name, snapshot)[0] == read
 
 
-def test_a_root_that_expired_is_not_needed() -> None:
+def test_a_root_that_expired_is_not_needed():
     scenario, reader = built("SC-09")
     kept = replace(
         reader.metadata, snapshots=reader.metadata.snapshots[2:3], current_snapshot_id=103
@@ -115,7 +113,7 @@ def test_a_root_that_expired_is_not_needed() -> None:
         changes(alone, 102, None, None)
 
 
-def test_what_came_and_went_between_two_snapshots_cancels() -> None:
+def test_what_came_and_went_between_two_snapshots_cancels():
     _, reader = built("SC-11")
     found = changes(reader, 101, 103, None)
     assert [(file["change"], Path(file["file_path"]).stem) for file in found["files"]] == [
@@ -126,7 +124,7 @@ def test_what_came_and_went_between_two_snapshots_cancels() -> None:
 
 
 @pytest.mark.parametrize("name", ["SC-09", "SC-17w", "SC-22", "SC-21", "SC-14w"])
-def test_steps_come_to_what_comparing_both_ends_finds(name: str) -> None:
+def test_steps_come_to_what_comparing_both_ends_finds(name):
     _, reader = built(name)
     by_steps = changes(reader, 101, None, None)
     # Without its parent the newest snapshot has no line to the first: states are compared.
@@ -146,7 +144,7 @@ def test_steps_come_to_what_comparing_both_ends_finds(name: str) -> None:
     assert unordered(by_steps) == unordered(by_states)
 
 
-def test_rows_of_a_rewrite_are_not_counted() -> None:
+def test_rows_of_a_rewrite_are_not_counted():
     _, reader = built("SC-12")
     step = replace(reader.metadata.snapshots[1], summary={"operation": "replace"})
     removed, added = detect_changes(reader, step)
@@ -154,7 +152,7 @@ def test_rows_of_a_rewrite_are_not_counted() -> None:
     assert rows_between(reader, [step], removed, added) is None
 
 
-def test_rows_of_a_vector_that_is_gone_are_unavailable_and_not_zero() -> None:
+def test_rows_of_a_vector_that_is_gone_are_unavailable_and_not_zero():
     scenario, reader = built("SC-15")
     lacking = Lacking(scenario.files.contents)
     without = replace(reader.context, store=lacking)  # type: ignore[arg-type]
@@ -163,7 +161,7 @@ def test_rows_of_a_vector_that_is_gone_are_unavailable_and_not_zero() -> None:
     assert found["added_position_deletes"] == 2
 
 
-def test_v4_083_a_vector_beyond_the_end_of_its_leaf_is_refused() -> None:
+def test_v4_083_a_vector_beyond_the_end_of_its_leaf_is_refused():
     scenario, reader = built("SC-08")
     scenario.golden["files"]["MDV1"]["positions"][:] = [3]
     try:
@@ -175,7 +173,7 @@ def test_v4_083_a_vector_beyond_the_end_of_its_leaf_is_refused() -> None:
     assert caught.value.rule == "V4-083"
 
 
-def test_a_leaf_that_a_foreign_writer_deletes_removes_what_is_live_nowhere_else() -> None:
+def test_a_leaf_that_a_foreign_writer_deletes_removes_what_is_live_nowhere_else():
     scenario, _ = built("SC-05")
     location = leaf_location("S2")
     rows = read_tree(scenario.files.contents[location]).rows

@@ -48,20 +48,20 @@ def vector(offset: int, count: int) -> dict[str, object]:
     )  # fmt: skip
 
 
-def test_ends_are_the_current_snapshot_and_its_parent(metadata: TableMetadata) -> None:
+def test_ends_are_the_current_snapshot_and_its_parent(metadata):
     first, second = metadata.snapshots
     assert ends(metadata, None, None) == ComparedSnapshots(first, second)
     assert ends(metadata, None, first.snapshot_id) == ComparedSnapshots(None, first)
     assert ends(metadata, second.snapshot_id, first.snapshot_id) == ComparedSnapshots(second, first)
 
 
-def test_a_parent_that_expired_has_to_be_named_otherwise(metadata: TableMetadata) -> None:
+def test_a_parent_that_expired_has_to_be_named_otherwise(metadata):
     expired = replace(metadata, snapshots=metadata.snapshots[1:])
     with pytest.raises(UsageError, match="has expired"):
         ends(expired, None, None)
 
 
-def test_manifests_that_both_list_are_left_out() -> None:
+def test_manifests_that_both_list_are_left_out():
     def manifest(path: str) -> ManifestFile:
         return ManifestFile(path, 1, 0, ManifestContent.DATA, 1, 1, 7)
 
@@ -69,7 +69,7 @@ def test_manifests_that_both_list_are_left_out() -> None:
     assert own_manifests(ours, (manifest("b"), manifest("c"))) == ours[:1]
 
 
-def test_a_file_that_only_moved_to_another_manifest_is_no_change(metadata: TableMetadata) -> None:
+def test_a_file_that_only_moved_to_another_manifest_is_no_change(metadata):
     between = ends(metadata, None, None)
     before = entries(entry("/t/a"), entry("/t/b"), entry("/t/gone", status=int(Status.DELETED)))
     after = entries(entry("/t/b", manifest_pos=5), entry("/t/c"))
@@ -82,7 +82,7 @@ def test_a_file_that_only_moved_to_another_manifest_is_no_change(metadata: Table
     ]
 
 
-def test_r194_vectors_of_one_puffin_file_are_told_apart_by_offset(metadata: TableMetadata) -> None:
+def test_r194_vectors_of_one_puffin_file_are_told_apart_by_offset(metadata):
     between = ends(metadata, None, None)
     found = changes(
         metadata, between, entries(vector(4, 3)), entries(vector(4, 3), vector(44, 5)), None
@@ -92,13 +92,13 @@ def test_r194_vectors_of_one_puffin_file_are_told_apart_by_offset(metadata: Tabl
     assert found["added_files"] == 0
 
 
-def test_a_limit_counts_what_it_leaves_out(metadata: TableMetadata) -> None:
+def test_a_limit_counts_what_it_leaves_out(metadata):
     between = ends(metadata, None, None)
     found = changes(metadata, between, entries(), entries(entry("/t/a"), entry("/t/b")), 1)
     assert (len(found["files"]), found["files_left_out"]) == (1, 1)
 
 
-def test_before_the_first_snapshot_there_is_nothing(metadata: TableMetadata) -> None:
+def test_before_the_first_snapshot_there_is_nothing(metadata):
     first = metadata.snapshots[0]
     found = changes(
         metadata, ComparedSnapshots(None, first), entries(), entries(entry("/t/a")), None
@@ -117,7 +117,5 @@ def test_before_the_first_snapshot_there_is_nothing(metadata: TableMetadata) -> 
         (Content.EQUALITY_DELETES, FileFormat.PARQUET, "equality-deletes"),
     ],
 )
-def test_r118_content_1_is_a_vector_in_a_puffin_file(
-    content: Content, file_format: FileFormat, kind: str
-) -> None:
+def test_r118_content_1_is_a_vector_in_a_puffin_file(content, file_format, kind):
     assert kind_of(content, file_format) == kind

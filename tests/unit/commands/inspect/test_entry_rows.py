@@ -73,7 +73,7 @@ def batch(*more: dict[str, object]) -> Entries:
     return Entries(pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED])))
 
 
-def test_values_take_the_forms_of_json() -> None:
+def test_values_take_the_forms_of_json():
     columns = (
         "file_path", "file_format", "partition", "partition_path", "snapshot_id", "column_sizes",
         "lower_bounds", "nan_value_counts", "key_metadata", "split_offsets", "equality_ids",
@@ -94,7 +94,7 @@ def test_values_take_the_forms_of_json() -> None:
     )
 
 
-def test_r096_readable_metrics_decode_bounds_of_the_width_they_were_written_in() -> None:
+def test_r096_readable_metrics_decode_bounds_of_the_width_they_were_written_in():
     (row,) = file_rows([batch()], METADATA, ("readable_metrics",))
     metrics = row["readable_metrics"]
     assert list(metrics) == ["a.b", "at", "p.x"]
@@ -109,7 +109,7 @@ def test_r096_readable_metrics_decode_bounds_of_the_width_they_were_written_in()
     assert metrics["p.x"]["lower_bound"] is None
 
 
-def test_a_dot_goes_below_a_column_even_where_names_hold_dots() -> None:
+def test_a_dot_goes_below_a_column_even_where_names_hold_dots():
     columns = (
         "readable_metrics.a.b.upper_bound",
         "partition.month",
@@ -119,12 +119,12 @@ def test_a_dot_goes_below_a_column_even_where_names_hold_dots() -> None:
     assert tuple(row.values()) == (1 << 60, 648, None)
 
 
-def test_below_a_value_that_has_no_members_there_is_nothing() -> None:
+def test_below_a_value_that_has_no_members_there_is_nothing():
     (row,) = file_rows([batch()], METADATA, ("record_count.x", "partition.month.x"))
     assert tuple(row.values()) == (None, None)
 
 
-def test_r110_files_leave_out_deleted_entries_and_entries_keep_them() -> None:
+def test_r110_files_leave_out_deleted_entries_and_entries_keep_them():
     stored = batch({}, {"status": int(Status.DELETED), "manifest_pos": 1})
     assert len(list(file_rows([stored], METADATA, ("record_count",)))) == 1
     rows = list(entry_rows([stored], METADATA, ("status", "data_file.record_count", "data_file")))
@@ -133,7 +133,7 @@ def test_r110_files_leave_out_deleted_entries_and_entries_keep_them() -> None:
     assert "readable_metrics" not in rows[0]["data_file"]
 
 
-def test_only_the_columns_that_are_shown_are_asked_of_the_manifests() -> None:
+def test_only_the_columns_that_are_shown_are_asked_of_the_manifests():
     assert source_columns(["file_path", "record_count"]) == {"location", "record_count"}
     assert source_columns(["partition.month"]) == {"spec_id", "partition_key"}
     assert source_columns(["data_file.file_path", "status"]) == {"location", "status"}
@@ -159,15 +159,13 @@ def manifest(spec_id: int, lower: bytes | None) -> ManifestFile:
         (7, b"\x01\x02", "0102"),
     ],
 )
-def test_bounds_of_manifests_are_printed_as_their_transform_does(
-    spec_id: int, lower: bytes | None, shown: str | None
-) -> None:
+def test_bounds_of_manifests_are_printed_as_their_transform_does(spec_id, lower, shown):
     (row,) = manifest_rows(METADATA, [manifest(spec_id, lower)])
     (summary,) = row["partition_summaries"]
     assert summary["lower_bound"] == summary["upper_bound"] == shown
 
 
-def test_r051_counts_that_a_list_does_not_tell_are_null_on_the_side_of_the_content() -> None:
+def test_r051_counts_that_a_list_does_not_tell_are_null_on_the_side_of_the_content():
     (row,) = manifest_rows(METADATA, [manifest(0, None)])
     assert (row["added_delete_files_count"], row["deleted_delete_files_count"]) == (1, None)
     assert (row["added_data_files_count"], row["deleted_data_files_count"]) == (0, 0)

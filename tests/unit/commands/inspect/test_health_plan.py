@@ -94,18 +94,18 @@ def judged(
         (1_000, HealthVerdict.CRITICAL),
     ],
 )
-def test_limits_count_from_their_value_on(value: float, verdict: HealthVerdict) -> None:
+def test_limits_count_from_their_value_on(value, verdict):
     assert MeasureLimits(5, 1_000).judge(value) is verdict
 
 
-def test_an_empty_snapshot_is_healthy() -> None:
+def test_an_empty_snapshot_is_healthy():
     found = judged(EMPTY)
     assert found["verdict"] == "ok"
     assert found["small_files"]["command"] is None
     assert found["delete_debt"]["deleted_ratio"] == 0.0
 
 
-def test_small_files_are_counted_against_three_quarters_of_the_target_by_partition() -> None:
+def test_small_files_are_counted_against_three_quarters_of_the_target_by_partition():
     # Region 1: 7 files of 10 MiB fit one of 100; region 2: one alone has nothing to merge with;
     # region 3: one of 75 MiB is large enough.
     files = [row(f"/t/data/{number}", 1, 10 * MIB) for number in range(7)]
@@ -118,14 +118,14 @@ def test_small_files_are_counted_against_three_quarters_of_the_target_by_partiti
     assert check["command"] == "compact"
 
 
-def test_small_files_that_fill_several_target_sizes_stay_several() -> None:
+def test_small_files_that_fill_several_target_sizes_stay_several():
     files = [row(f"/t/data/{number}", 1, 70 * MIB) for number in range(4)]
     check = judged(entries(*files))["small_files"]
     assert check["surplus_file_count"] == 4 - 3
     assert check["verdict"] == "ok"
 
 
-def test_small_files_are_merged_or_rewritten_by_their_row_groups() -> None:
+def test_small_files_are_merged_or_rewritten_by_their_row_groups():
     # Region 1: row groups of 4, 4, 4, 1 and 1 MiB: half of them or more have 4. Region 2: of 5 and
     # 2 MiB, five of the seven have 2. Region 3: one file does not tell. Region 4: a single file.
     # Region 5: ORC.
@@ -147,7 +147,7 @@ def test_small_files_are_merged_or_rewritten_by_their_row_groups() -> None:
     assert str(check["found"]).endswith(found)
 
 
-def test_sizes_fall_into_bands_that_hold_their_lower_bound() -> None:
+def test_sizes_fall_into_bands_that_hold_their_lower_bound():
     files = [row("/t/a", 1, MIB - 1), row("/t/b", 1, MIB), row("/t/c", 1, 2_048 * MIB)]
     bands = judged(entries(*files))["file_sizes"]
     counts = {band["from_bytes"]: (band["file_count"], band["bytes"]) for band in bands}  # type: ignore[index]
@@ -157,7 +157,7 @@ def test_sizes_fall_into_bands_that_hold_their_lower_bound() -> None:
     assert sum(count for count, _ in counts.values()) == 3
 
 
-def test_deletes_are_judged_by_ratio_pile_and_effect() -> None:
+def test_deletes_are_judged_by_ratio_pile_and_effect():
     delete = {"content": int(Content.POSITION_DELETES), "sequence_number": 2}
     files = [
         row("/t/a", 1, MIB),
@@ -176,7 +176,7 @@ def test_deletes_are_judged_by_ratio_pile_and_effect() -> None:
     assert check["verdict"] == "attention"
 
 
-def test_a_third_of_the_rows_deleted_is_critical() -> None:
+def test_a_third_of_the_rows_deleted_is_critical():
     vector = row(
         "/t/d.puffin", 1, 900, content=int(Content.POSITION_DELETES), record_count=40,
         file_format=int(FileFormat.PUFFIN), referenced_data_file="/t/a", sequence_number=2,
@@ -188,7 +188,7 @@ def test_a_third_of_the_rows_deleted_is_critical() -> None:
     assert DELETED_RATIO.critical == 0.3
 
 
-def test_manifests_are_counted_against_their_target_by_spec_and_content() -> None:
+def test_manifests_are_counted_against_their_target_by_spec_and_content():
     def manifest(size: int, content: ManifestContent) -> ManifestFile:
         return ManifestFile("/t/m", size, 0, content, 1, 1, 7)
 
@@ -200,13 +200,13 @@ def test_manifests_are_counted_against_their_target_by_spec_and_content() -> Non
     assert check["command_in_this_version"] is False
 
 
-def test_metadata_files_off_the_log_are_debt() -> None:
+def test_metadata_files_off_the_log_are_debt():
     check = judged(EMPTY, metadata_files=MetadataFiles(22, 5_000))["metadata_file_debt"]
     assert check["untracked_metadata_file_count"] == 20
     assert (check["verdict"], check["command"]) == ("attention", "remove-orphans")
 
 
-def test_reclaimable_bytes_are_judged_against_live_bytes() -> None:
+def test_reclaimable_bytes_are_judged_against_live_bytes():
     live = entries(row("/t/a", 1, 1_000))
     for size, verdict in ((249, "ok"), (250, "attention"), (1_000, "critical")):
         check = judged(live, expirable=Expirable(1, size, 3, exact=True))["reclaimable"]
@@ -216,7 +216,7 @@ def test_reclaimable_bytes_are_judged_against_live_bytes() -> None:
     assert str(estimate["found"]).startswith("about 500 B ")
 
 
-def test_the_whole_is_as_bad_as_its_worst_part() -> None:
+def test_the_whole_is_as_bad_as_its_worst_part():
     found = judged(EMPTY, expirable=Expirable(10, 0, 0, exact=True))
     assert (found["snapshot_debt"]["verdict"], found["verdict"]) == ("attention", "attention")
     assert SURPLUS_FILES.attention == 5

@@ -96,7 +96,7 @@ def rows(view: str) -> list[dict[str, Any]]:
     return read
 
 
-def test_snapshots_tell_their_refs_and_keep_the_operation_out_of_the_summary() -> None:
+def test_snapshots_tell_their_refs_and_keep_the_operation_out_of_the_summary():
     first, second = rows("snapshots")
     assert first == {
         "committed_at": "2025-06-15T15:06:40.123Z",
@@ -113,7 +113,7 @@ def test_snapshots_tell_their_refs_and_keep_the_operation_out_of_the_summary() -
     assert names_by_snapshot(METADATA) == {5: ["first"], 9_007_199_254_740_993: ["main"]}
 
 
-def test_history_marks_ancestors_and_keeps_expired_snapshots() -> None:
+def test_history_marks_ancestors_and_keeps_expired_snapshots():
     assert [tuple(row.values()) for row in rows("history")] == [
         ("2025-06-15T15:06:40.123Z", "5", None, True),
         ("2025-06-15T15:06:40.500Z", "4", None, False),
@@ -121,14 +121,14 @@ def test_history_marks_ancestors_and_keeps_expired_snapshots() -> None:
     ]
 
 
-def test_refs_have_the_retention_that_they_set() -> None:
+def test_refs_have_the_retention_that_they_set():
     assert [tuple(row.values()) for row in rows("refs")] == [
         ("main", "BRANCH", BIG, None, 3, 1_000),
         ("first", "TAG", "5", 2_000, None, None),
     ]
 
 
-def test_schemas_list_fields_of_any_depth_by_dotted_name() -> None:
+def test_schemas_list_fields_of_any_depth_by_dotted_name():
     found = rows("schemas")
     assert [(row["schema_id"], row["name"], row["field_id"]) for row in found] == [
         (0, "id", 1), (0, "was", 2), (1, "id", 1), (1, "tags", 3), (1, "tags.element", 4),
@@ -140,7 +140,7 @@ def test_schemas_list_fields_of_any_depth_by_dotted_name() -> None:
     assert [row["doc"] for row in found if row["doc"]] == ["east"]
 
 
-def test_specs_name_sources_that_the_schema_dropped_and_show_the_unpartitioned() -> None:
+def test_specs_name_sources_that_the_schema_dropped_and_show_the_unpartitioned():
     unpartitioned, bucket = rows("specs")
     assert (unpartitioned["spec_id"], unpartitioned["field_id"]) == (0, None)
     assert bucket == {
@@ -154,7 +154,7 @@ def test_specs_name_sources_that_the_schema_dropped_and_show_the_unpartitioned()
     }
 
 
-def test_sort_orders_list_keys_in_order_and_show_the_unsorted() -> None:
+def test_sort_orders_list_keys_in_order_and_show_the_unsorted():
     unsorted, descending = rows("sort-orders")
     assert (unsorted["order_id"], unsorted["is_default"], unsorted["position"]) == (0, False, None)
     assert tuple(descending.values()) == (
@@ -162,11 +162,11 @@ def test_sort_orders_list_keys_in_order_and_show_the_unsorted() -> None:
     )  # fmt: skip
 
 
-def test_properties_are_sorted() -> None:
+def test_properties_are_sorted():
     assert rows("properties") == [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]
 
 
-def test_metadata_log_ends_with_the_file_in_use() -> None:
+def test_metadata_log_ends_with_the_file_in_use():
     assert [tuple(row.values()) for row in rows("metadata-log")] == [
         ("2025-06-15T15:06:40Z", "/t/metadata/v1.metadata.json", None, None, None),
         ("2025-06-15T15:06:40.500Z", "/t/metadata/v2.metadata.json", None, None, None),
@@ -174,7 +174,7 @@ def test_metadata_log_ends_with_the_file_in_use() -> None:
     ]
 
 
-def test_statistics_of_the_table_and_of_partitions() -> None:
+def test_statistics_of_the_table_and_of_partitions():
     table, partition = rows("statistics")
     assert table["blobs"] == [
         {
@@ -189,7 +189,7 @@ def test_statistics_of_the_table_and_of_partitions() -> None:
 
 
 @pytest.mark.parametrize("view", sorted(METADATA_VIEWS))
-def test_every_view_of_a_bare_table_can_be_read(view: str) -> None:
+def test_every_view_of_a_bare_table_can_be_read(view):
     bare = replace(
         METADATA, current_snapshot_id=None, snapshots=(), refs={}, snapshot_log=(), properties={},
         metadata_log=(), statistics=(), partition_statistics=(),

@@ -44,7 +44,7 @@ def batch(*rows: dict[str, object]) -> Entries:
     return Entries(pa.Table.from_pylist(list(rows), schema=PLANNING))
 
 
-def test_partitions_are_added_up_over_manifests_null_first() -> None:
+def test_partitions_are_added_up_over_manifests_null_first():
     vector = {"content": int(Content.POSITION_DELETES), "file_format": int(FileFormat.PUFFIN)}
     first = batch(row(10, 2), row(None, 3), row(9, 3, status=int(Status.DELETED)))
     second = batch(
@@ -78,7 +78,7 @@ def test_partitions_are_added_up_over_manifests_null_first() -> None:
     assert (rows[1]["last_updated_at"], rows[1]["last_updated_snapshot_id"]) == (None, None)
 
 
-def test_an_unpartitioned_table_has_no_partition_columns() -> None:
+def test_an_unpartitioned_table_has_no_partition_columns():
     plain = replace(METADATA, partition_specs=(PartitionSpec(0, ()),))
     assert partition_columns(METADATA)[:2] == ("partition", "spec_id")
     assert partition_columns(plain)[0] == "record_count"

@@ -4,8 +4,6 @@ import io
 import json
 from collections.abc import Iterator
 
-import pytest
-
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.commands.inspect.metadata_rows import METADATA_VIEWS
 from icectl.commands.inspect.rows_report import (
@@ -50,7 +48,7 @@ def file(path: str, size: int, **more: object) -> Row:
     } | more
 
 
-def test_every_row_view_has_a_text_form() -> None:
+def test_every_row_view_has_a_text_form():
     assert set(TEXT_VIEWS) == {name for name, view in VIEWS.items() if view.rows} | {
         "changes",
         "tables",
@@ -59,7 +57,7 @@ def test_every_row_view_has_a_text_form() -> None:
     assert set(TEXT_VIEWS) >= METADATA_VIEWS
 
 
-def test_files_are_named_below_the_table_and_empty_columns_left_out() -> None:
+def test_files_are_named_below_the_table_and_empty_columns_left_out():
     assert text("files", file("/wh/t/data/a.parquet", 1_536), file("s3://b/x.parquet", 10)) == [
         "content  records     size  file",
         "data       1,234  1.5 KiB  data/a.parquet",
@@ -67,7 +65,7 @@ def test_files_are_named_below_the_table_and_empty_columns_left_out() -> None:
     ]
 
 
-def test_a_vector_has_the_size_of_its_blob() -> None:
+def test_a_vector_has_the_size_of_its_blob():
     vector = file(
         "/wh/t/data/d.puffin", 9_000, content=1, file_format="PUFFIN", content_size_in_bytes=44,
         partition_path="day=1",
@@ -80,7 +78,7 @@ def test_a_vector_has_the_size_of_its_blob() -> None:
     ]
 
 
-def test_snapshots_show_what_their_summary_says_changed() -> None:
+def test_snapshots_show_what_their_summary_says_changed():
     row = {
         "committed_at": "2026-05-04T11:14:41.758Z",
         "snapshot_id": "5",
@@ -101,7 +99,7 @@ def test_snapshots_show_what_their_summary_says_changed() -> None:
     ]
 
 
-def test_manifests_show_unknown_counts_as_such_and_ranges_short() -> None:
+def test_manifests_show_unknown_counts_as_such_and_ranges_short():
     def summary(lower: str | None, upper: str | None) -> Row:
         return {"lower_bound": lower, "upper_bound": upper}
 
@@ -122,7 +120,7 @@ def test_manifests_show_unknown_counts_as_such_and_ranges_short() -> None:
     ]
 
 
-def test_refs_without_settings_of_their_own_go_by_the_default() -> None:
+def test_refs_without_settings_of_their_own_go_by_the_default():
     row = {
         "name": "main",
         "type": "BRANCH",
@@ -134,7 +132,7 @@ def test_refs_without_settings_of_their_own_go_by_the_default() -> None:
     assert text("refs", row)[1].split() == ["main", "branch", "5", "default", "1,000", "1d"]
 
 
-def test_schemas_show_the_default_that_readers_see_first() -> None:
+def test_schemas_show_the_default_that_readers_see_first():
     row = {
         "schema_id": 0, "is_current": True, "field_id": 1, "name": "a", "type": "int",
         "required": True, "is_identifier": False, "initial_default": None, "write_default": 7,
@@ -146,20 +144,20 @@ def test_schemas_show_the_default_that_readers_see_first() -> None:
     ]
 
 
-def test_no_rows_are_said_on_stderr_only() -> None:
+def test_no_rows_are_said_on_stderr_only():
     out, err = io.StringIO(), io.StringIO()
     print_rows(console(out, err), "statistics", RowSet((), []), "/wh/t")
     assert (out.getvalue(), err.getvalue()) == ("", "nothing to show: there are no rows\n")
 
 
-def test_headings_come_again_after_many_rows() -> None:
+def test_headings_come_again_after_many_rows():
     rows = ({"key": f"k{number}", "value": "v"} for number in range(5_001))
     lines = text("properties", *rows)
     assert lines.count("property  value") == 2
     assert len(lines) == 5_001 + 2 + 1
 
 
-def test_rows_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_fit_a_terminal_of_80_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     out = Terminal()
     rows = RowSet((), [file(f"/wh/t/data/{'x' * 90}.parquet", 5, partition_path="p=" + "y" * 40)])
@@ -167,7 +165,7 @@ def test_rows_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(map(len, out.getvalue().splitlines())) == 80
 
 
-def test_chosen_columns_are_printed_as_they_are() -> None:
+def test_chosen_columns_are_printed_as_they_are():
     out = io.StringIO()
     rows = [{"a": None, "b": True, "c": {"x": [1]}, "d": 1_000}, {"a": "q", "b": False}]
     print_chosen(console(out), RowSet(("a", "b", "c", "d"), rows))
@@ -178,7 +176,7 @@ def test_chosen_columns_are_printed_as_they_are() -> None:
     ]
 
 
-def test_csv_has_one_header_over_rows_that_are_read_as_it_is_written() -> None:
+def test_csv_has_one_header_over_rows_that_are_read_as_it_is_written():
     read: list[int] = []
 
     def rows() -> Iterator[Row]:
@@ -194,14 +192,14 @@ def test_csv_has_one_header_over_rows_that_are_read_as_it_is_written() -> None:
     assert read == list(range(10_001))
 
 
-def test_json_lines_have_the_columns_in_order() -> None:
+def test_json_lines_have_the_columns_in_order():
     out = io.StringIO()
     print_json_lines(console(out), RowSet(("b", "a"), [{"a": 1, "b": "x", "hidden": 2}]))
     assert out.getvalue() == '{"b": "x", "a": 1}\n'
     assert json.loads(out.getvalue()) == {"b": "x", "a": 1}
 
 
-def test_text_asks_for_the_members_that_it_shows() -> None:
+def test_text_asks_for_the_members_that_it_shows():
     assert text_members("files") == (
         "content", "file_format", "partition_path", "record_count", "file_size_in_bytes",
         "content_size_in_bytes", "file_path",

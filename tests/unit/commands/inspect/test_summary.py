@@ -1,7 +1,5 @@
 """The summary view."""
 
-from pathlib import Path
-
 from icectl.commands.inspect.metadata_rows import ALL_MANIFEST_COLUMNS, all_manifest_rows
 from icectl.commands.inspect.summary import summary
 from icectl.entries.summary import Totals
@@ -15,7 +13,7 @@ MANIFESTS = (
 )
 
 
-def test_vectors_and_delete_files_are_told_apart_and_together(tmp_path: Path) -> None:
+def test_vectors_and_delete_files_are_told_apart_and_together(tmp_path):
     table = TableBuilder(tmp_path / "t", format_version=3)
     snapshot_id = table.append([1, 2])
     totals = Totals(
@@ -34,7 +32,7 @@ def test_vectors_and_delete_files_are_told_apart_and_together(tmp_path: Path) ->
     assert found["refs"] == {"main": {"snapshot_id": str(snapshot_id), "type": "branch"}}
 
 
-def test_r015_main_is_the_current_snapshot_even_where_there_is_none(tmp_path: Path) -> None:
+def test_r015_main_is_the_current_snapshot_even_where_there_is_none(tmp_path):
     empty = TableBuilder(tmp_path / "t").metadata
     assert chosen_snapshot(empty, SnapshotChoice(ref="main")) is None
     found = summary(empty, "/t/v1.metadata.json", None, (), Totals())
@@ -42,7 +40,7 @@ def test_r015_main_is_the_current_snapshot_even_where_there_is_none(tmp_path: Pa
     assert (found["data_file_count"], found["refs"]) == (0, {})
 
 
-def test_manifests_of_all_snapshots_come_once_for_each_that_lists_them(tmp_path: Path) -> None:
+def test_manifests_of_all_snapshots_come_once_for_each_that_lists_them(tmp_path):
     metadata = TableBuilder(tmp_path / "t").metadata
     rows = list(all_manifest_rows(metadata, {5: MANIFESTS[:1], 6: MANIFESTS}))
     assert [(row["reference_snapshot_id"], row["path"]) for row in rows] == [

@@ -29,7 +29,7 @@ def told(node: Node) -> tuple[str, str, str]:
     return node.kind, Path(location).stem, str(node.facts["status"])
 
 
-def test_sc_09_a_vector_follows_its_leaf_and_names_what_it_kills() -> None:
+def test_sc_09_a_vector_follows_its_leaf_and_names_what_it_kills():
     root = root_of("SC-09", "S3")
     assert [told(child) for child in root.children] == [
         ("manifest", "M1", "existing"),
@@ -42,10 +42,7 @@ def test_sc_09_a_vector_follows_its_leaf_and_names_what_it_kills() -> None:
     assert vector.applies_to == replaced.applies_to == (leaf.id,)
     assert [
         (Path(dead.location or "").stem, dead.facts["position"]) for dead in vector.children
-    ] == [
-        ("D2", 1),
-        ("D3", 2),
-    ]
+    ] == [("D2", 1), ("D3", 2)]
     assert all(dead.facts["dead"] for dead in vector.children)
     counts = ("position_count", "fresh_count", "size_bytes")
     assert [vector.facts[name] for name in counts] == [2, 1, 20]
@@ -53,22 +50,16 @@ def test_sc_09_a_vector_follows_its_leaf_and_names_what_it_kills() -> None:
     assert replaced.children == ()
 
 
-def test_sc_24_a_delete_leaf_points_at_the_data_leaf_it_is_affiliated_to() -> None:
+def test_sc_24_a_delete_leaf_points_at_the_data_leaf_it_is_affiliated_to():
     root = root_of("SC-24", "S1")
     ids = {Path(child.location or "").stem: child.id for child in root.children}
     homes = {Path(child.location or "").stem: child.applies_to for child in root.children}
-    assert homes == {
-        "DM1": (),
-        "DM2": (),
-        "DVM1": (ids["DM1"],),
-        "DVM2": (ids["DM2"],),
-        "DVM3": (),
-    }
+    assert homes == {"DM1": (), "DM2": (), "DVM1": (ids["DM1"],), "DVM2": (ids["DM2"],), "DVM3": ()}
     affiliated = next(child for child in root.children if child.id == ids["DVM1"])
     assert affiliated.facts["affiliated_to"] == "file:///t/metadata/DM1.parquet"
 
 
-def test_sc_15_files_that_the_root_lists_itself_hang_on_it() -> None:
+def test_sc_15_files_that_the_root_lists_itself_hang_on_it():
     root = root_of("SC-15", "S2")
     assert [told(child) for child in root.children] == [
         ("data", "D1", "existing"),
@@ -79,7 +70,7 @@ def test_sc_15_files_that_the_root_lists_itself_hang_on_it() -> None:
     assert vector.applies_to == (data.id,)
 
 
-def test_sc_07_a_file_removed_from_the_root_is_shown_as_removed() -> None:
+def test_sc_07_a_file_removed_from_the_root_is_shown_as_removed():
     root = root_of("SC-07", "S2")
     assert [(*told(child), child.facts.get("dead")) for child in root.children] == [
         ("data", "D2", "existing", None),
@@ -87,7 +78,7 @@ def test_sc_07_a_file_removed_from_the_root_is_shown_as_removed() -> None:
     ]
 
 
-def test_a_limit_counts_leaves_files_and_killed_ones_apart() -> None:
+def test_a_limit_counts_leaves_files_and_killed_ones_apart():
     root = root_of("SC-24", "S1", limit=1)
     assert (len(root.children), root.left_out.count) == (1, 4)
     assert root.children[0].left_out.count == 1
@@ -96,7 +87,7 @@ def test_a_limit_counts_leaves_files_and_killed_ones_apart() -> None:
 
 
 @pytest.mark.parametrize("name", READ)
-def test_the_files_of_every_tree_are_the_live_ones_of_the_paper(name: str) -> None:
+def test_the_files_of_every_tree_are_the_live_ones_of_the_paper(name):
     for golden in SCENARIOS[name]["snapshots"]:
         nodes = list(walk(root_of(name, golden["snapshot"], limit=1_000)))
         live = [node for node in nodes if not node.facts.get("dead")]

@@ -65,7 +65,7 @@ def listed(root: Node) -> tuple[Node, ...]:
     return manifest_list.children
 
 
-def test_data_manifests_come_first_and_deleted_entries_not_at_all() -> None:
+def test_data_manifests_come_first_and_deleted_entries_not_at_all():
     data, deletes = listed(drawn(20))
     assert (data.location, deletes.location) == (
         "/t/metadata/data.avro",
@@ -75,7 +75,7 @@ def test_data_manifests_come_first_and_deleted_entries_not_at_all() -> None:
     assert data.facts["live_file_count"] == 3
 
 
-def test_r112_an_equality_delete_points_at_the_older_files_only() -> None:
+def test_r112_an_equality_delete_points_at_the_older_files_only():
     data, deletes = listed(drawn(20))
     (delete,) = deletes.children
     older = tuple(file.id for file in data.children[:2])
@@ -83,7 +83,7 @@ def test_r112_an_equality_delete_points_at_the_older_files_only() -> None:
     assert delete.facts["applies_to_count"] == 2
 
 
-def test_a_limit_hides_targets_but_not_their_number() -> None:
+def test_a_limit_hides_targets_but_not_their_number():
     data = listed(drawn(1))[0]
     assert data.left_out == LeftOut(2, 102 + 103)
     (snapshot,) = drawn(1).children
@@ -92,19 +92,19 @@ def test_a_limit_hides_targets_but_not_their_number() -> None:
     assert len(delete.applies_to) == 2
 
 
-def test_a_snapshot_shows_its_refs_and_a_table_without_one_nothing() -> None:
+def test_a_snapshot_shows_its_refs_and_a_table_without_one_nothing():
     (snapshot,) = drawn(20).children
     assert snapshot.facts["refs"] == ["main", "tagged"]
     assert drawn(20, None).children == ()
 
 
-def test_r030_embedded_manifests_hang_on_the_snapshot_itself() -> None:
+def test_r030_embedded_manifests_hang_on_the_snapshot_itself():
     embedded = replace(SNAPSHOT, manifest_list=None, manifests=("/t/metadata/data.avro",))
     (snapshot,) = drawn(20, embedded).children
     assert [child.kind for child in snapshot.children] == ["manifest", "manifest"]
 
 
-def test_json_nests_nodes_and_tells_what_was_left_out() -> None:
+def test_json_nests_nodes_and_tells_what_was_left_out():
     document = tree_json(drawn(2))
     data, deletes = document["children"][0]["children"][0]["children"]
     assert (data["kind"], data["children_left_out"]) == ("manifest", 1)

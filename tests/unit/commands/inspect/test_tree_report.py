@@ -3,8 +3,6 @@
 import io
 from dataclasses import replace
 
-import pytest
-
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.commands.inspect.tree_plan import LeftOut, Node
 from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
@@ -122,7 +120,7 @@ def printed(out: io.StringIO, root: Node = ROOT, verbosity: int = 0) -> list[str
     return out.getvalue().splitlines()
 
 
-def test_text_draws_branches_and_numbers_deletes() -> None:
+def test_text_draws_branches_and_numbers_deletes():
     assert printed(io.StringIO()) == [
         "v3.metadata.json  metadata file, format version 2",
         "`-- snapshot 5  operation unknown, 2026-05-04T11:14:41Z, main",
@@ -137,7 +135,7 @@ def test_text_draws_branches_and_numbers_deletes() -> None:
     ]
 
 
-def test_a_root_tells_what_vectors_kill_and_names_it_when_verbose() -> None:
+def test_a_root_tells_what_vectors_kill_and_names_it_when_verbose():
     told = printed(io.StringIO(), TREE_ROOT)
     assert told[2:] == [
         "    `-- root.parquet  root manifest, 5 entries, 1.0 KiB",
@@ -155,7 +153,7 @@ def test_a_root_tells_what_vectors_kill_and_names_it_when_verbose() -> None:
     ]
 
 
-def test_mermaid_draws_vectors_and_affiliation() -> None:
+def test_mermaid_draws_vectors_and_affiliation():
     lines = mermaid(TREE_ROOT, "/wh/t").splitlines()
     assert [line for line in lines if "-.->" in line] == [
         "  vector_0 -.->|kills| dead_0_0",
@@ -167,14 +165,14 @@ def test_mermaid_draws_vectors_and_affiliation() -> None:
     assert "  classDef rootManifest fill:#f3e5f5,stroke:#4a148c,stroke-width:2px" in lines
 
 
-def test_names_are_cut_to_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_cut_to_fit_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "77")
     lines = printed(Terminal())
     assert max(map(len, lines)) <= 77
     assert '        |   `-- [1] dat...ed"<b>.parquet  1 position delete' in "\n".join(lines)
 
 
-def test_mermaid_quotes_names_and_draws_what_deletes_apply_to() -> None:
+def test_mermaid_quotes_names_and_draws_what_deletes_apply_to():
     lines = mermaid(ROOT, "/wh/t").splitlines()
     assert lines[0] == "flowchart LR"
     told = "1 position delete, 10 B, on 2 files"
@@ -189,7 +187,7 @@ def test_mermaid_quotes_names_and_draws_what_deletes_apply_to() -> None:
     assert "  class data_0,data_1 dataFile" in lines
 
 
-def test_page_escapes_names_and_links_deletes_with_data_files() -> None:
+def test_page_escapes_names_and_links_deletes_with_data_files():
     page = tree_page(ROOT, "/wh/t")
     assert "&quot;quoted&quot;&lt;b&gt;.parquet" in page
     assert "<b>.parquet" not in page

@@ -44,13 +44,11 @@ NOW_MS = 1_800_000_000_000
         ("prod.Sales.*", "prod.sales.orders", False),
     ],
 )
-def test_a_star_is_within_one_name_and_two_are_any_number_of_names(
-    pattern: str, name: str, holds: bool
-) -> None:
+def test_a_star_is_within_one_name_and_two_are_any_number_of_names(pattern, name, holds):
     assert matches(pattern.split("."), name.split(".")) is holds
 
 
-def test_what_is_in_front_of_a_pattern_is_fixed() -> None:
+def test_what_is_in_front_of_a_pattern_is_fixed():
     assert fixed_part(("prod", "sales", "*", "x")) == ("prod", "sales")
     assert fixed_part(("prod",)) == ("prod",)
 
@@ -68,9 +66,7 @@ def test_what_is_in_front_of_a_pattern_is_fixed() -> None:
         ("00:00-24:00", NOW_MS, 16 * 60),
     ],
 )
-def test_a_window_is_open_by_the_clock_of_its_zone(
-    text: str, instant_ms: int, left_minutes: int | None
-) -> None:
+def test_a_window_is_open_by_the_clock_of_its_zone(text, instant_ms, left_minutes):
     left = parse_window(text).left_ms(instant_ms)
     assert left == (None if left_minutes is None else left_minutes * 60_000)
 
@@ -84,7 +80,7 @@ def test_a_window_is_open_by_the_clock_of_its_zone(
         ("22:00-06:00 Mars/Base", "this machine has no time zone `Mars/Base`"),
     ],
 )
-def test_what_is_no_window_is_refused(text: str, message: str) -> None:
+def test_what_is_no_window_is_refused(text, message):
     with pytest.raises(UsageError) as caught:
         parse_window(text)
     assert caught.value.message == message
@@ -133,13 +129,11 @@ def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_a_step_is_called_for_from_its_threshold_on(
-    facts: dict[str, Any], found: list[tuple[str, str]]
-) -> None:
+def test_a_step_is_called_for_from_its_threshold_on(facts, found):
     assert judged(**facts) == found
 
 
-def test_steps_come_in_one_order_and_only_those_that_may_be_run() -> None:
+def test_steps_come_in_one_order_and_only_those_that_may_be_run():
     facts = {"looked_ms": None, "surplus_file_count": 9, "surplus_manifest_count": 50,
              "expirable_snapshot_count": 50}  # fmt: skip
     assert [step for step, _ in judged(**facts)] == list(ALL)
@@ -148,7 +142,7 @@ def test_steps_come_in_one_order_and_only_those_that_may_be_run() -> None:
     ]  # fmt: skip
 
 
-def test_no_step_deletes_files_of_a_table_that_keeps_them() -> None:
+def test_no_step_deletes_files_of_a_table_that_keeps_them():
     facts = replace(
         FINE, looked_ms=None, surplus_file_count=9, expirable_snapshot_count=50, keeps_files="no"
     )
@@ -168,7 +162,7 @@ def ended(one: TableRun, step: str, status: Status = "done", code: int = 0, **mo
     one.ended(StepEnd(step, status, code, **more), None)
 
 
-def test_tables_with_most_to_gain_come_first() -> None:
+def test_tables_with_most_to_gain_come_first():
     schedule = Schedule([table("a", "compact"), table("b", "compact", benefit=9), table("c")])
     first = schedule.next()
     assert first is not None
@@ -181,7 +175,7 @@ def test_tables_with_most_to_gain_come_first() -> None:
     assert schedule.next() is None
 
 
-def test_a_step_that_lost_is_tried_again_once_when_the_others_had_their_turn() -> None:
+def test_a_step_that_lost_is_tried_again_once_when_the_others_had_their_turn():
     lost, other = table("a", "compact", "expire-snapshots", benefit=9), table("b", "compact")
     schedule = Schedule([lost, other])
     ended(lost, VALIDATE)
@@ -197,7 +191,7 @@ def test_a_step_that_lost_is_tried_again_once_when_the_others_had_their_turn() -
     assert (schedule.next(), lost.status, lost.exit_code) == (None, "conflict", 11)
 
 
-def test_a_second_try_that_succeeds_is_what_counts() -> None:
+def test_a_second_try_that_succeeds_is_what_counts():
     lost = table("a", "compact")
     ended(lost, VALIDATE)
     ended(lost, "compact", "conflict", 11)
@@ -205,14 +199,14 @@ def test_a_second_try_that_succeeds_is_what_counts() -> None:
     assert (lost.status, lost.exit_code, len(lost.ends)) == ("done", 0, 1)
 
 
-def test_after_an_unknown_outcome_no_step_touches_the_table() -> None:
+def test_after_an_unknown_outcome_no_step_touches_the_table():
     one = table("a", "compact", "expire-snapshots")
     ended(one, VALIDATE)
     ended(one, "compact", "unknown", 12)
     assert (one.next_step, one.status, one.exit_code) == (None, "unknown", 12)
 
 
-def test_a_refused_or_failed_step_does_not_keep_the_next_from_its_turn() -> None:
+def test_a_refused_or_failed_step_does_not_keep_the_next_from_its_turn():
     one = table("a", "compact", "expire-snapshots")
     ended(one, VALIDATE)
     ended(one, "compact", "failed", 16)
@@ -221,20 +215,20 @@ def test_a_refused_or_failed_step_does_not_keep_the_next_from_its_turn() -> None
     assert (one.next_step, one.status, one.exit_code) == (None, "failed", 16)
 
 
-def test_after_a_step_whose_process_died_no_other_one_follows() -> None:
+def test_after_a_step_whose_process_died_no_other_one_follows():
     one = table("a", "compact", "expire-snapshots")
     ended(one, VALIDATE)
     ended(one, "compact", "failed", 16, error_id=WORKER_ENDED)
     assert (one.next_step, one.status, one.exit_code) == (None, "failed", 16)
 
 
-def test_an_unhealthy_table_is_skipped() -> None:
+def test_an_unhealthy_table_is_skipped():
     one = table("a", "compact")
     ended(one, VALIDATE, "failed", 4, reason="bad")
     assert (one.next_step, one.status, one.exit_code) == (None, "failed", 4)
 
 
-def test_what_was_not_reached_is_incomplete() -> None:
+def test_what_was_not_reached_is_incomplete():
     one = table("a", "compact", "expire-snapshots")
     assert (one.status, one.exit_code) == ("incomplete", 3)
     ended(one, VALIDATE)
@@ -244,7 +238,7 @@ def test_what_was_not_reached_is_incomplete() -> None:
     assert (one.next_step, one.status) == (None, "incomplete")
 
 
-def test_what_a_step_brings_about_is_dealt_with_in_the_same_run() -> None:
+def test_what_a_step_brings_about_is_dealt_with_in_the_same_run():
     one = table("a", "compact", "expire-snapshots")
     ended(one, VALIDATE)
     after = AssessedTable(FINE, (Need("compact", "", 1), Need("rewrite-manifests", "", 1)))
@@ -252,7 +246,7 @@ def test_what_a_step_brings_about_is_dealt_with_in_the_same_run() -> None:
     assert [need.step for need in one.left] == ["rewrite-manifests"]
 
 
-def test_of_steps_that_stand_alone_one_runs_at_a_time() -> None:
+def test_of_steps_that_stand_alone_one_runs_at_a_time():
     tables = [table(name, "compact") for name in "abc"]
     for one in tables:
         ended(one, VALIDATE)
@@ -277,5 +271,5 @@ def test_of_steps_that_stand_alone_one_runs_at_a_time() -> None:
         ([], False, 0),
     ],
 )
-def test_the_exit_code_is_the_worst_of_all(codes: list[int], check: bool, code: int) -> None:
+def test_the_exit_code_is_the_worst_of_all(codes, check, code):
     assert exit_code_of(codes, check=check) == code

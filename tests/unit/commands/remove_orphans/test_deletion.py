@@ -79,7 +79,7 @@ def touch(path: Path, seconds: float) -> None:
     os.utime(path, (modified, modified))
 
 
-def test_what_is_as_it_was_goes(table: TableBuilder) -> None:
+def test_what_is_as_it_was_goes(table):
     lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(2)]
     done = Removal(table).done()
     assert names(done) == ["lost-0.parquet", "lost-1.parquet"]
@@ -99,9 +99,7 @@ def test_what_is_as_it_was_goes(table: TableBuilder) -> None:
     ],
     ids=["gone", "another size", "newer", "older", "rounded"],
 )
-def test_what_has_changed_since_the_plan_stays(
-    table: TableBuilder, change: Callable[[Path], object], why: str | None
-) -> None:
+def test_what_has_changed_since_the_plan_stays(table, change, why):
     lost = stray(table.directory, "data/lost.parquet")
     other = stray(table.directory, "data/other.parquet")
     os.utime(lost, (NOW_MS // 1000 - 7 * DAY_SECONDS,) * 2)
@@ -114,7 +112,7 @@ def test_what_has_changed_since_the_plan_stays(
     assert not other.exists()
 
 
-def test_a_file_whose_time_is_not_told_stays(table: TableBuilder) -> None:
+def test_a_file_whose_time_is_not_told_stays(table):
     class Timeless(WrappedStore):
         def stat(self, location: str) -> FileStatus | None:
             found = self.store.stat(location)
@@ -125,7 +123,7 @@ def test_a_file_whose_time_is_not_told_stays(table: TableBuilder) -> None:
     assert (names(done), spared(done), lost.exists()) == ([], {"changed": 1}, True)
 
 
-def test_a_check_sum_stays_where_its_file_does(table: TableBuilder) -> None:
+def test_a_check_sum_stays_where_its_file_does(table):
     sums = [stray(table.directory, f"data/.{name}.parquet.crc", size=12) for name in "ab"]
     own = [stray(table.directory, f"data/{name}.parquet") for name in "ab"]
     removal = Removal(table)
@@ -136,7 +134,7 @@ def test_a_check_sum_stays_where_its_file_does(table: TableBuilder) -> None:
     assert [path.exists() for path in (*sums, *own)] == [True, False, True, False]
 
 
-def test_a_file_that_cannot_be_looked_at_is_told_and_the_rest_goes(table: TableBuilder) -> None:
+def test_a_file_that_cannot_be_looked_at_is_told_and_the_rest_goes(table):
     class Denying(WrappedStore):
         def stat(self, location: str) -> FileStatus | None:
             if location.endswith("lost-0.parquet"):
@@ -152,7 +150,7 @@ def test_a_file_that_cannot_be_looked_at_is_told_and_the_rest_goes(table: TableB
     assert spared(done) == {}
 
 
-def test_r157_what_the_newest_metadata_refers_to_stays(table: TableBuilder, tmp_path: Path) -> None:
+def test_r157_what_the_newest_metadata_refers_to_stays(table, tmp_path):
     stray(table.directory, "data/lost.parquet")
     table.append(range(4, 8))
     newest = table.directory / "metadata" / Path(table.metadata_location).name
@@ -188,7 +186,7 @@ class Hooked(WrappedStore):
         return done
 
 
-def test_a_table_that_is_another_one_by_now_keeps_everything(table: TableBuilder) -> None:
+def test_a_table_that_is_another_one_by_now_keeps_everything(table):
     lost = stray(table.directory, "data/lost.parquet")
     removal = Removal(table)
     edit_metadata(table.directory, table_uuid=OTHER_UUID)
@@ -197,7 +195,7 @@ def test_a_table_that_is_another_one_by_now_keeps_everything(table: TableBuilder
     assert lost.exists()
 
 
-def test_a_table_that_becomes_another_one_ends_the_run(table: TableBuilder, one_by_one) -> None:
+def test_a_table_that_becomes_another_one_ends_the_run(table, one_by_one):
     lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
     hook = lambda: edit_metadata(table.directory, table_uuid=OTHER_UUID)  # noqa: E731
     removal = Removal(table, Hooked(2, hook))
@@ -208,7 +206,7 @@ def test_a_table_that_becomes_another_one_ends_the_run(table: TableBuilder, one_
     assert [path.exists() for path in lost] == [False, False, True]
 
 
-def test_a_commit_meanwhile_is_read_once(table: TableBuilder, one_by_one) -> None:
+def test_a_commit_meanwhile_is_read_once(table, one_by_one):
     class Reading(Hooked):
         seen: list[str] = []  # noqa: RUF012 - one store a test
 
@@ -228,7 +226,7 @@ def test_a_commit_meanwhile_is_read_once(table: TableBuilder, one_by_one) -> Non
     assert store.seen.count(Path(newest.manifest_list).name) == 1
 
 
-def test_at_the_time_limit_it_stops_between_batches(table: TableBuilder, one_by_one) -> None:
+def test_at_the_time_limit_it_stops_between_batches(table, one_by_one):
     lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
     env_seconds: list[float] = []
     removal = Removal(table, ends_at=10.0)
@@ -240,7 +238,7 @@ def test_at_the_time_limit_it_stops_between_batches(table: TableBuilder, one_by_
         removal.done()
 
 
-def test_moved_files_are_those_whose_copies_are_whole(table: TableBuilder, tmp_path: Path) -> None:
+def test_moved_files_are_those_whose_copies_are_whole(table, tmp_path):
     class Shortening(WrappedStore):
         def copy(self, source: str, target: str) -> None:
             if source.endswith("lost-1.parquet"):
@@ -263,7 +261,7 @@ def test_moved_files_are_those_whose_copies_are_whole(table: TableBuilder, tmp_p
     assert kept.read_bytes() == b"." * 100
 
 
-def test_nothing_goes_while_another_writer_commits(table: TableBuilder) -> None:
+def test_nothing_goes_while_another_writer_commits(table):
     """Its metadata file waits for the name of a version: what it refers to, nobody has read yet."""
     lost = stray(table.directory, "data/lost.parquet")
     removal = Removal(table)
@@ -276,7 +274,7 @@ def test_nothing_goes_while_another_writer_commits(table: TableBuilder) -> None:
     assert lost.exists()
 
 
-def test_an_error_ends_it_though_it_may_be_the_only_one(table: TableBuilder, one_by_one) -> None:
+def test_an_error_ends_it_though_it_may_be_the_only_one(table, one_by_one):
     class Faltering(WrappedStore):
         fails = False
 
@@ -293,7 +291,7 @@ def test_an_error_ends_it_though_it_may_be_the_only_one(table: TableBuilder, one
     assert [path.exists() for path in lost] == [False, True, True]
 
 
-def test_what_cannot_be_deleted_is_told_and_is_not_among_what_was(table: TableBuilder) -> None:
+def test_what_cannot_be_deleted_is_told_and_is_not_among_what_was(table):
     class Keeping(WrappedStore):
         def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
             every = list(removed)
@@ -309,7 +307,7 @@ def test_what_cannot_be_deleted_is_told_and_is_not_among_what_was(table: TableBu
     ]
 
 
-def test_progress_is_told_of_all_files(table: TableBuilder, one_by_one) -> None:
+def test_progress_is_told_of_all_files(table, one_by_one):
     stray(table.directory, "data/.a.parquet.crc")
     for name in "abc":
         stray(table.directory, f"data/{name}.parquet")

@@ -78,8 +78,8 @@ def key(type_: str, value: Any) -> bytes:
     ],
 )
 def test_a_partition_is_sure_where_all_values_are_between_two_of_it(
-    type_: str, transform: str, least: Any, greatest: Any, expected: bytes | None
-) -> None:
+    type_, transform, least, greatest, expected
+):
     assert proven(type_, transform, least, greatest) == expected
 
 
@@ -96,20 +96,20 @@ def test_a_partition_is_sure_where_all_values_are_between_two_of_it(
         ({"upper_bounds": {}}, False),
     ],
 )
-def test_nulls_are_a_partition_only_where_all_are(told: dict[str, Any], is_null: bool) -> None:
+def test_nulls_are_a_partition_only_where_all_are(told, is_null):
     assert proven("int", "identity", 7, 7, **told) == (key("int", None) if is_null else None)
 
 
-def test_a_partition_without_fields_is_that_of_every_file() -> None:
+def test_a_partition_without_fields_is_that_of_every_file():
     assert proven_partition(PartitionSpec(0, ()), schema(), FileMetrics(4)) == b""
 
 
-def test_columns_that_the_table_has_no_more_prove_nothing() -> None:
+def test_columns_that_the_table_has_no_more_prove_nothing():
     spec = PartitionSpec(1, (PartitionField((9,), 1000, "p", parse_transform("identity")),))
     assert proven_partition(spec, schema((3, "c", "int")), FileMetrics(4)) is None
 
 
-def test_a_partition_of_several_columns_is_never_sure() -> None:
+def test_a_partition_of_several_columns_is_never_sure():
     seven = {3: encode(PrimitiveType("int"), 7)}
     told = FileMetrics(4, {}, {3: 4}, {3: 0}, {}, seven, seven)
     for ids, expected in (((3,), key("int", 7)), ((3, 4), None)):
@@ -191,7 +191,7 @@ def lost(tmp_path: Path) -> Lost:
     return losing(tmp_path / "t", partitioning="identity")
 
 
-def test_files_that_no_manifest_lists_are_those_of_the_lost_one(lost: Lost) -> None:
+def test_files_that_no_manifest_lists_are_those_of_the_lost_one(lost):
     found = lost.proven()
     assert found is not None
     of_both = {
@@ -217,7 +217,7 @@ def test_files_that_no_manifest_lists_are_those_of_the_lost_one(lost: Lost) -> N
         assert dict(row["upper_bounds"])[1] == encode(long, ids[-1])
 
 
-def test_r045_in_version_3_one_file_has_the_first_row_id_of_its_manifest(tmp_path: Path) -> None:
+def test_r045_in_version_3_one_file_has_the_first_row_id_of_its_manifest(tmp_path):
     lost = losing(tmp_path / "t", files=1, format_version=3)
     assert lost.manifest.first_row_id == 3
     found = lost.proven()
@@ -225,7 +225,7 @@ def test_r045_in_version_3_one_file_has_the_first_row_id_of_its_manifest(tmp_pat
     assert [(row["first_row_id"], row["record_count"]) for row in found] == [(3, 3)]
 
 
-def test_r045_row_ids_of_several_files_hang_on_their_order(tmp_path: Path) -> None:
+def test_r045_row_ids_of_several_files_hang_on_their_order(tmp_path):
     assert losing(tmp_path / "t", files=2, format_version=3).proven() is None
 
 
@@ -250,15 +250,13 @@ def test_r045_row_ids_of_several_files_hang_on_their_order(tmp_path: Path) -> No
         {"min_sequence_number": 1},
     ],
 )
-def test_a_manifest_of_anything_but_new_data_files_is_not_proved(
-    lost: Lost, told: dict[str, Any]
-) -> None:
+def test_a_manifest_of_anything_but_new_data_files_is_not_proved(lost, told):
     lost.manifest = replace(lost.manifest, **told)
     assert lost.proven() is None
 
 
 @pytest.mark.parametrize("name", ["added-data-files", "added-records", "added-files-size"])
-def test_the_summary_has_to_tell_the_same(lost: Lost, name: str) -> None:
+def test_the_summary_has_to_tell_the_same(lost, name):
     right = dict(lost.summary or {})
     for other in (str(int(right[name]) - 1), str(int(right[name]) + 1), None):
         lost.summary = right | {name: other} if other else {**right}
@@ -268,20 +266,18 @@ def test_the_summary_has_to_tell_the_same(lost: Lost, name: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "is_proved"), [("0", True), ("1", False)])
-def test_a_snapshot_that_added_deletes_told_of_their_bytes_too(
-    lost: Lost, count: str, is_proved: bool
-) -> None:
+def test_a_snapshot_that_added_deletes_told_of_their_bytes_too(lost, count, is_proved):
     lost.summary = (lost.summary or {}) | {"added-delete-files": count}
     assert (lost.proven() is not None) is is_proved
 
 
-def test_nothing_is_proved_without_a_summary(lost: Lost) -> None:
+def test_nothing_is_proved_without_a_summary(lost):
     lost.summary = None
     assert lost.proven() is None
 
 
 @pytest.mark.parametrize("count", [0, None])
-def test_a_manifest_without_new_files_is_not_proved(lost: Lost, count: int | None) -> None:
+def test_a_manifest_without_new_files_is_not_proved(lost, count):
     for path in lost.files:
         path.unlink()
     lost.tell(files=0, rows=0, bytes=0)
@@ -290,7 +286,7 @@ def test_a_manifest_without_new_files_is_not_proved(lost: Lost, count: int | Non
 
 
 @pytest.mark.parametrize("at", [0, 2])
-def test_all_lists_and_all_other_manifests_have_to_be_whole(lost: Lost, at: int) -> None:
+def test_all_lists_and_all_other_manifests_have_to_be_whole(lost, at):
     snapshot = lost.table.metadata.snapshots[at]
     own = manifest_of(lost.table, snapshot.snapshot_id).manifest_path
     for place in (own, str(snapshot.manifest_list)):
@@ -301,7 +297,7 @@ def test_all_lists_and_all_other_manifests_have_to_be_whole(lost: Lost, at: int)
     assert lost.proven() is not None
 
 
-def test_a_file_that_a_manifest_names_as_removed_is_known(tmp_path: Path) -> None:
+def test_a_file_that_a_manifest_names_as_removed_is_known(tmp_path):
     lost = losing(tmp_path / "t")
     lost.table.remove_data_files(1)
     (removing,) = [
@@ -329,9 +325,7 @@ def test_a_file_that_a_manifest_names_as_removed_is_known(tmp_path: Path) -> Non
         ("metadata/x.avro", False),
     ],
 )
-def test_any_other_file_that_may_hold_rows_spoils_the_proof(
-    lost: Lost, name: str, is_one: bool
-) -> None:
+def test_any_other_file_that_may_hold_rows_spoils_the_proof(lost, name, is_one):
     path = lost.table.directory / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(lost.files[0].read_bytes())
@@ -341,7 +335,7 @@ def test_any_other_file_that_may_hold_rows_spoils_the_proof(
 COLUMNS = (identified("id", pa.int64(), 1), identified("category", pa.string(), 2))
 
 
-def test_other_rows_of_one_partition_are_proved_where_all_tell_of_them(lost: Lost) -> None:
+def test_other_rows_of_one_partition_are_proved_where_all_tell_of_them(lost):
     lost.store(pa.table([[1, 2], ["c5", "c5"]], schema=pa.schema(COLUMNS)))
     assert lost.proven() is None
     text = PrimitiveType("string")
@@ -366,15 +360,13 @@ def test_other_rows_of_one_partition_are_proved_where_all_tell_of_them(lost: Los
         ),
     ],
 )
-def test_files_of_no_sure_partition_or_of_other_columns_prove_nothing(
-    tmp_path: Path, rows: pa.Table, partitioning: str
-) -> None:
+def test_files_of_no_sure_partition_or_of_other_columns_prove_nothing(tmp_path, rows, partitioning):
     lost = losing(tmp_path / "t", partitioning=partitioning)
     lost.store(rows)
     assert lost.proven() is None
 
 
-def test_one_file_that_proves_nothing_leaves_nothing_of_the_others(lost: Lost) -> None:
+def test_one_file_that_proves_nothing_leaves_nothing_of_the_others(lost):
     first, last = lost.files
     last.write_bytes(b"PAR1")
     lost.tell(files=1, rows=2, bytes=first.stat().st_size)
@@ -382,7 +374,7 @@ def test_one_file_that_proves_nothing_leaves_nothing_of_the_others(lost: Lost) -
 
 
 @pytest.mark.parametrize("ending", [".avro", ".orc"])
-def test_formats_that_tell_of_no_columns_prove_nothing(tmp_path: Path, ending: str) -> None:
+def test_formats_that_tell_of_no_columns_prove_nothing(tmp_path, ending):
     lost = losing(tmp_path / "t", files=1)
     (path,) = lost.files
     path.rename(path.with_suffix(ending))
@@ -392,9 +384,7 @@ def test_formats_that_tell_of_no_columns_prove_nothing(tmp_path: Path, ending: s
 @pytest.mark.parametrize(
     ("seconds", "is_proved"), [(-180, False), (-119, True), (0, True), (59, True), (61, False)]
 )
-def test_a_file_is_of_the_commit_where_it_is_of_its_time(
-    tmp_path: Path, seconds: int, is_proved: bool
-) -> None:
+def test_a_file_is_of_the_commit_where_it_is_of_its_time(tmp_path, seconds, is_proved):
     """The snapshot before is a minute older, and clocks differ by a minute."""
     lost = losing(tmp_path / "t", files=1)
     lost.is_dated = False
@@ -408,9 +398,7 @@ def test_a_file_is_of_the_commit_where_it_is_of_its_time(
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-def test_a_file_with_the_uuid_of_the_manifest_is_of_the_commit(
-    tmp_path: Path, is_same: bool
-) -> None:
+def test_a_file_with_the_uuid_of_the_manifest_is_of_the_commit(tmp_path, is_same):
     lost = losing(tmp_path / "t", files=1)
     lost.is_dated = False
     (path,) = lost.files
@@ -427,12 +415,12 @@ def test_a_file_with_the_uuid_of_the_manifest_is_of_the_commit(
     assert (lost.proven() is not None) is is_same
 
 
-def test_a_file_that_goes_meanwhile_proves_nothing(lost: Lost) -> None:
+def test_a_file_that_goes_meanwhile_proves_nothing(lost):
     store = Failing("open", str(lost.files[1]), FileNotFoundError())
     assert lost.proven(store=store) is None
 
 
-def test_the_time_limit_ends_the_search_before_the_listing_and_in_it(lost: Lost) -> None:
+def test_the_time_limit_ends_the_search_before_the_listing_and_in_it(lost):
     env = FixedEnv()
 
     class Slow(WrappedStore):

@@ -31,7 +31,7 @@ def last(table: TableBuilder) -> int:
     return table.metadata.snapshots[-1].snapshot_id
 
 
-def test_changes_of_a_manifest_come_together() -> None:
+def test_changes_of_a_manifest_come_together():
     first = ManifestChange(
         3, dropped=frozenset({1}), restated={4: {"record_count": 1}, 5: {"record_count": 2}}
     )
@@ -53,21 +53,21 @@ def test_changes_of_a_manifest_come_together() -> None:
 
 
 @pytest.mark.parametrize("name", ["gone", "described"])
-def test_a_manifest_goes_or_is_counted_where_one_of_its_changes_says_so(name: str) -> None:
+def test_a_manifest_goes_or_is_counted_where_one_of_its_changes_says_so(name):
     plain, told = ManifestChange(0), replace(ManifestChange(0), **{name: True})
     for found, is_so in ((plain | plain, False), (plain | told, True), (told | plain, True)):
         assert getattr(found, name) is is_so
         assert not getattr(found, {"gone": "described", "described": "gone"}[name])
 
 
-def test_what_stands_in_for_a_manifest_stays() -> None:
+def test_what_stands_in_for_a_manifest_stays():
     plain, rebuilt = ManifestChange(0), ManifestChange(0, rebuilt=EMPTY)
     assert (plain | rebuilt).rebuilt is EMPTY
     assert (rebuilt | plain).rebuilt is EMPTY
     assert (plain | plain).rebuilt is None
 
 
-def test_a_head_is_read_with_its_list_and_every_manifest(table: TableBuilder) -> None:
+def test_a_head_is_read_with_its_list_and_every_manifest(table):
     found = head_of(table)
     assert [one.index for one in found.read] == [0, 1]
     assert found.snapshot == snapshot_of(table, last(table))
@@ -80,7 +80,7 @@ def test_a_head_is_read_with_its_list_and_every_manifest(table: TableBuilder) ->
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_manifest_that_is_gone_leaves_the_others(table: TableBuilder, at: int) -> None:
+def test_a_manifest_that_is_gone_leaves_the_others(table, at):
     lose(listed(table, last(table))[at])
     found = head_of(table)
     assert [one is None for one in found.entries] == [at == 0, at == 1]
@@ -90,7 +90,7 @@ def test_a_manifest_that_is_gone_leaves_the_others(table: TableBuilder, at: int)
     assert not found.is_whole
 
 
-def test_r043_a_manifest_whose_entries_have_no_number_is_broken_too(table: TableBuilder) -> None:
+def test_r043_a_manifest_whose_entries_have_no_number_is_broken_too(table):
     """An EXISTING entry inherits none."""
     broken = Broken(table.directory)
     broken.edit_manifest(in_first(lambda entry: entry.update(status=0, sequence_number=None)))
@@ -100,7 +100,7 @@ def test_r043_a_manifest_whose_entries_have_no_number_is_broken_too(table: Table
     assert not found.is_whole
 
 
-def test_a_list_that_is_gone_leaves_nothing(table: TableBuilder) -> None:
+def test_a_list_that_is_gone_leaves_nothing(table):
     path = Path(str(snapshot_of(table, last(table)).manifest_list))
     path.unlink()
     found = head_of(table)
@@ -108,7 +108,7 @@ def test_a_list_that_is_gone_leaves_nothing(table: TableBuilder) -> None:
     assert (found.read, found.entries, found.is_whole) == ((), (), False)
 
 
-def test_a_store_that_is_ill_is_no_loss(table: TableBuilder) -> None:
+def test_a_store_that_is_ill_is_no_loss(table):
     path = listed(table, last(table))[0].manifest_path
     snapshot = snapshot_of(table, last(table))
     ill = Failing("read", path, StorageError("the network is down"))
@@ -120,7 +120,7 @@ def test_a_store_that_is_ill_is_no_loss(table: TableBuilder) -> None:
     assert not found.is_whole
 
 
-def test_the_time_limit_ends_the_reading(table: TableBuilder) -> None:
+def test_the_time_limit_ends_the_reading(table):
     with pytest.raises(Incomplete):
         read_head(reader_of(table, ends_at_seconds=0), snapshot_of(table, last(table)))
 
@@ -129,9 +129,7 @@ def test_the_time_limit_ends_the_reading(table: TableBuilder) -> None:
     "mistake", [{"manifest_length": 5}, {"added_files_count": 9, "existing_rows_count": 9}]
 )
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_row_that_is_counted_anew_is_the_one_that_was_right(
-    tmp_path: Path, version: int, mistake: dict[str, int]
-) -> None:
+def test_a_row_that_is_counted_anew_is_the_one_that_was_right(tmp_path, version, mistake):
     table = TableBuilder(tmp_path / "t", format_version=version, partitioning="two")
     table.append(range(7))
     if version > 1:
@@ -139,13 +137,7 @@ def test_a_row_that_is_counted_anew_is_the_one_that_was_right(
     table.remove_data_files(1)
     right = listed(table, last(table))
     wrong = [
-        replace(
-            one,
-            **mistake,
-            min_sequence_number=0,
-            partitions=None,
-            key_metadata=b"key",
-        )
+        replace(one, **mistake, min_sequence_number=0, partitions=None, key_metadata=b"key")
         for one in right
     ]
     relist(table, last(table), wrong)
@@ -155,7 +147,7 @@ def test_a_row_that_is_counted_anew_is_the_one_that_was_right(
     assert {one.key_metadata for one in found} == {b"key"}
 
 
-def test_r052_the_row_of_a_manifest_of_an_unknown_spec_is_not_counted(table: TableBuilder) -> None:
+def test_r052_the_row_of_a_manifest_of_an_unknown_spec_is_not_counted(table):
     first, second = listed(table, last(table))
     relist(table, last(table), [replace(first, partition_spec_id=9), second])
     head = head_of(table)

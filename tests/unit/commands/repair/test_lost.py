@@ -1,6 +1,5 @@
 """What a lost manifest had in it, as other snapshots prove it: just that, or nothing."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,9 +74,7 @@ def mixed(table: TableBuilder) -> ManifestFile:
     return lost
 
 
-def test_files_that_it_kept_are_those_of_the_parent_that_nothing_else_has(
-    table: TableBuilder,
-) -> None:
+def test_files_that_it_kept_are_those_of_the_parent_that_nothing_else_has(table):
     first, second, _ = ids(table)
     expected = added(table, first, second)
     assert [(row[2], row[4]) for row in expected] == [(1, 4), (2, 3)]
@@ -85,14 +82,12 @@ def test_files_that_it_kept_are_those_of_the_parent_that_nothing_else_has(
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_files_that_it_added_are_those_that_others_list_as_added_by_its_snapshot(
-    table: TableBuilder, at: int
-) -> None:
+def test_files_that_it_added_are_those_that_others_list_as_added_by_its_snapshot(table, at):
     lost = lose(manifest_of(table, ids(table)[at]))
     assert facts(proven_entries(reader_of(table), lost)) == added(table, ids(table)[at])
 
 
-def test_files_that_several_others_list_are_listed_once(table: TableBuilder) -> None:
+def test_files_that_several_others_list_are_listed_once(table):
     first = ids(table)[0]
     table.append(range(9, 10))
     assert len({one.manifest_path for at in ids(table) for one in listed(table, at)}) == 6
@@ -100,17 +95,16 @@ def test_files_that_several_others_list_are_listed_once(table: TableBuilder) -> 
     assert facts(proven_entries(reader_of(table), lost)) == added(table, first)
 
 
-def test_files_that_it_added_and_those_that_it_kept_are_both_proved(table: TableBuilder) -> None:
+def test_files_that_it_added_and_those_that_it_kept_are_both_proved(table):
     expected = added(table, *ids(table))
     lost = mixed(table)
     assert facts(proven_entries(reader_of(table), lost)) == expected
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["added_files_count", "added_rows_count", "existing_files_count", "existing_rows_count"],
+    "name", ["added_files_count", "added_rows_count", "existing_files_count", "existing_rows_count"]
 )
-def test_counts_that_are_not_known_or_wrong_prove_nothing(table: TableBuilder, name: str) -> None:
+def test_counts_that_are_not_known_or_wrong_prove_nothing(table, name):
     lost = mixed(table)
     right = getattr(lost, name)
     for count in (None, right - 1, right + 1):
@@ -119,7 +113,7 @@ def test_counts_that_are_not_known_or_wrong_prove_nothing(table: TableBuilder, n
             assert proven_entries(reader_of(table), replace(lost, **{name: count})) is None
 
 
-def test_a_manifest_without_live_files_is_not_proved(table: TableBuilder) -> None:
+def test_a_manifest_without_live_files_is_not_proved(table):
     nothing = {
         f"{status}_{kind}_count": 0
         for status in ("added", "existing")
@@ -129,17 +123,13 @@ def test_a_manifest_without_live_files_is_not_proved(table: TableBuilder) -> Non
 
 
 @pytest.mark.parametrize("writer", [None, 99])
-def test_a_manifest_of_no_known_snapshot_is_not_proved(
-    table: TableBuilder, writer: int | None
-) -> None:
+def test_a_manifest_of_no_known_snapshot_is_not_proved(table, writer):
     lost = replace(merged(table), added_snapshot_id=writer)
     assert proven_entries(reader_of(table), lost) is None
 
 
 @pytest.mark.parametrize("parent", [None, 99])
-def test_files_are_not_known_to_be_kept_without_the_parent(
-    table: TableBuilder, parent: int | None
-) -> None:
+def test_files_are_not_known_to_be_kept_without_the_parent(table, parent):
     lost = merged(table)
     metadata = with_snapshot(table.metadata, ids(table)[2], parent_snapshot_id=parent)
     assert proven_entries(reader_of(table, metadata=metadata), lost) is None
@@ -156,8 +146,8 @@ def own_manifest(table: TableBuilder, at: int) -> str:
 @pytest.mark.parametrize("file_of", [list_of, own_manifest])
 @pytest.mark.parametrize(("at", "is_proved"), [(0, True), (1, False), (2, False)])
 def test_the_parent_and_the_rest_of_the_snapshot_have_to_be_whole_for_what_it_kept(
-    table: TableBuilder, file_of: Callable[[TableBuilder, int], str], at: int, is_proved: bool
-) -> None:
+    table, file_of, at, is_proved
+):
     path = Path(file_of(table, at))
     lost = merged(table)
     path.write_bytes(b"")
@@ -168,21 +158,19 @@ def test_the_parent_and_the_rest_of_the_snapshot_have_to_be_whole_for_what_it_ke
 
 @pytest.mark.parametrize("file_of", [list_of, own_manifest])
 @pytest.mark.parametrize("at", [1, 3])
-def test_others_need_not_be_whole_for_what_it_added(
-    table: TableBuilder, file_of: Callable[[TableBuilder, int], str], at: int
-) -> None:
+def test_others_need_not_be_whole_for_what_it_added(table, file_of, at):
     table.append(range(9, 10))
     lost = lose(manifest_of(table, ids(table)[0]))
     Path(file_of(table, at)).unlink()
     assert facts(proven_entries(reader_of(table), lost)) == added(table, ids(table)[0])
 
 
-def test_files_that_no_other_snapshot_lists_are_not_proved(table: TableBuilder) -> None:
+def test_files_that_no_other_snapshot_lists_are_not_proved(table):
     lost = lose(manifest_of(table, ids(table)[2]))
     assert proven_entries(reader_of(table), lost) is None
 
 
-def test_files_that_were_removed_since_are_not_proved(tmp_path: Path) -> None:
+def test_files_that_were_removed_since_are_not_proved(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
     table.append(range(4, 7))
@@ -191,7 +179,7 @@ def test_files_that_were_removed_since_are_not_proved(tmp_path: Path) -> None:
     assert proven_entries(reader_of(table), lost) is None
 
 
-def test_files_that_the_snapshot_removed_are_not_among_those_that_it_kept(tmp_path: Path) -> None:
+def test_files_that_the_snapshot_removed_are_not_among_those_that_it_kept(tmp_path):
     table = TableBuilder(tmp_path / "t")
     first = table.append(range(3))
     second = table.append(range(3, 7), files=2)
@@ -221,9 +209,7 @@ def test_files_that_the_snapshot_removed_are_not_among_those_that_it_kept(tmp_pa
 
 
 @pytest.mark.parametrize("spec_id", [0, 1])
-def test_files_of_another_partition_spec_were_in_another_manifest(
-    tmp_path: Path, spec_id: int
-) -> None:
+def test_files_of_another_partition_spec_were_in_another_manifest(tmp_path, spec_id):
     table = TableBuilder(tmp_path / "t", merge_manifests_above=1)
     table.append([0])
     table.respec("identity")
@@ -238,7 +224,7 @@ def test_files_of_another_partition_spec_were_in_another_manifest(
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_vectors_in_one_file_are_told_by_their_place_in_it(tmp_path: Path, is_new: bool) -> None:
+def test_vectors_in_one_file_are_told_by_their_place_in_it(tmp_path, is_new):
     table = TableBuilder(tmp_path / "t", format_version=3, merge_manifests_above=1)
     table.append(range(8), files=2)
     deleting = table.delete_rows([1, 2, 5])
@@ -255,7 +241,7 @@ def test_vectors_in_one_file_are_told_by_their_place_in_it(tmp_path: Path, is_ne
     assert sorted(zip(*columns, strict=True)) == expected
 
 
-def test_data_files_are_proved_where_a_manifest_of_deletes_is_lost_too(tmp_path: Path) -> None:
+def test_data_files_are_proved_where_a_manifest_of_deletes_is_lost_too(tmp_path):
     table = TableBuilder(tmp_path / "t", merge_manifests_above=1)
     first = table.append(range(4))
     deleting = table.delete_rows([1])
@@ -266,9 +252,7 @@ def test_data_files_are_proved_where_a_manifest_of_deletes_is_lost_too(tmp_path:
 
 
 @pytest.mark.parametrize("file_of", [list_of, own_manifest])
-def test_a_store_that_is_ill_is_no_loss(
-    table: TableBuilder, file_of: Callable[[TableBuilder, int], str]
-) -> None:
+def test_a_store_that_is_ill_is_no_loss(table, file_of):
     ill = Failing("read", file_of(table, 1), StorageError("the network is down"))
     lost = merged(table)
     with pytest.raises(StorageError, match="the network is down"):
@@ -276,16 +260,14 @@ def test_a_store_that_is_ill_is_no_loss(
 
 
 @pytest.mark.parametrize("file_of", [list_of, own_manifest])
-def test_a_file_that_may_not_be_read_proves_nothing(
-    table: TableBuilder, file_of: Callable[[TableBuilder, int], str]
-) -> None:
+def test_a_file_that_may_not_be_read_proves_nothing(table, file_of):
     denied = StorageError("may not be read", id=ACCESS_DENIED)
     store = Failing("read", file_of(table, 1), denied)
     lost = merged(table)
     assert proven_entries(reader_of(table, store=store), lost) is None
 
 
-def test_the_time_limit_ends_the_search(table: TableBuilder) -> None:
+def test_the_time_limit_ends_the_search(table):
     lost = merged(table)
     with pytest.raises(Incomplete):
         proven_entries(reader_of(table, ends_at_seconds=0), lost)
@@ -303,8 +285,8 @@ def row_ids(entries: Entries | None) -> list[tuple[int, int]]:
     [(0, True, 0, [(2, 3), (3, 0)]), (2, False, 10, [(2, 3), (3, 0), (4, 5)])],
 )
 def test_r103_row_ids_are_those_that_files_have_in_other_manifests(
-    tmp_path: Path, at: int, is_new: bool, first: int, expected: list[tuple[int, int]]
-) -> None:
+    tmp_path, at, is_new, first, expected
+):
     table = TableBuilder(tmp_path / "t", format_version=3, merge_manifests_above=1)
     table.append(range(5), files=2)
     table.append(range(5, 9))
@@ -330,22 +312,18 @@ def upgraded(tmp_path: Path, files: int) -> tuple[TableBuilder, ManifestFile]:
     return table, lost
 
 
-def test_r103_a_file_without_a_row_id_has_the_first_of_its_manifest(tmp_path: Path) -> None:
+def test_r103_a_file_without_a_row_id_has_the_first_of_its_manifest(tmp_path):
     table, lost = upgraded(tmp_path, 1)
     assert row_ids(proven_entries(reader_of(table), lost)) == [(6, 1)]
 
 
-def test_r103_files_without_row_ids_are_not_proved_where_their_order_is_lost(
-    tmp_path: Path,
-) -> None:
+def test_r103_files_without_row_ids_are_not_proved_where_their_order_is_lost(tmp_path):
     table, lost = upgraded(tmp_path, 2)
     assert proven_entries(reader_of(table), lost) is None
 
 
 @pytest.mark.parametrize(("files", "expected"), [(1, [(6, 1)]), (2, None)])
-def test_r103_row_ids_of_another_branch_are_not_those_of_this_one(
-    tmp_path: Path, files: int, expected: list[tuple[int, int]] | None
-) -> None:
+def test_r103_row_ids_of_another_branch_are_not_those_of_this_one(tmp_path, files, expected):
     table, lost = upgraded(tmp_path, files)
     before = [one for one in table.metadata.snapshots if one.sequence_number in (2, 3)]
     table.append([9], branch="b")

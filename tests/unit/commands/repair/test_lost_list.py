@@ -1,7 +1,6 @@
 """What a lost manifest list named, as the rest of the table proves it: just that, or nothing."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,8 @@ def built(tmp_path: Path, version: int, change: str, **options: Any) -> TableBui
 
 @pytest.mark.parametrize(("version", "change", "options"), EVERY)
 def test_a_list_named_the_files_before_without_those_that_went_and_those_that_came(
-    tmp_path: Path, version: int, change: str, options: dict[str, Any]
-) -> None:
+    tmp_path, version, change, options
+):
     table = built(tmp_path, version, change, **options)
     expected = facts(head_of(table))
     lose_list(table.directory)
@@ -113,8 +112,8 @@ def live_positions(path: str) -> set[int]:
 
 @pytest.mark.parametrize(("version", "change", "spoil"), SPOILT)
 def test_nothing_is_proved_where_something_is_missing_of_the_proof(
-    tmp_path: Path, version: int, change: str, spoil: Callable[[Path], None]
-) -> None:
+    tmp_path, version, change, spoil
+):
     table = built(tmp_path, version, change)
     spoil(table.directory)
     lose_list(table.directory)
@@ -122,7 +121,7 @@ def test_nothing_is_proved_where_something_is_missing_of_the_proof(
     assert with_proven_list(reader(table), head) is head
 
 
-def test_the_first_snapshot_has_what_it_added(tmp_path: Path) -> None:
+def test_the_first_snapshot_has_what_it_added(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4), files=2)
     tell(table.directory)
@@ -138,7 +137,7 @@ def lost(table: TableBuilder, **told: Any) -> ReadHead:
     return replace(head, listed=replace(head.listed, **told))
 
 
-def test_a_list_that_may_be_there_is_not_lost(tmp_path: Path) -> None:
+def test_a_list_that_may_be_there_is_not_lost(tmp_path):
     table = built(tmp_path, 2, "append")
     lose_list(table.directory)
     head = head_of(table)
@@ -155,7 +154,7 @@ def test_a_list_that_may_be_there_is_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["read", "list"])
-def test_a_store_that_is_ill_is_no_loss(tmp_path: Path, method: str) -> None:
+def test_a_store_that_is_ill_is_no_loss(tmp_path, method):
     table = built(tmp_path, 2, "append")
     own = str(new_manifest(table.directory))
     head = lost(table)
@@ -165,14 +164,14 @@ def test_a_store_that_is_ill_is_no_loss(tmp_path: Path, method: str) -> None:
         with_proven_list(reader(table, store=ill), head)
 
 
-def test_the_time_limit_ends_the_search(tmp_path: Path) -> None:
+def test_the_time_limit_ends_the_search(tmp_path):
     table = built(tmp_path, 2, "append")
     head = lost(table)
     with pytest.raises(Incomplete):
         with_proven_list(reader(table, ends_at_seconds=0), head)
 
 
-def test_files_beside_the_manifests_are_not_looked_at(tmp_path: Path) -> None:
+def test_files_beside_the_manifests_are_not_looked_at(tmp_path):
     """Hidden ones may be half written, and others are no manifests."""
     table = built(tmp_path, 2, "append")
     own = new_manifest(table.directory)
@@ -183,7 +182,7 @@ def test_files_beside_the_manifests_are_not_looked_at(tmp_path: Path) -> None:
     assert proven(table).is_proven
 
 
-def test_manifests_of_other_snapshots_are_none_of_its_own(tmp_path: Path) -> None:
+def test_manifests_of_other_snapshots_are_none_of_its_own(tmp_path):
     """One that another snapshot wrote and no list names any more."""
     table = built(tmp_path, 2, "append")
     other = Path(listed(table, table.metadata.snapshots[0].snapshot_id)[0].manifest_path)
@@ -193,7 +192,7 @@ def test_manifests_of_other_snapshots_are_none_of_its_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_fields_that_a_rewrite_would_lose_prove_nothing(tmp_path: Path, is_own: bool) -> None:
+def test_fields_that_a_rewrite_would_lose_prove_nothing(tmp_path, is_own):
     """In a manifest of its own, or in one of before from which a file went."""
     table = grown(tmp_path / "t", 2)
     table.append(range(20, 24), files=2)
@@ -220,7 +219,7 @@ def with_unknown_field(path: Path) -> None:
     rewrite_avro(path, in_first(lambda entry: entry.update(new=1)), schema=add)
 
 
-def test_r103_row_ids_are_those_that_the_list_gave_to_one_manifest(tmp_path: Path) -> None:
+def test_r103_row_ids_are_those_that_the_list_gave_to_one_manifest(tmp_path):
     table = built(tmp_path, 3, "append of two files")
     expected = facts(head_of(table))
     snapshot = stored(table).current_snapshot
@@ -239,7 +238,7 @@ def other(head: ReadHead, added_rows: int) -> ReadHead:
     return replace(head, snapshot=replace(head.snapshot, added_rows=added_rows))
 
 
-def test_r103_row_ids_that_files_before_it_got_too_are_not_guessed(tmp_path: Path) -> None:
+def test_r103_row_ids_that_files_before_it_got_too_are_not_guessed(tmp_path):
     """The first commit after an upgrade gives ids to older manifests as well."""
     table = grown(tmp_path / "t", 2)
     table.upgrade()

@@ -74,13 +74,13 @@ def contents(table: TableBuilder) -> dict[str, bytes]:
 # -- a broken metadata file ---------------------------------------------------------------------
 
 
-def test_a_whole_table_needs_nothing(table: TableBuilder) -> None:
+def test_a_whole_table_needs_nothing(table):
     found = find(context_of(table.directory))
     assert (version(found), found.fixes, found.broken, found.hint) == (4, (), None, None)
     assert not found.is_ahead
 
 
-def test_the_file_before_a_broken_one_takes_its_place(table: TableBuilder) -> None:
+def test_the_file_before_a_broken_one_takes_its_place(table):
     path = cut(table)
     found = find(context_of(table.directory))
     assert version(found) == 3
@@ -108,14 +108,14 @@ def test_the_file_before_a_broken_one_takes_its_place(table: TableBuilder) -> No
     assert (found.hint, found.is_ahead) == (b"3", True)
 
 
-def test_a_broken_file_is_found_by_a_plan_s_pin_too(table: TableBuilder) -> None:
+def test_a_broken_file_is_found_by_a_plan_s_pin_too(table):
     cut(table)
     context = context_of(table.directory)
     pinned = replace(context, catalog=PinnedCatalog(context.catalog, None, None))
     assert [one.id for one in find(pinned).fixes] == ["metadata-file", "version-hint"]
 
 
-def test_r006_a_broken_gzip_file_is_one_too(tmp_path: Path) -> None:
+def test_r006_a_broken_gzip_file_is_one_too(tmp_path):
     table = TableBuilder(tmp_path / "t", compressed_metadata=True)
     table.append(range(4))
     newest = table.directory / "metadata" / "v2.gz.metadata.json"
@@ -133,7 +133,7 @@ def is_left(table: TableBuilder, context: TableContext | None = None) -> Corrupt
     return raised.value
 
 
-def test_a_file_that_says_something_wrong_is_not_moved_aside(table: TableBuilder) -> None:
+def test_a_file_that_says_something_wrong_is_not_moved_aside(table):
     """It can be read, and is what some writer meant."""
     path = file_of(table, 4)
     path.write_text(path.read_text().replace('"last-column-id"', '"last-id"'))
@@ -141,7 +141,7 @@ def test_a_file_that_says_something_wrong_is_not_moved_aside(table: TableBuilder
     assert is_left(table).rule == "R-011"
 
 
-def test_the_file_that_the_caller_named_is_not_moved_aside(table: TableBuilder) -> None:
+def test_the_file_that_the_caller_named_is_not_moved_aside(table):
     path = cut(table)
     context = context_of(table.directory)
     given = NamedFileCatalog(context.store, str(table.directory), context.env, str(path))
@@ -152,9 +152,7 @@ CATALOG_FILE = "00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
 
 
 @pytest.mark.parametrize("beside", ["copy.metadata.json", "v2.gz.metadata.json"])
-def test_files_of_other_names_and_versions_written_twice_are_left_to_the_user(
-    table: TableBuilder, beside: str
-) -> None:
+def test_files_of_other_names_and_versions_written_twice_are_left_to_the_user(table, beside):
     (file_of(table, 4).parent / beside).write_bytes(file_of(table, 1).read_bytes())
     cut(table)
     assert is_left(table).rule == "R-005"
@@ -175,7 +173,7 @@ class Once(WrappedStore):
         return super().list_directory(location)
 
 
-def test_a_file_that_is_whole_at_a_second_look_was_not_broken(table: TableBuilder) -> None:
+def test_a_file_that_is_whole_at_a_second_look_was_not_broken(table):
     """Its writer has just finished it."""
     path = file_of(table, 4)
     whole = path.read_bytes()
@@ -185,7 +183,7 @@ def test_a_file_that_is_whole_at_a_second_look_was_not_broken(table: TableBuilde
     assert raised.value.rule == "R-005"
 
 
-def test_a_folder_that_is_empty_at_a_second_look_is_left_alone(table: TableBuilder) -> None:
+def test_a_folder_that_is_empty_at_a_second_look_is_left_alone(table):
     cut(table)
     gone = {str(file_of(table, at)): None for at in range(1, 5)}
     with pytest.raises(CorruptTable) as raised:
@@ -193,16 +191,14 @@ def test_a_folder_that_is_empty_at_a_second_look_is_left_alone(table: TableBuild
     assert raised.value.rule == "R-005"
 
 
-def test_without_a_whole_file_before_it_a_broken_one_is_left_alone(table: TableBuilder) -> None:
+def test_without_a_whole_file_before_it_a_broken_one_is_left_alone(table):
     for at in range(1, 5):
         cut(table, at)
     assert is_left(table).rule == "R-005"
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judge(
-    table: TableBuilder, is_gone: bool
-) -> None:
+def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judge(table, is_gone):
     cut(table)
     if is_gone:
         file_of(table, 3).unlink()
@@ -220,9 +216,7 @@ def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judg
 
 
 @pytest.mark.parametrize(("ms", "is_young"), [(0, True), (599_999, True), (600_000, False)])
-def test_a_file_that_its_writer_may_be_at_is_left_alone(
-    table: TableBuilder, ms: int, is_young: bool
-) -> None:
+def test_a_file_that_its_writer_may_be_at_is_left_alone(table, ms, is_young):
     age(cut(table), ms)
     context = context_of(table.directory)
     if not is_young:
@@ -239,13 +233,13 @@ class Undated(WrappedStore):
         return [replace(one, modified_ms=None) for one in super().list_directory(location)]
 
 
-def test_a_file_without_a_time_is_never_old(table: TableBuilder) -> None:
+def test_a_file_without_a_time_is_never_old(table):
     cut(table)
     with pytest.raises(Refused, match="it is young"):
         find(context_of(table.directory, Undated(LocalStore())))
 
 
-def test_the_files_of_a_copy_are_left_alone(table: TableBuilder, tmp_path: Path) -> None:
+def test_the_files_of_a_copy_are_left_alone(table, tmp_path):
     cut(table)
     table.directory.rename(tmp_path / "copy")
     with pytest.raises(Refused, match="it was copied or moved"):
@@ -274,9 +268,7 @@ def test_the_files_of_a_copy_are_left_alone(table: TableBuilder, tmp_path: Path)
         ("v9", "it names no version: write 4", f"v4{NEWEST}", False),
     ],
 )
-def test_r163_a_hint_that_says_something_else_is_corrected(
-    table: TableBuilder, says: str, what: str, proof: str, is_ahead: bool
-) -> None:
+def test_r163_a_hint_that_says_something_else_is_corrected(table, says, what, proof, is_ahead):
     hint(table, says)
     found = find(context_of(table.directory))
     assert told(found) == [("version-hint", "version-hint.text", what, proof)]
@@ -286,12 +278,12 @@ def test_r163_a_hint_that_says_something_else_is_corrected(
     assert contents(table) == before | {"version-hint.text": b"4"}
 
 
-def test_no_hint_is_right_too(table: TableBuilder) -> None:
+def test_no_hint_is_right_too(table):
     hint(table).unlink()
     assert find(context_of(table.directory)).fixes == ()
 
 
-def test_the_hint_beside_files_of_a_catalog_is_no_concern(table: TableBuilder) -> None:
+def test_the_hint_beside_files_of_a_catalog_is_no_concern(table):
     hint(table, "9")
     file_of(table, 4).rename(file_of(table, 4).with_name(CATALOG_FILE))
     assert find(context_of(table.directory)).fixes == ()
@@ -300,9 +292,7 @@ def test_the_hint_beside_files_of_a_catalog_is_no_concern(table: TableBuilder) -
 # -- what is done about it ----------------------------------------------------------------------
 
 
-def test_a_broken_file_is_moved_aside_with_its_check_sum_and_the_hint_follows(
-    table: TableBuilder,
-) -> None:
+def test_a_broken_file_is_moved_aside_with_its_check_sum_and_the_hint_follows(table):
     path = cut(table)
     for name in (f".{path.name}.crc", ".version-hint.text.crc", ".v3.metadata.json.crc"):
         (path.parent / name).write_bytes(b"crc")
@@ -317,7 +307,7 @@ def test_a_broken_file_is_moved_aside_with_its_check_sum_and_the_hint_follows(
 
 
 @pytest.mark.parametrize("kinds", [frozenset[str](), frozenset({"statistics"})])
-def test_what_was_not_chosen_is_left(table: TableBuilder, kinds: frozenset[str]) -> None:
+def test_what_was_not_chosen_is_left(table, kinds):
     cut(table)
     before = contents(table)
     context = context_of(table.directory)
@@ -325,14 +315,14 @@ def test_what_was_not_chosen_is_left(table: TableBuilder, kinds: frozenset[str])
     assert contents(table) == before
 
 
-def test_where_nothing_is_broken_nothing_is_done(table: TableBuilder) -> None:
+def test_where_nothing_is_broken_nothing_is_done(table):
     before = contents(table)
     context = context_of(table.directory)
     restore(context, find(context), BOTH)
     assert contents(table) == before
 
 
-def test_each_is_done_without_the_other(table: TableBuilder) -> None:
+def test_each_is_done_without_the_other(table):
     path = cut(table)
     context = context_of(table.directory)
     found = find(context)
@@ -357,9 +347,7 @@ def remove(table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [finish, commit_next, remove])
-def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(
-    table: TableBuilder, meanwhile
-) -> None:
+def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(table, meanwhile):
     cut(table)
     context = context_of(table.directory)
     found = find(context)
@@ -370,9 +358,7 @@ def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(
     assert contents(table) == before
 
 
-def test_r163_a_hint_is_not_set_back_behind_a_commit_that_came_meanwhile(
-    table: TableBuilder,
-) -> None:
+def test_r163_a_hint_is_not_set_back_behind_a_commit_that_came_meanwhile(table):
     hint(table, "1")
     context = context_of(table.directory)
     found = find(context)
@@ -391,7 +377,7 @@ class Stuck(WrappedStore):
         return [FailedRemoval(location, "denied") for location in removed]
 
 
-def test_a_file_that_cannot_be_removed_stays_with_its_copy(table: TableBuilder) -> None:
+def test_a_file_that_cannot_be_removed_stays_with_its_copy(table):
     path = cut(table)
     context = context_of(table.directory, Stuck(LocalStore()))
     found = find(context)

@@ -54,7 +54,7 @@ def found(
     return restated_metrics(reader_of(table, store=store), row)
 
 
-def test_what_is_right_stays(table: TableBuilder) -> None:
+def test_what_is_right_stays(table):
     row = entry(table)
     assert dict(row[LOWER])[ID] == long(1)
     assert dict(row[UPPER])[ID] == long(8)
@@ -62,9 +62,7 @@ def test_what_is_right_stays(table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_count_of_rows_is_the_footer_s_where_no_row_id_hangs_on_it(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_count_of_rows_is_the_footer_s_where_no_row_id_hangs_on_it(tmp_path, version):
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(1, 9))
     row = {**entry(table), "record_count": 7}
@@ -73,7 +71,7 @@ def test_a_count_of_rows_is_the_footer_s_where_no_row_id_hangs_on_it(
     assert found(table, bytes_too) == {}  # another file
 
 
-def test_a_size_is_the_file_s_where_the_entry_is_that_of_the_file(table: TableBuilder) -> None:
+def test_a_size_is_the_file_s_where_the_entry_is_that_of_the_file(table):
     right = entry(table)
     row = {**right, "file_size_in_bytes": 5}
     only = {"file_size_in_bytes": right["file_size_in_bytes"]}
@@ -95,14 +93,12 @@ def test_a_size_is_the_file_s_where_the_entry_is_that_of_the_file(table: TableBu
         ("null_value_counts", [(99, 0)]),
     ],
 )
-def test_a_file_whose_columns_are_others_too_is_another(
-    table: TableBuilder, name: str, told: Any
-) -> None:
+def test_a_file_whose_columns_are_others_too_is_another(table, name, told):
     row = {**entry(table), "file_size_in_bytes": 5, name: told}
     assert found(table, row) == {}
 
 
-def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table: TableBuilder) -> None:
+def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table):
     row = changed(table, LOWER, f1=long(3))
     assert set(found(table, row)) == {LOWER}
     assert found(table, {**row, "file_size_in_bytes": 5}) == {}
@@ -119,9 +115,7 @@ def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table: TableB
     ],
 )
 @pytest.mark.parametrize("wrong", ["file_size_in_bytes", "record_count", "bounds"])
-def test_a_file_of_another_partition_is_another(
-    tmp_path: Path, partitioning: str, own: Any, other: Any, wrong: str
-) -> None:
+def test_a_file_of_another_partition_is_another(tmp_path, partitioning, own, other, wrong):
     table = TableBuilder(tmp_path / "t", partitioning=partitioning)
     table.append([1])
     table.append([98])
@@ -138,20 +132,18 @@ def test_a_file_of_another_partition_is_another(
 
 
 @pytest.mark.parametrize("offsets", [[8, 4], [4, 4]])
-def test_r067_split_offsets_that_do_not_ascend_are_those_of_the_footer(
-    table: TableBuilder, offsets: list[int]
-) -> None:
+def test_r067_split_offsets_that_do_not_ascend_are_those_of_the_footer(table, offsets):
     right = entry(table)["split_offsets"]
     assert found(table, {**entry(table), "split_offsets": offsets}) == {"split_offsets": right}
 
 
 @pytest.mark.parametrize("offsets", [None, [], [4, 8, 12]])
-def test_split_offsets_that_ascend_stay(table: TableBuilder, offsets: Any) -> None:
+def test_split_offsets_that_ascend_stay(table, offsets):
     assert found(table, {**entry(table), "split_offsets": offsets}) == {}
 
 
 @pytest.mark.parametrize("name", ["value_counts", "null_value_counts"])
-def test_r130_counts_are_the_footer_s_where_one_is_wrong(table: TableBuilder, name: str) -> None:
+def test_r130_counts_are_the_footer_s_where_one_is_wrong(table, name):
     right = entry(table)[name]
     assert found(table, changed(table, name, f1=99)) == {name: right}
     without = [pair for pair in right if pair[0] != NOTE]
@@ -162,13 +154,10 @@ def test_r130_counts_are_the_footer_s_where_one_is_wrong(table: TableBuilder, na
     assert found(table, {**entry(table), name: None}) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "narrow", "wide", "exact"),
-    [(LOWER, 2, 0, 1), (UPPER, 7, 9, 8)],
-)
+@pytest.mark.parametrize(("name", "narrow", "wide", "exact"), [(LOWER, 2, 0, 1), (UPPER, 7, 9, 8)])
 def test_r092_bounds_are_the_footer_s_only_where_they_leave_rows_out(
-    table: TableBuilder, name: str, narrow: int, wide: int, exact: int
-) -> None:
+    table, name, narrow, wide, exact
+):
     right = dict(entry(table)[name])
     assert right[ID] == long(exact)
     assert found(table, changed(table, name, f1=long(narrow))) == {name: sorted(right.items())}
@@ -182,9 +171,7 @@ def test_r092_bounds_are_the_footer_s_only_where_they_leave_rows_out(
 
 
 @pytest.mark.parametrize("name", [LOWER, UPPER])
-def test_r091_a_bound_of_no_value_of_its_type_goes_or_is_the_footer_s(
-    table: TableBuilder, name: str
-) -> None:
+def test_r091_a_bound_of_no_value_of_its_type_goes_or_is_the_footer_s(table, name):
     right = dict(entry(table)[name])
     assert found(table, changed(table, name, f1=b"odd")) == {name: sorted(right.items())}
     assert found(table, {**entry(table), name: None}) == {}
@@ -192,7 +179,7 @@ def test_r091_a_bound_of_no_value_of_its_type_goes_or_is_the_footer_s(
     assert found(table, changed(table, name, f99=b"odd")) == {}
 
 
-def test_r091_a_bound_that_nothing_replaces_goes(tmp_path: Path) -> None:
+def test_r091_a_bound_that_nothing_replaces_goes(tmp_path):
     """All notes are null: the footer has no bounds of them."""
     table = TableBuilder(tmp_path / "t")
     table.append([7])
@@ -202,21 +189,21 @@ def test_r091_a_bound_that_nothing_replaces_goes(tmp_path: Path) -> None:
     assert found(table, changed(table, LOWER, f5=b"\xff")) == {LOWER: right}
 
 
-def test_several_things_are_set_right_at_once(table: TableBuilder) -> None:
+def test_several_things_are_set_right_at_once(table):
     right = entry(table)
     row = changed(table, LOWER, f1=long(5)) | {"split_offsets": [4, 4]}
     assert found(table, row) == {"split_offsets": right["split_offsets"], LOWER: right[LOWER]}
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
-def test_a_file_that_is_lost_or_damaged_proves_nothing(table: TableBuilder, damage: Any) -> None:
+def test_a_file_that_is_lost_or_damaged_proves_nothing(table, damage):
     row = {**entry(table), "record_count": 9}
     damage(Path(row["location"]))
     assert found(table, row) == {}
 
 
 @pytest.mark.parametrize("method", ["stat", "open"])
-def test_a_file_that_may_not_be_read_proves_nothing(table: TableBuilder, method: str) -> None:
+def test_a_file_that_may_not_be_read_proves_nothing(table, method):
     row = {**entry(table), "record_count": 9}
     denied = StorageError("may not be read", id=ACCESS_DENIED)
     assert found(table, row, Failing(method, row["location"], denied)) == {}
@@ -225,14 +212,12 @@ def test_a_file_that_may_not_be_read_proves_nothing(table: TableBuilder, method:
         found(table, row, Failing(method, row["location"], StorageError("the network is down")))
 
 
-def test_bounds_are_not_those_of_a_file_with_another_count_of_rows(table: TableBuilder) -> None:
+def test_bounds_are_not_those_of_a_file_with_another_count_of_rows(table):
     row = changed(table, LOWER, f1=long(3))
     assert found(table, {**row, "record_count": 7}) == {}
 
 
-def test_bounds_of_two_columns_that_leave_rows_out_are_of_another_file(
-    table: TableBuilder,
-) -> None:
+def test_bounds_of_two_columns_that_leave_rows_out_are_of_another_file(table):
     row = changed(table, LOWER, f1=long(3))
     assert set(found(table, row)) == {LOWER}
     categories = [(id_, b"c1" if id_ == CATEGORY else bound) for id_, bound in row[LOWER]]

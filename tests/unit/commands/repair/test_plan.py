@@ -23,7 +23,7 @@ def planned(*skip: str, fixes: tuple[Fix, ...] = (ROW,)) -> RepairPlan:
     return plan("files", "main", fixes, (LENGTH, LOST, HINT), skip)
 
 
-def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() -> None:
+def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos():
     found = planned()
     assert [one.id for one in found.fixes] == ["list-row:m0.avro"]
     assert found.left == (
@@ -32,15 +32,15 @@ def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() 
     assert (found.has_work, found.skipped) == (True, ())
 
 
-def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so() -> None:
+def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so():
     assert Loss() == ROW.loss
 
 
-def test_a_repair_of_which_there_is_one_is_named_by_its_kind() -> None:
+def test_a_repair_of_which_there_is_one_is_named_by_its_kind():
     assert (fix("version-hint").id, ROW.id) == ("version-hint", "list-row:m0.avro")
 
 
-def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
+def test_repairs_of_some_kinds_are_told_in_their_order():
     one, two, three = fix("list-row", "b"), fix("metrics", "a"), fix("list-row", "a")
     found = planned(fixes=(one, two, three))
     assert found.of("list-row") == (one, three)
@@ -60,13 +60,13 @@ def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
         ("V4-081", "roots and leaves of version 4 are not rebuilt"),
     ],
 )
-def test_what_stays_has_the_reason_of_its_rule(rule: str, reason: str) -> None:
+def test_what_stays_has_the_reason_of_its_rule(rule, reason):
     finding = Finding(rule, "error", "/t/a", "it is broken", "hint")
     assert plan("files", "main", (), (finding,), ()).left == (RemainingFinding(finding, reason),)
 
 
 @pytest.mark.parametrize("skip", ["list-row", "list-row:m0.avro"])
-def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
+def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip):
     found = planned(skip)
     assert (found.fixes, found.skipped) == ((), (ROW,))
     assert found.left[0] == RemainingFinding(LENGTH, "skipped as requested")
@@ -74,11 +74,11 @@ def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
     assert found.errors_left == (LOST,)
 
 
-def test_a_kind_that_has_nothing_to_do_may_be_skipped() -> None:
+def test_a_kind_that_has_nothing_to_do_may_be_skipped():
     assert planned("version-hint", "metrics:gone.avro").fixes == (ROW,)
 
 
-def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
+def test_a_repair_that_there_is_not_cannot_be_skipped():
     with pytest.raises(UsageError, match="there is no repair `list-rw`") as raised:
         planned("list-rw")
     assert raised.value.hint == "did you mean `list-row`?"
@@ -91,7 +91,7 @@ def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
     assert raised.value.hint.startswith("kinds are `metadata-file`, `version-hint`, ")
 
 
-def test_what_leads_to_the_metadata_is_told_first() -> None:
+def test_what_leads_to_the_metadata_is_told_first():
     later = fix("lost-data", "a.parquet", LOST)
     first = fix("version-hint", None, HINT)
     found = planned(fixes=(later, ROW, first))
@@ -99,12 +99,12 @@ def test_what_leads_to_the_metadata_is_told_first() -> None:
     assert found.left == ()
 
 
-def test_a_search_s_own_reason_is_told_before_the_usual_one() -> None:
+def test_a_search_s_own_reason_is_told_before_the_usual_one():
     reason = RemainingFinding(LOST, "nothing else has its 4 rows")
     found = plan("files", "main", (), (LOST,), (), (reason,))
     assert found.left == (reason,)
 
 
-def test_warnings_alone_are_no_reason_to_refuse() -> None:
+def test_warnings_alone_are_no_reason_to_refuse():
     found = plan("files", "main", (), (LENGTH,), ())
     assert (found.has_work, found.errors_left) == (False, ())

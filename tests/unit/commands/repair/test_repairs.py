@@ -121,7 +121,7 @@ def told(head_fix: HeadFix) -> tuple[str, str, str, str, int | None, int | None]
     return fix.id, fix.subject, fix.what, fix.proof, loss.rows, loss.rows_back
 
 
-def test_a_whole_head_needs_no_fix(table: TableBuilder) -> None:
+def test_a_whole_head_needs_no_fix(table):
     assert head_fixes(table, asked=ALL) == ([], [])
 
 
@@ -136,9 +136,7 @@ def without_list(table: TableBuilder, **told: Any) -> ReadHead:
     return replace(head, listed=replace(head.listed, problems=(problem,)), **told)
 
 
-def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(
-    table: TableBuilder,
-) -> None:
+def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(table):
     head = without_list(table)
     lost = wrong("R-034", str(head.snapshot.manifest_list))
     found = head_fixes(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
@@ -146,7 +144,7 @@ def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(
     assert found == ([], [RemainingFinding(lost, reason)])
 
 
-def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuilder) -> None:
+def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table):
     changes = (ManifestChange(0, dropped=frozenset({3})),)
     head = without_list(table, is_proven=True, changes=changes)
     location = str(head.snapshot.manifest_list)
@@ -167,7 +165,7 @@ def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuil
     assert head_fix.changes == changes
 
 
-def test_what_stands_in_for_a_list_may_lack_a_manifest_in_the_count(table: TableBuilder) -> None:
+def test_what_stands_in_for_a_list_may_lack_a_manifest_in_the_count(table):
     head = without_list(table, is_proven=True)
     head = replace(head, entries=(None, *head.entries[1:]))
     assert "of the same 2 files" in one(head_fixes(table, head=head)).fix.what
@@ -181,7 +179,7 @@ def numbered_high(head: ReadHead) -> ReadHead:
     return replace(head, entries=(*others, high))
 
 
-def test_nothing_is_built_on_rows_that_are_not_sure(table: TableBuilder) -> None:
+def test_nothing_is_built_on_rows_that_are_not_sure(table):
     lost = lose(manifests(table)[0]).manifest_path
     head = numbered_high(head_of(table))
     unsure, missing = wrong("R-044", "snapshot"), wrong("R-034", lost)
@@ -190,9 +188,7 @@ def test_nothing_is_built_on_rows_that_are_not_sure(table: TableBuilder) -> None
     assert found == ([], [RemainingFinding(unsure, reason)])
 
 
-def test_a_list_is_not_proved_by_files_of_which_it_is_not_sure_that_they_live(
-    table: TableBuilder,
-) -> None:
+def test_a_list_is_not_proved_by_files_of_which_it_is_not_sure_that_they_live(table):
     head = numbered_high(without_list(table, is_proven=True))
     lost = wrong("R-034", str(head.snapshot.manifest_list))
     found, left = head_fixes(table, lost, wrong("R-044", "snapshot"), head=head)
@@ -211,7 +207,7 @@ def rebuilt(tmp_path: Path) -> tuple[TableBuilder, ManifestFile]:
     return table, lose(lost)
 
 
-def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_path: Path) -> None:
+def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_path):
     table, lost = rebuilt(tmp_path)
     missing = wrong("R-034", lost.manifest_path)
     head_fix = one(head_fixes(table, missing, wrong("R-163", "version-hint.text")))
@@ -232,7 +228,7 @@ def test_a_lost_manifest_is_written_anew_with_what_other_snapshots_prove(tmp_pat
     assert change == ManifestChange(change.place, rebuilt=change.rebuilt)
 
 
-def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path: Path) -> None:
+def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
     size = Path(file_of(table, 4)).stat().st_size
@@ -254,13 +250,13 @@ def test_a_lost_manifest_is_written_anew_with_what_footers_prove(tmp_path: Path)
     )
 
 
-def test_a_manifest_that_may_not_be_read_is_not_lost(table: TableBuilder) -> None:
+def test_a_manifest_that_may_not_be_read_is_not_lost(table):
     path = manifests(table)[0].manifest_path
     denied = Failing("read", path, StorageError("may not be read", id=ACCESS_DENIED))
     assert head_fixes(table, wrong("R-034", path), asked=ALL, store=denied) == ([], [])
 
 
-def test_r042_a_manifest_that_others_may_read_is_not_dropped(table: TableBuilder) -> None:
+def test_r042_a_manifest_that_others_may_read_is_not_dropped(table):
     """Its entries have no snapshot id, which is not the same as being lost."""
     broken = Broken(table.directory)
     r042_an_entry_without_any_snapshot_id(broken)
@@ -278,13 +274,8 @@ def test_r042_a_manifest_that_others_may_read_is_not_dropped(table: TableBuilder
     ],
 )
 def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
-    table: TableBuilder,
-    content: bytes | None,
-    rows: int,
-    kind: ManifestContent,
-    asked: Accepted,
-    reason: str,
-) -> None:
+    table, content, rows, kind, asked, reason
+):
     at = place(table, rows, kind)
     lost = lose(manifests(table)[at])
     path = Path(lost.manifest_path)
@@ -315,9 +306,7 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
 
 
 @pytest.mark.parametrize("name", ["added_rows_count", "existing_rows_count"])
-def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
-    tmp_path: Path, name: str
-) -> None:
+def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(tmp_path, name):
     table = TableBuilder(tmp_path / "t", format_version=1)
     table.append(range(4))
     (lost,) = manifests(table)
@@ -329,7 +318,7 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
     assert head_fix.fix.loss == Loss(rows=None)
 
 
-def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> None:
+def test_deletes_that_nobody_has_counted_are_told_of(table):
     at = place(table, 2, ManifestContent.DELETES)
     path = lose(manifests(table)[at]).manifest_path
     head = head_of(table)
@@ -340,7 +329,7 @@ def test_deletes_that_nobody_has_counted_are_told_of(table: TableBuilder) -> Non
     assert head_fix.fix.loss == Loss(rows_back=None)
 
 
-def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -> None:
+def test_rows_that_were_kept_are_lost_with_a_manifest_too(table):
     at = place(table, 4)
     rows = manifests(table)
     relist(table, last(table), [
@@ -357,14 +346,11 @@ def test_rows_that_were_kept_are_lost_with_a_manifest_too(table: TableBuilder) -
 
 @pytest.mark.parametrize(
     ("rows", "content", "asked", "reason"),
-    [
-        (3, 0, DROP, NOTHING_ELSE.format(3)),
-        (2, 1, UNDELETE, BRING_DELETES_BACK),
-    ],
+    [(3, 0, DROP, NOTHING_ELSE.format(3)), (2, 1, UNDELETE, BRING_DELETES_BACK)],
 )
 def test_a_lost_file_is_listed_no_more_only_where_that_is_asked_for(
-    table: TableBuilder, rows: int, content: int, asked: Accepted, reason: str
-) -> None:
+    table, rows, content, asked, reason
+):
     path = Path(file_of(table, rows, content))
     path.unlink()
     missing = wrong("R-034", str(path))
@@ -386,7 +372,7 @@ def test_a_lost_file_is_listed_no_more_only_where_that_is_asked_for(
     assert head_fix.changes == (ManifestChange(at, dropped=frozenset({0})),)
 
 
-def test_lost_files_are_found_beside_a_lost_manifest(table: TableBuilder) -> None:
+def test_lost_files_are_found_beside_a_lost_manifest(table):
     """The manifest is the first in the list."""
     lost = lose(manifests(table)[0])
     path = file_of(table, 4)
@@ -398,14 +384,14 @@ def test_lost_files_are_found_beside_a_lost_manifest(table: TableBuilder) -> Non
     assert [each.finding.subject for each in left] == [lost.manifest_path]
 
 
-def test_a_lost_file_that_lives_no_more_is_no_concern(table: TableBuilder) -> None:
+def test_a_lost_file_that_lives_no_more_is_no_concern(table):
     path = file_of(table, 4)
     table.remove_data_files(2)
     Path(path).unlink()
     assert head_fixes(table, wrong("R-034", path), asked=ALL) == ([], [])
 
 
-def test_the_vector_of_a_lost_data_file_goes_with_it(vectors: TableBuilder) -> None:
+def test_the_vector_of_a_lost_data_file_goes_with_it(vectors):
     path = file_of(vectors, 3)
     Path(path).unlink()
     head_fix = one(head_fixes(vectors, wrong("R-034", path), asked=DROP))
@@ -413,14 +399,13 @@ def test_the_vector_of_a_lost_data_file_goes_with_it(vectors: TableBuilder) -> N
     assert head_fix.changes == (
         ManifestChange(place(vectors, 3), dropped=frozenset({0})),
         ManifestChange(
-            place(vectors, 2, ManifestContent.DELETES),
-            dropped=frozenset({of_deletes.index(path)}),
+            place(vectors, 2, ManifestContent.DELETES), dropped=frozenset({of_deletes.index(path)})
         ),
     )
     assert head_fix.fix.loss.rows_back == 0
 
 
-def test_a_vector_that_names_no_file_is_that_of_none(vectors: TableBuilder) -> None:
+def test_a_vector_that_names_no_file_is_that_of_none(vectors):
     path = file_of(vectors, 3)
     Path(path).unlink()
     head = head_of(vectors)
@@ -437,7 +422,7 @@ def test_a_vector_that_names_no_file_is_that_of_none(vectors: TableBuilder) -> N
     assert head_fix.changes[1:] == (ManifestChange(at, dropped=frozenset({1})),)
 
 
-def test_a_lost_data_file_goes_where_its_vectors_are_lost_too(vectors: TableBuilder) -> None:
+def test_a_lost_data_file_goes_where_its_vectors_are_lost_too(vectors):
     path = file_of(vectors, 3)
     Path(path).unlink()
     lose(manifests(vectors)[place(vectors, 2, ManifestContent.DELETES)])
@@ -481,9 +466,7 @@ def _locations(head: ReadHead, number: int) -> Sequence[str]:
 
 @pytest.mark.parametrize("of_manifest", [True, False])
 @pytest.mark.parametrize("rule", ["R-092", "R-130"])
-def test_metrics_are_taken_from_the_footer_where_they_are_wrong(
-    table: TableBuilder, of_manifest: bool, rule: str
-) -> None:
+def test_metrics_are_taken_from_the_footer_where_they_are_wrong(table, of_manifest, rule):
     manifest, path = narrow(table)
     finding = wrong(rule, manifest if of_manifest else path)
     head_fix = one(head_fixes(table, finding, wrong("R-071", manifest), wrong(rule, "elsewhere")))
@@ -503,7 +486,7 @@ def test_metrics_are_taken_from_the_footer_where_they_are_wrong(
     assert change == ManifestChange(change.place, restated=change.restated)
 
 
-def test_only_the_files_that_are_named_are_looked_at(tmp_path: Path) -> None:
+def test_only_the_files_that_are_named_are_looked_at(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(7), files=2)
     _, first = narrow(table, 4)
@@ -520,7 +503,7 @@ def test_only_the_files_that_are_named_are_looked_at(tmp_path: Path) -> None:
     assert {each.subject for each in both.fix.answers} == {first, second}
 
 
-def test_metrics_that_are_right_or_of_deletes_stay(table: TableBuilder) -> None:
+def test_metrics_that_are_right_or_of_deletes_stay(table):
     _, path = narrow(table)
     manifest = manifests(table)[place(table, 2, ManifestContent.DELETES)].manifest_path
     others = (wrong("R-092", file_of(table, 3)), wrong("R-092", file_of(table, 2, 1)))
@@ -528,7 +511,7 @@ def test_metrics_that_are_right_or_of_deletes_stay(table: TableBuilder) -> None:
     assert head_fixes(table, wrong("R-047", path)) == ([], [])
 
 
-def test_r063_counts_of_deletes_are_not_taken_from_footers(table: TableBuilder) -> None:
+def test_r063_counts_of_deletes_are_not_taken_from_footers(table):
     path = file_of(table, 2, 1)
     Broken(table.directory).edit_manifest(
         in_first(lambda entry: entry["data_file"].update(record_count=9)), content=1
@@ -536,7 +519,7 @@ def test_r063_counts_of_deletes_are_not_taken_from_footers(table: TableBuilder) 
     assert head_fixes(table, wrong("R-063", path)) == ([], [])
 
 
-def test_metrics_are_found_behind_a_lost_manifest(table: TableBuilder) -> None:
+def test_metrics_are_found_behind_a_lost_manifest(table):
     manifest, path = narrow(table)
     lost = lose(manifests(table)[0]).manifest_path
     assert lost != manifest
@@ -544,7 +527,7 @@ def test_metrics_are_found_behind_a_lost_manifest(table: TableBuilder) -> None:
     assert [head_fix.fix.subject for head_fix in found] == [manifest]
 
 
-def test_what_a_rewrite_would_lose_is_not_written_anew(table: TableBuilder) -> None:
+def test_what_a_rewrite_would_lose_is_not_written_anew(table):
     _, path = narrow(table)
     head = with_unknown_fields(head_of(table), place(table, 4))
     assert head_fixes(table, wrong("R-092", path), head=head) == ([], [])
@@ -562,9 +545,7 @@ FIELDS_LOST = "its manifest has fields that a rewrite would lose"
 
 
 @pytest.mark.parametrize("rows", [3, 2])
-def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
-    vectors: TableBuilder, rows: int
-) -> None:
+def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(vectors, rows):
     """Neither the data file from its manifest, nor its vector from the other."""
     path = file_of(vectors, 3)
     Path(path).unlink()
@@ -579,7 +560,7 @@ def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
     assert one(head_fixes(vectors, missing, asked=ALL, head=head)).fix.kind == "lost-data"
 
 
-def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors: TableBuilder) -> None:
+def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors):
     dangle(vectors, 3)
     head = with_unknown_fields(head_of(vectors), place(vectors, 2, ManifestContent.DELETES))
     assert head_fixes(vectors, DANGLING, head=head) == (
@@ -588,7 +569,7 @@ def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors: TableB
     )
 
 
-def test_the_time_limit_ends_the_search_for_metrics(table: TableBuilder) -> None:
+def test_the_time_limit_ends_the_search_for_metrics(table):
     _, path = narrow(table)
     head = head_of(table)
     reader = reader_of(table, ends_at_seconds=0)
@@ -617,9 +598,7 @@ def relisted(table: TableBuilder, at: int, **told: Any) -> str:
         ("R-047", {"min_sequence_number": 9}),
     ],
 )
-def test_a_row_of_the_list_is_counted_anew(
-    table: TableBuilder, at: int, rule: str, told: dict[str, Any]
-) -> None:
+def test_a_row_of_the_list_is_counted_anew(table, at, rule, told):
     path = relisted(table, at, **told)
     finding = wrong(rule, path)
     head_fix = one(
@@ -633,15 +612,13 @@ def test_a_row_of_the_list_is_counted_anew(
     assert head_fix.changes == (ManifestChange(at, described=True),)
 
 
-def test_a_row_is_counted_only_where_something_is_wrong_of_it(table: TableBuilder) -> None:
+def test_a_row_is_counted_only_where_something_is_wrong_of_it(table):
     path = relisted(table, 1, manifest_length=5)
     assert head_fixes(table, wrong("R-130", path), wrong("R-050", "other")) == ([], [])
 
 
 @pytest.mark.parametrize("spec_id", [1, 9])
-def test_r061_a_row_that_names_another_spec_is_not_counted_anew(
-    table: TableBuilder, spec_id: int
-) -> None:
+def test_r061_a_row_that_names_another_spec_is_not_counted_anew(table, spec_id):
     """Not of which spec it is, and not even the others would be repaired."""
     table.respec("none")
     path = relisted(table, 1, manifest_length=5, partition_spec_id=spec_id)
@@ -650,9 +627,7 @@ def test_r061_a_row_that_names_another_spec_is_not_counted_anew(
     assert head_fix.fix.subject == other
 
 
-def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(
-    table: TableBuilder,
-) -> None:
+def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(table):
     path = relisted(table, 0, manifest_length=5)
     head = head_of(table)
     unsized = tuple(replace(each, size_bytes=None) for each in head.read)
@@ -663,7 +638,7 @@ def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(
         assert head_fixes(table, finding)[0] == []
 
 
-def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table: TableBuilder) -> None:
+def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table):
     rows = manifests(table)
     relist(table, last(table), [*rows, rows[1]])
     answered = [
@@ -684,7 +659,7 @@ def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table: TableBuilder
     assert head_fix.changes == (ManifestChange(3, gone=True),)
 
 
-def test_r050_a_manifest_that_is_listed_twice_is_counted_once(table: TableBuilder) -> None:
+def test_r050_a_manifest_that_is_listed_twice_is_counted_once(table):
     path = relisted(table, 1, manifest_length=5)
     rows = manifests(table)
     relist(table, last(table), [*rows, rows[1]])
@@ -694,7 +669,7 @@ def test_r050_a_manifest_that_is_listed_twice_is_counted_once(table: TableBuilde
     ]  # fmt: skip
 
 
-def test_r050_of_two_rows_that_differ_none_is_taken(table: TableBuilder) -> None:
+def test_r050_of_two_rows_that_differ_none_is_taken(table):
     rows = manifests(table)
     relist(table, last(table), [*rows, replace(rows[1], manifest_length=5)])
     assert head_fixes(table, wrong("R-066", "a file")) == ([], [])
@@ -704,7 +679,7 @@ ONLY = "commit a snapshot of the same files, with a list and totals of its own"
 
 
 @pytest.mark.parametrize("rule", ["R-031", "R-054"])
-def test_a_new_list_is_a_fix_by_itself(table: TableBuilder, rule: str) -> None:
+def test_a_new_list_is_a_fix_by_itself(table, rule):
     finding = wrong(rule, f"snapshot {last(table)}")
     others = (wrong("R-140", "statistics", "warning"), wrong("R-163", "hint", "info"))
     head_fix = one(head_fixes(table, finding, *others))
@@ -720,7 +695,7 @@ def test_a_new_list_is_a_fix_by_itself(table: TableBuilder, rule: str) -> None:
     assert head_fixes(table, *others) == ([], [])
 
 
-def test_a_new_list_is_made_with_other_fixes_and_not_beside_an_error(table: TableBuilder) -> None:
+def test_a_new_list_is_made_with_other_fixes_and_not_beside_an_error(table):
     path = relisted(table, 1, manifest_length=5)
     totals, length = wrong("R-031", "snapshot"), wrong("R-050", path)
     found, _ = head_fixes(table, totals, length)
@@ -748,7 +723,7 @@ def dangle(table: TableBuilder, rows: int) -> None:
     )
 
 
-def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder) -> None:
+def test_r116_vectors_of_removed_files_are_listed_no_more(vectors):
     referenced = [each["referenced_data_file"] for each in vectors.live() if each["content"] == 1]
     at = referenced.index(file_of(vectors, 3))
     dangle(vectors, 3)
@@ -770,7 +745,7 @@ def test_r116_vectors_of_removed_files_are_listed_no_more(vectors: TableBuilder)
     assert head_fix.changes == (ManifestChange(deletes, dropped=frozenset({0, 1})),)
 
 
-def test_vectors_are_looked_at_only_where_one_is_said_to_dangle(vectors: TableBuilder) -> None:
+def test_vectors_are_looked_at_only_where_one_is_said_to_dangle(vectors):
     dangle(vectors, 3)
     assert head_fixes(vectors, wrong("R-111", "other", "info")) == ([], [])
     lose(manifests(vectors)[place(vectors, 4)])
@@ -781,7 +756,7 @@ def test_vectors_are_looked_at_only_where_one_is_said_to_dangle(vectors: TableBu
 REASON = "no snapshot has the data file that it names: rows of another may be back"
 
 
-def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
+def test_vectors_of_files_that_nobody_knows_stay(vectors):
     """They may be those of live files, by another name."""
     assert head_fixes(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
     dangle(vectors, 3)
@@ -796,9 +771,7 @@ def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
     assert head_fixes(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
 
 
-def test_files_of_other_snapshots_are_known_though_some_cannot_be_read(
-    vectors: TableBuilder,
-) -> None:
+def test_files_of_other_snapshots_are_known_though_some_cannot_be_read(vectors):
     first, second, _ = vectors.metadata.snapshots
     (manifest,) = listed(vectors, first.snapshot_id)
     dangle(vectors, 3)

@@ -86,7 +86,7 @@ def expected(table: TableBuilder, at: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_what_does_not_change_is_listed_as_it_is(table: TableBuilder) -> None:
+def test_what_does_not_change_is_listed_as_it_is(table):
     made, outputs = write(table)
     assert list(made.manifests) == listed(table, last(table))
     assert (made.written, outputs.locations) == (frozenset(), [])
@@ -96,7 +96,7 @@ def test_what_does_not_change_is_listed_as_it_is(table: TableBuilder) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_row_is_counted_anew_only_where_a_fix_says_so(table: TableBuilder, at: int) -> None:
+def test_a_row_is_counted_anew_only_where_a_fix_says_so(table, at):
     right = listed(table, last(table))
     relist(table, last(table), [replace(one, manifest_length=5) for one in right])
     made, _ = write(table, head_fix(ManifestChange(at, described=True)))
@@ -105,7 +105,7 @@ def test_a_row_is_counted_anew_only_where_a_fix_says_so(table: TableBuilder, at:
     assert made.written == frozenset()
 
 
-def test_a_manifest_goes(table: TableBuilder) -> None:
+def test_a_manifest_goes(table):
     first, second = listed(table, last(table))
     made, _ = write(table, head_fix(ManifestChange(0, gone=True)), head_fix(ManifestChange(0)))
     assert made.manifests == (second,)
@@ -114,7 +114,7 @@ def test_a_manifest_goes(table: TableBuilder) -> None:
     assert first not in made.manifests
 
 
-def test_entries_are_dropped_and_restated_and_the_rest_is_as_before(table: TableBuilder) -> None:
+def test_entries_are_dropped_and_restated_and_the_rest_is_as_before(table):
     _, second = listed(table, last(table))
     two, one = expected(table, 0)
     made, outputs = write(
@@ -139,13 +139,13 @@ def test_entries_are_dropped_and_restated_and_the_rest_is_as_before(table: Table
     assert facts(made.manifests[1]) == [(*one[:4], 9)]
 
 
-def test_a_manifest_of_which_nothing_stays_is_not_written(table: TableBuilder) -> None:
+def test_a_manifest_of_which_nothing_stays_is_not_written(table):
     made, outputs = write(table, head_fix(ManifestChange(1, dropped=frozenset({0, 1}))))
     assert list(made.manifests) == listed(table, last(table))[:1]
     assert outputs.locations == []
 
 
-def test_removed_files_are_not_written_anew(table: TableBuilder) -> None:
+def test_removed_files_are_not_written_anew(table):
     removed = table.live()[0]["location"]
     table.remove_data_files(1)
     rows = listed(table, last(table))
@@ -155,7 +155,7 @@ def test_removed_files_are_not_written_anew(table: TableBuilder) -> None:
     assert removed not in {fact[3] for one in made.manifests for fact in facts(one)}
 
 
-def test_what_was_rebuilt_is_written(table: TableBuilder) -> None:
+def test_what_was_rebuilt_is_written(table):
     head = head_of(table)
     entries = load_entries(context_of(), table.metadata, head.listed.manifests[1:], ALL_COLUMNS)
     lose(head.listed.manifests[1])
@@ -165,9 +165,7 @@ def test_what_was_rebuilt_is_written(table: TableBuilder) -> None:
     assert made.entries is not None
 
 
-def test_totals_are_not_told_where_a_manifest_that_stays_cannot_be_read(
-    table: TableBuilder,
-) -> None:
+def test_totals_are_not_told_where_a_manifest_that_stays_cannot_be_read(table):
     lost = lose(listed(table, last(table))[1])
     made, outputs = write(table, head_fix(ManifestChange(0, described=True)))
     assert made.entries is None
@@ -185,15 +183,13 @@ def test_totals_are_not_told_where_a_manifest_that_stays_cannot_be_read(
         (["lost-data", "lost-deletes", "metrics"], "overwrite"),
     ],
 )
-def test_r032_a_snapshot_is_named_by_what_happens_to_rows(
-    table: TableBuilder, kinds: list[Kind], operation: str
-) -> None:
+def test_r032_a_snapshot_is_named_by_what_happens_to_rows(table, kinds, operation):
     """Whether or not they were counted: a list of version 1 need not say how many are lost."""
     made, _ = write(table, *(head_fix(ManifestChange(0), kind=kind) for kind in kinds))
     assert made.operation == operation
 
 
-def test_the_time_limit_ends_the_writing(table: TableBuilder) -> None:
+def test_the_time_limit_ends_the_writing(table):
     context = context_of(table.directory)
     ended = replace(context, deadline=Deadline(context.env, 0))
     reader = replace(reader_of(table), context=ended)
@@ -202,9 +198,7 @@ def test_the_time_limit_ends_the_writing(table: TableBuilder) -> None:
         write_manifests(reader, HeadRepair("main", head_of(table), ()), outputs)
 
 
-def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
-    table: TableBuilder,
-) -> None:
+def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(table):
     made, outputs = write(
         table, head_fix(ManifestChange(1, dropped=frozenset({0})), kind="lost-data")
     )
@@ -225,7 +219,7 @@ def test_the_next_snapshot_lists_what_was_made_and_tells_what_it_repairs(
     assert sorted(names) == sorted(one.manifest_path for one in made.manifests)
 
 
-def test_a_branch_that_has_moved_on_is_not_repaired(table: TableBuilder) -> None:
+def test_a_branch_that_has_moved_on_is_not_repaired(table):
     made, outputs = write(table, head_fix(ManifestChange(1, dropped=frozenset({0}))))
     table.append([9])
     with pytest.raises(CommitConflict, match="branch main has changed; run the repair again"):

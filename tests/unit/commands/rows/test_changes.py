@@ -87,7 +87,7 @@ def check_clean(directory: Path) -> None:
     assert {path for path in (directory / "data").rglob("*") if path.is_file()} <= named
 
 
-def test_rows_of_a_frame_are_in_the_table_as_they_were(tmp_path: Path) -> None:
+def test_rows_of_a_frame_are_in_the_table_as_they_were(tmp_path):
     directory = tree(tmp_path / "t", "two")
     change = appended(directory, rows_of(range(20)), tasks=2)
     assert (change.added_rows, change.removed_data_files, change.deleted_rows) == (20, 0, 0)
@@ -107,14 +107,14 @@ def test_rows_of_a_frame_are_in_the_table_as_they_were(tmp_path: Path) -> None:
     check_clean(directory)
 
 
-def test_a_frame_without_rows_commits_nothing(tmp_path: Path) -> None:
+def test_a_frame_without_rows_commits_nothing(tmp_path):
     directory = tree(tmp_path / "t")
     assert appended(directory, rows_of([])).snapshot_id is None
     assert overwritten(directory, rows_of([])).snapshot_id is None
     assert read_metadata(current_metadata(directory))["snapshots"] == []
 
 
-def test_columns_are_found_by_name_and_optional_ones_may_be_missing(tmp_path: Path) -> None:
+def test_columns_are_found_by_name_and_optional_ones_may_be_missing(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, pa.table({"note": ["b"], "id": pa.array([7], pa.int32())}))
     (row,) = read_rows(read_metadata(current_metadata(directory)))
@@ -132,9 +132,7 @@ def test_columns_are_found_by_name_and_optional_ones_may_be_missing(tmp_path: Pa
         ({"id": pa.array([1, None])}, "nulls in the required column `id`"),
     ],
 )
-def test_rows_that_would_lose_something_are_refused(
-    tmp_path: Path, rows: dict[str, Any], told: str
-) -> None:
+def test_rows_that_would_lose_something_are_refused(tmp_path, rows, told):
     directory = tree(tmp_path / "t")
     with pytest.raises(Refused, match=told.replace("(", r"\(").replace(")", r"\)")):
         appended(directory, pa.table(rows))
@@ -143,7 +141,7 @@ def test_rows_that_would_lose_something_are_refused(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_tables_of_other_layouts_are_refused_by_name(tmp_path: Path, version: int) -> None:
+def test_tables_of_other_layouts_are_refused_by_name(tmp_path, version):
     TableBuilder(tmp_path / "t", version)
     with pytest.raises(Unsupported, match=f"format version {version}"):
         appended(tmp_path / "t", rows_of([1]))
@@ -151,7 +149,7 @@ def test_tables_of_other_layouts_are_refused_by_name(tmp_path: Path, version: in
         deleted(tmp_path / "t", "id = 1")
 
 
-def test_tables_of_iceberg_are_refused_by_name(tmp_path: Path) -> None:
+def test_tables_of_iceberg_are_refused_by_name(tmp_path):
     TableBuilder(tmp_path / "t", 3)
     words = ["upgrade-to-v4", str(tmp_path / "t"), "--layout", "iceberg-1.12", "--yes", "--quiet"]
     assert app.main(words) == 0
@@ -159,7 +157,7 @@ def test_tables_of_iceberg_are_refused_by_name(tmp_path: Path) -> None:
         appended(tmp_path / "t", rows_of([1]))
 
 
-def test_files_go_as_a_whole_where_that_is_provable_and_else_by_vectors(tmp_path: Path) -> None:
+def test_files_go_as_a_whole_where_that_is_provable_and_else_by_vectors(tmp_path):
     directory = tree(tmp_path / "t", "identity")
     appended(directory, rows_of(range(30)))
     finder = InlineFinder(STORE)
@@ -171,7 +169,7 @@ def test_files_go_as_a_whole_where_that_is_provable_and_else_by_vectors(tmp_path
     check_clean(directory)
 
 
-def test_rows_of_which_a_condition_is_unknown_stay(tmp_path: Path) -> None:
+def test_rows_of_which_a_condition_is_unknown_stay(tmp_path):
     """Every seventh note is null; `note >= ''` is true of all others."""
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(21)))
@@ -182,7 +180,7 @@ def test_rows_of_which_a_condition_is_unknown_stay(tmp_path: Path) -> None:
     assert ids(directory) == []
 
 
-def test_vectors_grow_and_files_go_with_their_last_row(tmp_path: Path) -> None:
+def test_vectors_grow_and_files_go_with_their_last_row(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(10)))
     for id_ in range(9):
@@ -219,7 +217,7 @@ def in_many_leaves(directory: Path, partitioning: str = "none", **properties: st
     return list(every)
 
 
-def test_only_leaves_are_read_that_may_have_what_goes(tmp_path: Path) -> None:
+def test_only_leaves_are_read_that_may_have_what_goes(tmp_path):
     """Once to plan, and again those that a file goes from."""
     directory = tmp_path / "t"
     left = in_many_leaves(directory)
@@ -231,7 +229,7 @@ def test_only_leaves_are_read_that_may_have_what_goes(tmp_path: Path) -> None:
     check_clean(directory)
 
 
-def test_a_partition_is_deleted_by_the_leaves_that_may_have_it(tmp_path: Path) -> None:
+def test_a_partition_is_deleted_by_the_leaves_that_may_have_it(tmp_path):
     """Of 40 leaves, each of one file, 14 have the category; metrics of it are not collected."""
     directory = tree(
         tmp_path / "t",
@@ -246,7 +244,7 @@ def test_a_partition_is_deleted_by_the_leaves_that_may_have_it(tmp_path: Path) -
     check_clean(directory)
 
 
-def test_delete_leaves_of_other_data_leaves_are_not_read(tmp_path: Path) -> None:
+def test_delete_leaves_of_other_data_leaves_are_not_read(tmp_path):
     """Each data leaf has a delete leaf of its own, with vectors of both of its files."""
     directory = tmp_path / "t"
     left = in_many_leaves(directory, icectl__v4__root__max_delete_entries="0")
@@ -262,7 +260,7 @@ def test_delete_leaves_of_other_data_leaves_are_not_read(tmp_path: Path) -> None
     check_clean(directory)
 
 
-def test_vectors_of_files_in_leaves_that_are_not_read_stay(tmp_path: Path) -> None:
+def test_vectors_of_files_in_leaves_that_are_not_read_stay(tmp_path):
     directory = tmp_path / "t"
     left = in_many_leaves(directory)
     for gone in (0, 60, 61, 62, 118):
@@ -275,7 +273,7 @@ def test_vectors_of_files_in_leaves_that_are_not_read_stay(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["position", "equality"])
-def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path: Path, kind: str) -> None:
+def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path, kind):
     """Two leaves of one file each, and one file of deletes for both; so all leaves are read."""
     one_each = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "1"}
     table = TableBuilder(tmp_path / "t", 2, "none", one_each)
@@ -295,7 +293,7 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path: Path, ki
     assert app.main(["validate", table.location, "--quiet"]) == 0
 
 
-def test_keys_are_equal_in_all_their_columns(tmp_path: Path) -> None:
+def test_keys_are_equal_in_all_their_columns(tmp_path):
     directory = tree(tmp_path / "t", "bucket")
     appended(directory, rows_of(range(12)))
     keys = pa.table({"id": [3, 4, 99], "category": ["c0", "c0", "c0"]})
@@ -310,13 +308,13 @@ def test_keys_are_equal_in_all_their_columns(tmp_path: Path) -> None:
     check_clean(directory)
 
 
-def test_conditions_on_partition_fields_are_refused(tmp_path: Path) -> None:
+def test_conditions_on_partition_fields_are_refused(tmp_path):
     directory = tree(tmp_path / "t", "bucket")
     with pytest.raises(UsageError, match="`id_bucket` is a partition field"):
         deleted(directory, "id_bucket = 1")
 
 
-def test_partitions_are_overwritten_and_others_stay(tmp_path: Path) -> None:
+def test_partitions_are_overwritten_and_others_stay(tmp_path):
     directory = tree(tmp_path / "t", "identity")
     appended(directory, rows_of(range(30)))
     deleted(directory, "id = 3")
@@ -328,7 +326,7 @@ def test_partitions_are_overwritten_and_others_stay(tmp_path: Path) -> None:
     check_clean(directory)
 
 
-def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path: Path) -> None:
+def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path):
     directory = tree(tmp_path / "t", "identity")
     appended(directory, rows_of(range(3)))
     path = current_metadata(directory)
@@ -343,7 +341,7 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path: P
     assert ids(directory) == [0, 1, 2]
 
 
-def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path: Path) -> None:
+def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path):
     """Position and equality deletes of version 2, below vectors of version 4."""
     table = TableBuilder(tmp_path / "t", 2)
     table.append(range(40), files=2)
@@ -363,9 +361,7 @@ def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path: Path) -> None:
     "seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, 9))]
 )
 @pytest.mark.parametrize("partitioning", ["none", "two", "day"])
-def test_any_sequence_of_changes_leaves_the_rows_that_it_should(
-    tmp_path: Path, partitioning: str, seed: int
-) -> None:
+def test_any_sequence_of_changes_leaves_the_rows_that_it_should(tmp_path, partitioning, seed):
     rng = random.Random(seed)
     limits = {"icectl__v4__root__max_data_files": "3", "icectl__v4__root__max_delete_entries": "2"}
     directory = tree(tmp_path / "t", partitioning, **limits)
@@ -404,7 +400,7 @@ def test_any_sequence_of_changes_leaves_the_rows_that_it_should(
 # -- other writers ----------------------------------------------------------------------------
 
 
-def test_two_appends_at_once_both_land(tmp_path: Path) -> None:
+def test_two_appends_at_once_both_land(tmp_path):
     directory = tree(tmp_path / "t")
     frame = InlineFrame(rows_of([1]), STORE, during=lambda: appended(directory, rows_of([2])))
     append(way_to(directory), frame, "main")
@@ -418,7 +414,7 @@ def once(act: Any) -> Any:
     return lambda: left.pop()() if left else None
 
 
-def test_a_compaction_meanwhile_has_a_deletion_planned_anew(tmp_path: Path) -> None:
+def test_a_compaction_meanwhile_has_a_deletion_planned_anew(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(10)))
     appended(directory, rows_of(range(10, 20)))
@@ -429,7 +425,7 @@ def test_a_compaction_meanwhile_has_a_deletion_planned_anew(tmp_path: Path) -> N
     check_clean(directory)
 
 
-def test_rows_that_another_writer_deletes_meanwhile_are_deleted_once(tmp_path: Path) -> None:
+def test_rows_that_another_writer_deletes_meanwhile_are_deleted_once(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(10)))
     finder = InlineFinder(STORE, during=once(lambda: deleted(directory, "id in (3, 4)")))
@@ -440,7 +436,7 @@ def test_rows_that_another_writer_deletes_meanwhile_are_deleted_once(tmp_path: P
     check_clean(directory)
 
 
-def test_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path: Path) -> None:
+def test_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(4)))
     finder = InlineFinder(STORE, during=once(lambda: appended(directory, rows_of([10, 11]))))
@@ -451,7 +447,7 @@ def test_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path: Path) -
     assert ids(directory) == [30]
 
 
-def test_a_change_of_the_schema_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+def test_a_change_of_the_schema_meanwhile_is_a_conflict(tmp_path):
     directory = tree(tmp_path / "t")
 
     def evolve() -> None:

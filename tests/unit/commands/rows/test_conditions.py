@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -72,9 +71,7 @@ def condition(rng: random.Random, depth: int = 0) -> tuple[str, Truth]:
 
 @pytest.mark.parametrize("rounds", [30, pytest.param(300, marks=pytest.mark.full)])
 @pytest.mark.parametrize("partitioning", ["none", "two", "day", "truncate"])
-def test_files_hold_the_rows_that_are_claimed(
-    tmp_path: Path, partitioning: str, rounds: int
-) -> None:
+def test_files_hold_the_rows_that_are_claimed(tmp_path, partitioning, rounds):
     """Files by their entries, and leaves, of one file each here, by what their root says."""
     rng = random.Random(partitioning)
     one_each = {"icectl__v4__root__max_data_files": "0", "icectl__v4__leaf__max_entries": "1"}

@@ -58,7 +58,7 @@ def table(tmp_path: Path) -> Path:
     return directory
 
 
-def test_shapes_are_appended_and_loaded_as_bytes(table: Path) -> None:
+def test_shapes_are_appended_and_loaded_as_bytes(table):
     append(way_to(table), frame(), "main")
     found = reading.load(way_to(table), Loader(), reading.Selection())
     rows = {row["id"]: row for row in found.to_pylist()}
@@ -80,14 +80,14 @@ def test_shapes_are_appended_and_loaded_as_bytes(table: Path) -> None:
         ({"many": [None, b"\x01"]}, "`many.element` is not a shape .* it ends early"),
     ],
 )
-def test_what_is_no_shape_is_refused_before_a_commit(table: Path, values: dict, told: str) -> None:
+def test_what_is_no_shape_is_refused_before_a_commit(table, values, told):
     before = current_metadata(table)
     with pytest.raises(Refused, match=told):
         append(way_to(table), frame(**values), "main")
     assert current_metadata(table) == before
 
 
-def test_text_is_refused_with_the_type_to_cast_to(table: Path) -> None:
+def test_text_is_refused_with_the_type_to_cast_to(table):
     rows = InlineFrame(pa.table({"id": [5], "place": ["POINT (1 2)"]}), LocalStore())
     with pytest.raises(Refused, match="`place` is string in the data frame") as raised:
         append(way_to(table), rows, "main")

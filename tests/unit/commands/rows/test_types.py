@@ -69,7 +69,7 @@ def files(directory: Path) -> list[Path]:
     return sorted((directory / "data").rglob("*.parquet"))
 
 
-def test_files_have_the_values_in_the_types_of_the_format(table: Path) -> None:
+def test_files_have_the_values_in_the_types_of_the_format(table):
     (one, two, three) = sorted(
         (dict(row) for row in read_rows(read_metadata(current_metadata(table)))),
         key=lambda row: row["id"],
@@ -106,7 +106,7 @@ class Loader:
         return pa.Table.from_batches(batches, job.rows.schema)
 
 
-def test_loaded_rows_are_those_that_were_written(table: Path) -> None:
+def test_loaded_rows_are_those_that_were_written(table):
     found = reading.load(way_to(table), Loader(), reading.Selection())
     rows = sorted(found.to_pylist(), key=lambda row: row["id"])
     lowered = [ROWS[0] | {"us": [TWO.lower(), None]}, ROWS[1] | {"u": TWO.lower()}, ROWS[2]]
@@ -114,7 +114,7 @@ def test_loaded_rows_are_those_that_were_written(table: Path) -> None:
     assert found.schema.types == [*{**KINDS, "nz": pa.timestamp("us", "UTC")}.values()]
 
 
-def test_moments_between_microseconds_are_not_cut(table: Path) -> None:
+def test_moments_between_microseconds_are_not_cut(table):
     column = Schema(0, (NestedField(5, "ns", PrimitiveType("timestamp_ns"), required=False),))
     fine = pa.record_batch({"ns": pa.array([1_000, None, 1_001], pa.timestamp("ns"))})
     with pytest.raises(Unsupported, match="`ns` has moments between two microseconds"):
@@ -139,9 +139,7 @@ def test_moments_between_microseconds_are_not_cut(table: Path) -> None:
         ({"ns": 1}, pa.int64(), "`ns` is int64"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_a_commit(
-    table: Path, values: dict[str, Any], kind: pa.DataType, told: str
-) -> None:
+def test_what_does_not_fit_is_refused_before_a_commit(table, values, kind, told):
     before = current_metadata(table), files(table)
     (name,) = values
     rows = InlineFrame(
@@ -152,7 +150,7 @@ def test_what_does_not_fit_is_refused_before_a_commit(
     assert (current_metadata(table), files(table)) == before
 
 
-def test_rows_are_deleted_by_keys_and_conditions_of_these_types(tmp_path: Path) -> None:
+def test_rows_are_deleted_by_keys_and_conditions_of_these_types(tmp_path):
     directory = typed_tree(tmp_path / "t")
     append(way_to(directory), frame(ROWS), "main")
 

@@ -1,6 +1,5 @@
 """Variants from data frames to files and back; what is none is refused."""
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ def frame(kind: pa.DataType, **values: Any) -> InlineFrame:
 
 
 @pytest.mark.parametrize("kind", [OF_SPARK, pa.struct(PARTS)], ids=["of Spark", "struct"])
-def test_variants_are_appended_and_loaded(kind: pa.DataType, tmp_path: Path) -> None:
+def test_variants_are_appended_and_loaded(kind, tmp_path):
     table = variant_tree(tmp_path / "t")
     append(way_to(table), frame(kind, v=ONE, many=[None, ONE]), "main")
     (found,) = reading.load(way_to(table), Loader(), reading.Selection()).to_pylist()
@@ -47,9 +46,7 @@ def test_variants_are_appended_and_loaded(kind: pa.DataType, tmp_path: Path) -> 
         ({"many": [ONE, DAMAGED]}, "`many.element` is not a variant: a value ends early"),
     ],
 )
-def test_bytes_that_are_no_variant_are_refused_before_a_commit(
-    values: dict[str, Any], told: str, tmp_path: Path
-) -> None:
+def test_bytes_that_are_no_variant_are_refused_before_a_commit(values, told, tmp_path):
     table = variant_tree(tmp_path / "t")
     before = current_metadata(table)
     with pytest.raises(Refused, match=told):

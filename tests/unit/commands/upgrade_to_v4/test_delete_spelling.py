@@ -46,25 +46,25 @@ def built(directory: Path, location: str = "", version: int = 2) -> TableBuilder
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_v4_004_without_deletes_nothing_is_misspelt(tmp_path: Path, version: int) -> None:
+def test_v4_004_without_deletes_nothing_is_misspelt(tmp_path, version):
     search = Search(built(tmp_path, version=version))
     assert search.find() is None
     assert search.opened == []
 
 
-def test_v4_004_equality_deletes_name_no_file(tmp_path: Path) -> None:
+def test_v4_004_equality_deletes_name_no_file(tmp_path):
     table = built(tmp_path)
     table.delete_rows([3], kind="equality")
     assert Search(table).find() is None
 
 
-def test_v4_004_entries_of_vectors_get_a_scheme_too(tmp_path: Path) -> None:
+def test_v4_004_entries_of_vectors_get_a_scheme_too(tmp_path):
     table = built(tmp_path, version=3)
     table.delete_rows([3])
     assert Search(table).find() is None
 
 
-def test_v4_004_a_delete_lacks_the_scheme_that_entries_get(tmp_path: Path) -> None:
+def test_v4_004_a_delete_lacks_the_scheme_that_entries_get(tmp_path):
     table = built(tmp_path)
     before = {row["location"] for row in table.live()}
     table.append(range(20, 30))
@@ -78,9 +78,7 @@ def test_v4_004_a_delete_lacks_the_scheme_that_entries_get(tmp_path: Path) -> No
     assert "`icectl compact TABLE --rewrite-all`" in str(finding.hint)
 
 
-def test_v4_004_deletes_of_older_snapshots_count_and_those_that_are_gone_do_not(
-    tmp_path: Path,
-) -> None:
+def test_v4_004_deletes_of_older_snapshots_count_and_those_that_are_gone_do_not(tmp_path):
     table = built(tmp_path)
     table.delete_rows([3, 13])
     table.remove_data_files(2)
@@ -92,14 +90,14 @@ def test_v4_004_deletes_of_older_snapshots_count_and_those_that_are_gone_do_not(
     assert search.find() is None
 
 
-def test_v4_004_what_entries_say_of_paths_is_compared(tmp_path: Path) -> None:
+def test_v4_004_what_entries_say_of_paths_is_compared(tmp_path):
     table = built(tmp_path)
     table.delete_rows([3])
     assert Search(table, reads_paths=False).find() is not None
 
 
 @pytest.mark.parametrize("scheme", ["file:", "FILE:", "file://"])
-def test_v4_004_whole_locations_match_to_the_letter(tmp_path: Path, scheme: str) -> None:
+def test_v4_004_whole_locations_match_to_the_letter(tmp_path, scheme):
     table = built(tmp_path, location=f"{scheme}{tmp_path / 't'}")
     table.delete_rows([3])
     search = Search(table)
@@ -107,7 +105,7 @@ def test_v4_004_whole_locations_match_to_the_letter(tmp_path: Path, scheme: str)
     assert len(search.opened) == 1
 
 
-def test_v4_004_the_paths_inside_of_a_delete_file_are_compared(tmp_path: Path) -> None:
+def test_v4_004_the_paths_inside_of_a_delete_file_are_compared(tmp_path):
     table = built(tmp_path, location=f"file:{tmp_path / 't'}")
     table.delete_rows([3, 13])
     table.delete_rows([4])
@@ -122,7 +120,7 @@ def test_v4_004_the_paths_inside_of_a_delete_file_are_compared(tmp_path: Path) -
     )
 
 
-def test_v4_004_locations_in_buckets_have_one_spelling(tmp_path: Path) -> None:
+def test_v4_004_locations_in_buckets_have_one_spelling(tmp_path):
     table = built(tmp_path, location=BUCKET)
     table.delete_rows([3])
     search = Search(table)

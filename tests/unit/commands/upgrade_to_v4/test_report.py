@@ -26,13 +26,13 @@ NONE = ("no command takes the table back to an older version",)
     [(FILE_SYSTEM, BY_HAND), (POINTED, AGAIN), (NAMED_FILE, AGAIN), (SERVED, NONE)],
     ids=["folder", "pointer", "given file", "server"],
 )
-def test_the_way_back_is_one_that_the_catalog_of_the_table_has(catalog, told) -> None:
+def test_the_way_back_is_one_that_the_catalog_of_the_table_has(catalog, told):
     lazy = UpgradeOptions("lazy")
     listed = UpgradeOptions("default", layout=Layout.MANIFEST_LISTS)
     for options in (lazy, listed):
         assert version_4_notes(options, catalog, changes_layout=False)[3:] == told
 
 
-def test_manifests_that_were_written_anew_have_no_way_back() -> None:
+def test_manifests_that_were_written_anew_have_no_way_back():
     eager = UpgradeOptions("eager", layout=Layout.MANIFEST_LISTS)
     assert version_4_notes(eager, FILE_SYSTEM, changes_layout=False)[3:] == NONE

@@ -19,7 +19,7 @@ def _place(*names: str, type_: str = "int") -> dict[str, object]:
     return {"type": "struct", "fields": inner}
 
 
-def test_fields_that_were_dropped_are_known_in_their_last_type_at_any_depth_of_structs() -> None:
+def test_fields_that_were_dropped_are_known_in_their_last_type_at_any_depth_of_structs():
     schemas = (
         schema((1, "a", "int"), (2, "place", _place("x", "y"))),
         replace(
@@ -56,7 +56,7 @@ def test_fields_that_were_dropped_are_known_in_their_last_type_at_any_depth_of_s
         ({"fields": {"x": 3}}, False),
     ],
 )
-def test_r181_a_name_mapping_that_is_none_at_any_depth_stands_for_no_ids(changed, is_valid) -> None:
+def test_r181_a_name_mapping_that_is_none_at_any_depth_stands_for_no_ids(changed, is_valid):
     mapping: list[dict[str, Any]] = [
         {"field-id": 1, "names": ["a"]}, {"field-id": 2, "names": ["b"]} | changed
     ]  # fmt: skip

@@ -75,5 +75,5 @@ def findings(name: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_picture_is_judged_as_the_paper_judges_it(name: str) -> None:
+def test_a_picture_is_judged_as_the_paper_judges_it(name):
     assert findings(name) == SAID.get(name, set())

@@ -102,27 +102,27 @@ def remove(name: str) -> TreeChange:
     return TreeChange(FACTS.empty(), [RemovedFile(Content.DATA, f"file:///t/data/{name}")])
 
 
-def test_commits_that_do_what_they_should_pass(tree) -> None:
+def test_commits_that_do_what_they_should_pass(tree):
     tree.checked(tree.made)
     tree.checked(tree.commit(remove("b")))
     tree.checked(tree.commit(compact(tree)))
     tree.checked(tree.commit(TreeChange(table(row("d")))))
 
 
-def test_a_leaf_that_is_lost_is_noticed(tree) -> None:
+def test_a_leaf_that_is_lost_is_noticed(tree):
     made = tree.commit(compact(tree))
     message = tree.rejected(made.rows.slice(0, 0))
     assert message.endswith("files that stay differ in their number (3 and 0)")
 
 
-def test_a_removed_file_that_lives_on_is_noticed(tree) -> None:
+def test_a_removed_file_that_lives_on_is_noticed(tree):
     made = tree.commit(remove("b"))
     without_vector = made.rows.filter(pc.not_equal(made.rows["content"], int(Content.MANIFEST_DV)))
     message = tree.rejected(without_vector)
     assert message.endswith("1 files go, of which 0 were live")
 
 
-def test_an_added_file_that_is_missing_is_noticed(tree) -> None:
+def test_an_added_file_that_is_missing_is_noticed(tree):
     made = tree.commit(TreeChange(table(row("d"))))
     (first, _) = leaf_rows(tree.made.rows)
     rest = made.rows.filter(pc.equal(made.rows["location"], first.location))
@@ -130,7 +130,7 @@ def test_an_added_file_that_is_missing_is_noticed(tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["sequence_number", "file_sequence_number", "snapshot_id"])
-def test_other_numbers_of_files_that_stay_are_noticed(tree, name) -> None:
+def test_other_numbers_of_files_that_stay_are_noticed(tree, name):
     tree.means = replace(tree.means, options=TreeOptions(max_data_files=9))
     tree.made = tree.compose(ParentState(FACTS.empty(), {}), 1)
     made = tree.commit(TreeChange(table(row("d"))))
@@ -138,7 +138,7 @@ def test_other_numbers_of_files_that_stay_are_noticed(tree, name) -> None:
     assert tree.rejected(changed(made.rows, name, 7, is_a)).endswith(f"differ in {name}")
 
 
-def test_other_row_ids_are_noticed_and_new_ones_are_not(tree) -> None:
+def test_other_row_ids_are_noticed_and_new_ones_are_not(tree):
     tree.means = replace(tree.means, options=TreeOptions(max_data_files=9))
     tree.made = tree.compose(ParentState(FACTS.empty(), {}), 1)
     made = tree.commit(TreeChange(table(row("d"))))

@@ -192,7 +192,7 @@ def check_files(chain: Chain, rows: pa.Table, golden) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WRITE if name != "SC-02"])
-def test_the_roots_are_those_of_the_paper(name) -> None:
+def test_the_roots_are_those_of_the_paper(name):
     chain = Chain(name)
     before = None
     for golden in chain.scenario.snapshots:
@@ -202,7 +202,7 @@ def test_the_roots_are_those_of_the_paper(name) -> None:
         before = golden
 
 
-def test_a_vector_goes_on_an_avro_leaf_of_an_upgraded_table() -> None:
+def test_a_vector_goes_on_an_avro_leaf_of_an_upgraded_table():
     chain = Chain("SC-02")
     first, *later = chain.scenario.snapshots
     chain.rows = live_rows(

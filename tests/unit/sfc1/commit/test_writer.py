@@ -27,20 +27,20 @@ CHANGES: dict[str, Callable[[TreeTwin], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_commit_writes_a_root_and_nothing_else(tmp_path, name) -> None:
+def test_a_commit_writes_a_root_and_nothing_else(tmp_path, name):
     _, table = twins(tmp_path, "identity")
     kinds = written(table, lambda: CHANGES[name](table))
     assert kinds == ["metadata.json", "root"]
 
 
-def test_a_bitmap_that_is_too_large_for_the_root_is_one_more(tmp_path) -> None:
+def test_a_bitmap_that_is_too_large_for_the_root_is_one_more(tmp_path):
     _, table = twins(tmp_path, "identity")
     table.set_properties({"icectl.v4.mdv.inline-max-bytes": "0"})
     kinds = written(table, lambda: table.remove_data_files(1))
     assert kinds == ["-0-mdv.puffin", "metadata.json", "root"]
 
 
-def test_files_of_the_root_that_become_too_many_are_one_leaf_more(tmp_path) -> None:
+def test_files_of_the_root_that_become_too_many_are_one_leaf_more(tmp_path):
     _, table = twins(tmp_path, "none")
     table.set_properties({"icectl.v4.root.max-data-files": "2"})
     for start in (100, 200):
