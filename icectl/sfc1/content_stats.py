@@ -25,7 +25,6 @@ from icectl.format import single_value
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
-from icectl.format.schema import Schema
 from icectl.format.types import (
     DecimalType,
     NestedField,
@@ -62,7 +61,9 @@ def stats_columns(metadata: TableMetadata) -> tuple[StatsColumn, ...]:
     schemas that specs partition by identity, and the other expressions that specs use.
     Order: ascending ids.
     """
-    columns = {column.id: column for column in _columns(metadata.current_schema)}
+    columns = {
+        column.id: column for column in _columns(metadata.current_schema.fields, required=True)
+    }
     used = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
     for expression in metadata.expressions:
         number = expression.stats_id
@@ -80,26 +81,19 @@ def stats_columns(metadata: TableMetadata) -> tuple[StatsColumn, ...]:
     return tuple(columns[number] for number in sorted(columns) if 1 <= number <= HIGHEST_STATS_ID)
 
 
-def _columns(schema: Schema) -> Iterator[StatsColumn]:
-    """Primitive columns, those inside structs too."""
-
-    def walk(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
-        for item in fields:
-            is_required = required and item.required
-            if isinstance(item.type, StructType):
-                yield from walk(item.type.fields, required=is_required)
-            elif not is_nested(item.type):
-                yield StatsColumn(item.id, item.type, is_required)
-
-    yield from walk(schema.fields, required=True)
+def _columns(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
+    """Yield primitive columns, those inside structs too: required if all around them are."""
+    for item in fields:
+        is_required = required and item.required
+        if isinstance(item.type, StructType):
+            yield from _columns(item.type.fields, required=is_required)
+        elif not is_nested(item.type):
+            yield StatsColumn(item.id, item.type, is_required)
 
 
-_COUNTS = {"value_count": 4, "null_count": 5, "nan_count": 6}
-
+_COUNTS = ("value_count", "null_count", "nan_count")
 _LENGTHS = {"average_uncompressed_length": 7, "max_uncompressed_length": 8}
-
 _REAL = ("float", "double")
-
 _FIXED_WIDTH = {
     "int": "<i4", "date": "<i4", "long": "<i8", "time": "<i8", "float": "<f4", "double": "<f8",
     "timestamp": "<i8", "timestamptz": "<i8", "timestamp_ns": "<i8", "timestamptz_ns": "<i8",
@@ -202,7 +196,7 @@ def _conformed(group: pa.Array, kind: pa.StructType) -> pa.StructArray:
         at = stored.get(field_id(member))
         if at is not None:
             members[member.name] = _promoted(flattened[at], member.type)
-    return _group(kind, members, len(group))
+    return stats_group(kind, members, len(group))
 
 
 def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -215,7 +209,7 @@ def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(values), kind)
 
 
-def _group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int) -> pa.StructArray:
+def stats_group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int) -> pa.StructArray:
     """Return the struct of one stats id: null where nothing is known."""
     columns = [
         members[member.name].cast(member.type)
@@ -252,7 +246,11 @@ def _total(stored: pa.StructArray, column: StatsColumn, has_rows: pa.Array) -> p
     members = {one.name: part for one, part in zip(stored.type, stored.flatten(), strict=True)}
     none = pa.repeat(pa.scalar(0, pa.int64()), len(stored))
     nulls, nans = members.get("null_count", none), members.get("nan_count", none)
-    totals = {name: _sum(members[name]) for name in _COUNTS if name in members}
+    totals = {
+        name: pa.array([None if part.null_count else pc.sum(part, min_count=0).as_py()], pa.int64())
+        for name, part in members.items()
+        if name in _COUNTS
+    }
     present = pc.subtract(pc.subtract(members["value_count"], nulls), nans)
     matters = pc.and_not(has_rows, pc.fill_null(pc.equal(present, 0), fill_value=False))
     if "lower_bound" in members:
@@ -265,26 +263,21 @@ def _total(stored: pa.StructArray, column: StatsColumn, has_rows: pa.Array) -> p
             totals["tight_bounds"] = pa.nulls(1, pa.bool_())
     if "max_uncompressed_length" in members:
         totals |= _lengths(members, present, matters)
-    return _group(stored.type, totals, 1)
-
-
-def _sum(values: pa.Array) -> pa.Array:
-    total = None if values.null_count else pc.sum(values, min_count=0).as_py()
-    return pa.array([total], pa.int64())
+    return stats_group(stored.type, totals, 1)
 
 
 def _extreme(values: pa.Array, type_: Type, *, highest: bool) -> pa.Array:
     """Return the lowest or highest value; null where there is none or one is missing (V4-146)."""
     if values.null_count or not len(values):
         return pa.nulls(1, values.type)
-    plain = values.storage if isinstance(values, pa.ExtensionArray) else values
+    stored = plain(values)
     if isinstance(type_, PrimitiveType) and type_.name in _REAL:
-        numbers = plain.to_numpy()
+        numbers = stored.to_numpy()
         # -0.0 comes before 0.0, which numpy takes for equal.
         order = np.lexsort((np.copysign(1.0, numbers), numbers))
         return values.take(pa.array([order[-1 if highest else 0]]))
-    extreme = pc.max(plain) if highest else pc.min(plain)
-    return values.take(pa.array([pc.index(plain, extreme).as_py()]))
+    extreme = pc.max(stored) if highest else pc.min(stored)
+    return values.take(pa.array([pc.index(stored, extreme).as_py()]))
 
 
 def _lengths(
@@ -312,28 +305,17 @@ def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
     Order: kept.
     """
     count = len(entries)
-    flattened = {
-        name: flat(entries, name)
-        for name in (
-            "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
-        )
-    }  # fmt: skip
+    flattened = {name: flat(entries, name) for name in _MEMBERS}
     kind = stats_type(columns)
     groups = []
     for column, field in zip(columns, kind, strict=True):
-        members = {
-            name: of_field(flattened[source], column.id, count)
-            for name, source in (
-                ("value_count", "value_counts"),
-                ("null_count", "null_value_counts"),
-                ("nan_count", "nan_value_counts"),
-            )
-        }
-        for name, source in (("lower_bound", "lower_bounds"), ("upper_bound", "upper_bounds")):
+        members = {}
+        for source, name in _MEMBERS.items():
             if field.type.get_field_index(name) >= 0:
                 stored = of_field(flattened[source], column.id, count)
-                members[name] = typed_bounds(column.type, stored)
-        groups.append(_group(field.type, members, count))
+                is_bound = name.endswith("bound")
+                members[name] = typed_bounds(column.type, stored) if is_bound else stored
+        groups.append(stats_group(field.type, members, count))
     return pa.StructArray.from_arrays(groups, fields=list(kind))
 
 
@@ -394,7 +376,7 @@ def to_maps(
     Order: keys ascend.
     """
     groups = stats.flatten()
-    made = {}
+    maps = {}
     for name, member in _MEMBERS.items():
         if name not in wanted:
             continue
@@ -406,8 +388,8 @@ def to_maps(
                 if member.endswith("bound"):
                     values = single_values(column.type, values)
                 parts.append((column.id, values))
-        made[name] = _map(parts, len(stats), CARRIED.field(name).type)
-    return made
+        maps[name] = _map(parts, len(stats), CARRIED.field(name).type)
+    return maps
 
 
 def _map(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.MapType) -> pa.Array:
@@ -602,7 +584,7 @@ def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array
     is_nan = pc.and_(unbounded, _true(pc.and_(pc.greater(nans, 0), pc.equal(nans, values))))
     not_all_null = pc.and_(unbounded, _true(pc.less(nulls, values)))
     unknown = pc.or_(group.is_null(), pc.and_not(not_all_null, is_nan))
-    differ = pc.and_(pc.and_(lower.is_valid(), upper.is_valid()), _differ(lower, upper))
+    differ = pc.and_(pc.and_(lower.is_valid(), upper.is_valid()), differing(lower, upper))
     loose = _true(pc.invert(member(3, pa.bool_())))
     ranged = pc.or_(
         pc.and_(lower.is_null(), upper.is_valid()), pc.or_(differ, pc.and_(lower.is_valid(), loose))
@@ -621,10 +603,9 @@ def _true(flags: pa.Array) -> pa.Array:
     return pc.fill_null(flags, fill_value=False)
 
 
-def _differ(lower: pa.Array, upper: pa.Array) -> pa.Array:
+def differing(lower: pa.Array, upper: pa.Array) -> pa.Array:
     """Find where both bounds are there and differ; -0.0 and 0.0 do (R-083)."""
-    if isinstance(lower, pa.ExtensionArray):
-        lower, upper = lower.storage, upper.storage
+    lower, upper = plain(lower), plain(upper)
     if pa.types.is_floating(lower.type):
         bits = pa.int32() if lower.type.bit_width == 32 else pa.int64()
         lower, upper = lower.view(bits), upper.view(bits)

@@ -24,7 +24,7 @@ from icectl.files.manifest.parquet_columns import (
 )
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.layout import LAYOUT_KEY, Layout
-from icectl.format.manifest import Status
+from icectl.format.manifest import Content, Status
 from icectl.sfc1.content_stats import STATS_ID, group_id
 
 COUNTS = (
@@ -108,6 +108,11 @@ class ListedRow:
     def name(self) -> str:
         """The location as messages call it."""
         return str(self.location)
+
+    @property
+    def kind(self) -> "TreeContent":
+        """What the footer of a leaf has to say."""
+        return TreeContent.DATA if self.content == Content.DATA_MANIFEST else TreeContent.DELETE
 
     @property
     def live_count(self) -> int:

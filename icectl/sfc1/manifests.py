@@ -98,11 +98,9 @@ class TreeFacts:
         if not relative_base(self.metadata):
             return rows
         for name in LOCATIONS:
-            at = rows.schema.get_field_index(name)
-            column = [
-                None if one is None else self.stored_location(one) for one in rows[name].to_pylist()
-            ]
-            rows = rows.set_column(at, rows.schema.field(name), pa.array(column, pa.string()))
+            places = rows[name].to_pylist()
+            column = [None if place is None else self.stored_location(place) for place in places]
+            rows = with_column(rows, name, pa.array(column, pa.string()))
         return rows
 
     def stored_location(self, location: str) -> str:
@@ -124,10 +122,6 @@ class TreeFacts:
 
     def empty(self) -> pa.Table:
         """Return no rows, in a table with the columns of rows in memory."""
-        return self._empty
-
-    @cached_property
-    def _empty(self) -> pa.Table:
         return no_rows(self.rows_schema)
 
 
@@ -200,12 +194,7 @@ def root_file(content: bytes, *, part: LeafPart = WHOLE, carried: bool = False) 
 
 def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
-    return root_inherited(conform_rows(facts, stored), snapshot)
-
-
-def conform_rows(facts: TreeFacts, rows: pa.Table) -> pa.Table:
-    """Return rows with statistics of today's columns and absolute locations."""
-    return located(facts, with_stats(facts, rows))
+    return root_inherited(located(facts, with_stats(facts, stored)), snapshot)
 
 
 def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
@@ -334,19 +323,14 @@ def rows_of_leaf(
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
         check_known(file.unknown_field_ids)
-    return _leaf_rows(facts, file, leaf, part)
-
-
-def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: LeafPart) -> pa.Table:
-    wanted = TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
-    if file.content is not wanted:  # V4-100
-        raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
+    if file.content is not leaf.kind:  # V4-100
+        raise CorruptTable(f"it says content {file.content}, the root {leaf.kind}", rule="V4-100")
     has_stats = part.columns is None or STATS in part.columns
-    rows = conform_rows(facts, file.rows) if has_stats else located(facts, file.rows)
+    rows = located(facts, with_stats(facts, file.rows) if has_stats else file.rows)
     contents = set(rows["content"].unique().to_pylist())
     if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
         raise CorruptTable("a leaf names a manifest", rule="V4-102")
-    allowed = {Content.DATA} if wanted is TreeContent.DATA else set(FILES[1:])
+    allowed = {Content.DATA} if leaf.kind is TreeContent.DATA else set(FILES[1:])
     if contents - allowed:  # V4-101
         raise CorruptTable("a leaf has rows of another kind than its own", rule="V4-101")
     if len(rows) != leaf.record_count:  # V4-103
@@ -390,20 +374,14 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
     """
     table = entries.table
     has_stats = set(table.column_names).issuperset(FOR_STATS)
-    stats = (
-        from_maps(entries, facts.columns)
-        if has_stats
-        else conform(None, facts.columns, len(entries))
-    )
+    stats = conform(None, facts.columns, len(entries))
     spec = facts.metadata.spec(spec_id)
+    if has_stats:
+        stats = from_maps(entries, facts.columns)
     if spec is not None and has_stats:
-        stats = with_tuples(
-            stats,
-            whole(table["partition_key"]),
-            whole(table["record_count"]),
-            facts.tuple_fields(spec_id),
-            result_types(spec, facts.metadata.schemas),
-        )
+        keys, counts = whole(table["partition_key"]), whole(table["record_count"])
+        types = result_types(spec, facts.metadata.schemas)
+        stats = with_tuples(stats, keys, counts, facts.tuple_fields(spec_id), types)
     is_data = pc.equal(table["content"], int(Content.DATA))
     columns: list[pa.Array | pa.ChunkedArray] = []
     for field in TREE_ROWS:
@@ -553,8 +531,7 @@ def is_dead(leaf: ListedRow, positions: Positions) -> bool:
     if len(positions) and int(positions[-1]) >= leaf.record_count:  # V4-083
         message = f"position {int(positions[-1])} of `{leaf.location}` is beyond its end"
         raise CorruptTable(message, rule="V4-083")
-    live_count = leaf.live_count
-    return leaf.deleted_files_count == 0 and live_count == len(positions)
+    return leaf.live_count == len(positions) and leaf.deleted_files_count == 0
 
 
 def without(rows: pa.Table, positions: Positions) -> pa.Table:

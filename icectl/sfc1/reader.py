@@ -5,7 +5,7 @@ that it lists directly. What a snapshot changed is marked in its root (sfc-1 9).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -71,12 +71,8 @@ _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 _TREE_NAMES = {"referenced_data_file": "referenced_file"}
 """Columns that have another name in trees."""
 
-_JUDGED = METRICS | {"spec_id", "record_count"}
-"""What leaves are judged by."""
-
 _FROM_MAPS = FOR_STATS - {"partition_key"}
 """Columns that statistics of all columns are needed for."""
-
 
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
 
@@ -122,7 +118,8 @@ class RootReader:
         leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
         # Statistics are those of all files of a leaf; how many rows these have is not looked at.
         rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
-        entries = Entries(raw_entries(self._facts, rows, NONE, _JUDGED, 0).table)
+        judged = METRICS | {"spec_id", "record_count"}
+        entries = Entries(raw_entries(self._facts, rows, NONE, judged, 0).table)
         may = may_match(entries, within, (), self._facts.metadata.schemas)
         names = rows["location"].filter(pa.array(~may)).to_pylist()
         excluded = {comparison_key(str(name)) for name in names}
@@ -184,10 +181,13 @@ class RootReader:
             for manifest in own_manifests(root, snapshot)
             if manifest.added_files_count or manifest.deleted_files_count
         ]
-        marks = _marks(store, root)
+        marks: dict[str, dict[int, Positions]] = {}
+        for of_leaf, row in vector_rows(root):
+            positions = vector_positions(store.read_range, row)
+            marks.setdefault(comparison_key(of_leaf), {})[row.status] = positions
         for leaf in leaf_rows(root):
-            mark = marks.get(comparison_key(leaf.name), _Marks())
-            is_dead(leaf, mark.of(*Status))  # V4-083
+            mark = marks.get(comparison_key(leaf.name), {})
+            is_dead(leaf, _marked(mark, *Status))  # V4-083
             manifests += _in_leaf(leaf, mark)
         return manifests
 
@@ -219,7 +219,8 @@ class RootReader:
             return [header], entries
         if manifest.in_root:
             needed = LeafPart(stats=_part(facts, wanted).stats)
-            root = root_rows(facts, content, _snapshot_of(facts, manifest), part=needed)
+            by_root = {one.root_manifest: one for one in reversed(self.metadata.snapshots)}
+            root = root_rows(facts, content, by_root[manifest.manifest_path], part=needed)
             rows = of_contents(root, *OWN_CONTENTS[manifest.content])
         else:
             rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))
@@ -332,16 +333,6 @@ def _legacy(
     return header, with_schemes(facts.metadata, live)
 
 
-def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
-    snapshot = next(
-        (one for one in facts.metadata.snapshots if one.root_manifest == manifest.manifest_path),
-        None,
-    )
-    if snapshot is None:
-        raise ValueError(manifest.manifest_path)
-    return snapshot
-
-
 def _row(manifest: ManifestFile) -> ListedRow:
     """Return a leaf's row in the root, as far as reading the leaf needs it."""
     is_data = manifest.content is ManifestContent.DATA
@@ -413,8 +404,7 @@ def raw_entries(
                 places.append(chosen)
             order = np.argsort(np.concatenate(places), kind="stable")
             made["partition_key"] = pa.concat_arrays(parts).take(pa.array(order))
-    names = [name for name in (*PLANNING.names, *CARRIED.names) if name in wanted]
-    schema = pa.schema([{**_fields(PLANNING), **_fields(CARRIED)}[name] for name in names])
+    schema = pa.schema([field for field in (*PLANNING, *CARRIED) if field.name in wanted])
     columns = []
     for member in schema:
         column, stored = made.get(member.name), _TREE_NAMES.get(member.name, member.name)
@@ -427,10 +417,7 @@ def raw_entries(
 
 
 def _alive(count: int, deleted: Positions) -> npt.NDArray[np.bool_]:
-    """Find which of so many rows no delete vector names.
-
-    Raises: CorruptTable V4-083.
-    """
+    """Find which of so many rows no delete vector names. Raises: CorruptTable V4-083."""
     if len(deleted) and int(deleted[-1]) >= count:  # V4-083
         message = f"it has {count} rows, and a delete vector names position {int(deleted[-1])}"
         raise CorruptTable(message, rule="V4-083")
@@ -439,47 +426,30 @@ def _alive(count: int, deleted: Positions) -> npt.NDArray[np.bool_]:
     return alive
 
 
-def _fields(schema: pa.Schema) -> dict[str, pa.Field]:
-    return {field.name: field for field in schema}
-
-
 # -- what a snapshot changed ----------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Marks:
-    """Dead positions of a leaf by the status of the vector that names them."""
-
-    by_status: dict[int, Positions] = field(default_factory=dict)
-
-    def of(self, *statuses: Status) -> Positions:
-        positions = NONE
-        for status in statuses:
-            positions = np.union1d(positions, self.by_status.get(status, NONE))
-        return positions
+def _marked(mark: Mapping[int, Positions], *statuses: Status) -> Positions:
+    """Return the dead positions of a leaf that vectors of some statuses name."""
+    positions = NONE
+    for status in statuses:
+        positions = np.union1d(positions, mark.get(status, NONE))
+    return positions
 
 
-def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
-    marks: dict[str, _Marks] = {}
-    for leaf, row in vector_rows(root):
-        mark = marks.setdefault(comparison_key(leaf), _Marks())
-        mark.by_status[row.status] = vector_positions(store.read_range, row)
-    return marks
-
-
-def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[MarkedManifest]:
+def _in_leaf(leaf: ListedRow, mark: Mapping[int, Positions]) -> Iterator[MarkedManifest]:
     """Find how to read what changed in a leaf, nothing if nothing did (sfc-1 9.2 steps 3 to 5)."""
-    fresh = np.setdiff1d(mark.of(Status.ADDED), mark.of(Status.DELETED))
+    fresh = np.setdiff1d(_marked(mark, Status.ADDED), _marked(mark, Status.DELETED))
     if leaf.status == Status.EXISTING:
         if len(fresh):
             yield MarkedManifest(_only(leaf, fresh), removed=_LIVE)
     elif leaf.status == Status.ADDED:
-        manifest = leaf_manifest(leaf, mark.of(Status.ADDED, Status.EXISTING))
+        manifest = leaf_manifest(leaf, _marked(mark, Status.ADDED, Status.EXISTING))
         yield MarkedManifest(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
         if len(fresh):
             yield MarkedManifest(_only(leaf, fresh), removed=frozenset({Status.EXISTING}))
     else:
-        manifest = leaf_manifest(leaf, mark.of(Status.DELETED, Status.EXISTING))
+        manifest = leaf_manifest(leaf, _marked(mark, Status.DELETED, Status.EXISTING))
         yield MarkedManifest(manifest, removed=_LIVE, unless_live=True)
 
 

@@ -117,10 +117,7 @@ class KnownFiles:
             self._folders.add(locations)
 
     def contain(self, locations: pa.Array) -> pa.BooleanArray:
-        """Return whether each file is known.
-
-        Shape: one flag per location. Order: kept.
-        """
+        """Return whether each file is known. Shape: one flag per location. Order: kept."""
         known = self.locations.contains(locations)
         if self._folders is None:
             return known

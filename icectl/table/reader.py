@@ -177,10 +177,7 @@ def chosen_snapshot(metadata: TableMetadata, choice: SnapshotChoice) -> Snapshot
 
 
 def snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
-    """Find a snapshot by its id.
-
-    Raises: UsageError.
-    """
+    """Find a snapshot by its id. Raises: UsageError."""
     snapshot = metadata.snapshot(snapshot_id)
     if snapshot is None:
         message = f"the table has no snapshot {snapshot_id}"

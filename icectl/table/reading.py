@@ -31,10 +31,7 @@ _Done = TypeVar("_Done")
 
 
 def read_file(store: Store, location: str) -> bytes:
-    """Read a file that the table's metadata names.
-
-    Raises: MissingFile; StorageError.
-    """
+    """Read a file that the table's metadata names. Raises: MissingFile; StorageError."""
     try:
         return store.read(location)
     except FileNotFoundError as error:

@@ -72,10 +72,7 @@ def check_vector_targets(snapshot: Snapshot, lost: Collection[str]) -> None:
 
 
 def refuse(findings: Iterable[Finding]) -> None:
-    """Raise the first error among findings.
-
-    Raises: CorruptTable.
-    """
+    """Raise the first error among findings. Raises: CorruptTable."""
     for finding in findings:
         if finding.severity == "error":
             subject = f"`{finding.subject}`" if "/" in finding.subject else finding.subject
@@ -87,10 +84,7 @@ CLOCK_TOLERANCE_MS = 60_000
 
 
 def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
-    """Do nothing where files of the table may be deleted.
-
-    Raises: Refused, CorruptTable.
-    """
+    """Do nothing where files of the table may be deleted. Raises: Refused, CorruptTable."""
     metadata = loaded.metadata
     check_not_maintained(loaded)  # first: such catalogs switch `gc.enabled` off themselves
     check_gc_enabled(metadata)

@@ -49,7 +49,7 @@ _FORMATS = {
     Content.DELETE_MANIFEST: (FileFormat.PARQUET, FileFormat.AVRO),
     Content.MANIFEST_DV: (FileFormat.PUFFIN,),
 }
-_ORDER = (5, 3, 4, 2, 1, 0)
+_ORDER = np.array((5, 3, 4, 2, 1, 0), np.int64)
 """Where the rows of each content stand in a root that icectl writes, by its code (sfc-1 4.4)."""
 
 
@@ -212,11 +212,6 @@ def _of_other_format(rows: TreeRows) -> Mask:
     return wrong
 
 
-def _without_equality_ids(rows: TreeRows) -> Mask:
-    lengths = pc.fill_null(pc.list_value_length(rows.rows["equality_ids"]), 0).to_numpy()
-    return np.asarray(rows.of(_EQUALITY) != (lengths > 0))
-
-
 def _without_one_place(rows: TreeRows) -> Mask:
     placed = rows.present("content_offset") & rows.present("content_size_in_bytes")
     half = rows.absent("content_offset") ^ rows.absent("content_size_in_bytes")
@@ -235,13 +230,6 @@ def _bad_counts(rows: TreeRows) -> Mask:
     wrong = leaves & (absent.any(axis=0) | (counts < 0).any(axis=0))
     wrong |= leaves & (counts[:3].sum(axis=0) != rows.numbers("record_count"))
     return np.asarray(wrong | (~leaves & ~absent.all(axis=0)))
-
-
-def _bad_reference(rows: TreeRows) -> Mask:
-    refers = rows.present("referenced_file")
-    must = rows.of(_VECTOR, Content.MANIFEST_DV)
-    may = must | rows.of(Content.DELETE_MANIFEST)
-    return (must & ~refers) | (refers & ~may)
 
 
 def _incomparable(rows: TreeRows) -> Mask:
@@ -290,27 +278,12 @@ def _lacking_numbers(root: RootRows) -> Mask:
     return np.asarray(np.logical_or.reduce([root.absent(name) for name in names]))
 
 
-def _two_numbers(root: RootRows) -> Mask:
-    _, numbers, files = root.inherited
-    return np.asarray(root.of(*_LEAVES, Content.MANIFEST_DV) & (numbers != files))
-
-
-def _of_the_future(root: RootRows) -> Mask:
-    _, numbers, files = root.inherited
-    return (numbers > files) | (files > root.snapshot.sequence_number)
-
-
 def _changed_by_others(root: RootRows) -> Mask:
     ids, _, files = root.inherited
     added = root.with_status(Status.ADDED)
     other = ids != root.snapshot.snapshot_id
     changed = added | root.with_status(Status.DELETED)
     return np.asarray((changed & other) | (added & (files != root.snapshot.sequence_number)))
-
-
-def _disordered(root: RootRows) -> Mask:
-    places = np.array(_ORDER, np.int64)[root.content]
-    return np.diff(places, prepend=places[:1]) < 0
 
 
 def _in_append(root: RootRows) -> Mask:
@@ -324,21 +297,9 @@ def _in_append(root: RootRows) -> Mask:
 # -- leaves ---------------------------------------------------------------------------------------
 
 
-def wanted_content(leaf: ListedRow) -> TreeContent:
-    """Return what the footer of a leaf has to say, by its row in the root."""
-    return TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
-
-
 def _other_content(leaf: LeafRows) -> Iterator[Breach]:
-    wanted = wanted_content(leaf.listed)
-    if leaf.file.content is not wanted:
-        yield Breach(f"its footer says `{leaf.file.content}`, its root `{wanted}`")
-
-
-def _of_other_kind(leaf: LeafRows) -> Mask:
-    is_data = leaf.listed.content == Content.DATA_MANIFEST
-    allowed = (_DATA,) if is_data else (_VECTOR, _EQUALITY)
-    return leaf.of(*_FILES) & ~leaf.of(*allowed)
+    if leaf.file.content is not leaf.listed.kind:
+        yield Breach(f"its footer says `{leaf.file.content}`, its root `{leaf.listed.kind}`")
 
 
 # -- leaves against their roots -------------------------------------------------------------------
@@ -409,7 +370,7 @@ ROW_RULES = (
     rule("V4-046", "rows of a root stand in the order of their kinds", "Root manifest", "info",
          NEXT_COMMIT,
          in_root("stands behind rows of a later kind",
-                 _disordered)),
+                 lambda one: np.diff(_ORDER[one.content], prepend=_ORDER[one.content[:1]]) < 0)),
     rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT,
          Check(RootRows, _other_layout)),
     rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
@@ -448,11 +409,14 @@ ROW_RULES = (
     rule("V4-058", "leaves have counts of their rows, and nothing else has", "Entries", "error",
          ROLL_BACK, in_rows("has counts that are not those of its rows", _bad_counts)),
     rule("V4-059", "entries name the file that they refer to", "Entries", "error", ROLL_BACK,
-         in_rows("refers to a file where it must not, or to none where it must", _bad_reference)),
+         in_rows("refers to a file where it must not, or to none where it must",
+                 lambda one: ~one.of(Content.DELETE_MANIFEST)
+                 & (one.of(_VECTOR, Content.MANIFEST_DV) ^ one.present("referenced_file")))),
     rule("V4-060", "equality deletes name columns that can be compared", "Entries", "error",
          ROLL_BACK,
          in_rows("names no columns that it compares, or should not",
-                 _without_equality_ids),
+                 lambda one: one.of(_EQUALITY)
+                 != mask_of(pc.greater(pc.list_value_length(one.rows["equality_ids"]), 0))),
          in_rows("compares columns that cannot be compared", _incomparable, "warning")),
     rule("V4-061", "split offsets ascend", "Entries", "error", REWRITE_MANIFESTS,
          in_rows("has split offsets that do not ascend", _falling_split_offsets)),
@@ -463,10 +427,15 @@ ROW_RULES = (
          in_root("lacks its snapshot id or a sequence number",
                  lambda one: _lacking_numbers(one) & one.with_status(Status.ADDED), "warning")),
     rule("V4-063", "manifests and their vectors have one sequence number", "Entries", "error",
-         REWRITE_MANIFESTS, in_root("has two sequence numbers", _two_numbers)),
+         REWRITE_MANIFESTS,
+         in_root("has two sequence numbers",
+                 lambda one: one.of(*_LEAVES, Content.MANIFEST_DV)
+                 & (one.inherited[1] != one.inherited[2]))),
     rule("V4-064", "no sequence number is above that of its snapshot", "Entries", "error",
          ROLL_BACK,
-         in_root("has a sequence number of the future", _of_the_future),
+         in_root("has a sequence number of the future",
+                 lambda one: (one.inherited[1] > one.inherited[2])
+                 | (one.inherited[2] > one.snapshot.sequence_number)),
          Check(ListedLeaf, _of_the_future_in_leaf), Check(LiveRows, late)),
     rule("V4-065", "what a snapshot added or deleted carries its id", "Entries", "error", ROLL_BACK,
          in_root("changed in this snapshot, but carries another's numbers", _changed_by_others)),
@@ -499,7 +468,8 @@ ROW_RULES = (
          Check(LeafRows, _other_content)),
     rule("V4-101", "a leaf holds data files, or deletes", "Leaves", "error", ROLL_BACK,
          in_leaf("has another kind than its leaf",
-                 _of_other_kind)),
+                 lambda one: one.of(_VECTOR, _EQUALITY) if one.listed.kind is TreeContent.DATA
+                 else one.of(_DATA))),
     rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK,
          in_leaf("is a leaf in a leaf", lambda one: one.of(*_LEAVES))),
     rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK,

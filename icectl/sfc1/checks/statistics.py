@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.bound_types import top_level_ids
 from icectl.checks.rule import Breach, Check, rule
-from icectl.entries.columns import Mask, mask_of, whole
+from icectl.entries.columns import Mask, mask_of, plain, whole
 from icectl.entries.partition_transforms import transform_column
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import child_fields, field_id
@@ -26,6 +26,7 @@ from icectl.sfc1.content_stats import (
     TupleField,
     aggregate,
     bound_type,
+    differing,
     group_id,
 )
 from icectl.sfc1.manifest_file import STATS
@@ -148,7 +149,7 @@ class StatsMembers:
     def __init__(self, stored: pa.StructArray) -> None:
         self.is_null = mask_of(stored.is_null())
         members = zip(stored.type, stored.flatten(), strict=True)
-        self._members = {one.name: _storage(part) for one, part in members}
+        self._members = {member.name: plain(part) for member, part in members}
 
     def get(self, name: str) -> pa.Array | None:
         """Return a member; None where the group has none of the name."""
@@ -160,10 +161,6 @@ class StatsMembers:
         if member is None:
             return np.zeros(len(self.is_null), np.int64), np.zeros(len(self.is_null), bool)
         return pc.fill_null(member, 0).to_numpy(), mask_of(member.is_valid())
-
-
-def _storage(values: pa.Array) -> pa.Array:
-    return values.storage if isinstance(values, pa.ExtensionArray) else values
 
 
 def in_statistics(
@@ -232,18 +229,13 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _crossed_bounds(stats: RowStatistics) -> Mask:
     wrong = stats.none()
     for _, group in stats.groups():
-        wrong |= _crossed(group)
+        lower, upper = group.get("lower_bound"), group.get("upper_bound")
+        if lower is None or upper is None:
+            continue
+        wrong |= mask_of(pc.greater(lower, upper))
+        if pa.types.is_floating(lower.type):
+            wrong |= mask_of(pc.is_nan(lower)) | mask_of(pc.is_nan(upper))
     return wrong
-
-
-def _crossed(group: StatsMembers) -> Mask:
-    lower, upper = group.get("lower_bound"), group.get("upper_bound")
-    if lower is None or upper is None:
-        return np.zeros(len(group.is_null), bool)
-    crossed = mask_of(pc.greater(lower, upper))
-    if pa.types.is_floating(lower.type):
-        crossed |= mask_of(pc.is_nan(lower)) | mask_of(pc.is_nan(upper))
-    return crossed
 
 
 def _miscounted(stats: RowStatistics) -> Mask:
@@ -273,18 +265,12 @@ def _of_tuple(group: StatsMembers) -> dict[str, Mask]:
     loose = np.zeros(len(known), bool) if tight is None else mask_of(pc.equal(tight, False))  # noqa: FBT003
     return {
         "absent": group.is_null,
-        "differing": (~has_lower & has_upper) | (has_lower & has_upper & _differ(lower, upper)),
+        "differing": (~has_lower & has_upper)
+        | (has_lower & has_upper & mask_of(differing(lower, upper))),
         "without_upper": has_lower & ~has_upper,
         "without_value": unbounded & ~(known & ((nulls == values) | (nans == values))),
         "loose": loose & has_lower,
     }
-
-
-def _differ(lower: pa.Array, upper: pa.Array) -> Mask:
-    if pa.types.is_floating(lower.type):  # -0.0 and 0.0 differ
-        bits = pa.int32() if lower.type.bit_width == 32 else pa.int64()
-        lower, upper = lower.view(bits), upper.view(bits)
-    return mask_of(pc.not_equal(lower, upper))
 
 
 def _not_derived(stats: RowStatistics) -> Mask:
@@ -295,18 +281,12 @@ def _not_derived(stats: RowStatistics) -> Mask:
         group, source = stats.group(one.stats_id), stats.group(one.source.id)
         if group is None or source is None:
             continue
-        value, lower, upper = (
-            group.get("lower_bound"),
-            source.get("lower_bound"),
-            source.get("upper_bound"),
-        )
-        tight = source.get("tight_bounds")
+        value, tight = group.get("lower_bound"), source.get("tight_bounds")
+        lower, upper = source.get("lower_bound"), source.get("upper_bound")
         if value is None or lower is None or upper is None or tight is None:
             continue
-        same = (
-            is_data & mask_of(tight) & mask_of(pc.equal(lower, upper)) & mask_of(value.is_valid())
-        )
-        rows = np.flatnonzero(same)
+        same = is_data & mask_of(tight) & mask_of(pc.equal(lower, upper))
+        rows = np.flatnonzero(same & mask_of(value.is_valid()))
         if not len(rows):
             continue
         try:
@@ -314,7 +294,7 @@ def _not_derived(stats: RowStatistics) -> Mask:
         except ValueError:
             continue  # a transform that this type does not take
         stored = value.take(pa.array(rows))
-        wrong[rows[mask_of(pc.not_equal(_storage(wanted).cast(stored.type), stored))]] = True
+        wrong[rows[mask_of(pc.not_equal(plain(wanted).cast(stored.type), stored))]] = True
     return wrong
 
 
@@ -375,7 +355,12 @@ def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> 
             yield "narrow"
         elif _outside(stated, whole.get("lower_bound"), whole.get("upper_bound")):
             yield "wide"
-    if _miscounts(stated, whole) or _is_not_tight(stated, whole):
+    for name in ("value_count", "null_count", "nan_count"):
+        (claimed, is_stated), (counted, is_known) = stated.counts(name), whole.counts(name)
+        if (is_stated & is_known & (claimed != counted)).any():
+            yield "untrue"
+            return
+    if _is_not_tight(stated, whole):
         yield "untrue"
 
 
@@ -383,14 +368,6 @@ def _outside(group: StatsMembers, lower: pa.Array, upper: pa.Array) -> bool:
     least, most = group.get("lower_bound"), group.get("upper_bound")
     below, above = pc.less(least, lower[0]), pc.greater(most, upper[0])
     return bool(mask_of(below).any() or mask_of(above).any())
-
-
-def _miscounts(stated: StatsMembers, whole: StatsMembers) -> bool:
-    for name in ("value_count", "null_count", "nan_count"):
-        (claimed, is_stated), (counted, is_known) = stated.counts(name), whole.counts(name)
-        if (is_stated & is_known & (claimed != counted)).any():
-            return True
-    return False
 
 
 def _is_not_tight(stated: StatsMembers, whole: StatsMembers) -> bool:

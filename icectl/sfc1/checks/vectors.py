@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class RootVectors:
         self.subject = subject
         self.columns = columns
         self.bitmaps = bitmaps
-        self._statuses: list[int] = columns.status.tolist()
+        self.statuses: list[int] = columns.status.tolist()
         self.leaves: dict[str, int] = {}
         self.vectors: dict[str, list[int]] = {}
         self.locations, self.referenced = columns.keys("location"), columns.keys("referenced_file")
@@ -36,7 +37,7 @@ class RootVectors:
         for at in columns.places(Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
             if self.leaves.setdefault(self.locations[at] or "", at) != at:
                 self.repeated.append(at)
-        self._record_counts: list[int] = columns.numbers("record_count").tolist()
+        self.record_counts: list[int] = columns.numbers("record_count").tolist()
         self.forms: dict[int, tuple[object, ...]] = {}
         for at, row in columns.rows_of(Content.MANIFEST_DV).items():
             self.vectors.setdefault(self.referenced[at] or "", []).append(at)
@@ -52,27 +53,21 @@ class RootVectors:
             name = str(named or "a leaf without a name")
         yield from located(self.subject, Fault(1, name), what, severity)
 
-    def record_count(self, at: int) -> int:
-        return self._record_counts[at]
-
-    def status(self, at: int) -> int:
-        return self._statuses[at]
-
     def is_live(self, key: str) -> bool:
-        return key in self.leaves and self.status(self.leaves[key]) != Status.DELETED
+        return key in self.leaves and self.statuses[self.leaves[key]] != Status.DELETED
 
     def positions(self, key: str) -> dict[int, Positions]:
         """Positions of a leaf that could be read, by the status of the vectors that name them."""
         vectors: dict[int, Positions] = {}
         for at in self.vectors.get(key, ()):
             if at in self.bitmaps:
-                before = vectors.get(self.status(at), self.bitmaps[at][:0])
-                vectors[self.status(at)] = np.union1d(before, self.bitmaps[at])
+                before = vectors.get(self.statuses[at], self.bitmaps[at][:0])
+                vectors[self.statuses[at]] = np.union1d(before, self.bitmaps[at])
         return vectors
 
     def of(self, key: str, *statuses: Status) -> list[int]:
         """Return rows of the vectors over a leaf that have one of the statuses."""
-        return [at for at in self.vectors.get(key, ()) if self.status(at) in statuses]
+        return [at for at in self.vectors.get(key, ()) if self.statuses[at] in statuses]
 
 
 def _listed_twice(root: RootVectors) -> Iterator[Breach]:
@@ -83,7 +78,7 @@ def _listed_twice(root: RootVectors) -> Iterator[Breach]:
 def _without_data_leaf(root: RootVectors) -> Iterator[Breach]:
     for at in root.columns.places(Content.DELETE_MANIFEST):
         named = root.referenced[at]
-        if named is None or root.status(at) == Status.DELETED or root.is_live(named):
+        if named is None or root.statuses[at] == Status.DELETED or root.is_live(named):
             continue
         what = f"belongs to `{named}`, which is not live"
         yield from root.breach(root.locations[at] or "", what)
@@ -111,7 +106,7 @@ def _several_live(root: RootVectors) -> Iterator[Breach]:
 
 def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
     for key, rows in root.vectors.items():
-        count = root.record_count(root.leaves[key]) if key in root.leaves else None
+        count = root.record_counts[root.leaves[key]] if key in root.leaves else None
         for at in rows:
             positions = root.bitmaps.get(at)
             if count is None or positions is None or not len(positions):
@@ -122,22 +117,16 @@ def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
                 yield from root.breach(key, what)
 
 
-def _is_new_with_vector(root: RootVectors, key: str) -> bool:
-    is_new = key in root.leaves and root.status(root.leaves[key]) == Status.ADDED
-    return is_new and bool(root.of(key, Status.ADDED))
-
-
 def _has_shrunk(root: RootVectors, key: str) -> bool:
-    deleted, added = root.of(key, Status.DELETED), root.of(key, Status.ADDED)
-    return not all(_grows(root, old, new) for old in deleted for new in added)
-
-
-def _grows(root: RootVectors, old: int, new: int) -> bool:
-    """Whether a vector holds all that an old one does, and more, as far as both were read."""
-    if not {old, new} <= root.bitmaps.keys():
-        return True
-    before, after = root.bitmaps[old], root.bitmaps[new]
-    return not len(np.setdiff1d(before, after)) and len(after) > len(before)
+    """Whether a new vector lacks part of an old one, or has no more, as far as both were read."""
+    old, new = (
+        [root.bitmaps[at] for at in root.of(key, status) if at in root.bitmaps]
+        for status in (Status.DELETED, Status.ADDED)
+    )
+    return any(
+        len(np.setdiff1d(before, after)) > 0 or len(after) <= len(before)
+        for before, after in product(old, new)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +143,12 @@ class VectorStep:
     def changed(self) -> Iterator[str]:
         """Yield leaves that live in both, and whose vector is not simply carried."""
         for key in self.root.leaves:
-            lives = self.root.is_live(key) and self.parent.is_live(key)
-            if lives and not _is_carried(self.root, self.parent, key):
-                yield key
+            if self.root.is_live(key) and self.parent.is_live(key):
+                before, here = self.parent.of(key, *_LIVE), self.root.vectors.get(key, [])
+                are_old = all(self.root.statuses[at] == Status.EXISTING for at in here)
+                forms = [self.parent.forms[at] for at in before]
+                if not are_old or [self.root.forms[at] for at in here] != forms:
+                    yield key
 
 
 def _other_deleted_rows(step: VectorStep) -> Iterator[Breach]:
@@ -168,8 +160,10 @@ def _other_deleted_rows(step: VectorStep) -> Iterator[Breach]:
 
 def _other_forms(step: VectorStep) -> Iterator[Breach]:
     for key in step.changed():
-        is_right = _differs(step.root, step.parent, key) is None
-        if is_right and _rewritten(step.root, step.parent, key):
+        old, new = step.parent.of(key, *_LIVE), step.root.of(key, Status.EXISTING)
+        forms = [step.parent.forms[at] for at in old], [step.root.forms[at] for at in new]
+        is_other = len(old) == len(new) == 1 and forms[0] != forms[1]
+        if is_other and _differs(step.root, step.parent, key) is None:
             yield from step.root.breach(key, "has its delete vector in another form")
 
 
@@ -197,20 +191,6 @@ def _union(root: RootVectors, rows: list[int]) -> Positions | None:
     if not set(rows) <= root.bitmaps.keys():
         return None
     return np.unique(np.concatenate([np.empty(0, np.uint64), *(root.bitmaps[at] for at in rows)]))
-
-
-def _is_carried(root: RootVectors, parent: RootVectors, key: str) -> bool:
-    """Return whether the vector of a leaf is the one of the parent, or neither has one."""
-    before = parent.of(key, *_LIVE)
-    here = root.vectors.get(key, [])
-    if any(root.status(at) != Status.EXISTING for at in here):
-        return False
-    return [root.forms[at] for at in here] == [parent.forms[at] for at in before]
-
-
-def _rewritten(root: RootVectors, parent: RootVectors, key: str) -> bool:
-    old, new = parent.of(key, *_LIVE), root.of(key, Status.EXISTING)
-    return len(old) == len(new) == 1 and root.forms[new[0]] != parent.forms[old[0]]
 
 
 # fmt: off
@@ -247,7 +227,9 @@ VECTOR_RULES = (
          "Manifest delete vectors", "error", ROLL_BACK),
     rule("V4-091", "a leaf is not added together with a delete vector over it",
          "Manifest delete vectors", "warning", REWRITE_MANIFESTS,
-         in_leaves("is new and has a new delete vector", _is_new_with_vector)),
+         in_leaves("is new and has a new delete vector",
+                   lambda root, key: key in root.leaves and bool(root.of(key, Status.ADDED))
+                   and root.statuses[root.leaves[key]] == Status.ADDED)),
     rule("V4-114", "an affiliated delete leaf belongs to its data leaf", "Leaves", "error",
          ROLL_BACK,
          Check(RootVectors, _without_data_leaf),

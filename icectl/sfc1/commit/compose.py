@@ -3,7 +3,7 @@
 Pure but for the leaves that are read on the way: the files to write come back as values.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,6 @@ from icectl.sfc1.commit.draft import (
     Draft,
     Identity,
     NewTree,
-    NewVector,
     ParentState,
     TreeChange,
     TreeMeans,
@@ -132,10 +131,9 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
     _repair_affinity(draft, affiliated)
 
 
-def _chosen(draft: Draft, chosen: Iterable[str]) -> list[tuple[str, ListedRow]]:
-    wanted = set(chosen)
+def _chosen(draft: Draft, chosen: Collection[str]) -> list[tuple[str, ListedRow]]:
     leaves = [(comparison_key(leaf.name), leaf) for leaf in leaf_rows(draft.kept)]
-    return [(key, leaf) for key, leaf in leaves if key in wanted]
+    return [(key, leaf) for key, leaf in leaves if key in chosen]
 
 
 def flush(draft: Draft, added: pa.Table, going: set[Identity]) -> None:
@@ -252,17 +250,12 @@ def _drop_leaves(draft: Draft, gone: set[str]) -> None:
 
 def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
     """Delete leaves that stay, of data leaves that are rewritten."""
-    names = []
-    for leaf in leaf_rows(draft.kept):
-        key = comparison_key(leaf.name)
-        data_leaf = leaf.referenced_file
-        if (
-            data_leaf is not None
-            and comparison_key(str(data_leaf)) in rewritten
-            and key not in rewritten
-        ):
-            names.append(key)
-    return names
+    keyed = [(comparison_key(leaf.name), leaf.referenced_file) for leaf in leaf_rows(draft.kept)]
+    return [
+        key
+        for key, data_leaf in keyed
+        if data_leaf is not None and comparison_key(data_leaf) in rewritten and key not in rewritten
+    ]
 
 
 def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
@@ -293,15 +286,10 @@ def _kill(draft: Draft, removed: RemovedPlaces) -> pa.Table:
         fresh = np.array(sorted(places), np.uint64)
         if len(np.intersect1d(old, fresh)):
             raise SelfCheckFailed(f"`{key}` is dead where it should live", rule="V4-084")
-        vectors.append(NewVector(leaves[key], np.union1d(old, fresh)))
+        vectors.append((leaves[key], np.union1d(old, fresh)))
     inline = sum(len(content or b"") for content in draft.kept["inline_content"].to_pylist())
-    rows, files = vector_rows(
-        draft.means.facts,
-        vectors,
-        inline_max_bytes=draft.means.options.inline_max_bytes,
-        inline_bytes_left=draft.means.options.inline_total_max_bytes - inline,
-        new_puffin=draft.means.new_puffin,
-    )
+    room = draft.means.options.inline_total_max_bytes - inline
+    rows, files = vector_rows(draft.means, vectors, room)
     draft.files += files
     draft.added.append(rows)
     going = sorted({*removed.in_root, *outdated})
@@ -413,7 +401,9 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     vectors = of_contents(change.added, Content.POSITION_DELETES)
     new_data = set(keys(of_contents(change.added, Content.DATA)["location"]))
     replaced = [str(key) for key in keys(vectors["referenced_file"]) if key not in new_data]
-    gone_data = [comparison_key(one.location) for one in change.removed if _is_data(one.content)]
+    gone_data = [
+        comparison_key(one.location) for one in change.removed if one.content is Content.DATA
+    ]
     seen_in = {comparison_key(one.leaf) for one in change.removed if one.leaf is not None}
     search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})
     search.look_through(seen_in, change.data_leaves)
@@ -423,7 +413,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
         if place is None:
             raise CommitConflict(f"`{gone.location}` is not live any more")
         order.append(place)
-        if _is_data(gone.content):
+        if gone.content is Content.DATA:
             order += search.vectors.get(comparison_key(gone.location), [])
     for key in replaced:
         order += search.vectors.get(key, [])
@@ -457,17 +447,14 @@ def data_leaves_of(draft: Draft, data_files: set[str]) -> dict[str, str]:
     for key, leaf in leaves.items():
         if not left:
             break
-        if not draft.may_list(leaf, _texts(left)):
+        wanted = pa.array(left, pa.string())
+        if not draft.may_list(leaf, wanted):
             continue
         rows = draft.names_of(leaf)
-        for at in _matching(rows, "location", _texts(left), draft.dead.get(key, NONE)):
+        for at in _matching(rows, "location", wanted, draft.dead.get(key, NONE)):
             by_file[comparison_key(rows["location"][at].as_py())] = leaf.name
         left -= by_file.keys()
     return by_file
-
-
-def _is_data(content: Content) -> bool:
-    return content is Content.DATA
 
 
 class _Search:
@@ -479,9 +466,9 @@ class _Search:
         self.leaves: dict[str, ListedRow] = {}
         self.vectors: dict[str, list[Place]] = {}
         self._left = set(wanted)
-        self._left_data = sum(_is_data(Content(one[0])) for one in wanted)
-        self._wanted = _texts({key for _, key, _ in wanted})
-        self._data_files = _texts(data_files)
+        self._left_data = sum(code == Content.DATA for code, _, _ in wanted)
+        self._wanted = pa.array({key for _, key, _ in wanted}, pa.string())
+        self._data_files = pa.array(data_files, pa.string())
         self._data_keys = data_files
 
     def look_through(self, first: set[str], data_leaves: Mapping[str, str | None]) -> None:
@@ -491,20 +478,20 @@ class _Search:
         """
         draft = self._draft
         self._look(None, draft.kept, NONE)
-        for key, leaf in _first(first, _leaves(draft, Content.DATA_MANIFEST)):
+        for key, leaf in _leaves(draft, Content.DATA_MANIFEST, first):
             if not self._left_data:
                 break
             if key in first or draft.may_list(leaf, self._wanted):
                 self._look_into(key, leaf, draft.look_at(leaf))
         strange = self._strange(data_leaves)
         passed = []
-        for key, leaf in _first(first, _leaves(draft, Content.DELETE_MANIFEST)):
+        for key, leaf in _leaves(draft, Content.DELETE_MANIFEST, first):
             if strange(leaf) and key not in first:
                 passed.append((key, leaf))
-            elif len(self._data_files) or self._left_deletes:
+            elif len(self._data_files) or len(self._left) > self._left_data:
                 self._look_into(key, leaf, draft.names_of(leaf))
         for key, leaf in passed:
-            if not self._left_deletes:
+            if len(self._left) <= self._left_data:  # every delete that goes was found
                 break
             self._look_into(key, leaf, draft.names_of(leaf))
 
@@ -515,7 +502,7 @@ class _Search:
         """
         data, new = int(Content.DATA), self._draft.in_memory
         vectors = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
-        there = {None, *(key for key, _ in _leaves(self._draft, Content.DATA_MANIFEST))}
+        there = {None, *dict(_leaves(self._draft, Content.DATA_MANIFEST))}
         known = {**{key: at for key, at in data_leaves.items() if at in there}, **vectors}
         own = {known[key] for key in self._data_keys & known.keys()}
         if not self._data_keys <= known.keys():
@@ -525,11 +512,6 @@ class _Search:
             and comparison_key(leaf.referenced_file) not in own
             and comparison_key(leaf.name) not in new  # moved since it was seen
         )
-
-    @property
-    def _left_deletes(self) -> bool:
-        """Whether a delete that goes was not found yet."""
-        return len(self._left) > self._left_data
 
     def _look_into(self, key: str, leaf: ListedRow, rows: pa.Table) -> None:
         self.leaves[key] = leaf
@@ -543,7 +525,7 @@ class _Search:
             if identity in self._left:
                 self.places[identity] = (leaf, at)
                 self._left.discard(identity)
-                self._left_data -= _is_data(Content(identity[0]))
+                self._left_data -= identity[0] == Content.DATA
         referring = _matching(rows, "referenced_file", self._data_files, deleted)
         part = identified.take(pa.array(referring, pa.int64()))
         codes, references = part["content"].to_pylist(), keys(part["referenced_file"])
@@ -552,18 +534,12 @@ class _Search:
                 self.vectors.setdefault(str(reference), []).append((leaf, at))
 
 
-def _leaves(draft: Draft, kind: Content) -> Iterator[tuple[str, ListedRow]]:
-    for leaf in draft.leaves():
-        if leaf.content == kind:
-            yield comparison_key(leaf.name), leaf
-
-
-def _first(first: set[str], leaves: Iterable[tuple[str, ListedRow]]) -> list[tuple[str, ListedRow]]:
+def _leaves(
+    draft: Draft, kind: Content, first: Collection[str] = ()
+) -> list[tuple[str, ListedRow]]:
+    """Return leaves of a kind by their keys, those of `first` before others."""
+    leaves = [(comparison_key(leaf.name), leaf) for leaf in draft.leaves() if leaf.content == kind]
     return sorted(leaves, key=lambda one: one[0] not in first)
-
-
-def _texts(wanted: set[str]) -> pa.Array:
-    return pa.array(list(wanted), pa.string())
 
 
 def _matching(rows: pa.Table, column: str, wanted: pa.Array, deleted: Positions) -> list[int]:

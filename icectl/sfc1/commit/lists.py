@@ -38,7 +38,6 @@ from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
 from icectl.files.parquet.schema import field_id
-from icectl.format import single_value
 from icectl.format.locations import with_scheme
 from icectl.format.manifest import (
     Content,
@@ -53,7 +52,7 @@ from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import Type
-from icectl.sfc1.content_stats import conform, group_id, typed_values
+from icectl.sfc1.content_stats import conform, group_id, stats_group, typed_bounds
 from icectl.sfc1.manifest_file import STATS, ListedRow
 from icectl.sfc1.manifests import FILES, TreeFacts, leaf_rows, of_contents, read_leaf
 from icectl.sfc1.reader import RootReader, leaf_manifest, raw_entries
@@ -418,27 +417,11 @@ def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
 
 def _summarised(kind: pa.StructType, type_: Type, summary: FieldSummary) -> pa.StructArray:
     members = {
-        "lower_bound": typed_values(type_, [_bound(type_, summary.lower_bound)]),
-        "upper_bound": typed_values(type_, [_bound(type_, summary.upper_bound)]),
+        "lower_bound": typed_bounds(type_, pa.array([summary.lower_bound], pa.binary())),
+        "upper_bound": typed_bounds(type_, pa.array([summary.upper_bound], pa.binary())),
     }
     if not summary.contains_null:
         members["null_count"] = pa.array([0], pa.int64())
     if summary.contains_nan is False:
         members["nan_count"] = pa.array([0], pa.int64())
-    columns = [
-        members[member.name].cast(member.type)
-        if member.name in members
-        else pa.nulls(1, member.type)
-        for member in kind
-    ]
-    is_known = any(pc.any(column.is_valid()).as_py() for column in columns)
-    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array([not is_known]))
-
-
-def _bound(type_: Type, content: bytes | None) -> single_value.Value:
-    if content is None:
-        return None
-    try:
-        return single_value.decode(type_, content)
-    except ValueError:
-        return None
+    return stats_group(kind, members, 1)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -67,12 +66,8 @@ from icectl.table.row_safety import require_safe_base
 from icectl.units import read_count
 
 _MEASURED = (
-    "content",
-    "file_format",
-    "record_count",
-    "file_size_in_bytes",
-    "content_size_in_bytes",
-)
+    "content", "file_format", "record_count", "file_size_in_bytes", "content_size_in_bytes",
+)  # fmt: skip
 
 _UNMOVABLE = (
     "`icectl upgrade-to-v4 TABLE --layout iceberg-1.12` leads back; there `icectl compact TABLE"
@@ -85,19 +80,6 @@ _CARRIED = ("spec_id", "snapshot_id", "sequence_number", "file_sequence_number",
 
 ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
 """What an operation does to the state that it is given; None where that is nothing."""
-
-
-class NewFiles(Protocol):
-    """Locations for the files of one run; each is known to it before the file is written."""
-
-    def leaf(self) -> str:
-        """Return the location of a new leaf."""
-
-    def bitmaps(self) -> str:
-        """Return a new Puffin file of manifest delete vectors."""
-
-    def root(self, snapshot_id: int) -> str:
-        """Return the location of a new root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +113,7 @@ class TreeWriter:
     store: Store
     env: Env
     branch: str
-    new: NewFiles
+    new: Outputs
     last: WrittenTree | None = None
 
     @property
@@ -201,9 +183,12 @@ class TreeWriter:
         facts = TreeFacts(metadata)
         parent = head(metadata, self.branch)
         state = parent_state(self.store, facts, parent)
+        options = tree_options(metadata)
+        if leaf_target_size_bytes is not None:
+            options = replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
         means = TreeMeans(
             facts,
-            _options(metadata, leaf_target_size_bytes),
+            options,
             partial(read_leaf, self.store, facts, carried=True),
             _once(partial(read_leaf, self.store, facts, part=PLAIN)),
             _once(partial(read_leaf, self.store, facts, part=NAMES)),
@@ -218,7 +203,7 @@ class TreeWriter:
         wanted = _without_foreign(means, state, wanted)
         tree = compose(means, state, wanted, attempt)
         operation = wanted.operation or _operation(tree)
-        counters = {**_counters(wanted.added, tree), **_totals(means, parent, state, wanted, tree)}
+        counters = _counters(means, parent, state, wanted, tree)
         root = with_scheme(metadata.location, self.new.root(snapshot_id))
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
@@ -287,13 +272,6 @@ def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -
     return replace(change, rewritten=change.rewritten | state.foreign)
 
 
-def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> TreeOptions:
-    options = tree_options(metadata)
-    if leaf_target_size_bytes is None:
-        return options
-    return replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
-
-
 def _once(read: ReadLeaf) -> ReadLeaf:
     leaves: dict[str, pa.Table] = {}
 
@@ -323,21 +301,16 @@ def _entries(rows: pa.Table) -> Entries:
     return Entries(rows.select(_MEASURED))
 
 
-def _counters(added: pa.Table, tree: NewTree) -> dict[str, str]:
-    """Counters of what was added and removed (R-031), those that are not 0."""
-    counters = {
-        **summary_counters(summarise(_entries(added)), "added"),
-        **summary_counters(summarise(_entries(tree.removed)), "removed"),
-    }
-    return {key: str(number) for key, number in counters.items() if number}
-
-
-def _totals(
+def _counters(
     means: TreeMeans, parent: Snapshot | None, state: ParentState, change: TreeChange, tree: NewTree
 ) -> dict[str, str]:
-    """Return the parent's totals with the changes; counted where it has none (R-031)."""
-    added = summary_counters(summarise(_entries(change.added)), "total")
-    removed = summary_counters(summarise(_entries(tree.removed)), "total")
+    """Return counters of what came and went that are not 0, and the totals with it (R-031).
+
+    Totals begin with the parent's, and are counted where it has none.
+    """
+    come, gone = (summarise(_entries(rows)) for rows in (change.added, tree.removed))
+    counters = {**summary_counters(come, "added"), **summary_counters(gone, "removed")}
+    added, removed = summary_counters(come, "total"), summary_counters(gone, "total")
     summary = {} if parent is None else parent.summary or {}
     stated = {key: read_count(summary.get(key)) for key in added}
     before: Mapping[str, int] = {key: n for key, n in stated.items() if n is not None}
@@ -346,7 +319,8 @@ def _totals(
     elif len(before) < len(added):
         files = live_in_tree(state.rows, state.dead, means.look)
         before = summary_counters(summarise(_entries(files)), "total")
-    return {key: str(before[key] + added[key] - removed[key]) for key in added}
+    totals = {key: str(before[key] + added[key] - removed[key]) for key in added}
+    return {key: str(number) for key, number in counters.items() if number} | totals
 
 
 # -- what commands change -------------------------------------------------------------------------
@@ -495,14 +469,15 @@ def _files_of(rows: pa.Table) -> pa.Table:
     """Return files by what identifies them (sfc-1 EN7), with what no commit changes of them."""
     is_vector = pc.equal(rows["content"], int(Content.POSITION_DELETES))
     offsets = pc.if_else(is_vector, pc.fill_null(rows["content_offset"], -1), -1)
-    columns = {
-        "content": rows["content"],
-        "key": comparison_keys(rows["location"]),
-        "content_offset": offsets,
-        "first_row_id": rows["first_row_id"],
-        **{name: rows[name] for name in _CARRIED},
-    }
-    table = pa.table(columns)
+    table = pa.table(
+        {
+            "content": rows["content"],
+            "key": comparison_keys(rows["location"]),
+            "content_offset": offsets,
+            "first_row_id": rows["first_row_id"],
+            **{name: rows[name] for name in _CARRIED},
+        }
+    )
     return table.sort_by([(name, "ascending") for name in _IDENTITY])
 
 
