@@ -210,7 +210,6 @@ class _Assembled:
         self._parts.append(self.pool.submit(make, len(self._parts) + 1, *arguments))
 
     def end(self) -> None:
-        """Make the object of all that was appended. Raises: StorageError; CopyRefused."""
         self._end_range()
         if not self._has_begun:
             self._at.put(bytes(self._waiting))

@@ -89,7 +89,6 @@ class Renewed:
 
     @property
     def ends(self) -> bool:
-        """Whether someone renews the options."""
         return self._expire is not None
 
     def current(self) -> Mapping[str, str]:
@@ -104,7 +103,6 @@ class Renewed:
             return self._options
 
     def renew(self) -> bool:
-        """Ask again, as the storage takes them no more; whether there is someone to ask."""
         return self._expire is not None and self._expire()
 
 
@@ -170,7 +168,6 @@ class AwsSession:
         return AwsKeys(credentials.access_key, credentials.secret_key, credentials.token)
 
     def forget(self) -> None:
-        """Look for credentials again, as the storage takes these no more."""
         with self._lock:
             self._credentials = None
 

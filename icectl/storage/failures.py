@@ -319,7 +319,6 @@ def _reason_and_hint(
 
 
 def _first_line(error: Exception) -> str:
-    """Return what the storage said, in a line."""
     for cause in _causes(error):
         answer = getattr(cause, "response", None)
         if isinstance(answer, dict) and (message := answer.get("Error", {}).get("Message")):
@@ -349,7 +348,6 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the HTTP status, where drivers keep it."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")

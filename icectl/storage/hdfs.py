@@ -16,7 +16,7 @@ from icectl.env import Env
 from icectl.errors import StorageError, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost, remote_errors, remote_failure, repeated
-from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
+from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
 from icectl.storage.new_files import PartWriter, Prober, Proof, temporary_name
 from icectl.storage.store import (
     Assembly,
@@ -91,11 +91,8 @@ def _translation(error: RuntimeError) -> Exception:
     kind, message = answer[1].rpartition(".")[2], answer[2]
     if kind in _DENIED and _NO_DIRECTORY in message:
         return FileNotFoundError(message)
-    if kind in _LATER:
-        return NoNameNode(f"{message} ({kind})")
-    if kind in _DENIED:
-        return Denied(f"{message} ({kind})")
-    return NameNodeAnswer(f"{message} ({kind})")
+    failure = NoNameNode if kind in _LATER else Denied if kind in _DENIED else NameNodeAnswer
+    return failure(f"{message} ({kind})")
 
 
 class Denied(NameNodeAnswer, PermissionError):
@@ -127,18 +124,15 @@ class HdfsUpload(PartWriter):
         self._file: IO[bytes] = client.create(path, WriteOptions(create_parent=True))
 
     def send_part(self, content: bytes) -> None:
-        """Send the next bytes."""
         driver_result(lambda: self._file.write(content))
 
     def end(self) -> None:
-        """Have the name node take the file as whole."""
         content = self.last_part()
         if content:
             self.send_part(content)
         self._file.close()
 
     def abandon(self) -> None:
-        """Give the file up, whose bytes nobody wants."""
         with suppress(Exception):
             self._file.close()
 
@@ -185,11 +179,9 @@ class HdfsStore:
         return self._make("read", location, lambda: bytes(self._opened(location).read()))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-
-        def action() -> bytes:
-            return range_of(self._opened(location), offset, length)
-
-        return self._make("read", location, action)
+        return self._make(
+            "read", location, lambda: range_of(self._opened(location), offset, length)
+        )
 
     def open(self, location: str) -> IO[bytes]:
         """Return a seekable reader; the name node is asked once."""
@@ -201,24 +193,18 @@ class HdfsStore:
         return range_reader(Tail(len(opened)), read)
 
     def stat(self, location: str) -> FileStatus | None:
+        look = partial(self.client.get_file_info, path_of(location))
         try:
-            status = self._make(
-                "look up", location, partial(self.client.get_file_info, path_of(location))
-            )
+            status = self._make("look up", location, look)
         except FileNotFoundError:
             return None
         return None if status.isdir else _status(location, status)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location, directories in parallel."""
         return run_steps([location.rstrip("/")], self._scan, self.concurrency)
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location; the parts are directories."""
-        begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
-        return ListingSplit(
-            begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
-        )
+        return first_directories(location.rstrip("/"), self._scan, self.concurrency, count)
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         return run_steps([part.location for part in parts], self._scan, self.concurrency)
@@ -230,11 +216,6 @@ class HdfsStore:
         return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a whole new file, atomically; FileExistsError where one is there.
-
-        Raises: AnswerLost, when it may or may not be there; Refused, where renames overwrite;
-        StorageError, when nothing was written.
-        """
         prober = Prober(self._put_new, self.remove, self.env, self.warn, "rename without overwrite")
         prober.prove(self.proof, location)
         self._put_new(location, content)
@@ -335,15 +316,10 @@ class HdfsStore:
         return self.client.read(path_of(location))
 
     def _once(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
-        """Return the result of a call that writes. Raises: StorageError."""
         with remote_errors(doing, location):
             return driver_result(action)
 
     def _make(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
-        """Return the result of a call that may be repeated.
-
-        Raises: StorageError; FileNotFoundError.
-        """
         return repeated(doing, location, partial(driver_result, action), self.env)
 
     def _scan(self, directory: str) -> ListingStep[str]:
@@ -358,12 +334,10 @@ class HdfsStore:
     def _entries(self, directory: str) -> Sequence[tuple[str, Any]]:
         """List a directory, under locations that begin as the directory's does."""
         path = path_of(directory).rstrip("/")
-
-        def action() -> Sequence[Any]:
-            return list(self.client.list_status(path or "/"))
-
         try:
-            entries = self._make("list", directory, action)
+            entries = self._make(
+                "list", directory, lambda: list(self.client.list_status(path or "/"))
+            )
         except FileNotFoundError:
             return []
         return [

@@ -46,7 +46,6 @@ class SameStore:
         return first == second or not first or not second
 
     def same_scheme(self, location: str, other: str) -> bool:
-        """Return whether two locations are on one kind of storage."""
         return self._scheme(location) == self._scheme(other)
 
     def respelled(self, location: str, base: str) -> str | None:
@@ -113,7 +112,6 @@ class FolderNames:
         self._added: set[str] = set()
 
     def add(self, files: pa.Array) -> None:
-        """Take in the folders of files, those that are there."""
         for folder in _folders(files).dictionary.to_pylist():
             identity = self._identity(folder)
             if identity is not None and folder not in self._added:

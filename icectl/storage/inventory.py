@@ -69,20 +69,15 @@ _BEGINNINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryFile:
-    """A file of an S3 Inventory; its key is one of the inventory's bucket."""
-
-    key: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class InventoryManifest:
-    """The manifest.json of an S3 Inventory; `columns` are those of its files if they are CSV."""
+    """The manifest.json of an S3 Inventory; `columns` are those of its files if they are CSV.
+
+    `files` are keys in the bucket, with their sizes in bytes.
+    """
 
     bucket: str
     columns: tuple[str, ...]
-    files: tuple[InventoryFile, ...]
+    files: tuple[tuple[str, int], ...]
 
 
 def form_of(content: bytes) -> InventoryForm:
@@ -98,7 +93,7 @@ def parse_manifest(content: bytes) -> InventoryManifest:
         return InventoryManifest(
             bucket=stored["destinationBucket"].rpartition(":")[2],
             columns=tuple(name.strip() for name in stored["fileSchema"].split(",")),
-            files=tuple(InventoryFile(file["key"], int(file["size"])) for file in stored["files"]),
+            files=tuple((file["key"], int(file["size"])) for file in stored["files"]),
         )
     except KeyError as error:
         raise UsageError(
@@ -121,13 +116,11 @@ def read_rows(file: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[pa.Arra
     if form is InventoryForm.ORC:
         hint = "choose Parquet or CSV in the settings of the inventory"
         raise Unsupported("ORC inventories can't be read", hint=hint)
+    gzipped = form is InventoryForm.GZIPPED_CSV
     with _translated(form):
-        if form is InventoryForm.PARQUET:
-            batches = _parquet(file)
-        else:
-            batches = _csv(file, columns, gzipped=form is InventoryForm.GZIPPED_CSV)
-        for columns_of_batch in batches:
-            yield _listed(columns_of_batch)
+        is_parquet = form is InventoryForm.PARQUET
+        for batch in _parquet(file) if is_parquet else _csv(file, columns, gzipped=gzipped):
+            yield _listed(batch)
 
 
 def _parquet(file: IO[bytes]) -> Iterator[Columns]:
@@ -165,7 +158,6 @@ def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[
 
 
 def _header(file: IO[bytes], *, gzipped: bool) -> Sequence[str]:
-    """Return the cells of the first line."""
     try:
         line = (gzip.GzipFile(fileobj=file) if gzipped else file).readline(_LONGEST_HEADER)
     except (EOFError, zlib.error) as error:
@@ -186,8 +178,11 @@ def _places(names: Sequence[str]) -> Mapping[str, int]:
 
 
 def _listed(columns: Columns) -> tuple[pa.Array, ...]:
-    """Location, size and time of the objects that are there."""
-    locations = _texts(columns, "location") if "location" in columns else _of_keys(columns)
+    if "location" in columns:
+        locations = _texts(columns, "location")
+    else:
+        bucket, key = _texts(columns, "bucket"), _texts(columns, "key")
+        locations = pc.binary_join_element_wise(pa.scalar("s3://"), bucket, pa.scalar("/"), key, "")
     gone = pc.ends_with(locations, "/")
     if "latest" in columns:
         gone = pc.or_(gone, pc.invert(_flags(columns["latest"], unless_told=True)))
@@ -203,11 +198,6 @@ def _listed(columns: Columns) -> tuple[pa.Array, ...]:
     if rows[1].null_count:  # as it is where the location is null
         raise UsageError("objects without a name or a size", hint=_HINT)
     return tuple(rows)
-
-
-def _of_keys(columns: Columns) -> pa.Array:
-    parts = (pa.scalar("s3://"), _texts(columns, "bucket"), pa.scalar("/"), _texts(columns, "key"))
-    return pc.binary_join_element_wise(*parts, "")
 
 
 def _texts(columns: Columns, name: str) -> pa.Array:
@@ -257,10 +247,21 @@ def read_inventory(store: Store, location: str) -> Iterator[pa.RecordBatch]:
     if manifest is None:
         yield from _rows(store, location, ())
         return
-    for file in manifest.files:
-        place = _place(location, manifest, file)
+    for key, size_bytes in manifest.files:
+        if locations.is_local(location):  # on disk as it was in the bucket
+            folder = locations.parent(locations.parent(location))
+            place = locations.join(folder, *key.split("/")[-2:])
+        else:
+            place = f"{locations.scheme(location)}://{manifest.bucket}/{key}"
         with _named(place):
-            _check_size(store, place, file)
+            status = store.stat(place)
+            if status is None:
+                raise FileNotFoundError(place)
+            if status.size_bytes != size_bytes:
+                raise UsageError(
+                    f"it has {status.size_bytes} bytes, and {size_bytes} by its manifest",
+                    hint="wait until the inventory is complete, or fetch it again",
+                )
         yield from _rows(store, place, manifest.columns)
 
 
@@ -268,25 +269,6 @@ def _rows(store: Store, location: str, columns: tuple[str, ...]) -> Iterator[pa.
     with _named(location), store.open(location) as file:
         for rows in read_rows(file, columns):
             yield pa.RecordBatch.from_arrays(list(rows), schema=LISTING_SCHEMA)
-
-
-def _place(location: str, manifest: InventoryManifest, file: InventoryFile) -> str:
-    """Return where a file of a manifest lies: in its bucket, or on disk as it was in the bucket."""
-    if not locations.is_local(location):
-        return f"{locations.scheme(location)}://{manifest.bucket}/{file.key}"
-    folder = locations.parent(locations.parent(location))
-    return locations.join(folder, *file.key.split("/")[-2:])
-
-
-def _check_size(store: Store, location: str, file: InventoryFile) -> None:
-    status = store.stat(location)
-    if status is None:
-        raise FileNotFoundError(location)
-    if status.size_bytes != file.size_bytes:
-        raise UsageError(
-            f"it has {status.size_bytes} bytes, and {file.size_bytes} by its manifest",
-            hint="wait until the inventory is complete, or fetch it again",
-        )
 
 
 @contextmanager
@@ -327,7 +309,6 @@ class InventoryFiles:
             )
 
     def _below(self, batch: pa.RecordBatch, location: str) -> pa.RecordBatch:
-        """Return the rows below a location, spelled as it is."""
         named = batch["location"]
         start = locations.root(location)
         spellings = [start]

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.errors import StorageError
+from icectl.storage.store import ListingPart, ListingSplit
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -44,7 +44,6 @@ class ListingRows:
         self._count(1)
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
-        """Append a batch of files."""
         if 2 * batch.num_rows >= BATCH_ROWS:
             self.full.append(batch)
         else:
@@ -52,7 +51,6 @@ class ListingRows:
             self._count(batch.num_rows)
 
     def extend(self, other: "ListingRows") -> None:
-        """Append all files of another listing."""
         self.full += other.full
         self.small += other.small
         self.locations += other.locations
@@ -99,19 +97,19 @@ class ListingStep(Generic[Request]):
     next: tuple[Request, ...] = ()
 
 
-def first_steps(
-    first: Request, step: Callable[[Request], ListingStep[Request]], concurrency: int, count: int
-) -> ListingStep[Request]:
-    """Carry out requests level by level until at least `count` are left, or none."""
+def first_directories(
+    first: str, step: Callable[[str], ListingStep[str]], concurrency: int, count: int
+) -> ListingSplit:
+    """List directories level by level until at least `count` are left, or none."""
     rows = ListingRows()
-    level: tuple[Request, ...] = (first,)
+    level: tuple[str, ...] = (first,)
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
         while level and len(level) < count:
             steps = list(pool.map(step, level))
             for done in steps:
                 rows.extend(done.rows)
-            level = tuple(request for done in steps for request in done.next)
-    return ListingStep(rows, level)
+            level = tuple(directory for done in steps for directory in done.next)
+    return ListingSplit(rows.take_all(), [ListingPart(directory) for directory in level])
 
 
 def run_steps(
@@ -127,7 +125,10 @@ def run_steps(
         running: set[Future[ListingStep[Request]]] = set()
         while waiting or running:
             while waiting and len(running) < 2 * concurrency:
-                running.add(pool.submit(_several, step, _taken(waiting, concurrency)))
+                count = min(1 + len(waiting) // (8 * concurrency), _MOST_AT_ONCE)
+                taken = waiting[-count:]  # one while few wait, more when all threads have enough
+                del waiting[-count:]
+                running.add(pool.submit(_several, step, taken))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 result = future.result()
@@ -135,14 +136,6 @@ def run_steps(
                 waiting += result.next
             yield from rows.take_full()
     yield from rows.take_all()
-
-
-def _taken(waiting: list[Request], concurrency: int) -> list[Request]:
-    """The last of the waiting requests: one while they are few, more when all have enough."""
-    count = min(1 + len(waiting) // (8 * concurrency), _MOST_AT_ONCE)
-    taken = waiting[-count:]
-    del waiting[-count:]
-    return taken
 
 
 def _several(
@@ -183,17 +176,11 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # what could not be written is not needed any more
             self._file.close()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add files of a listing."""
         with _translated():
             self._writer.write_batch(batch)
         self.file_count += batch.num_rows

@@ -134,10 +134,7 @@ def loosest_key(location: str) -> str:
 
 
 def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the `loosest_key` of every location.
-
-    Order: kept; null stays null.
-    """
+    """Return the `loosest_key` of every location. Order: kept; null stays null."""
 
     def key(chunk: pa.Array) -> pa.Array:
         paths = chunk
@@ -149,16 +146,13 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
         paths = decoded
         if pc.any(pc.match_substring(paths, "//")).as_py():
             paths = pc.replace_substring_regex(paths, "//+", "/")
-        return _without_dots(paths) if pc.any(pc.match_substring(paths, "/.")).as_py() else paths
+        if pc.any(pc.match_substring(paths, "/.")).as_py():
+            dotted = pc.fill_null(pc.match_substring_regex(paths, _DOTS), fill_value=False)
+            resolved = [posixpath.normpath(path) for path in paths.filter(dotted).to_pylist()]
+            paths = pc.replace_with_mask(paths, dotted, pa.array(resolved, pa.string()))
+        return paths
 
     return pa.chunked_array([key(chunk) for chunk in locations.chunks], locations.type)
-
-
-def _without_dots(paths: pa.Array) -> pa.Array:
-    """Paths with `.` and `..` resolved. Order: kept; null stays null."""
-    dotted = pc.fill_null(pc.match_substring_regex(paths, _DOTS), fill_value=False)
-    resolved = [posixpath.normpath(path) for path in paths.filter(dotted).to_pylist()]
-    return pc.replace_with_mask(paths, dotted, pa.array(resolved, pa.string()))
 
 
 def is_within(location: str, base: str) -> bool:
@@ -179,7 +173,9 @@ def moved(location: str, path_map: Iterable[tuple[str, str]]) -> str | None:
     None, where it is below no FROM. The spellings of a local path count as one; a FROM ends where a
     name ends.
     """
-    keys = _map_keys(location)
+    keys = [_map_key(location)]
+    if completed := _WITHOUT_AUTHORITY.fullmatch(location):
+        keys.append(_map_key(completed[1]))  # `hdfs:/p` also is a completed `/p` (R-164)
     best: tuple[int, str] | None = None
     for start, to in path_map:
         start_key = _map_key(start)
@@ -189,16 +185,6 @@ def moved(location: str, path_map: Iterable[tuple[str, str]]) -> str | None:
                 rest = key[len(start_key) :]
                 best = len(start_key), join(to, rest) if rest.strip("/") else to
     return None if best is None else best[1]
-
-
-def _map_keys(location: str) -> tuple[str, ...]:
-    """Make the keys that FROM is compared with.
-
-    `hdfs:/p` also is a `/p` whose scheme was completed (R-164).
-    """
-    completed = _WITHOUT_AUTHORITY.fullmatch(location)
-    bare = (_map_key(completed[1]),) if completed else ()
-    return (_map_key(location), *bare)
 
 
 def _map_key(location: str) -> str:

@@ -55,7 +55,6 @@ class PartWriter(io.RawIOBase, BinaryIO):
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
         return self.size_bytes
 
     def write(self, content: Any, /) -> int:

@@ -315,7 +315,6 @@ class PathMapStore:
     path_map: tuple[tuple[str, str], ...]
 
     def mapped(self, location: str) -> str:
-        """Return where a location is read."""
         moved = locations.moved(location, self.path_map)
         return location if moved is None else moved
 
@@ -333,13 +332,11 @@ class PathMapStore:
         return None if status is None else replace(status, location=location)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location, spelled as below the location asked for."""
         mapped = self.mapped(location)
         for batch in self.store.list(mapped):
             yield _respelled_rows(batch, mapped, location)
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location, spelled as it is asked for."""
         mapped = self.mapped(location)
         begun = self.store.split(mapped, count)
         return ListingSplit(
@@ -383,7 +380,6 @@ class PathMapStore:
         return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Refuse, unless there is nothing to remove."""
         for location in removed:
             raise _refused(location)
         return ()

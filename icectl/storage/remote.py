@@ -20,7 +20,7 @@ from icectl.env import Env
 from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import error_code, remote_errors, repeated
-from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
+from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
 from icectl.storage.new_files import Proof
 from icectl.storage.s3fs import (
     S3Writer,
@@ -129,10 +129,6 @@ class RemoteStore:
         return self._call("read", location, partial(self._range, location, offset, length))
 
     def open(self, location: str) -> IO[bytes]:
-        """Return a seekable reader.
-
-        Each of its reads is repeated when it fails for a passing reason.
-        """
         status = self.stat(location)
         if status is None:
             raise FileNotFoundError(location)
@@ -155,10 +151,7 @@ class RemoteStore:
             call = partial(self._call, "list", location)
             probe = has_objects(self.filesystem, location, call)
             return ListingSplit([], [ListingPart(location)] if probe else [])
-        begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
-        return ListingSplit(
-            begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
-        )
+        return first_directories(location.rstrip("/"), self._scan, self.concurrency, count)
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         if self.protocol == "s3":
@@ -208,13 +201,11 @@ class RemoteStore:
         return None if self.writer is None else self.writer.assemble(location)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file, without its bytes passing through here where the storage can."""
         self._check_creatable(target)
         action = partial(self.filesystem.cp_file, self._path(source), self._path(target))
         self._call("copy", source, action)
 
     def clock_ms(self, location: str) -> int | None:
-        """Return the time of the server; None where its driver does not tell."""
         if self.protocol != "s3":
             return None
         return server_time_ms(self.filesystem, location, partial(self._call, "list", location))
@@ -292,7 +283,6 @@ def _status(location: str, info: Mapping[str, Any]) -> FileStatus:
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int | None:
-    """Tell when a file was written, in milliseconds; None where its driver does not tell."""
     for key in _TIMES:
         value = info.get(key)
         if isinstance(value, datetime):

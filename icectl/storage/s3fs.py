@@ -71,7 +71,11 @@ def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
                 raise UsageError(f"storage option {name}: {group} has a value already")
-        place[last] = text if last in _TEXT_OPTIONS else _typed(text)
+        if last in _TEXT_OPTIONS:
+            place[last] = text
+        else:
+            is_number = text.isascii() and text.isdigit()
+            place[last] = int(text) if is_number else _BOOLEANS.get(text.lower(), text)
     return defaults
 
 
@@ -95,10 +99,6 @@ def with_refreshing_credentials(
     session._credentials = Renewed("", "")  # noqa: SLF001 - no public way sets them
     kept = {name: value for name, value in arguments.items() if name not in _CREDENTIALS}
     return {**kept, "session": session}
-
-
-def _typed(text: str) -> str | int | bool:
-    return int(text) if text.isascii() and text.isdigit() else _BOOLEANS.get(text.lower(), text)
 
 
 def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.RecordBatch]:
@@ -165,25 +165,14 @@ class S3Writer:
     warn: Callable[[str], None]
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a new object, by one request that is never repeated.
-
-        Raises: FileExistsError, when the name is taken; Refused, where the endpoint ignores
-        conditions; AnswerLost, when no answer came; StorageError, when nothing was written.
-        """
         prober = Prober(self._put_new, self.remove, self.env, self.warn)
         prober.prove(self.proof, location)
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite an object. Raises: StorageError."""
         self.call("write", location, "put_object", Body=content, **self.settings)
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        """Return an object to write that is not there yet, in parts where it is large.
-
-        Raises: StorageError, when the object is not there; its parts are gone then.
-        Cost: memory for one part.
-        """
         return whole_or_none(_Uploaded(self, location))
 
     def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
@@ -208,10 +197,6 @@ class S3Writer:
 
     def content(self, location: str, **arguments: Any) -> tuple[Mapping[str, Any], bytes]:
         """Return the answer to a GET, and the bytes that came. Raises: as call."""
-        action = partial(self._content, location, **arguments)
-        return repeated("read", location, action, self.env, secrets=self.secrets)
-
-    def _content(self, location: str, **arguments: Any) -> tuple[Mapping[str, Any], bytes]:
         from fsspec.asyn import sync
 
         bucket, key = _bucket_and_key(location)
@@ -222,7 +207,8 @@ class S3Writer:
             async with answer["Body"] as body:
                 return answer, await body.read()
 
-        return sync(self.filesystem.loop, get)  # type: ignore[no-any-return]
+        action: Any = partial(sync, self.filesystem.loop, get)
+        return repeated("read", location, action, self.env, secrets=self.secrets)  # type: ignore[no-any-return]
 
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete objects, a thousand a request; those already gone count as removed.
@@ -244,16 +230,13 @@ class S3Writer:
     def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete one batch; keys that were throttled are tried again with pauses."""
         bucket = _bucket_and_key(batch[0])[0]
-        return list(
-            self._remove_keys(bucket, {_bucket_and_key(place)[1]: place for place in batch})
-        )
-
-    def _remove_keys(self, bucket: str, keys: dict[str, str]) -> Iterator[FailedRemoval]:
-        left = dict(keys)
-        reasons: dict[str, str] = {}
+        keys = {_bucket_and_key(place)[1]: place for place in batch}
+        failed: list[FailedRemoval] = []
         for pause_seconds in (0.2, 0.8, 3.2, 0.0):
-            first = next(iter(left.values()))
-            action = partial(self._delete_objects, bucket, tuple(left))
+            objects = {"Objects": [{"Key": key} for key in keys]}
+            place = {"Bucket": bucket, "Delete": objects, **self.filesystem.req_kw}
+            action = partial(self.filesystem.call_s3, "delete_objects", **place)
+            first = next(iter(keys.values()))
             answer = repeated("delete", first, action, self.env, secrets=self.secrets)
             if any(item.get("DeleteMarker") for item in answer.get("Deleted", ())):
                 self.warn(
@@ -265,22 +248,12 @@ class S3Writer:
                 item["Key"]: f"{item.get('Message', '')} ({item['Code']})" for item in errors
             }
             throttled = {item["Key"] for item in errors if item["Code"] in _THROTTLED}
-            for key in reasons.keys() - throttled:
-                yield FailedRemoval(keys[key], reasons[key])
-            left = {key: place for key, place in left.items() if key in throttled}
-            if not left:
-                return
+            failed += [FailedRemoval(keys[key], reasons[key]) for key in reasons.keys() - throttled]
+            keys = {key: location for key, location in keys.items() if key in throttled}
+            if not keys:
+                return failed
             self.env.sleep(pause_seconds)
-        for key, place in left.items():
-            yield FailedRemoval(place, reasons[key])
-
-    def _delete_objects(self, bucket: str, keys: Sequence[str]) -> Any:
-        return self.filesystem.call_s3(
-            "delete_objects",
-            Bucket=bucket,
-            Delete={"Objects": [{"Key": key} for key in keys]},
-            **self.filesystem.req_kw,
-        )
+        return failed + [FailedRemoval(location, reasons[key]) for key, location in keys.items()]
 
 
 class _CopiedUpload:
@@ -300,7 +273,6 @@ class _CopiedUpload:
         return self._calls.concurrency
 
     def open(self, location: str) -> tuple[Source, bytes]:
-        """Return what there is to copy, and its last bytes, by one request."""
         try:
             answer, tail = self._calls.content(location, Range=f"bytes=-{TAIL_BYTES}")
         except StorageError as error:  # another way to read it may work, and tells if not
@@ -322,16 +294,12 @@ class _CopiedUpload:
         self._upload_id = begun["UploadId"]
 
     def copy(self, number: int, location: str, source: Source, start: int, end: int) -> str:
-        """Have a range copied as a part, and return its ETag."""
-        root = locations.root(location)
+        bucket, key = _bucket_and_key(location)
         try:
             answer = self._request(
                 "upload_part_copy",
                 PartNumber=number,
-                CopySource={
-                    "Bucket": root.partition("//")[2],
-                    "Key": location[len(root) :].lstrip("/"),
-                },
+                CopySource={"Bucket": bucket, "Key": key},
                 CopySourceRange=f"bytes={start}-{end - 1}",
                 CopySourceIfMatch=source.etag,
             )
@@ -345,7 +313,6 @@ class _CopiedUpload:
         return str(etag)
 
     def send(self, number: int, content: bytes) -> str:
-        """Send bytes as a part, and return its ETag."""
         answer = self._request("upload_part", PartNumber=number, Body=content)
         return str(answer["ETag"])
 
@@ -385,7 +352,6 @@ class _CopiedUpload:
         return int(metadata["ContentLength"]) == size_bytes and is_same
 
     def abandon(self) -> None:
-        """Free the parts; the storage forgets them in time where it can't now."""
         if self._upload_id is not None:
             with suppress(StorageError, FileNotFoundError):
                 self._request("abort_multipart_upload")
@@ -417,7 +383,6 @@ class _Uploaded(PartWriter):
         self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
 
     def end(self) -> None:
-        """Make the object of what was written. Raises: StorageError."""
         content = self.last_part()
         if self._upload_id is None:
             self._request("put_object", Body=content, **self._writer.settings)
@@ -429,17 +394,13 @@ class _Uploaded(PartWriter):
             self._request("complete_multipart_upload", **place)
         except (StorageError, FileNotFoundError):
             # An answer that was lost leaves no upload to complete again, but the whole object.
-            if self._stored_bytes() != self.size_bytes:
+            stored = None
+            with suppress(StorageError, FileNotFoundError):
+                stored = int(self._request("head_object")["ContentLength"])
+            if stored != self.size_bytes:
                 raise
 
-    def _stored_bytes(self) -> int | None:
-        try:
-            return int(self._request("head_object")["ContentLength"])
-        except (StorageError, FileNotFoundError):
-            return None
-
     def abandon(self) -> None:
-        """Free the parts; the storage forgets them in time where it can't now."""
         if self._upload_id is not None:
             with suppress(StorageError, FileNotFoundError):
                 self._request("abort_multipart_upload", UploadId=self._upload_id)

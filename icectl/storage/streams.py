@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from types import TracebackType
 from typing import IO
 
 from icectl.files.random_access import RandomAccessFile
@@ -135,19 +134,13 @@ class ReadAhead:
     def __enter__(self) -> "ReadAhead":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._waiting.clear()
             self._running.clear()
         self._pool.shutdown(cancel_futures=True)
 
     def open(self, location: str) -> IO[bytes]:
-        """Return a seekable reader. Raises: as the store's reading does."""
         with self._lock:
             running = self._running.pop(location, None)
             if running is None:
@@ -246,7 +239,6 @@ class _InParts(RandomAccessFile):
             raise
 
     def close(self) -> None:
-        """Let go of what was read ahead, and close the file."""
         if not self.closed:
             for part in self._parts.values():
                 part.cancel()

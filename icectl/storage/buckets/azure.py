@@ -3,13 +3,16 @@
 import base64
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from threading import Lock
 from typing import Any, Literal
 from urllib.parse import quote
 from xml.sax.saxutils import escape
+
+import obstore
+from obstore.store import AzureStore
 
 from icectl.errors import Refused, StorageError
 from icectl.storage import location as locations
@@ -136,21 +139,15 @@ def _keys(options: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _connect(access: BucketAccess, attempts: Any) -> Any:
-    from obstore.store import AzureStore
-
     keys = dict(access.keys)
-    credentials = {name: keys.pop(ours) for ours, name in _GIVEN.items() if ours in keys}
-
-    def provide() -> Any:
-        name = next(iter(credentials))
-        return {name: credentials[name], "expires_at": None}
-
+    credentials = [{name: keys.pop(ours)} for ours, name in _GIVEN.items() if ours in keys]
+    provide: Any = (lambda: {**credentials[0], "expires_at": None}) if credentials else None
     config: Any = {**access.settings, **keys}
     return AzureStore(
         config=config,
         client_options=client_options(access),
         retry_config=attempts,
-        credential_provider=provide if credentials else None,
+        credential_provider=provide,
     )
 
 
@@ -184,7 +181,6 @@ class _Blocks:
         self._addresses = _Addresses(requests)
 
     def open(self, location: str) -> tuple[Source, bytes]:
-        """Return what there is to copy, and its last bytes."""
         try:
             metadata = self._requests.head(location)
             source = Source(int(metadata["size"]), metadata["e_tag"] or "")
@@ -205,8 +201,7 @@ class _Blocks:
     def begin(self) -> None:
         """Have addresses signed. Raises: CopyRefused."""
 
-        def action(store: Any) -> None:
-            """Sign what is used last, too."""
+        def action(store: Any) -> None:  # what is used last is signed too
             for method in ("PUT", "GET"):
                 self._addresses.of(method, key_of(self._location), store)
 
@@ -214,32 +209,31 @@ class _Blocks:
             self._requests.make("write", self._location, action)
 
     def copy(self, number: int, location: str, source: Source, start: int, end: int) -> str:
-        """Have a range copied as a block, and return its id."""
-        name = self._name(number)
+        def headers(store: Any) -> Mapping[str, str]:
+            return {
+                "x-ms-copy-source": self._addresses.of("GET", key_of(location), store),
+                "x-ms-source-range": f"bytes={start}-{end - 1}",
+                "x-ms-source-if-match": source.etag,
+            }
 
-        def action(store: Any) -> None:
-            self._send_block(
-                store,
-                name,
-                {
-                    "x-ms-copy-source": self._addresses.of("GET", key_of(location), store),
-                    "x-ms-source-range": f"bytes={start}-{end - 1}",
-                    "x-ms-source-if-match": source.etag,
-                },
-            )
-
-        with _refusing("the storage copies no ranges"):
-            self._requests.make("write", self._location, action)
-        return name
+        return self._block(number, headers, b"", "the storage copies no ranges")
 
     def send(self, number: int, content: bytes) -> str:
-        """Send bytes as a block, and return its id."""
-        name = self._name(number)
+        refusal = "the storage takes no blocks by a signed address"
+        return self._block(number, lambda _: {}, content, refusal)
+
+    def _block(
+        self, number: int, headers: Callable[[Any], Mapping[str, str]], content: bytes, refusal: str
+    ) -> str:
+        """Have a block made, and return its id; all of a blob's are of one length."""
+        name = base64.b64encode(f"{self._run}{number:08}".encode()).decode()
 
         def action(store: Any) -> None:
-            self._send_block(store, name, {}, content)
+            whole = {"Content-Type": "application/octet-stream", **headers(store)}
+            query = f"comp=block&blockid={quote(name, safe='')}"
+            self._send(store, "PUT", query, whole, content)
 
-        with _refusing("the storage takes no blocks by a signed address"):
+        with _refusing(refusal):
             self._requests.make("write", self._location, action)
         return name
 
@@ -275,17 +269,6 @@ class _Blocks:
         except (StorageError, FileNotFoundError):
             return []
         return [name.decode() for name in _BLOCK.findall(answer.body)]
-
-    def _name(self, number: int) -> str:
-        """Return the id of a block; all of a blob's are of one length."""
-        return base64.b64encode(f"{self._run}{number:08}".encode()).decode()
-
-    def _send_block(
-        self, store: Any, name: str, headers: Mapping[str, str], content: bytes = b""
-    ) -> None:
-        query = f"comp=block&blockid={quote(name, safe='')}"
-        whole = {"Content-Type": "application/octet-stream", **headers}
-        self._send(store, "PUT", query, whole, content)
 
     def _send(
         self, store: Any, method: _Method, query: str, headers: Mapping[str, str], body: bytes = b""
@@ -324,7 +307,6 @@ class _Addresses:
         self._signed_at = 0.0
 
     def add(self, key: str) -> None:
-        """Note a blob that is to be read: all of these are signed at once."""
         with self._lock:
             self._keys[key] = None
 
@@ -344,8 +326,6 @@ class _Addresses:
             return self._known[method, key]
 
     def _signed(self, method: _Method, keys: Sequence[str], store: Any) -> Sequence[str]:
-        import obstore
-
         access = self._requests.client.access
         if access.keys.get("skip_signature"):
             raise NoCredentials("there are none to sign with")

@@ -18,6 +18,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
+from obstore.exceptions import BaseError, GenericError, UnauthenticatedError
+
 from icectl.errors import UsageError
 
 Result = TypeVar("Result")
@@ -105,16 +107,21 @@ class BucketClient:
     def run(self, action: Callable[[Any], Result]) -> Result:
         """Return the result of a call of obstore on the store, whose credentials hold.
 
-        Raises: what translated does; what the credentials' source does.
+        Raises: as obstore_failures; what the credentials' source does.
         """
         store = self.store()
         return obstore_failures(lambda: action(store))
 
     def store(self) -> Any:
-        """Return the store by the credentials that hold now."""
         with self._lock:
             access = self._source.access(self._region)
-            _check_keys(access)
+            for name in _IN_HEADERS:  # obstore itself panics; what they are is not shown
+                if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
+                    raise UsageError(
+                        f"the credentials for {access.url} have a line break, or another character "
+                        f"that a header cannot have, in `{name}`",
+                        hint="a secret that was read from a file often ends with a line break",
+                    )
             if self._store is None or access != self._access:
                 self._store = self._source.connect(access, ONE_ATTEMPT)
                 self._access = access
@@ -136,7 +143,6 @@ class BucketClient:
         return self._source.token(self.access)
 
     def renew(self) -> bool:
-        """Have new credentials; whether there may be some."""
         return self._source.renew()
 
     def move(self) -> bool:
@@ -149,26 +155,9 @@ class BucketClient:
         return True
 
     def time_ms(self) -> int | None:
-        """Return the time that the server stamps its answers with, in whole seconds.
-
-        None without one.
-        """
+        """Return the time that the server stamps its answers with, in whole seconds, if any."""
         date = answered_headers(self._source.access(self._region)).get("date")
         return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
-
-
-def _check_keys(access: BucketAccess) -> None:
-    """Do nothing where credentials can stand in headers: obstore itself panics. Raises: UsageError.
-
-    What they are is not shown.
-    """
-    for name in _IN_HEADERS:
-        if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
-            raise UsageError(
-                f"the credentials for {access.url} have a line break, or another character that a "
-                f"header cannot have, in `{name}`",
-                hint="a secret that was read from a file often ends with a line break",
-            )
 
 
 def answered_headers(access: BucketAccess) -> Mapping[str, str]:
@@ -262,7 +251,6 @@ def _trusted(access: BucketAccess) -> ssl.SSLContext:
 
 
 def _not_answered(error: Exception, access: BucketAccess) -> Exception:
-    """Return what is told where no answer came."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, ConnectionRefusedError | ssl.SSLCertVerificationError) or (
         type(reason).__name__ == "gaierror"
@@ -303,8 +291,6 @@ def obstore_failures(action: Callable[[], Result]) -> Result:
 
     Raises: Answered, NotReached, BrokenOff; FileNotFoundError; what it raises of its own code.
     """
-    from obstore.exceptions import BaseError
-
     try:
         return action()
     except (BaseError, FileNotFoundError) as error:
@@ -324,14 +310,20 @@ def translation(error: Exception) -> Exception:
         return Answered(301, "PermanentRedirect", "the bucket is elsewhere")
     if _PAST_THE_END in text:
         return Answered(416, "InvalidRange", "the file ends before")
-    kind = _KIND.search(text)
-    if kind is None:
-        return _other(error, text)
-    server = _SERVER.search(text)
-    at = f" {server[1]}" if server else ""
-    if kind[1] == "Connect":
-        return NotReached(f"could not connect to{at or ' the storage'}")
-    return BrokenOff(f"the connection to{at or ' the storage'} broke off")
+    if kind := _KIND.search(text):
+        server = _SERVER.search(text)
+        at = server[1] if server else "the storage"
+        if kind[1] == "Connect":
+            return NotReached(f"could not connect to {at}")
+        return BrokenOff(f"the connection to {at} broke off")
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(text)
+    first = text.partition("\n")[0]
+    if _CODE.search(text):  # of an answer whose status was good
+        return answered(200, "", text)
+    if isinstance(error, UnauthenticatedError):  # no answer led to it
+        return NoCredentials(first)
+    return Unexpected(first) if isinstance(error, GenericError) else error
 
 
 def answered(status: int, name: str, body: str) -> Exception:
@@ -348,25 +340,8 @@ def _without_token(text: str) -> Exception:
     """Return what came of asking for a token, before anything was asked of the storage."""
     server, status = _SERVER.search(text), _STATUS.search(text)
     at = server[1] if server else "the service that gives them"
-    is_of_machine = at.startswith(_OF_THE_MACHINE)
     if status is not None and int(status[1]) not in _PASSING:
         return NoCredentials(f"{at} gives no token (status {status[1]})")
-    if is_of_machine and status is None:
+    if at.startswith(_OF_THE_MACHINE) and status is None:
         return NoCredentials("none are set, and this machine has no identity in the cloud")
     return NotReached(f"could not get a token from {at}")
-
-
-def _other(error: Exception, text: str) -> Exception:
-    """Return an error that no answer led to, such as one of credentials."""
-    from obstore.exceptions import GenericError, UnauthenticatedError
-
-    if isinstance(error, FileNotFoundError):
-        return FileNotFoundError(text)
-    first = text.partition("\n")[0]
-    if _CODE.search(text):  # of an answer whose status was good
-        return answered(200, "", text)
-    if isinstance(error, UnauthenticatedError):
-        return NoCredentials(first)
-    if isinstance(error, GenericError):
-        return Unexpected(first)
-    return error

@@ -11,6 +11,8 @@ from typing import IO, Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+from obstore.store import GCSStore
+
 from icectl.errors import IcectlError, StorageError, Unsupported
 from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
@@ -64,10 +66,7 @@ def gcs_source(bucket: str, renewed: Renewed) -> ClientSource | None:
 
 
 def _endpoint(options: Mapping[str, str]) -> str:
-    """Return the address of the service.
-
-    Emulators are named as Google's own libraries have them named.
-    """
+    """Return the address of the service; emulators are named as for Google's own libraries."""
     value = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT
     return (value if "://" in value else f"http://{value}").rstrip("/")
 
@@ -116,7 +115,6 @@ def default_credentials() -> str | None:
 
 
 def _from_file(path: str, login: Callable[[str], str]) -> Mapping[str, Any]:
-    """Return what a file of credentials makes obstore enter with."""
     try:
         kind = parse_json(Path(path).read_bytes()).get("type", "service_account")
     except (OSError, ValueError, AttributeError) as error:
@@ -178,7 +176,6 @@ class _Logins:
 
 
 def _loaded(source: str) -> Any:
-    """Return credentials of Google's own library, as _Logins has them."""
     import google.auth.compute_engine
 
     if not source:
@@ -193,8 +190,6 @@ def _loaded(source: str) -> Any:
 
 
 def _connect(access: BucketAccess, attempts: Any) -> Any:
-    from obstore.store import GCSStore
-
     settings = dict(access.settings)
     payer = settings.pop("project")
     config: Any = {**settings, **access.keys}
@@ -267,13 +262,11 @@ class _Composed:
         return len(content)
 
     def copy(self, location: str, start: int, end: int) -> None:
-        """Append an opened file, all of it."""
         if self._tail or start or end != self._sources[location].size_bytes:
             raise CopyRefused("the storage copies whole files only, one behind the other")
         self._copied.append(location)
 
     def end(self) -> None:
-        """Make the object of all that was appended. Raises: StorageError; CopyRefused."""
         if self._copied:
             self._check_replaceable(self._copied[0])
         try:
@@ -293,7 +286,6 @@ class _Composed:
             raise CopyRefused(f"the storage composes no files: {error.message}") from error
 
     def abandon(self) -> None:
-        """Remove what there is of the object."""
         if self._generation == "0":
             return
         with suppress(IcectlError, FileNotFoundError):
@@ -348,7 +340,9 @@ class _Composed:
             if error_status(error) not in {None, _PRECONDITION_FAILED}:
                 raise
             if self._stored()[1] == self._generation:  # nothing was done
-                self._check_sources(sources)
+                for source in sources:
+                    if self._requests.head(source)["version"] != self._sources[source].version:
+                        raise other_object(source) from None
                 raise
         # An answer that was lost leaves the object as it should be.
         stored_bytes, generation = self._stored()
@@ -358,13 +352,6 @@ class _Composed:
                 "asked to"
             )
         self._generation = generation
-
-    def _check_sources(self, sources: Sequence[str]) -> None:
-        """Check that sources are the objects that were opened. Raises: StorageError."""
-        for source in sources:
-            metadata = self._requests.head(source)
-            if metadata["version"] != self._sources[source].version:
-                raise other_object(source)
 
     def _stored(self) -> tuple[int, str]:
         """Return how many bytes the new object has, and its generation."""

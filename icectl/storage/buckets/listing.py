@@ -8,11 +8,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import obstore
 import pyarrow as pa
+from obstore.exceptions import InvalidPathError
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.buckets.requests import Requests, key_of, object_attributes
+from icectl.storage.buckets.requests import Requests, key_of
 from icectl.storage.listing import ListingRows, ListingStep, run_steps
 from icectl.storage.store import FileStatus, ListingPart, ListingSplit, Store
 
@@ -52,7 +54,6 @@ class KeysBelow:
 
     @property
     def prefix(self) -> str:
-        """What all of the keys begin with."""
         return f"{key_of(self.base)}/"
 
     def list_all(self, concurrency: int) -> Iterator[pa.RecordBatch]:
@@ -90,13 +91,17 @@ class KeysBelow:
             return ListingStep(rows)
         last = entries[-1]["path"]
         if page == _Page() and page.stream is None and self.requests.client.kind != "azure":
-            return ListingStep(rows, self._split(after=last))
+            prefixes = sorted(prefix for prefix in self._prefixes() if prefix > last)
+            bounds = prefixes[:: max(1, -(-len(prefixes) // self.ranges))]
+            ranges = zip([last, *bounds], [*bounds, None], strict=True)  # every key behind `last`
+            return ListingStep(rows, tuple(_Page(start, end) for start, end in ranges))
         keys = frozenset(entry["path"] for entry in entries)
         return ListingStep(rows, (replace(page, after=last, stream=stream, before=keys),))
 
     def directory(self) -> Sequence[FileStatus]:
-        """Return the objects directly below."""
-        listing = self._make(partial(_directory, self.prefix))
+        listing = self._make(
+            lambda store: _expressed(lambda: obstore.list_with_delimiter(store, self.prefix))
+        )
         if listing is None:
             return self.other().list_directory(self.base)
         entries = [entry for entry in listing["objects"] if entry["path"].startswith(self.prefix)]
@@ -119,7 +124,8 @@ class KeysBelow:
             stream = streams[0]
             streams[0] = None  # one that has failed does not go on
             if stream is None:
-                stream = _stream(self.prefix, page.after, store)
+                offset = page.after or None
+                stream = iter(obstore.list(store, self.prefix, offset=offset, chunk_size=_PAGE))
             entries = _expressed(lambda: next(stream, ()))
             streams[0] = stream
             return entries
@@ -166,7 +172,9 @@ class KeysBelow:
         """Return whether there is no file of that name."""
         place = self._location(key)
         if self.requests.client.kind == "azure":
-            carried = self.requests.make("look up", place, partial(object_attributes, key))
+            carried = self.requests.make(
+                "look up", place, lambda store: obstore.get(store, key).attributes
+            )
             return str(carried.get("hdi_isfolder", "")).lower() == "true"
         try:
             self.requests.head(place)
@@ -183,14 +191,6 @@ class KeysBelow:
                 if key > page.after and (page.until is None or key < page.until):
                     rows.add(row["location"], row["size_bytes"], row["modified_ms"])
         return rows
-
-    def _split(self, after: str) -> tuple[_Page, ...]:
-        """Ranges that together hold every key behind `after`."""
-        prefixes = sorted(prefix for prefix in self._prefixes() if prefix > after)
-        stride = max(1, -(-len(prefixes) // self.ranges))
-        bounds = prefixes[::stride]
-        starts = [after, *bounds]
-        return tuple(_Page(start, end) for start, end in zip(starts, [*bounds, None], strict=True))
 
     def _prefixes(self) -> list[str]:
         """Common prefixes below the listed one, of a level that has about enough of them."""
@@ -210,23 +210,8 @@ class KeysBelow:
         return f"{self.base}/{key[len(self.prefix) :]}"
 
 
-def _stream(prefix: str, after: str, store: Any) -> Any:
-    import obstore
-
-    offset = after or None
-    return iter(obstore.list(store, prefix, offset=offset, chunk_size=_PAGE))
-
-
-def _directory(prefix: str, store: Any) -> Any:
-    import obstore
-
-    return _expressed(lambda: obstore.list_with_delimiter(store, prefix))
-
-
 def _expressed(action: Callable[[], Any]) -> Any:
     """Return what a call gives; None where it meets a key that obstore cannot express."""
-    from obstore.exceptions import InvalidPathError
-
     try:
         return action()
     except InvalidPathError:
@@ -239,8 +224,6 @@ def _prefixes(prefix: str, store: Any) -> Sequence[str]:
     None, where to find them would take as long as to list.
     """
     import asyncio
-
-    import obstore
 
     async def prefixes_below() -> Any:
         return await asyncio.wait_for(

@@ -9,6 +9,8 @@ from functools import partial
 from threading import TIMEOUT_MAX, Condition, Thread
 from typing import Any, Literal, TypeVar
 
+import obstore
+
 from icectl.env import Deadline, Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
@@ -61,7 +63,6 @@ class InFlight:
         self._successes = 0
 
     def run(self, action: Callable[[], Result]) -> Result:
-        """Return the result of a request, made once there is room for it."""
         with self._free:
             while self._running >= self.allowed:
                 self._free.wait()
@@ -162,12 +163,11 @@ class Requests:
         return repeated("reach", location, self.client.time_ms, self.env, secrets=secrets)
 
     def failure(self, doing: str, location: str, error: Exception) -> Exception:
-        """Return what is told of an error."""
         return remote_failure(doing, location, error, secrets=self.secrets())
 
     def head(self, location: str) -> Mapping[str, Any]:
         """Return size, last_modified, e_tag and version of an object. Raises: as make."""
-        return self.make("look up", location, partial(head_object, key_of(location)))
+        return self.make("look up", location, lambda store: obstore.head(store, key_of(location)))
 
     def read(self, location: str) -> bytes:
         """Return all bytes of an object. Raises: as make."""
@@ -214,34 +214,16 @@ def key_of(location: str) -> str:
     return location[len(locations.root(location)) + 1 :]
 
 
-# Calls of obstore, which the first of them imports; each takes the store last.
-
-
-def head_object(key: str, store: Any) -> Mapping[str, Any]:
-    """Return what is known of an object: size, last_modified, version."""
-    import obstore
-
-    return obstore.head(store, key)
-
-
-def object_attributes(key: str, store: Any) -> Mapping[str, Any]:
-    """Return what an object carries beside its bytes."""
-    import obstore
-
-    return obstore.get(store, key).attributes
+# Calls of obstore; each takes the store last.
 
 
 def read_object(key: str, store: Any) -> bytes:
     """Return all bytes of an object."""
-    import obstore
-
     return bytes(obstore.get(store, key).bytes())
 
 
 def read_part(key: str, offset: int, length: int, store: Any) -> bytes:
     """Return bytes of an object; fewer at its end, none behind that."""
-    import obstore
-
     try:
         return obstore_failures(
             lambda: bytes(obstore.get_range(store, key, start=offset, length=length))
@@ -256,8 +238,6 @@ def read_part(key: str, offset: int, length: int, store: Any) -> bytes:
 
 def read_inside(key: str, offset: int, length: int, store: Any) -> bytes:
     """Return bytes that all lie within an object, by several requests where they are many."""
-    import obstore
-
     if length <= _AT_ONCE_BYTES:
         return bytes(obstore.get_range(store, key, start=offset, length=length))
     starts = list(range(offset, offset + length, _AT_ONCE_BYTES))
@@ -267,16 +247,12 @@ def read_inside(key: str, offset: int, length: int, store: Any) -> bytes:
 
 def read_same(key: str, etag: str, start: int, end: int, store: Any) -> bytes:
     """Return bytes that all lie within an object, as long as it is the one of that ETag."""
-    import obstore
-
     options: Any = {"range": (start, end), "if_match": etag}
     return bytes(obstore_failures(lambda: obstore.get(store, key, options=options).bytes()))
 
 
 def open_object(key: str, length: int, store: Any) -> tuple[int, str | None, str | None, bytes]:
     """Return the size of an object, its ETag and version, and its last bytes."""
-    import obstore
-
     options: Any = {"range": {"suffix": length}}
     answer = obstore_failures(lambda: obstore.get(store, key, options=options))
     content = bytes(obstore_failures(answer.bytes))
@@ -285,12 +261,9 @@ def open_object(key: str, length: int, store: Any) -> tuple[int, str | None, str
 
 def read_end(key: str, length: int, store: Any) -> Tail:
     """Return the last bytes of an object; all of one that is empty, which has no ranges."""
-    import obstore
-
-    options: Any = {"range": {"suffix": length}}
     try:
-        metadata = obstore_failures(lambda: obstore.get(store, key, options=options))
-        return Tail(int(metadata.meta["size"]), bytes(obstore_failures(metadata.bytes)))
+        size_bytes, _, _, content = open_object(key, length, store)
+        return Tail(size_bytes, content)
     except Unexpected:  # all of it was sent
         content = read_object(key, store)
     except Answered as error:
@@ -302,20 +275,4 @@ def read_end(key: str, length: int, store: Any) -> Tail:
 
 def put_object(key: str, content: bytes, mode: Literal["create", "overwrite"], store: Any) -> None:
     """Write an object by one request."""
-    import obstore
-
     obstore.put(store, key, content, mode=mode, use_multipart=False)
-
-
-def copy_object(key: str, new_key: str, store: Any) -> None:
-    """Copy an object."""
-    import obstore
-
-    obstore.copy(store, key, new_key)
-
-
-def delete_objects(keys: Sequence[str], store: Any) -> None:
-    """Delete objects, by as few requests as the storage takes."""
-    import obstore
-
-    obstore.delete(store, keys)

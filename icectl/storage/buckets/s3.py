@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from obstore.store import S3Store
+
 from icectl.errors import StorageError
 from icectl.storage.buckets.client import BucketAccess, ClientSource, client_options
 from icectl.storage.credentials import (
@@ -72,9 +74,14 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
     if not _is_expressed(bucket, options) or _has_other_settings():
         return None
     session = _session(options)
-    if session is not None and _has_other_ways(session.profile):
-        return None
-    region = _region(options, session)
+    if session is not None:
+        of_s3 = session.profile.get("s3")
+        names = set(of_s3) if isinstance(of_s3, dict) else set()
+        if _OTHER_WAYS_IN & session.profile.keys() or _OTHER_WAYS_OF_S3 & names:
+            return None
+    named = options.get("client_kwargs.region_name")
+    region = _setting(session, "region", named, os.environ.get("AWS_DEFAULT_REGION"))
+    region = region or "us-east-1"  # botocore's default is the oldest one
 
     def access(other_region: str | None) -> BucketAccess:
         current = renewed.current()
@@ -100,17 +107,11 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
 
 
 def _connect(access: BucketAccess, attempts: Any) -> Any:
-    from obstore.store import S3Store
-
     keys = access.keys
-    signed = {"skip_signature": True} if not keys else {}
-
-    def credentials() -> Any:
-        return {**keys, "expires_at": None}
-
+    provide: Any = (lambda: {**keys, "expires_at": None}) if keys else None
     config: Any = {
         **access.settings,
-        **signed,
+        **({} if keys else {"skip_signature": True}),
         "region": access.region,
         "endpoint": access.endpoint,
         "aws_endpoint_url_s3": access.endpoint,  # else those of the environment count
@@ -121,7 +122,7 @@ def _connect(access: BucketAccess, attempts: Any) -> Any:
         config=config,
         client_options=client_options(access),
         retry_config=attempts,
-        credential_provider=credentials if keys else None,
+        credential_provider=provide,
     )
 
 
@@ -143,18 +144,11 @@ def _is_expressed(bucket: str, options: Mapping[str, str]) -> bool:
 
 def _has_other_settings() -> bool:
     """Return whether the environment says something that only botocore and fsspec understand."""
-    if _OTHER_ENVIRONMENT & os.environ.keys():
-        return True
     return (
-        any(name.upper().startswith("FSSPEC_S3") for name in os.environ)
+        bool(_OTHER_ENVIRONMENT & os.environ.keys())
+        or any(name.upper().startswith("FSSPEC_S3") for name in os.environ)
         or Path("~/.config/fsspec").expanduser().is_dir()
     )
-
-
-def _has_other_ways(profile: Mapping[str, Any]) -> bool:
-    of_s3 = profile.get("s3")
-    names = set(of_s3) if isinstance(of_s3, dict) else set()
-    return bool(_OTHER_WAYS_IN & profile.keys() or _OTHER_WAYS_OF_S3 & names)
 
 
 def _session(options: Mapping[str, str]) -> AwsSession | None:
@@ -173,17 +167,13 @@ def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str
     """Credentials as obstore takes them; empty for requests that are not signed."""
     if _is_anonymous(options):
         return {}
+    keys: AwsKeys | None
     if "key" in options:
         keys = AwsKeys(options["key"], options["secret"], options.get("token"))
     else:
-        known = keys_in_environment() if session is None else session.keys()
-        assert known is not None
-        keys = known
-    return {
-        "access_key_id": keys.key,
-        "secret_access_key": keys.secret,
-        "token": keys.token,
-    }
+        keys = keys_in_environment() if session is None else session.keys()
+        assert keys is not None
+    return {"access_key_id": keys.key, "secret_access_key": keys.secret, "token": keys.token}
 
 
 def _setting(session: AwsSession | None, name: str, *stronger: str | None) -> str | None:
@@ -192,21 +182,6 @@ def _setting(session: AwsSession | None, name: str, *stronger: str | None) -> st
     if value is None and session is not None:
         value = session.profile.get(name)
     return value or None
-
-
-def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
-    """Return the region that is asked; botocore's default is the oldest one."""
-    named = options.get("client_kwargs.region_name")
-    region = _setting(session, "region", named, os.environ.get("AWS_DEFAULT_REGION"))
-    return region or "us-east-1"
-
-
-def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
-    value = options.get("config_kwargs.s3.addressing_style")
-    if value is None and session is not None:
-        of_s3 = session.profile.get("s3")
-        value = of_s3.get("addressing_style") if isinstance(of_s3, dict) else None
-    return value or "auto"
 
 
 def _configured_endpoint(options: Mapping[str, str], session: AwsSession | None) -> str | None:
@@ -222,7 +197,10 @@ def _is_virtual(
     bucket: str, options: Mapping[str, str], session: AwsSession | None, configured: str | None
 ) -> bool:
     """Return whether the bucket's name is part of the host, as botocore decides."""
-    style = _style(options, session)
+    style = options.get("config_kwargs.s3.addressing_style")
+    if style is None and session is not None:
+        of_s3 = session.profile.get("s3")
+        style = of_s3.get("addressing_style") if isinstance(of_s3, dict) else None
     if configured is not None:
         return style == "virtual"
     return style != "path" and _HOST.fullmatch(bucket) is not None
@@ -244,10 +222,9 @@ def _endpoint(
 def _settings(
     bucket: str, options: Mapping[str, str], session: AwsSession | None
 ) -> Mapping[str, Any]:
-    settings: dict[str, Any] = {
-        ours: options[theirs] for theirs, ours in _ENCRYPTION.items() if theirs in options
-    }
     configured = _configured_endpoint(options, session)
-    settings["virtual_hosted_style_request"] = _is_virtual(bucket, options, session, configured)
-    settings["request_payer"] = options.get("requester_pays", "").lower() == "true"
-    return settings
+    return {
+        **{ours: options[theirs] for theirs, ours in _ENCRYPTION.items() if theirs in options},
+        "virtual_hosted_style_request": _is_virtual(bucket, options, session, configured),
+        "request_payer": options.get("requester_pays", "").lower() == "true",
+    }

@@ -13,6 +13,7 @@ from queue import Full, Queue
 from threading import Lock, Thread
 from typing import IO
 
+import obstore
 import pyarrow as pa
 
 from icectl.env import Deadline, Env
@@ -25,9 +26,6 @@ from icectl.storage.buckets.listing import KeysBelow
 from icectl.storage.buckets.requests import (
     InFlight,
     Requests,
-    copy_object,
-    delete_objects,
-    head_object,
     is_expressed,
     is_throttled,
     key_of,
@@ -131,16 +129,9 @@ def bucket_store(driver: Driver) -> Callable[[str | None], Store]:
 
 
 _SOURCES: Mapping[str, Callable[[str, Renewed], ClientSource | None]] = {
-    "s3": s3_source,
-    "s3a": s3_source,
-    "s3n": s3_source,
-    "abfs": azure_source,
-    "abfss": azure_source,
-    "az": azure_source,
-    "wasb": azure_source,
-    "wasbs": azure_source,
-    "gs": gcs_source,
-    "gcs": gcs_source,
+    **dict.fromkeys(("s3", "s3a", "s3n"), s3_source),
+    **dict.fromkeys(("abfs", "abfss", "az", "wasb", "wasbs"), azure_source),
+    **dict.fromkeys(("gs", "gcs"), gcs_source),
 }
 
 
@@ -160,7 +151,6 @@ class NativeStore:
     lock: Lock = field(default_factory=Lock)
 
     def read(self, location: str) -> bytes:
-        """Return all bytes of one file, by one request."""
         return self.requests.read(location)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
@@ -192,7 +182,6 @@ class NativeStore:
         return self._below(location, 4 * self.concurrency).list_all(self.concurrency)
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location; the parts are ranges of keys."""
         return self._below(location, count).split()
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
@@ -203,20 +192,15 @@ class NativeStore:
         return self._below(location, 1).directory()
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a new object, by one request that is never repeated.
-
-        Raises: FileExistsError, when the name is taken; Refused, where the storage ignores
-        conditions; AnswerLost, when no answer came; StorageError, when nothing was written.
-        """
         check_creatable(location)
-        prober = Prober(
-            self._put_new, self._remove_expressed, self.requests.env, self.warn, self._condition
-        )
+        of_gcs = self.requests.client.kind == "gcs"
+        condition = "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
+        env = self.requests.env
+        prober = Prober(self._put_new, self._remove_expressed, env, self.warn, condition)
         prober.prove(self.proof, location)
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite an object. Raises: StorageError."""
         check_creatable(location)
         self.requests.put(location, content)
 
@@ -234,7 +218,6 @@ class NativeStore:
             yield file
 
     def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
-        """A new object, to put together of what the storage copies."""
         match self.requests.client.kind:
             case "s3":
                 return self.other().assemble(location)
@@ -244,20 +227,20 @@ class NativeStore:
                 return composed(self.requests, location)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file, without its bytes passing through here."""
         if not is_expressed(target) or locations.root(source) != locations.root(target):
             self.other().copy(source, target)
             return
         check_creatable(target)
         try:
-            self.requests.make("copy", source, partial(copy_object, key_of(source), key_of(target)))
+            self.requests.make(
+                "copy", source, lambda store: obstore.copy(store, key_of(source), key_of(target))
+            )
         except StorageError as error:
             if error_code(error) not in _TOO_LARGE:
                 raise
             self.other().copy(source, target)  # in parts
 
     def clock_ms(self, location: str) -> int | None:
-        """Return the time of the server; None where it does not tell."""
         return self.requests.time_ms(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
@@ -288,17 +271,11 @@ class NativeStore:
         """
         for location in removed:
             check_creatable(location)
-        if removed:
-            self._warn_of_versions(removed[0])
         if self.requests.client.kind == "gcs":  # it has no requests for many
             return self._remove_each(removed)
+        if removed:
+            self._warn_of_versions(removed[0])
         return remove_in_batches(removed, self._remove, self.concurrency)
-
-    @property
-    def _condition(self) -> str:
-        """How a request says that there must be no such object yet."""
-        of_gcs = self.requests.client.kind == "gcs"
-        return "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
 
     def _put_new(self, location: str, content: bytes) -> None:
         put = partial(put_object, key_of(location), content, "create")
@@ -308,7 +285,8 @@ class NativeStore:
     def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete one batch. Where something of it fails, what tells which ones does it again."""
         try:
-            self.requests.once(partial(delete_objects, [key_of(location) for location in batch]))
+            keys = [key_of(location) for location in batch]
+            self.requests.once(lambda store: obstore.delete(store, keys))
         except Exception:  # noqa: BLE001 - whatever it is, it comes again, and is told of then
             is_s3 = self.requests.client.kind == "s3"
             return self.other().remove(batch) if is_s3 else self._remove_each(batch)
@@ -321,7 +299,9 @@ class NativeStore:
     def _remove_one(self, location: str) -> FailedRemoval | None:
         """Delete an object. Raises: StorageError, where it could not be asked to."""
         try:
-            self.requests.make("delete", location, partial(delete_objects, [key_of(location)]))
+            self.requests.make(
+                "delete", location, lambda store: obstore.delete(store, [key_of(location)])
+            )
         except FileNotFoundError:
             return None
         except StorageError as error:
@@ -334,10 +314,10 @@ class NativeStore:
         """Tell once of each bucket that keeps what is deleted, as its objects show."""
         bucket = locations.root(location)
         with self.lock:
-            if bucket in self.warned or self.requests.client.kind == "gcs":
+            if bucket in self.warned:
                 return
             try:
-                metadata = self.requests.once(partial(head_object, key_of(location)))
+                metadata = self.requests.once(lambda store: obstore.head(store, key_of(location)))
             except Exception:  # noqa: BLE001 - one that may not be looked up may be deleted
                 return
             self.warned.add(bucket)
@@ -363,15 +343,12 @@ class _Uploaded(PartWriter):
         self._is_abandoned = False
         self._failure: Exception | None = None
 
-    def send_part(self, content: bytes) -> None:
-        self._send(content)
-
-    def _send(self, part: bytes | None) -> None:
+    def send_part(self, content: bytes | None) -> None:
         """Hand a part to the thread that sends them; None is the end."""
         if self._sender is None:
             self._sender = Thread(target=self._run, name="upload", daemon=True)
             self._sender.start()
-        if not self._put_in_queue(self._sender, part):
+        if not self._put_in_queue(self._sender, content):
             self._raise_failure()
 
     def _put_in_queue(self, sender: Thread, part: bytes | None) -> bool:
@@ -383,9 +360,6 @@ class _Uploaded(PartWriter):
         return False
 
     def _run(self) -> None:
-        """Send the parts, in a thread of its own."""
-        import obstore
-
         try:
             store = self._requests.client.repeating_store()
             obstore_failures(
@@ -408,29 +382,25 @@ class _Uploaded(PartWriter):
             raise _Abandoned
 
     def end(self) -> None:
-        """Make the object of what was written. Raises: StorageError."""
         content = self.last_part()
         if self._sender is None:
             self._requests.put(self._location, content)
             return
         if content:
-            self._send(content)
-        self._send(None)
+            self.send_part(content)
+        self.send_part(None)
         self._sender.join()
         # An answer that was lost leaves no upload to complete again, but the whole object.
-        if self._failure is not None and self._stored_bytes() != self.size_bytes:
-            self._raise_failure()
+        if self._failure is not None:
+            stored = None
+            with suppress(StorageError, FileNotFoundError):
+                stored = int(self._requests.head(self._location)["size"])
+            if stored != self.size_bytes:
+                self._raise_failure()
 
     def _raise_failure(self) -> None:
         assert self._failure is not None
         raise self._requests.failure("write", self._location, self._failure) from self._failure
-
-    def _stored_bytes(self) -> int | None:
-        try:
-            metadata = self._requests.head(self._location)
-        except (StorageError, FileNotFoundError):
-            return None
-        return int(metadata["size"])
 
     def abandon(self) -> None:
         """Have the parts freed; the storage forgets them in time where it can't now."""

@@ -30,7 +30,6 @@ class Roots:
         self._resolved: dict[str, str] = {}
 
     def add(self, folder: str) -> None:
-        """Resolve a folder, unless it is known already."""
         path = _absolute(folder)
         if path not in self._resolved:
             self._resolved[path] = os.path.realpath(path)
@@ -99,7 +98,6 @@ class OpenFolder:
         return self._descriptor, name
 
     def close(self) -> None:
-        """Close the folder, if one is open."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -120,8 +118,10 @@ def _opened(folder: str, location: str, *, make: bool = False) -> int:
         try:
             descriptor = _open_folder(name, above, make=make)
         except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP) and _is_link(name, above):
-                raise behind_a_link(location, path) from error
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                status = os.stat(name, dir_fd=above, follow_symlinks=False)
+                if stat.S_ISLNK(status.st_mode):
+                    raise behind_a_link(location, path) from error
             raise
         finally:
             os.close(above)
@@ -137,10 +137,6 @@ def _open_folder(name: str, above: int, *, make: bool) -> int:
     with suppress(FileExistsError):  # another writer was quicker
         os.mkdir(name, dir_fd=above)
     return os.open(name, _FOLDER, dir_fd=above)
-
-
-def _is_link(name: str, folder: int) -> bool:
-    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 
 def behind_a_link(location: str, link: str) -> StorageError:

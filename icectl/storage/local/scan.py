@@ -147,7 +147,6 @@ class LocalScan:
         return ListingStep(rows, tuple(below))
 
     def _read_on(self, opened: OpenDirectory) -> ListingStep[str | OpenDirectory]:
-        """Read more of an open directory, by the compiled loop."""
         arrays = self._buffers.arrays
         prefix = np.array(memoryview(locations.join(opened.location, "").encode()))
         outcome, count = _read_entries(opened.descriptor, prefix, *arrays)
@@ -177,7 +176,6 @@ def _sorted(arrays: tuple[_Array, ...], count: int) -> tuple[ListingRows, list[s
         return rows, [], []
 
     def those(chosen: _Array) -> pa.Array:
-        """Keep the chosen names, as far as they are text."""
         return places.filter(pa.array(chosen & text))
 
     rows.add_batch(_batch(those(mask), sizes[mask], times[mask]))
@@ -196,7 +194,6 @@ def _texts(places: pa.Array) -> list[str]:
 
 
 def _look_up(location: str, rows: ListingRows, below: list[str]) -> None:
-    """Find out by its path what an entry is."""
     path = locations.local_path(location)
     try:
         entry = os.lstat(path)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from icectl.errors import Refused, StorageError
 from icectl.storage import location as locations
-from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
+from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
 from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.scan import (
     LocalScan,
@@ -91,16 +91,11 @@ class LocalStore:
         return _below([location.rstrip("/") or "/"], self.concurrency)
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location; the parts are directories."""
         with closing(LocalScan()) as scan:
             whole = partial(_read_whole, scan)
-            begun = first_steps(location.rstrip("/") or "/", whole, self.concurrency, count)
-        return ListingSplit(
-            begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
-        )
+            return first_directories(location.rstrip("/") or "/", whole, self.concurrency, count)
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        """Yield all files below some directories."""
         return _below([part.location for part in parts], self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
@@ -332,20 +327,16 @@ def _copy(name: str, folder: int, new_name: str, new_folder: int) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS | {errno.EXDEV}:
             raise
-        _copy_bytes(name, folder, new_name, new_folder)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with (
+            os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source,
+            _replacing(new_folder, new_name) as file,
+        ):
+            mode = os.fstat(source.fileno()).st_mode
+            os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
+            shutil.copyfileobj(source, file)
     else:
         _sync_directory(new_folder)
-
-
-def _copy_bytes(name: str, folder: int, new_name: str, new_folder: int) -> None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with (
-        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as source,
-        _replacing(new_folder, new_name) as file,
-    ):
-        mode = os.fstat(source.fileno()).st_mode
-        os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
-        shutil.copyfileobj(source, file)
 
 
 @contextmanager
@@ -354,7 +345,10 @@ def _temporary(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
     temporary, descriptor = _open_temporary(folder, name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _take_group(descriptor, folder)
+            group = os.fstat(folder).st_gid
+            if os.fstat(descriptor).st_gid != group:
+                with suppress(PermissionError):  # as far as the user may
+                    os.fchown(descriptor, -1, group)
             yield temporary, file
     finally:
         with suppress(OSError):
@@ -396,14 +390,6 @@ def _open_temporary(folder: int, name: str) -> tuple[str, int]:
         temporary = temporary_name(next(_COUNTER), end)
         with suppress(FileExistsError):  # of a process of this number on another host, or long ago
             return temporary, os.open(temporary, flags, 0o666, dir_fd=folder)
-
-
-def _take_group(descriptor: int, folder: int) -> None:
-    """Give a new file the group of its folder, as far as the user may."""
-    group = os.fstat(folder).st_gid
-    if os.fstat(descriptor).st_gid != group:
-        with suppress(PermissionError):
-            os.fchown(descriptor, -1, group)
 
 
 def _sync_directory(folder: int) -> None:
