@@ -134,7 +134,6 @@ def _session(who: str, profile: str | None) -> Any:
 
 
 def _of_session(who: str, group: str, session: Any) -> tuple[Callable[[], AwsKeys], str]:
-    """Return what botocore finds, which renews itself. Raises: StorageError."""
     from botocore.exceptions import BotoCoreError
 
     try:

@@ -130,7 +130,6 @@ class Configuration:
         return CatalogSettings(name, _kind(name, properties), properties, origins)
 
     def unknown(self, name: str) -> TableNotFound:
-        """Return the error for a catalog that is not configured: it lists those that are."""
         known = sorted(self.catalogs)
         near = get_close_matches(name.lower(), known, n=1)
         listed = ", ".join(f"`{catalog}`" for catalog in known)

@@ -144,13 +144,8 @@ def _translated(properties: Mapping[str, str], keys: Mapping[str, str]) -> Mappi
     for key, option in keys.items():  # of two keys for one option the first counts
         if properties.get(key) and option not in options:
             options[option] = properties[key]
-    options.update(_of_s3(properties) if keys is _S3 else {})
-    return options
-
-
-def _of_s3(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return options of S3 that hold another value than the property does."""
-    options = {}
+    if keys is not _S3:
+        return options
     style = properties.get("s3.path-style-access", "").lower()
     if properties.get("s3.force-virtual-addressing", "").lower() == "true" or style == "false":
         options["config_kwargs.s3.addressing_style"] = "virtual"

@@ -97,10 +97,6 @@ class FileSystemCatalog:
     warned: set[str] = field(default_factory=set)
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
-        """Read the current metadata; what is only shown may have oddities.
-
-        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
-        """
         for _ in range(_LOOKS - 1):
             try:
                 return self._load(to_show)
@@ -120,13 +116,9 @@ class FileSystemCatalog:
         return self._load_newest((*versions, *moved), to_show) if moved else loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Do nothing where a commit to, or a clean-up of, this table is safe.
-
-        Raises: Refused, with the way out; OtherFile; CommitConflict, where the table becomes
-        another's just now.
-        """
         hint, versions = self._survey(loaded)
-        self._check(loaded, hint, versions)
+        check_place(self.store, self.table_location, loaded)
+        self._check_current(loaded, hint, versions)
         _, old = uncommitted_files(versions, self.store, self.env)
         for version in old if loaded.capabilities.numbers_versions else ():
             if version.name not in self.warned:
@@ -134,26 +126,18 @@ class FileSystemCatalog:
                 self.warned.add(version.name)
 
     def settle(self) -> None:
-        """Wait until the commits of other writers that are under way have ended.
-
-        Raises: CommitConflict, for one that takes long; StorageError.
-        """
         wait_for_end(self.store, self.env, self._metadata_directory)
 
     def commit(
         self, base: LoadedTable, requirements: "Sequence[Requirement]", updates: "Sequence[Update]"
     ) -> CommitOutcome:
-        """Make the next version of `base`, if that still is the newest.
-
-        Raises: Refused, where a commit would not be safe; CommitConflict; StorageError; each of
-        them only where nothing was written.
-        """
         from icectl.catalog.commit_file import commit_file
 
         hint, versions = self._survey(base)
         if base.capabilities.numbers_versions and (ahead := newer_than(base, versions)):
             return Conflict(f"{ahead[0].name} was committed meanwhile")
-        self._check(base, hint, versions)
+        check_place(self.store, self.table_location, base)
+        self._check_current(base, hint, versions)
         under_way, _ = uncommitted_files(versions, self.store, self.env)
         if under_way:
             return busy(under_way[0])
@@ -174,12 +158,6 @@ class FileSystemCatalog:
         except FileNotFoundError:
             hint = None
         return hint if isinstance(hint, int) else None, list_versions(self.store, directory)
-
-    def _check(
-        self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
-    ) -> None:
-        check_place(self.store, self.table_location, loaded)
-        self._check_current(loaded, hint, versions)
 
     def check_current(self, loaded: LoadedTable) -> None:
         """Do nothing where the loaded file is current, wherever it says that the table lies.
@@ -215,7 +193,10 @@ class FileSystemCatalog:
                 f"the metadata files of {locations.redacted(self.table_location)} have changed "
                 "meanwhile"
             )
-        _check_hint(hint, versions, loaded.metadata.location)
+        newest_number = max((v.version for v in versions if v.version is not None), default=None)
+        if hint is not None and newest_number is not None and hint > newest_number:
+            message, advice = lost_versions(hint, newest_number, loaded.metadata.location)
+            raise Refused(message, hint=advice)  # R-163
         check_own_version(loaded.metadata, loaded.metadata_location)
 
     @property
@@ -298,14 +279,6 @@ def _is_missing_directory(store: Store, location: str) -> bool:
         return False
 
 
-def _check_hint(hint: int | None, versions: tuple[MetadataVersion, ...], table: str) -> None:
-    """Refuse where the hint knows of a newer version than is there (R-163)."""
-    newest_number = max((v.version for v in versions if v.version is not None), default=None)
-    if hint is not None and newest_number is not None and hint > newest_number:
-        message, advice = lost_versions(hint, newest_number, table)
-        raise Refused(message, hint=advice)
-
-
 def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
     odd = next(version.name for version in versions if version.kind != "file-system")
     mixed = any(version.kind == "file-system" for version in versions)
@@ -341,17 +314,9 @@ class NamedFileCatalog:
     metadata_file: str
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
-        """Read the file.
-
-        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
-        """
         return load_file(self.store, self.metadata_file, to_show=to_show)
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Do nothing where the next file may be written beside the given one.
-
-        Raises: Refused, with the way out.
-        """
         check_place(self.store, self.table_location, loaded)
         if loaded.version is None:
             name = locations.name(loaded.metadata_location)
@@ -379,10 +344,6 @@ class NamedFileCatalog:
     def commit(
         self, base: LoadedTable, requirements: "Sequence[Requirement]", updates: "Sequence[Update]"
     ) -> CommitOutcome:
-        """Write the next metadata file.
-
-        Raises: Refused, where that would not be safe; StorageError; both before the write.
-        """
         from icectl.catalog.commit_file import commit_file
 
         self.check_writable(base)
@@ -401,18 +362,10 @@ class SingleFileCatalog:
     metadata_file: str
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
-        """Read the file.
-
-        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
-        """
         return load_file(self.store, self.metadata_file, to_show=to_show)
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Refuse: a single file is for reading.
-
-        Raises: Refused.
-        """
-        raise _read_only(loaded)
+        raise read_only_file(loaded.metadata_location)
 
     def settle(self) -> None:
         """Do nothing: nothing is committed here."""
@@ -423,11 +376,7 @@ class SingleFileCatalog:
         requirements: "Sequence[Requirement]",  # noqa: ARG002
         updates: "Sequence[Update]",  # noqa: ARG002
     ) -> CommitOutcome:
-        """Refuse, like `check_writable`.
-
-        Raises: Refused.
-        """
-        raise _read_only(base)
+        raise read_only_file(base.metadata_location)
 
 
 def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTable:
@@ -442,9 +391,9 @@ def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTa
     return loaded_from(metadata, location, NAMED_FILE)
 
 
-def _read_only(loaded: LoadedTable) -> Refused:
+def read_only_file(location: str) -> Refused:
+    """Return the error for a change of a table that one metadata file names."""
     return Refused(
-        f"{locations.redacted(loaded.metadata_location)} is a single metadata file, and may not be "
-        "the current one",
+        f"{locations.redacted(location)} is a single metadata file, and may not be the current one",
         hint="name the table's directory; add `--metadata-file` if the table belongs to a catalog",
     )

@@ -109,11 +109,7 @@ class GlueRejection(Exception):
 
 
 class GlueAnswerLost(Exception):
-    """A request was sent, and nobody said whether it was carried out; `reason` is why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A request was sent, and nobody said whether it was carried out; its text is why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +133,7 @@ class Glue:
             try:
                 return self.send(action, request)
             except GlueAnswerLost as error:
-                reason = error.reason
+                reason = str(error)
                 self.env.sleep(_FIRST_PAUSE_SECONDS * 2**number)
         raise StorageError(
             f"AWS Glue at {self.endpoint} does not answer {action}: {reason}",
@@ -308,21 +304,15 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
     except (GlueAnswerLost, GlueRejection, StorageError):
         _LOGGER.debug("Glue does not say which optimizers are enabled", exc_info=True)
         return None
-    enabled = sorted(_enabled(answer))
-    if not enabled:
-        return None
-    return f"AWS Glue's table optimizers, of which {' and '.join(enabled)} is enabled"
-
-
-def _enabled(answer: Mapping[str, Any]) -> set[str]:
-    """Return the work of those optimizers that are switched on."""
     enabled = set()
     for entry in answer.get("TableOptimizers") or ():
         optimizer = entry.get("tableOptimizer") or {}
         is_enabled = (optimizer.get("configuration") or {}).get("enabled")
         if is_enabled and optimizer.get("type") in _WORK:
             enabled.add(_WORK[optimizer["type"]])
-    return enabled
+    if not enabled:
+        return None
+    return f"AWS Glue's table optimizers, of which {' and '.join(sorted(enabled))} is enabled"
 
 
 def connect(access: CatalogAccess) -> "GlueWarehouse":
@@ -341,7 +331,6 @@ class GlueWarehouse:
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the databases; there is nothing below one. Raises: TableNotFound; StorageError."""
         if parent:
             if len(parent) > 1 or parent[0].lower() not in self._databases():
                 raise no_namespace(self.access.settings.name, parent, self._databases())
@@ -350,7 +339,6 @@ class GlueWarehouse:
             yield (name,)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """Yield the Iceberg tables of a database. Raises: TableNotFound; StorageError."""
         for table in self._tables(namespace):
             if _iceberg_type(table) == "iceberg":
                 yield TableName(namespace, table["Name"])
@@ -373,7 +361,6 @@ class GlueWarehouse:
                         yield from places(name, place, parameters)
 
     def not_found(self, name: TableName) -> TableNotFound:
-        """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         beside = [table["Name"] for table in self._tables(name.namespace)]
         return no_table(self.access.settings.name, name, beside)
 
@@ -412,7 +399,6 @@ class GluePointer:
     keepers: list[str | None] = field(default_factory=list)
 
     def read(self) -> PointerState:
-        """Ask for the table. Raises: TableNotFound; StorageError."""
         catalog = self.warehouse.access.settings.name
         table = self._table()
         if _is_view(table):
@@ -430,12 +416,14 @@ class GluePointer:
                 f"AWS Glue has no metadata file for `{self.name}`: the parameter "
                 f"`{METADATA_LOCATION}` is missing"
             )
+        if not self.keepers:
+            self.keepers.append(keeper_of(self.warehouse.service, table))
         return PointerState(
             parameters[METADATA_LOCATION],
             parameters.get(PREVIOUS),
             table,
             parameters,
-            self._keeper(table),
+            self.keepers[0],
         )
 
     def check_writable(self, pointed: PointerState) -> None:
@@ -465,7 +453,7 @@ class GluePointer:
             try:
                 self.warehouse.service.send("UpdateTable", request, COMMIT_SECONDS)
             except GlueAnswerLost as error:
-                lost = error.reason
+                lost = str(error)
             except GlueRejection as error:
                 return self._rejected(error, lost)
             except StorageError:
@@ -481,11 +469,6 @@ class GluePointer:
         """Return whether Glue has said that the version which was to be changed is no more."""
         return self.is_settled
 
-    def _keeper(self, table: Mapping[str, Any]) -> str | None:
-        if not self.keepers:
-            self.keepers.append(keeper_of(self.warehouse.service, table))
-        return self.keepers[0]
-
     def _rejected(self, error: GlueRejection, lost: str | None) -> Conflict:
         """Return the conflict that Glue tells of.
 
@@ -496,18 +479,15 @@ class GluePointer:
         if lost is not None:  # the version may be gone because the first request was carried out
             self.is_settled = error.code == _CHANGED
             raise SwapUncertain(lost) from error
-        raise self._failure(error) from error
-
-    def _failure(self, error: GlueRejection) -> IcectlError:
         if error.code == _NOT_FOUND:
-            return TableNotFound(f"`{self.name}` is no longer in AWS Glue")
+            raise TableNotFound(f"`{self.name}` is no longer in AWS Glue") from error
         if error.code == "ResourceNumberLimitExceededException":
-            return StorageError(
+            raise StorageError(
                 f"AWS Glue keeps no more versions of `{self.name}`: {error.message}",
                 hint="`glue.skip-archive=true` in the catalog's configuration keeps no old ones; "
                 "`aws glue batch-delete-table-version` deletes existing ones",
-            )
-        return self.warehouse.service.failure(error, f"change `{self.name}`")
+            ) from error
+        raise self.warehouse.service.failure(error, f"change `{self.name}`") from error
 
     def _table(self) -> Mapping[str, Any]:
         if len(self.name.namespace) != 1:

@@ -95,7 +95,13 @@ class Http:
             raise UsageError("the address of the catalog cannot be read") from None
         if scheme == "https":
             arguments["ssl_context"] = tls_context(properties)
-        self._pool = _through(proxy, arguments) if proxy else urllib3.PoolManager(**arguments)
+        if proxy is None:
+            self._pool = urllib3.PoolManager(**arguments)
+            return
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        user, at, host = parts.netloc.rpartition("@")
+        arguments["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=user) if at else None
+        self._pool = urllib3.ProxyManager(f"{parts.scheme}://{host}", **arguments)
 
     def send(self, request: Request, at_least_seconds: float = 0.0) -> Answer:
         """Send a request once; redirections are answers.
@@ -104,7 +110,14 @@ class Http:
         NotReachedError; NoAnswerError; Incomplete, where the time is over before it is sent;
         UsageError, for headers that no request can have.
         """
-        _check_headers(request.headers)
+        for name, value in request.headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                shown = name if _HEADER_NAME.fullmatch(name) else "header.*"
+                raise UsageError(
+                    f"the header `{shown}` of requests to the catalog contains a line break, or "
+                    "another character that headers cannot have",
+                    hint="a secret that was read from a file often ends with a line break",
+                )
         if not at_least_seconds:
             self._deadline.check()
         left = max(self._deadline.remaining_seconds, at_least_seconds)
@@ -180,18 +193,6 @@ def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
     raise GivenUpError("nobody waits for it any more")
 
 
-def _check_headers(headers: Mapping[str, str]) -> None:
-    """Raises: UsageError, which repeats no value."""
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            shown = name if _HEADER_NAME.fullmatch(name) else "header.*"
-            raise UsageError(
-                f"the header `{shown}` of requests to the catalog contains a line break, or "
-                "another character that headers cannot have",
-                hint="a secret that was read from a file often ends with a line break",
-            )
-
-
 def redacted_url(url: str) -> str:
     """Return a URL without what may be secret: user, password, query."""
     try:
@@ -215,7 +216,6 @@ def _was_not_sent(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Say in a line why there is no answer."""
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
         return "no answer in time"
     is_new = isinstance(error, urllib3.exceptions.NewConnectionError)
@@ -251,10 +251,3 @@ def _proxy(uri: str) -> str | None:
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     return None if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy
-
-
-def _through(proxy: str, arguments: Mapping[str, Any]) -> urllib3.ProxyManager:
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    user, at, host = parts.netloc.rpartition("@")
-    headers = urllib3.make_headers(proxy_basic_auth=user) if at else None
-    return urllib3.ProxyManager(f"{parts.scheme}://{host}", proxy_headers=headers, **arguments)

@@ -37,7 +37,9 @@ def parse_name(text: str) -> tuple[str, ...]:
         match = _PART.match(text, position)
         if match is None:
             raise _odd(text)
-        parts.append(_unquoted(match.group()))
+        part = match.group()
+        quote = part[0]
+        parts.append(part[1:-1].replace(quote * 2, quote) if quote in _QUOTES else part)
         position = match.end()
         if not parts[-1] or (position < len(text) and text[position] != "."):
             raise _odd(text)
@@ -53,16 +55,9 @@ def without_quoted(text: str) -> str:
 
 def dotted_name(parts: tuple[str, ...]) -> str:
     """Return a name of these parts, which `parse_name` reads back."""
-    return ".".join(part if _PLAIN.fullmatch(part) else _quoted(part) for part in parts)
-
-
-def _quoted(part: str) -> str:
-    return '"' + part.replace('"', '""') + '"'
-
-
-def _unquoted(part: str) -> str:
-    quote = part[0]
-    return part[1:-1].replace(quote * 2, quote) if quote in _QUOTES else part
+    return ".".join(
+        part if _PLAIN.fullmatch(part) else ('"' + part.replace('"', '""') + '"') for part in parts
+    )
 
 
 def _odd(text: str) -> UsageError:

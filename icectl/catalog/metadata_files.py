@@ -64,7 +64,6 @@ class MetadataVersion:
 
     @property
     def name(self) -> str:
-        """The file name."""
         return locations.name(self.location)
 
 
@@ -90,10 +89,7 @@ def metadata_version(location: str, modified_ms: int | None = None) -> MetadataV
 
 
 def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
-    """Return the metadata files directly in a directory.
-
-    Order: by name.
-    """
+    """Return the metadata files directly in a directory. Order: by name."""
     return tuple(
         metadata_version(file.location, file.modified_ms)
         for file in store.list_directory(directory)
@@ -119,10 +115,7 @@ def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:
 
 
 def doubled_versions(versions: Sequence[MetadataVersion]) -> tuple[int, ...]:
-    """List the numbers that more than one file carries.
-
-    Order: ascending.
-    """
+    """List the numbers that more than one file carries. Order: ascending."""
     counts = Counter(version.version for version in versions if version.version is not None)
     return tuple(sorted(number for number, count in counts.items() if count > 1))
 

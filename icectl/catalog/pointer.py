@@ -78,11 +78,7 @@ class PointerState:
 
 
 class SwapUncertain(Exception):
-    """A swap was asked for, and nobody said how it ended; `reason` is why, without secrets."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A swap was asked for, and nobody said how it ended; its text is why, without secrets."""
 
 
 class Pointer(Protocol):
@@ -126,14 +122,13 @@ class PointerCatalog:
         return self.pointer.read().metadata_location
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
-        """Read the current metadata; what is only shown may have oddities.
-
-        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
-        """
         pointed = self.pointer.read()
         for _ in range(_LOOKS):
             try:
-                return self._loaded(pointed, to_show)
+                metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
+                set_home(self.store, pointed.metadata_location)
+                capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
+                return _table(metadata, pointed.metadata_location, capabilities)
             except FileNotFoundError:  # perhaps a commit that came meanwhile has deleted it
                 before, pointed = pointed, self.pointer.read()
                 if pointed.metadata_location == before.metadata_location:
@@ -146,10 +141,6 @@ class PointerCatalog:
         )
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Do nothing where a commit to, or a clean-up of, this table is safe.
-
-        Raises: Refused, with the way out; TableNotFound; StorageError.
-        """
         check_creatable(loaded.metadata_folder)
         check_original(self.store, loaded)
         self.pointer.check_writable(self.pointer.read())
@@ -184,18 +175,12 @@ class PointerCatalog:
         self.store.create(target, write_metadata(updated, compressed=gzip))
         return self._swap(base, pointed, _table(updated, target, base.capabilities))
 
-    def _loaded(self, pointed: PointerState, to_show: bool) -> LoadedTable:  # noqa: FBT001
-        metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
-        set_home(self.store, pointed.metadata_location)
-        capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
-        return _table(metadata, pointed.metadata_location, capabilities)
-
     def _swap(self, base: LoadedTable, pointed: PointerState, ours: LoadedTable) -> CommitOutcome:
         """Swap the pointer; the file that was written for it goes where it is sure to have lost."""
         try:
             conflict = self.pointer.swap(pointed, ours.metadata_location, ours.metadata)
         except SwapUncertain as error:
-            outcome = self._looked_up_outcome(base, pointed, ours, error.reason)
+            outcome = self._looked_up_outcome(base, pointed, ours, str(error))
         except Exception:
             self._remove(ours)
             raise

@@ -4,11 +4,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog, SingleFileCatalog, silent
+from icectl.catalog.files import (
+    FileSystemCatalog,
+    NamedFileCatalog,
+    SingleFileCatalog,
+    read_only_file,
+    silent,
+)
 from icectl.catalog.metadata_files import no_metadata_file
 from icectl.catalog.protocol import Catalog, CatalogAccess, Warehouse
 from icectl.env import Env
-from icectl.errors import Refused, UsageError
+from icectl.errors import UsageError
 from icectl.storage import location as locations
 from icectl.storage.store import Store
 
@@ -35,7 +41,17 @@ def resolve(
     """
     location = located(table)
     if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
-        return _single_file(location, store, read_only=read_only, metadata_file=metadata_file)
+        if metadata_file is not None:
+            raise UsageError(
+                f"TABLE already names the metadata file {locations.redacted(location)}",
+                hint="with `--metadata-file`, TABLE is the table's directory",
+            )
+        catalog = SingleFileCatalog(store, location)
+        if read_only:
+            return catalog
+        if store.stat(location) is None:
+            raise no_metadata_file(location)
+        raise read_only_file(location)
     if metadata_file is None:
         return FileSystemCatalog(store, location, env, warn)
     if "/" not in metadata_file:
@@ -43,25 +59,6 @@ def resolve(
     else:
         file = located(metadata_file)
     return NamedFileCatalog(store, location, env, file)
-
-
-def _single_file(
-    location: str, store: Store, *, read_only: bool, metadata_file: str | None
-) -> Catalog:
-    if metadata_file is not None:
-        raise UsageError(
-            f"TABLE already names the metadata file {locations.redacted(location)}",
-            hint="with `--metadata-file`, TABLE is the table's directory",
-        )
-    catalog = SingleFileCatalog(store, location)
-    if read_only:
-        return catalog
-    if store.stat(location) is None:
-        raise no_metadata_file(location)
-    raise Refused(
-        f"{locations.redacted(location)} is a single metadata file, and may not be the current one",
-        hint="name the table's directory; add `--metadata-file` if the table belongs to a catalog",
-    )
 
 
 def located(location: str) -> str:

@@ -128,7 +128,6 @@ class Database:
         return cursor
 
     def failure(self, error: Exception, what: str = "cannot read") -> StorageError:
-        """Return the error to tell, for one of the driver's."""
         return StorageError(
             f"{what} the database {self.shown}: {reason_of(error)}",
             hint="check the catalog's `uri`, what its user may do, and that the database runs",
@@ -228,10 +227,7 @@ def _server(
 
 
 def _driver(family: str, wanted: str) -> Any:
-    """Return the driver that a URI asks for, where it is there.
-
-    Else another of the same database.
-    """
+    """Return the driver that a URI asks for, where it is there, else another of the database."""
     known = _DRIVERS[family]
     for name in sorted(known, key=lambda name: name.lower() != wanted):
         try:
@@ -245,7 +241,6 @@ def _driver(family: str, wanted: str) -> Any:
 
 
 def _imported(name: str) -> Any:
-    """Raises: ImportError."""
     match name:
         case "psycopg":
             import psycopg
@@ -294,20 +289,14 @@ class CatalogRows:
     catalog: str
 
     def one(self, namespace: str, name: str) -> Row | None:
-        """Return the row of a table or view. Raises: StorageError; TableNotFound."""
-        with self._reading() as ask:
-            rows = ask(_SELECT, (self.catalog, namespace, name))
+        rows = self._rows(_SELECT, namespace, name)
         return rows[0] if rows else None
 
     def all(self) -> Sequence[Row]:
-        """Return every row, by namespace and name. Raises: StorageError; TableNotFound."""
-        with self._reading() as ask:
-            return ask(_NAMES, (self.catalog,))
+        return self._rows(_NAMES)
 
     def of(self, namespace: str) -> Sequence[Row]:
-        """Return every row of one namespace, by name. Raises: StorageError; TableNotFound."""
-        with self._reading() as ask:
-            return ask(_IN_NAMESPACE, (self.catalog, namespace))
+        return self._rows(_IN_NAMESPACE, namespace)
 
     def namespaces(self) -> Sequence[str]:
         """Return every namespace that holds a table or has properties. Raises: as `all`."""
@@ -320,7 +309,6 @@ class CatalogRows:
         return sorted({row.namespace for row in self.all()})
 
     def catalogs(self) -> Sequence[str]:
-        """Return the names of all catalogs in the database. Raises: as `all`."""
         with self._cursor() as cursor, self._translated():
             cursor.execute(_CATALOGS)
             return [str(row[0]) for row in cursor.fetchall()]
@@ -375,16 +363,21 @@ class CatalogRows:
                 self._roll_back(connection)
             return True
 
-    @contextmanager
-    def _reading(self) -> Iterator[Callable[[str, tuple[str, ...]], list[Row]]]:
+    def _rows(self, statement: str, *parameters: str) -> list[Row]:
         with self._cursor() as cursor, self._translated():
-
-            def ask(statement: str, parameters: tuple[str, ...]) -> list[Row]:
-                cursor.execute(self.database.sql(statement), parameters)
-                names = [column[0].lower() for column in cursor.description]
-                return [_row(dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
-
-            yield ask
+            cursor.execute(self.database.sql(statement), (self.catalog, *parameters))
+            names = [column[0].lower() for column in cursor.description]
+            rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return [
+            Row(
+                row["table_namespace"],
+                row["table_name"],
+                row["metadata_location"],
+                row["previous_metadata_location"],
+                row.get("iceberg_type") == _VIEW,
+            )
+            for row in rows
+        ]
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
@@ -407,16 +400,6 @@ class CatalogRows:
     def _roll_back(self, connection: Any) -> None:
         with suppress(self.database.errors):
             connection.rollback()
-
-
-def _row(columns: dict[str, Any]) -> Row:
-    return Row(
-        namespace=columns["table_namespace"],
-        name=columns["table_name"],
-        metadata_location=columns["metadata_location"],
-        previous=columns["previous_metadata_location"],
-        is_view=columns.get("iceberg_type") == _VIEW,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +425,6 @@ class SqlWarehouse:
         yield from (name for name in below if len(name) > depth)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """Yield the tables right in a namespace. Raises: TableNotFound; StorageError."""
         joined = ".".join(namespace)
         tables = [row for row in self.rows.of(joined) if not row.is_view]
         if not tables and not any(
@@ -462,10 +444,7 @@ class SqlWarehouse:
                 yield from table_places
 
     def _places(self, row: Row) -> Sequence[TablePlace]:
-        """Return where a table lies.
-
-        Where its metadata cannot be read, where it would usually be.
-        """
+        """Return where a table lies, or where it usually would if its metadata cannot be read."""
         assert row.metadata_location is not None
         name = TableName(tuple(row.namespace.split(".")), row.name)
         try:
@@ -475,7 +454,6 @@ class SqlWarehouse:
         return list(places(name, metadata.location, metadata.properties))
 
     def not_found(self, name: TableName) -> TableNotFound:
-        """Return the error for a table that is not there, with names that are near."""
         joined = ".".join(name.namespace)
         beside = [row.name for row in self.rows.of(joined)]
         if not beside:
@@ -487,7 +465,6 @@ class SqlWarehouse:
         return no_namespace(self.access.settings.name, namespace, known) if known else self._empty()
 
     def _empty(self) -> TableNotFound:
-        """Return the error where no row has the catalog's name."""
         catalog, others = self.access.settings.name, list(self.rows.catalogs())
         listed = ", ".join(f"`{other}`" for other in others[:5])
         return TableNotFound(
@@ -506,7 +483,6 @@ class SqlPointer:
     name: TableName
 
     def read(self) -> PointerState:
-        """Ask for the row. Raises: TableNotFound; StorageError."""
         row = self.warehouse.rows.one(".".join(self.name.namespace), self.name.name)
         if row is None:
             raise self.warehouse.not_found(self.name)
@@ -527,13 +503,11 @@ class SqlPointer:
         metadata_location: str,
         metadata: TableMetadata,  # noqa: ARG002
     ) -> Conflict | None:
-        """Change the row, if it still names the same file. Raises: SwapUncertain; StorageError."""
         assert isinstance(pointed.token, Row)
         if self.warehouse.rows.swap(pointed.token, metadata_location):
             return None
         return Conflict("another writer has changed the table's row in the catalog meanwhile")
 
     def settle(self, pointed: PointerState) -> bool:
-        """Wait for the transaction that may still hold the row. Raises: StorageError."""
         assert isinstance(pointed.token, Row)
         return self.warehouse.rows.wait_for(pointed.token)

@@ -64,11 +64,7 @@ ACQUIRED, WAITING = 1, 2
 
 
 class HiveAnswerLost(Exception):
-    """A call was sent, or may have been, and no answer came; `reason` says why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A call was sent, or may have been, and no answer came; its text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,6 @@ class Servers:
 
     @property
     def shown(self) -> str:
-        """The servers, for messages."""
         return ", ".join(f"thrift://{_joined(*address)}" for address in self.addresses)
 
     @contextmanager
@@ -106,7 +101,11 @@ class Servers:
                 connection = Connection(
                     opened, reader, server, self.is_framed, self.answer_seconds, self.deadline
                 )
-                yield self._introduced(connection)
+                if self.user:
+                    groups = ThriftList(TEXT, tuple(group.encode() for group in self.user[1:]))
+                    with suppress(CallRefused):  # a server that asks nobody who they are
+                        connection.ask("set_ugi", {1: text(self.user[0]), 2: (LIST, groups)})
+                yield connection
             return
         raise StorageError(
             f"cannot reach the Hive metastore at {'; '.join(failures)}",
@@ -127,13 +126,6 @@ class Servers:
             raise
         return opened
 
-    def _introduced(self, connection: "Connection") -> "Connection":
-        if self.user:
-            groups = ThriftList(TEXT, tuple(group.encode() for group in self.user[1:]))
-            with suppress(CallRefused):  # a server that asks nobody who they are
-                connection.ask("set_ugi", {1: text(self.user[0]), 2: (LIST, groups)})
-        return connection
-
 
 @dataclass(slots=True)
 class Connection:
@@ -153,7 +145,7 @@ class Connection:
             return self.call(name, arguments)
         except HiveAnswerLost as error:
             raise StorageError(
-                f"the Hive metastore at {self.server} did not answer: {error.reason}",
+                f"the Hive metastore at {self.server} did not answer: {error}",
                 hint="run the command again; if that does not help, see the metastore's log",
             ) from error
 
@@ -282,7 +274,6 @@ class ServerException(Exception):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(reason)
         self.number = number
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,12 +284,10 @@ class HiveTable:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return text_of(self.fields, _TABLE_NAME) or ""
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """What is said of it by key."""
         return texts_of(self.fields, _PARAMETERS)
 
     @property
@@ -308,7 +297,6 @@ class HiveTable:
 
     @property
     def location(self) -> str | None:
-        """Where the metastore thinks that its files lie."""
         return text_of(struct_of(self.fields, _STORAGE), _LOCATION)
 
     @property
@@ -317,7 +305,6 @@ class HiveTable:
         return self.parameters.get("table_type", "").lower()
 
     def with_parameters(self, parameters: Mapping[str, str]) -> "HiveTable":
-        """Return the same table, with other parameters."""
         return HiveTable({**self.fields, _PARAMETERS: texts(parameters)})
 
 
@@ -373,9 +360,9 @@ def get_table(connection: Connection, database: str, name: str) -> HiveTable | N
     except ServerException as error:
         if error.number == 2:
             return None
-        raise _failure(connection, error.reason) from error
+        raise _failure(connection, str(error)) from error
     except CallRefused as error:
-        raise _failure(connection, error.reason) from error
+        raise _failure(connection, str(error)) from error
 
 
 def alter_table(connection: Connection, table: HiveTable, expected: str | None = None) -> None:
@@ -437,10 +424,7 @@ def lock(
 
 
 def check_lock(connection: Connection, lock_id: int) -> MetastoreLock:
-    """Ask how a lock is, which keeps it alive.
-
-    Raises: HiveAnswerLost; ServerException; CallRefused.
-    """
+    """Ask how a lock is, which keeps it alive. Raises: as lock."""
     return _lock_of(_result(connection.call("check_lock", {1: (STRUCT, {1: (I64, lock_id)})})))
 
 
@@ -486,15 +470,13 @@ def _names(connection: Connection, call: str, arguments: Fields) -> Sequence[str
 
 
 def _asked(connection: Connection, call: str, arguments: Fields) -> Fields:
-    """Return what a call that only reads returned. Raises: StorageError."""
     try:
         return _result(connection.ask(call, arguments))
     except (ServerException, CallRefused) as error:
-        raise _failure(connection, error.reason) from error
+        raise _failure(connection, str(error)) from error
 
 
 def _result(fields: Fields) -> Fields:
-    """Return the result of a call. Raises: ServerException."""
     for number, (kind, raised) in fields.items():
         if number and kind == STRUCT:
             raise ServerException(number, text_of(raised, 1) or "it gave no reason")

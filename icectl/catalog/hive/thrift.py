@@ -46,7 +46,6 @@ class CallRefused(Exception):
 
     def __init__(self, reason: str, *, is_unknown: bool) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.is_unknown = is_unknown
 
 
@@ -188,7 +187,11 @@ def _read(read: Read, kind: int, depth: int = 0) -> Any:
     if depth == _DEEPEST:
         raise NotThrift("it nests values without end")
     if kind == STRUCT:
-        return _read_fields(read, depth)
+        fields: dict[int, tuple[int, Any]] = {}
+        while member := read(1)[0]:
+            (field_id,) = struct.unpack(">h", read(2))
+            fields[field_id] = member, _read(read, member, depth + 1)
+        return fields
     if kind == MAP:
         key_type, value_type = read(2)
         return ThriftMap(
@@ -205,14 +208,6 @@ def _read(read: Read, kind: int, depth: int = 0) -> Any:
             item_type, tuple(_read(read, item_type, depth + 1) for _ in range(_size(read)))
         )
     raise NotThrift(f"it sent a value of type {kind}")
-
-
-def _read_fields(read: Read, depth: int) -> Fields:
-    fields: dict[int, tuple[int, Any]] = {}
-    while kind := read(1)[0]:
-        (number,) = struct.unpack(">h", read(2))
-        fields[number] = kind, _read(read, kind, depth + 1)
-    return fields
 
 
 def _size(read: Read) -> int:

@@ -45,7 +45,6 @@ from icectl.catalog.protocol import (
 from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.units import read_count
 
@@ -106,7 +105,6 @@ class HiveWarehouse:
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the databases; there is nothing below one. Raises: TableNotFound; StorageError."""
         with self.servers.connected() as connection:
             known = metastore.databases(connection)
         if parent and parent not in {(name,) for name in known}:
@@ -114,7 +112,6 @@ class HiveWarehouse:
         yield from () if parent else ((name,) for name in known)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """Yield the Iceberg tables of a database. Raises: TableNotFound; StorageError."""
         with self.servers.connected() as connection:
             self._check_database(connection, namespace)
             for table in metastore.tables(connection, namespace[0]):
@@ -140,7 +137,6 @@ class HiveWarehouse:
                             yield from places(name, location, table.parameters)
 
     def not_found(self, connection: Connection, name: TableName) -> TableNotFound:
-        """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         self._check_database(connection, name.namespace)
         beside = metastore.table_names(connection, name.namespace[0])
         return no_table(self.access.settings.name, name, beside)
@@ -163,7 +159,6 @@ class HivePointer:
     is_settled: bool = False
 
     def read(self) -> PointerState:
-        """Ask for the table. Raises: TableNotFound; StorageError."""
         with self._servers.connected() as connection:
             return self._pointed(connection)
 
@@ -185,7 +180,8 @@ class HivePointer:
         """
         self.is_settled = False
         with self._servers.connected() as connection:
-            if self._wants_lock(metadata):
+            configured = self._properties.get(f"iceberg.{_LOCK_KEY}", "true")
+            if metadata.properties.get(_LOCK_KEY, configured).lower() == "true":
                 with self._locker.locked(connection) as lock:
                     change = self._change(connection, pointed, metadata_location, metadata)
                     if isinstance(change, _Change):
@@ -240,10 +236,6 @@ class HivePointer:
             parameters[METADATA_LOCATION], parameters.get(PREVIOUS), pointed, parameters
         )
 
-    def _wants_lock(self, metadata: TableMetadata) -> bool:
-        configured = self._properties.get(f"iceberg.{_LOCK_KEY}", "true")
-        return metadata.properties.get(_LOCK_KEY, configured).lower() == "true"
-
     def _check_compares(self, connection: Connection) -> None:
         """Refuse to go without the lock where the server does not compare the pointer.
 
@@ -282,12 +274,12 @@ class HivePointer:
             metastore.alter_table(connection, change.table)
         except HiveAnswerLost as error:
             lock.kept = True
-            self._after_silence(change, error.reason)
+            self._after_silence(change, str(error))
             lock.kept = False
         except ServerException as error:
-            self._after_refusal(change, one_line(error.reason), None)
+            self._after_refusal(change, one_line(str(error)), None)
         except CallRefused as error:
-            raise self._failure(error.reason) from error
+            raise self._failure(str(error)) from error
         else:
             if not lock.is_held():  # another writer may have changed the table at once
                 self.is_settled = True
@@ -307,9 +299,9 @@ class HivePointer:
                     with self._servers.connected() as again:
                         metastore.alter_table(again, change.table, change.before)
             except HiveAnswerLost as error:
-                lost = error.reason
+                lost = str(error)
             except ServerException as error:
-                return self._after_refusal(change, one_line(error.reason), lost)
+                return self._after_refusal(change, one_line(str(error)), lost)
             except (CallRefused, StorageError) as error:
                 if lost is None:
                     raise self._failure(str(error)) from error
@@ -385,27 +377,15 @@ def next_parameters(
             changed.pop(key, None)
         characters = read_count(catalog.get(_MOST_CHARACTERS))
         limit = _DEFAULT_MOST if characters is None else characters
-        changed |= _of_snapshot(snapshot, limit)
+        if snapshot is not None and limit > 0:
+            changed[_SNAPSHOT_ID] = str(snapshot.snapshot_id)
+            changed[_SNAPSHOT_TIME] = str(snapshot.timestamp_ms)
+            shown = {key: item for key, item in summary.items() if key != "operation"}
+            text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+            if len(text) <= limit:  # the metastore takes no longer one
+                changed[_SNAPSHOT_SUMMARY] = text
         changed[_SNAPSHOT_COUNT] = str(len(metadata.snapshots))
     return changed
-
-
-def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
-    """Return what is said of the current snapshot.
-
-    A summary too long for the metastore is left out.
-    """
-    if snapshot is None or limit <= 0:
-        return {}
-    parameters = {
-        _SNAPSHOT_ID: str(snapshot.snapshot_id),
-        _SNAPSHOT_TIME: str(snapshot.timestamp_ms),
-    }
-    summary = {key: item for key, item in (snapshot.summary or {}).items() if key != "operation"}
-    text = json.dumps(summary, ensure_ascii=False, separators=(",", ":"))
-    if len(text) <= limit:
-        parameters[_SNAPSHOT_SUMMARY] = text
-    return parameters
 
 
 @dataclass(slots=True)
@@ -446,26 +426,26 @@ class Locker:
     def locked(self, connection: Connection) -> Iterator[TableLock]:
         """Hold the lock. Raises: CommitConflict, where others have it too long; StorageError."""
         agent = f"{_AGENT}{self.env.new_uuid()}"
+        owner = _user(), self.env.host_name() or "localhost", agent
         try:
-            lock = metastore.lock(
-                connection, self.database, self.table, (_user(), self._host, agent)
-            )
+            lock = metastore.lock(connection, self.database, self.table, owner)
             self._wait_for(connection, lock)
         except HiveAnswerLost as error:
             self._give_back(agent)
-            raise self._failure(error.reason) from error
+            raise self._failure(str(error)) from error
         except (ServerException, CallRefused) as error:
-            raise self._failure(one_line(error.reason)) from error
+            raise self._failure(one_line(str(error))) from error
         taken = TableLock(connection, lock.lock_id)
         try:
             yield taken
         finally:
             if not taken.kept:
-                self._unlock(connection, lock.lock_id, agent)
-
-    @property
-    def _host(self) -> str:
-        return self.env.host_name() or "localhost"
+                try:
+                    metastore.unlock(connection, lock.lock_id)
+                except HiveAnswerLost:
+                    self._give_back(agent)
+                except (ServerException, CallRefused):
+                    _LOGGER.debug("cannot unlock %s", lock.lock_id, exc_info=True)
 
     def _wait_for(self, connection: Connection, lock: MetastoreLock) -> None:
         """Ask until the lock is acquired; one that is not is given back."""
@@ -509,14 +489,6 @@ class Locker:
             return "others have it"
         others = [row.owner for row in rows if row.lock_id != lock.lock_id]
         return f"held by {', '.join(others)}" if others else "the server has ended it"
-
-    def _unlock(self, connection: Connection, lock_id: int, agent: str) -> None:
-        try:
-            metastore.unlock(connection, lock_id)
-        except HiveAnswerLost:
-            self._give_back(agent)
-        except (ServerException, CallRefused):
-            _LOGGER.debug("cannot unlock %s", lock_id, exc_info=True)
 
     def _give_back(self, agent: str) -> None:
         """Give back a lock of ours whose id is not known, or whose connection is gone."""

@@ -68,7 +68,6 @@ class TokenRequest:
     by_header: bool = False
 
     def request(self) -> Request:
-        """Return the request for a token."""
         form = {"grant_type": "client_credentials", **self.more}
         headers = dict(_FORM)
         if self.by_header:
@@ -98,32 +97,26 @@ class ClientCredentials:
 
     @property
     def named(self) -> str:
-        """The client."""
         client = f" of client `{self.asked.client_id}`" if self.asked.client_id else ""
         return f"the OAuth2 token{client}"
 
     def headers(self, _: Request) -> Mapping[str, str]:
-        """Return the header with a token that is valid for a while."""
         with self._lock:
             if self._token is None or self.env.monotonic_seconds() >= self._ends_at:
-                self._fetch()
+                now = self.env.monotonic_seconds()
+                token = _fetch_token(self.http, self.asked)
+                self._token = token["access_token"]
+                self.hide(token["access_token"])
+                seconds = token.get("expires_in", self.expires_in_seconds)
+                self._ends_at = float("inf")
+                if isinstance(seconds, int | float) and 0 < seconds < _LONGEST_LIFE_SECONDS:
+                    self._ends_at = now + seconds - min(_MARGIN_SECONDS, seconds / 2)
             return {"Authorization": f"Bearer {self._token}"}
 
     def renew(self) -> bool:
-        """Forget the token."""
         with self._lock:
             self._token = None
         return True
-
-    def _fetch(self) -> None:
-        now = self.env.monotonic_seconds()
-        token = _fetch_token(self.http, self.asked)
-        self._token = token["access_token"]
-        self.hide(token["access_token"])
-        seconds = token.get("expires_in", self.expires_in_seconds)
-        self._ends_at = float("inf")
-        if isinstance(seconds, int | float) and 0 < seconds < _LONGEST_LIFE_SECONDS:
-            self._ends_at = now + seconds - min(_MARGIN_SECONDS, seconds / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +130,6 @@ class SigV4:
 
     @property
     def named(self) -> str:
-        """The signature."""
         return f"the AWS credentials (signed for {self.service} in {self.region})"
 
     def headers(self, request: Request) -> Mapping[str, str]:
@@ -170,7 +162,13 @@ def authentication_of(
             f"catalog property `auth.type`: `{kind}` is not one of {', '.join(_KINDS)}"
         )
     if kind == "sigv4" or properties.get("rest.sigv4-enabled", "").lower() == "true":
-        return _sigv4(properties, env)
+        profile = properties.get("client.profile-name")
+        identity = identity_of("the catalog", properties, ("rest", "client"), profile)
+        named = properties.get("rest.signing-region") or properties.get("client.region")
+        region = named or identity.region
+        if not region:
+            raise UsageError("signed requests need the catalog property `rest.signing-region`")
+        return SigV4(properties.get("rest.signing-name") or "execute-api", region, identity, env)
     if kind == "basic":
         return _password(properties)
     if kind == "oauth2" and _of_group(properties, "client_id"):
@@ -178,23 +176,21 @@ def authentication_of(
     if kind in ("none", "noop"):
         return FixedHeader("a request without credentials")
     if "credential" in properties:
-        asked = _token_request(properties, uri)
+        client_id, colon, secret = properties["credential"].partition(":")
+        if not colon:
+            client_id, secret = "", client_id
+        server = properties.get("oauth2-server-uri") or f"{uri}/v1/oauth/tokens"
+        if "://" not in server:
+            server = f"{uri}/{server.lstrip('/')}"
+        more = {"scope": properties.get("scope") or _DEFAULT_SCOPE}
+        more |= {
+            name: properties[name] for name in ("audience", "resource") if properties.get(name)
+        }
+        asked = TokenRequest(server, client_id or None, secret, more)
         return ClientCredentials(http, env, asked, hide, _expires_in(properties))
     if "token" in properties:
         return FixedHeader("the catalog property `token`", f"Bearer {properties['token']}")
     return FixedHeader("a request without credentials")
-
-
-def _token_request(properties: Mapping[str, str], uri: str) -> TokenRequest:
-    client_id, colon, secret = properties["credential"].partition(":")
-    if not colon:
-        client_id, secret = "", client_id
-    server = properties.get("oauth2-server-uri") or f"{uri}/v1/oauth/tokens"
-    if "://" not in server:
-        server = f"{uri}/{server.lstrip('/')}"
-    more = {"scope": properties.get("scope") or _DEFAULT_SCOPE}
-    more |= {name: properties[name] for name in ("audience", "resource") if properties.get(name)}
-    return TokenRequest(server, client_id or None, secret, more)
 
 
 def _own_server(properties: Mapping[str, str]) -> TokenRequest:
@@ -216,10 +212,7 @@ def _of_group(properties: Mapping[str, str], name: str) -> str | None:
 
 
 def _expires_in(properties: Mapping[str, str]) -> float | None:
-    """Return how long tokens are valid whose server does not say.
-
-    Units: seconds.
-    """
+    """Return how long tokens are valid whose server does not say. Units: seconds."""
     own, legacy = _of_group(properties, "expires_in"), properties.get("token-expires-in-ms")
     for text, per_second in ((own, 1), (legacy, 1000)):
         if (count := read_count(text)) is not None:
@@ -240,18 +233,7 @@ def _basic(pair: str) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def _sigv4(properties: Mapping[str, str], env: Env) -> SigV4:
-    profile = properties.get("client.profile-name")
-    identity = identity_of("the catalog", properties, ("rest", "client"), profile)
-    named = properties.get("rest.signing-region") or properties.get("client.region")
-    region = named or identity.region
-    if not region:
-        raise UsageError("signed requests need the catalog property `rest.signing-region`")
-    return SigV4(properties.get("rest.signing-name") or "execute-api", region, identity, env)
-
-
 def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
-    """Fetch a token. Raises: StorageError, which names the client and what the server said."""
     shown = redacted_url(asked.url)
     try:
         answer = http.send(asked.request())

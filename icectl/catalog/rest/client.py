@@ -67,7 +67,6 @@ class Refusal:
         return Refusal(answer.status, message[:_LONGEST_SAID], kind, is_told=True)
 
     def __str__(self) -> str:
-        """Return the server's words."""
         return f"{self.message} ({self.status})" if self.is_told else self.message
 
 
@@ -107,10 +106,7 @@ class RestClient:
 
     @property
     def config(self) -> Config:
-        """The server's configuration.
-
-        Raises: StorageError; UsageError; Unsupported.
-        """
+        """The server's configuration. Raises: StorageError; UsageError; Unsupported."""
         if self._config is None:
             self._config = self._configure()
         return self._config
@@ -129,7 +125,6 @@ class RestClient:
         )
 
     def offers(self, endpoint: str) -> bool:
-        """Return whether the server says that it has an endpoint."""
         return endpoint in self.config.endpoints
 
     def check_offers(self, endpoint: str, purpose: str) -> None:
@@ -204,7 +199,6 @@ class RestClient:
         return self._send(Request("POST", url, all_headers, content), token, _COMMIT_SECONDS)
 
     def denied(self, refusal: Refusal, url: str) -> StorageError:
-        """Return the error for an answer of 401, 403 or 419."""
         shown = "the request" if self._authentication is None else self._authentication.named
         does_not = "accept" if refusal.status in _LOGGED_OUT else "allow this to"
         return StorageError(
@@ -223,7 +217,6 @@ class RestClient:
         )
 
     def nameless(self, path: str) -> StorageError:
-        """Return the error for a list of names that has something else in it."""
         return self.odd(f"{self.config.uri}/{path}", "an entry of its list has no name")
 
     def failed(self, refusal: Refusal, url: str) -> IcectlError:
@@ -238,7 +231,6 @@ class RestClient:
         )
 
     def unreachable(self, url: str, error: Exception) -> StorageError:
-        """Return the error where no answer came."""
         return StorageError(
             f"cannot reach catalog `{self.name}` at {redacted_url(url)}: {error}",
             hint="the catalog property `uri` is its address; proxies come from HTTPS_PROXY and "
@@ -330,7 +322,6 @@ class RestClient:
         return answer
 
     def _own_uri(self) -> str:
-        """Return the address that the user gave. Raises: UsageError."""
         uri = self.configured.get("uri", "").rstrip("/")
         if _origin(uri) is None:
             raise UsageError(
@@ -363,7 +354,10 @@ class RestClient:
         _LOGGER.debug("not taken from the server of catalog `%s`: %s", self.name, ", ".join(left))
         properties = {**self.configured, **taken}
         now_uri = overrides.get("uri", uri).rstrip("/")
-        if now_uri != uri and (_origin(now_uri) != _origin(uri) or not _is_plain(now_uri)):
+        if now_uri != uri and (
+            _origin(now_uri) != _origin(uri)
+            or not (now_uri.isprintable() and not set("?#@\\ ") & set(now_uri))
+        ):
             raise Refused(
                 f"the server of catalog `{self.name}` sends its clients to "
                 f"{redacted_url(now_uri)}, but the credentials for {redacted_url(uri)} are sent "
@@ -411,11 +405,6 @@ def _origin(uri: str) -> tuple[str, str, int] | None:
     except (ValueError, KeyError):
         return None
     return (parts.scheme, parts.hostname, port) if parts.hostname else None
-
-
-def _is_plain(uri: str) -> bool:
-    """Return whether an address ends with its path and shows no user."""
-    return uri.isprintable() and not set("?#@\\ ") & set(uri)
 
 
 def hide_nothing(_: str) -> None:

@@ -200,7 +200,6 @@ class RestAttempt:
         )
 
     def _refused(self, refusal: Refusal) -> IcectlError:
-        """Return the error for a commit that the server did not make, and never will."""
         client, message = self.table.client, f"the server refuses the commit: {refusal}"
         if refusal.status in {401, 403, 419}:
             return client.denied(refusal, self.table.url)
@@ -241,10 +240,9 @@ class RestAttempt:
             )
         if replaced is None:
             return self._uncertain("the server keeps no log of the table's metadata files")
-        if is_own and between is not None and not between:
-            self._tell_changes(now)
-            return Committed(now)
         if between is not None and not between:
+            if is_own:
+                self._tell_changes(now)
             return Committed(now)
         before = self.table.stored(replaced)
         for _ in range(_TRIES_TO_PUT_BACK):
@@ -311,20 +309,11 @@ def _says_nothing(refusal: Refusal) -> bool:
 
 
 def has_landed(updates: Sequence[Update], now: TableMetadata) -> bool:
-    """Return whether changes are in the table.
-
-    New snapshots alone decide, as their ids are random.
-    """
+    """Return whether changes are in the table; new snapshots alone decide: their ids are random."""
     added = [update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshot)]
     if added:
         return any(now.snapshot(snapshot_id) is not None for snapshot_id in added)
-    return all(_shows(update, now) for update in updates)
-
-
-def _shows(update: Update, now: TableMetadata) -> bool:
-    """Return whether a table looks as it does after a change."""
-    shows = _SHOWS.get(type(update))
-    return shows is not None and shows(update, now)
+    return all(type(update) in _SHOWS and _SHOWS[type(update)](update, now) for update in updates)
 
 
 _SHOWS: Mapping[type, Callable[[Any, TableMetadata], bool]] = {

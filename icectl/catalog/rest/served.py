@@ -109,10 +109,6 @@ class ServedTable:
     warn: Callable[[str], None]
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
-        """Ask the server for the table.
-
-        Raises: TableNotFound, with names that are near; CorruptTable; Unsupported; StorageError.
-        """
         self.client.check_offers(wire.LOAD_TABLE, "reading a table")
         try:
             answer = self.client.get(self.path, token=self.vended.token)
@@ -126,27 +122,22 @@ class ServedTable:
 
     @property
     def path(self) -> str:
-        """Its path below the catalog's address."""
         return self.client.config.addresses.table(self.namespace, self.name)
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"{self.client.config.uri}/{self.path}"
 
     @property
     def shown(self) -> str:
-        """The table as messages name it."""
         return f"`{dotted_name((*self.namespace, self.name))}` of catalog `{self.client.name}`"
 
     @property
     def keeps_history(self) -> bool:
-        """Whether the server has a history beside the metadata, which show the newest alone."""
         product = product_of(self.client.config)
         return product is not None and product.keeps_history
 
     def stored(self, location: str) -> TableMetadata:
-        """Read a metadata file of the table. Raises: FileNotFoundError; IcectlError."""
         return read_metadata(self.read(location))
 
     def post(self, body: Mapping[str, Any], key: str) -> Answer:
@@ -187,30 +178,26 @@ class ServedTable:
             raise CorruptTable(f"{self.shown}: {what}", rule=error.rule, hint=error.hint) from error
         if is_load:
             self.vended.learn(answer)
+        product = product_of(self.client.config)
         return LoadedTable(
             metadata,
             location,
             None if self.keeps_history else metadata_version(location).version,
             folder_of(metadata),
-            self._capabilities(),
-        )
-
-    def _capabilities(self) -> Capabilities:
-        product = product_of(self.client.config)
-        return Capabilities(
-            is_certain=True,
-            publishes=True,
-            numbers_versions=False,
-            cleans_metadata=False,
-            maintained_by=None if product is None else product.keeper,
-            updates=KNOWN_UPDATES,
-            newest_version=NEWEST_VERSION,
-            # where others delete, files may be needed that no metadata here shows
-            commits_in_sequence=product is None,
+            Capabilities(
+                is_certain=True,
+                publishes=True,
+                numbers_versions=False,
+                cleans_metadata=False,
+                maintained_by=None if product is None else product.keeper,
+                updates=KNOWN_UPDATES,
+                newest_version=NEWEST_VERSION,
+                # where others delete, files may be needed that no metadata here shows
+                commits_in_sequence=product is None,
+            ),
         )
 
     def _not_found(self, refusal: Refusal) -> IcectlError:
-        """Return the error for a table that is not there: what there is instead."""
         if self._is_view():
             return Unsupported(f"{self.shown} is a view", hint="a view has no files of its own")
         client, space = self.client, self.namespace

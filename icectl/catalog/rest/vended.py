@@ -92,7 +92,10 @@ class Vended:
                     if is_secret_property(key, value):
                         self.hide(value)
             if "token" in config:
-                self.token = self._checked_token(config["token"])
+                token = config["token"]
+                if not token.isascii() or not token.isprintable() or " " in token:
+                    raise self.client.odd(self.client.config.uri, "the token for a table is none")
+                self.token = token
             base = {**self.client.config.storage, **of_server(config)}
             self._check_signing({**self.client.configured, **base}, granted)
             special = {prefix: {**base, **settings} for prefix, settings in granted.items()}
@@ -100,11 +103,6 @@ class Vended:
             self._check_encrypted(said.values())
             self._places = served_places(said)
             self._set_end([config, *granted.values()])
-
-    def _checked_token(self, token: str) -> str:
-        if not token.isascii() or not token.isprintable() or " " in token:
-            raise self.client.odd(self.client.config.uri, "the token for a table is none")
-        return token
 
     def _check_encrypted(self, said: Iterable[Mapping[str, str]]) -> None:
         """Raises: Refused, where a server that is reached by TLS names an address without it."""
@@ -148,7 +146,11 @@ class Vended:
     def _renew(self, now_ms: int) -> None:
         """Fetch new credentials; the old ones stay while they are valid, if that fails."""
         try:
-            self._fetch()
+            if self.client.offers(wire.CREDENTIALS):  # without the whole table
+                path = self.client.config.addresses.credentials(self.namespace, self.name)
+                self.learn(self.client.get(path, token=self.token))
+            else:
+                self._load()
         except (IcectlError, NotThereError) as error:
             assert self._ends_at_ms is not None
             if now_ms < self._ends_at_ms:
@@ -159,14 +161,6 @@ class Vended:
                 f"`{self.name}`, and the old ones have expired: {error}",
                 hint="run the command again",
             ) from error
-
-    def _fetch(self) -> None:
-        """Ask for credentials alone where that can be done, else for the whole table."""
-        if not self.client.offers(wire.CREDENTIALS):
-            self._load()
-            return
-        path = self.client.config.addresses.credentials(self.namespace, self.name)
-        self.learn(self.client.get(path, token=self.token))
 
     def _load(self) -> None:
         path = self.client.config.addresses.table(self.namespace, self.name)

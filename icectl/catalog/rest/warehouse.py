@@ -39,10 +39,6 @@ class RestTable:
     checked: set[str] = field(default_factory=set)
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
-        """Ask the server for the table.
-
-        Raises: TableNotFound, with names that are near; CorruptTable; Unsupported; StorageError.
-        """
         loaded = self.served.load(to_show=to_show)
         set_home(self.store, loaded.metadata_location)
         return loaded
@@ -65,10 +61,6 @@ class RestTable:
     def commit(
         self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
     ) -> CommitOutcome:
-        """Ask the server for changes, and find out what became of them.
-
-        Raises: Unsupported, Refused, TableNotFound, StorageError: where nothing has changed.
-        """
         check_updates(updates)
         self.check_writable(base)
         key = time_ordered_uuid(self.served.client.env)
@@ -99,20 +91,12 @@ class RestWarehouse:
     client: RestClient
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the namespaces right below one.
-
-        Raises: TableNotFound, where `parent` is none; Unsupported; StorageError.
-        """
         try:
             yield from self.client.namespaces(parent)
         except NotThereError as error:
             raise no_namespace(self.client, parent) from error
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """Yield the tables right in a namespace.
-
-        Raises: TableNotFound, where there is no such namespace; Unsupported; StorageError.
-        """
         self.client.check_offers(wire.TABLES, "listing tables")
         path = self.client.config.addresses.tables(namespace)
         try:
@@ -124,7 +108,6 @@ class RestWarehouse:
             raise no_namespace(self.client, namespace) from error
 
     def table(self, name: TableName) -> TableInCatalog:
-        """Return one table; whether it exists is seen when it is loaded."""
         access = self.access
         vended = Vended(self.client, name.namespace, name.name, access.storage, access.hide)
         configured = with_file_io(access.storage, access.settings.properties)

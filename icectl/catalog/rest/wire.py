@@ -106,24 +106,19 @@ class Addresses:
         return Addresses(properties.get("prefix", "").strip("/"), separator)
 
     def namespaces(self) -> str:
-        """Return the path of the list of namespaces."""
         prefix = f"{quote(self.prefix, safe='/%')}/" if self.prefix else ""
         return f"v1/{prefix}namespaces"
 
     def tables(self, namespace: Iterable[str]) -> str:
-        """Return the path of the list of a namespace's tables."""
         return f"{self.namespaces()}/{quote(self.joined(namespace), safe='')}/tables"
 
     def table(self, namespace: Iterable[str], name: str) -> str:
-        """Return the path of a table."""
         return f"{self.tables(namespace)}/{quote(name, safe='')}"
 
     def credentials(self, namespace: Iterable[str], name: str) -> str:
-        """Return the path of the credentials for a table's storage."""
         return f"{self.table(namespace, name)}/credentials"
 
     def view(self, namespace: Iterable[str], name: str) -> str:
-        """Return the path of a view."""
         inside = quote(self.joined(namespace), safe="")
         return f"{self.namespaces()}/{inside}/views/{quote(name, safe='')}"
 
