@@ -64,81 +64,42 @@ def commit_changes(
     Spec: R-150, R-156.
     """
     with context.shield():
-        newest = context.catalog.load() if is_old else base
-        return _Attempts(context, base, request, forgets).commit(newest, changes)
-
-
-@dataclass(slots=True)
-class _Attempts:
-    """The attempts of one commit; `first` is the table that the run began with."""
-
-    context: TableContext
-    first: LoadedTable
-    request: CommitRequest
-    forgets: bool
-
-    def commit(self, newest: LoadedTable, changes: Changes) -> LoadedTable:
-        """Commit the updates for the newest metadata, again after each conflict.
-
-        Raises: CommitConflict; CommitUnknown (R-156); as `changes`; as loading.
-        """
-        properties = self.first.metadata.properties
+        now = context.env.monotonic_seconds
+        properties = base.metadata.properties
         retries = read(properties, COMMIT_RETRIES)
-        ends_at = self._seconds() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
-        attempt, base = 0, newest
+        ends_at = now() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
+        attempt, newest = 0, context.catalog.load() if is_old else base
         while True:
-            self._check_same_table(base.metadata)
-            require_safe_base(base.metadata)
-            check_metadata_folder(self.context, base)
-            updates = changes(base.metadata)
+            uuid = base.metadata.table_uuid
+            other = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))  # R-002
+            if other is not None:
+                raise CommitConflict(other)
+            require_safe_base(newest.metadata)
+            check_metadata_folder(context, newest)
+            updates = changes(newest.metadata)
             if not updates:
                 raise CommitConflict("another writer has made these changes already")
-            outcome = self._ask(base, updates)
+            outcome = _ask(context, newest, updates, request)
             if isinstance(outcome, Committed):
-                if self.forgets:
-                    _forget(self.context, base, outcome.table)  # R-024
+                if forgets:
+                    _forget(context, newest, outcome.table)  # R-024
                 return outcome.table
             if isinstance(outcome, Unknown):
                 raise unknown_outcome(outcome)  # R-156
-            if attempt == retries or self._seconds() >= ends_at:
+            if attempt == retries or now() >= ends_at:
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
-            self._wait(base.metadata, attempt, outcome)
+            context.progress.warn(f"{outcome.reason}; planning again")
+            shortest = read(newest.metadata.properties, COMMIT_MIN_WAIT_MS)
+            longest = read(newest.metadata.properties, COMMIT_MAX_WAIT_MS)
+            context.env.sleep(min(shortest * 2**attempt, longest) / 1000)
             attempt += 1
-            base = self.context.catalog.load()
-
-    def _ask(self, base: LoadedTable, updates: Sequence[Update]) -> CommitOutcome:
-        _check_possible(base, updates)
-        required = requirements_of(base.metadata, updates)
-        self.request.sent = True
-        try:
-            outcome = self.context.catalog.commit(base, required, updates)
-        except Exception:  # nothing was sent; Ctrl-C may come at any moment
-            self.request.sent = False
-            raise
-        self.request.sent = not isinstance(outcome, Conflict)
-        return outcome
-
-    def _seconds(self) -> float:
-        return self.context.env.monotonic_seconds()
-
-    def _check_same_table(self, metadata: TableMetadata) -> None:
-        uuid = self.first.metadata.table_uuid
-        if uuid is None:
-            return
-        reason = check(metadata, AssertTableUuid(uuid))  # R-002
-        if reason is not None:
-            raise CommitConflict(reason)
-
-    def _wait(self, metadata: TableMetadata, attempt: int, conflict: Conflict) -> None:
-        shortest = read(metadata.properties, COMMIT_MIN_WAIT_MS)
-        longest = read(metadata.properties, COMMIT_MAX_WAIT_MS)
-        wait_ms = min(shortest * 2**attempt, longest)
-        self.context.progress.warn(f"{conflict.reason}; planning again")
-        self.context.env.sleep(wait_ms / 1000)
+            newest = context.catalog.load()
 
 
-def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
-    """Raises: Unsupported, for a change that the catalog cannot carry out."""
+def _ask(
+    context: TableContext, base: LoadedTable, updates: Sequence[Update], request: CommitRequest
+) -> CommitOutcome:
+    """Ask the catalog once. Raises: Unsupported, for a change that it cannot carry out."""
     beyond = {kind for kind in map(type, updates) if not base.capabilities.allows(kind)}
     if beyond:
         names = ", ".join(sorted(kind.__name__ for kind in beyond))
@@ -146,6 +107,15 @@ def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
             f"the catalog of this table cannot carry out this change ({names})",
             hint="nothing was changed; other commands work on the table",
         )
+    required = requirements_of(base.metadata, updates)
+    request.sent = True
+    try:
+        outcome = context.catalog.commit(base, required, updates)
+    except Exception:  # nothing was sent; Ctrl-C may come at any moment
+        request.sent = False
+        raise
+    request.sent = not isinstance(outcome, Conflict)
+    return outcome
 
 
 def _forget(context: TableContext, base: LoadedTable, now: LoadedTable) -> None:

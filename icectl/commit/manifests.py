@@ -41,6 +41,7 @@ _COMPARED_OF_ADDED = tuple(name for name in COMPARED if name != "file_sequence_n
 """An added entry inherits its file sequence number from the commit (R-041)."""
 
 _ROWS_OF_PIECE = 500
+_KEY = ("status", "manifest_pos")
 
 CODEC = "deflate"
 
@@ -113,12 +114,6 @@ class EncodedEntries:
             self._by_key[key] = moved
 
 
-def _key(source: ManifestFile, entries: Entries, pieces: Integers) -> object:
-    """Return the key of a source's encoded entries: all that they depend on."""
-    columns = (numbers(entries, name).tobytes() for name in ("status", "manifest_pos"))
-    return source, *columns, pieces.tobytes()
-
-
 @dataclass(frozen=True, slots=True)
 class ManifestWriter:
     """Writes manifests of one form, each to a `new_location`.
@@ -183,7 +178,11 @@ class ManifestWriter:
             at: (part(entries, ends[at], ends[at + 1]), pieces[ends[at] : ends[at + 1]])
             for at in used
         }
-        keys = {at: _key(sources[at], *parts_of_source[at]) for at in used}
+        # Keys are all that encoded entries depend on.
+        keys = {
+            at: (sources[at], *(numbers(rows, name).tobytes() for name in _KEY), cut.tobytes())
+            for at, (rows, cut) in parts_of_source.items()
+        }
         unread = [at for at in used if self.encoded.of(keys[at]) is None]
         self.context.progress.phase("rewriting manifests", total=len(unread))
         sizes = [sources[at].manifest_length for at in unread]

@@ -20,8 +20,8 @@ not above the table's last (R-040), nor one to a branch that has moved on.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from uuid import UUID
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit import journals
-from icectl.entries.files import containing
+from icectl.entries.files import Files, containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
 from icectl.format.json_members import parse_json
@@ -196,31 +196,24 @@ class Leftovers:
                 for journal in own_journals
             ]
             if any(journal.abandoned and not journal.is_dated for journal in marked):
-                newest = self._newest()
-                marked = [self._dated(journal, newest) for journal in marked]
+                dates: dict[str, Any] = {"newest_version": 0}
+                with suppress(TableNotFound):  # a relocation has not brought it yet
+                    newest = self.context.catalog.load()
+                    dates = {
+                        "newest_version": newest.version,
+                        "newest_location": newest.metadata_location,
+                        "newest_sequence_number": newest.metadata.last_sequence_number,
+                    }
+                marked = [
+                    self._changed(journal, **dates)
+                    if journal.abandoned and not journal.is_dated
+                    else journal
+                    for journal in marked
+                ]
         except IcectlError as error:
             self._warn(error)
             return ()
         return marked
-
-    def _newest(self) -> LoadedTable | None:
-        """Return the table; None if a relocation has not brought it yet."""
-        try:
-            return self.context.catalog.load()
-        except TableNotFound:
-            return None
-
-    def _dated(self, journal: OutputJournal, newest: LoadedTable | None) -> OutputJournal:
-        if not journal.abandoned or journal.is_dated:
-            return journal
-        if newest is None:
-            return self._changed(journal, newest_version=0)
-        return self._changed(
-            journal,
-            newest_version=newest.version,
-            newest_location=newest.metadata_location,
-            newest_sequence_number=newest.metadata.last_sequence_number,
-        )
 
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
         changed = replace(journal, **members)
@@ -240,18 +233,24 @@ class Leftovers:
         try:
             self.context.catalog.settle()
             newest = self.context.catalog.load()
-            reached, own = _Reached(self.context, newest), own_places(newest)
+            metadata, own = newest.metadata, own_places(newest)
+            snapshots = metadata.snapshots
+            lists = manifests_by_snapshot(self.context, metadata, snapshots)
+            manifests = all_manifests(lists, snapshots)
+            reached = _keys(metadata_files(metadata, snapshots, manifests, {}))
             listed = self.context.store.list_directory(loaded.metadata_folder)
             locations = [status.location for status in listed]
             for journal in abandoned:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
-                if reached.names_any(outputs) or _cannot_land(journal, newest):
+                surplus = [place for place in outputs if loosest_key(place) not in reached]
+                has_landed = len(surplus) < len(outputs)
+                if has_landed or _cannot_land(journal, newest):
                     within = replace(journal, data=self._own_data(journal, own))
                     data = list(data_outputs(self.context.store, within))
-                    surplus = [
-                        *reached.without_metadata(outputs),
-                        *reached.without_live(data, journal.uuid),
-                    ]
+                    if data:  # manifests are read only where live files matter (R-191)
+                        live = files_of_live_entries(self.context, metadata, manifests)
+                        live_keys = _keys(containing(live, journal.uuid))
+                        surplus += [place for place in data if loosest_key(place) not in live_keys]
                     if remove_own(self.context, newest, own, surplus):
                         self.context.store.remove([journal.location])
         except IcectlError as error:
@@ -303,38 +302,8 @@ def remove_own(
     return not failed
 
 
-class _Reached:
-    """The reach of the newest metadata; its manifests are read only where live files matter."""
-
-    def __init__(self, context: TableContext, newest: LoadedTable) -> None:
-        self._context = context
-        self._metadata = newest.metadata
-        snapshots = newest.metadata.snapshots
-        lists = manifests_by_snapshot(context, newest.metadata, snapshots)
-        self._manifests = all_manifests(lists, snapshots)
-        named = metadata_files(newest.metadata, snapshots, self._manifests, {})
-        self._described = frozenset(named.table["key"].to_pylist())
-
-    def names_any(self, places: Iterable[str]) -> bool:
-        """Return whether one of these is a manifest list or a manifest of some snapshot."""
-        return any(loosest_key(place) in self._described for place in places)
-
-    def without_metadata(self, places: Iterable[str]) -> list[str]:
-        """Return the places of no manifest list and no manifest of any snapshot."""
-        return [place for place in places if loosest_key(place) not in self._described]
-
-    def without_live(self, places: Sequence[str], uuid: str) -> list[str]:
-        """Return the places, with a uuid in their names, that are live in no snapshot (R-191).
-
-        Raises: as reading manifests.
-        """
-        if not places:
-            return []
-        live_files = containing(
-            files_of_live_entries(self._context, self._metadata, self._manifests), uuid
-        )
-        keys = frozenset(live_files.table["key"].to_pylist())
-        return [place for place in places if loosest_key(place) not in keys]
+def _keys(files: Files) -> frozenset[str]:
+    return frozenset(files.table["key"].to_pylist())
 
 
 def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
@@ -361,7 +330,15 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
 
 
 def _is_running(env: Env, journal: OutputJournal) -> bool:
-    return journal.host != _host(env) or _is_there(journal.pid)
+    if journal.host != _host(env):
+        return True
+    try:
+        os.kill(journal.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
 
 
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
@@ -409,22 +386,6 @@ def _is_data_output(file_name: str, uuid: str) -> bool:
     return is_file and not is_output(file_name, uuid)
 
 
-def _process_id(text: object) -> int:
-    if not isinstance(text, int) or not 0 < text < 2**31:
-        raise ValueError(f"{text!r:.40} is not a process id")
-    return text
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # of another user
-        return True
-    return True
-
-
 def _content(journal: OutputJournal) -> bytes:
     content = {
         "icectl-journal": journals.VERSION,
@@ -450,6 +411,9 @@ def _read(store: Store, location: str) -> OutputJournal:
     content = parse_json(store.read(location))
     journals.check_version(content)
     version, taken = content["newest-version"], content.get("newest-sequence-number")
+    pid = content["pid"]
+    if not isinstance(pid, int) or not 0 < pid < 2**31:
+        raise ValueError(f"{pid!r:.40} is not a process id")
     return OutputJournal(
         location,
         # Files are recognised by the uuid, so it has to be valid.
@@ -457,7 +421,7 @@ def _read(store: Store, location: str) -> OutputJournal:
         journals.text_or_none(content.get("table-uuid", journals.NOT_SAID)),
         int(content["created-ms"]),
         str(content["host"]),
-        _process_id(content["pid"]),
+        pid,
         DataPlaces(journals.texts(content["folders"]), journals.texts(content["trees"])),
         abandoned=content["abandoned"] is True,
         newest_version=None if version is None else int(version),

@@ -54,7 +54,7 @@ from icectl.rows.write_data import FileOutputs
 from icectl.storage.store import Store
 from icectl.table.live_files import LiveFiles, check_deletes
 from icectl.table.reading import naming
-from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task, TaskMaker
+from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, Task, TaskMaker
 
 _MOST_GONE = 0.5
 """The part of a group's rows in missing inputs from which on the group is dropped."""
@@ -97,7 +97,10 @@ class DeleteCarrier:
                 touched = task.inputs if output.keeps_deleted else changed
                 if not touched:
                     continue
-                current = self._now(task, touched, files, head)
+                rows = [head.row(file.location) for file in touched if head.entry(file.location)]
+                check_deletes(files, rows)
+                maker = TaskMaker(files.data, files.deletes, files.index, rows)
+                current = maker.merge(rows, self._blank(task.group))
                 vectors = [file.vector for file in current.inputs if file.vector is not None]
                 numbers = [vector.sequence_number for vector in vectors]
                 numbers += [file.sequence_number for file in current.delete_files]
@@ -119,15 +122,6 @@ class DeleteCarrier:
         # Deletes apply to the new files from the greatest of their sequence numbers on.
         least = max(task.sequence_number for task in result.rewrites)
         return Carried(self._written(result, positions, max(newest, least)), deleted_count)
-
-    def _now(
-        self, task: RewriteTask, touched: Sequence[InputFile], files: LiveFiles, head: LiveHead
-    ) -> MergeDeletesTask:
-        """Return a task with the current deletes of some inputs."""
-        rows = [head.row(file.location) for file in touched if head.entry(file.location)]
-        check_deletes(files, rows)
-        maker = TaskMaker(files.data, files.deletes, files.index, rows)
-        return maker.merge(rows, self._blank(task.group))
 
     def _sorted_positions(
         self,
@@ -272,7 +266,10 @@ class FileRewrite:
             raise CommitConflict("the table's format version has changed meanwhile")
         if layout_of_table(metadata) is not self.planned.layout:
             raise CommitConflict("the table's layout has changed meanwhile")
-        files = self._files(metadata)
+        # The head is most often that of the plan.
+        snapshot, files = head(metadata, self.planned.branch), self.planned.files
+        if snapshot is None or snapshot.snapshot_id != self.planned.snapshot_id:
+            files = self._newest = self.load(metadata, snapshot, self._newest or files)
         results = self._valid(files)
         self.changes = replace(changes(files, results), carried=sum(self.carried.values()))
         if not len(self.changes.removed) and not len(self.changes.added):
@@ -280,14 +277,6 @@ class FileRewrite:
         proposal = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes)
         data = (location for (location,) in by_row(self.changes.added, "location"))
         return replace(proposal, files=proposal.files.union(data))
-
-    def _files(self, metadata: TableMetadata) -> LiveFiles:
-        """Return the live files of the branch's head, which most often is that of the plan."""
-        snapshot = head(metadata, self.planned.branch)
-        if snapshot is not None and snapshot.snapshot_id == self.planned.snapshot_id:
-            return self.planned.files
-        self._newest = self.load(metadata, snapshot, self._newest or self.planned.files)
-        return self._newest
 
     def _valid(self, files: LiveFiles) -> list[GroupResult]:
         """Return the groups that may be committed on a head; notes the reasons of others."""

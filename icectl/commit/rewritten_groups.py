@@ -144,15 +144,28 @@ class LiveHead:
 
     def __init__(self, files: LiveFiles, locations: Collection[str]) -> None:
         self.files = files
-        self._entries = _by_location(files.data, locations)
-        rows = sorted(row for row, _ in self._entries.values())
-        self._applied = {row: files.index.of(row) for row in rows}
-        delete_rows = {
-            at
-            for deletes in self._applied.values()
-            for at in (*deletes.vectors, *deletes.position_deletes, *deletes.equality_deletes)
+        places = index_in(pa.array(sorted(locations), pa.string()), files.data.table["location"])
+        rows = places[places >= 0].tolist()
+        members = by_row(take(files.data, rows), "location", *_STATED)
+        self._entries: Mapping[str, tuple[int, tuple[Any, ...]]] = {
+            location: (row, tuple(stated))
+            for row, (location, *stated) in zip(rows, members, strict=True)
         }
-        self._deletes = _delete_rows(files, sorted(delete_rows))
+        self._applied = {row: files.index.of(row) for row in sorted(rows)}
+        of_data = self._applied.values()
+        delete_rows = sorted(
+            {
+                at
+                for deletes in of_data
+                for at in (*deletes.vectors, *deletes.position_deletes, *deletes.equality_deletes)
+            }
+        )
+        columns = ("location", "content_offset", "sequence_number", "spec_id")
+        by_delete = by_row(take(files.deletes, delete_rows), *columns)
+        self._deletes: Mapping[int, tuple[DeleteKey, EqualityDelete]] = {
+            row: ((place, offset), EqualityDelete(number, spec_id in files.unpartitioned_spec_ids))
+            for row, (place, offset, number, spec_id) in zip(delete_rows, by_delete, strict=True)
+        }
 
     def entry(self, location: str) -> tuple[Any, ...] | None:
         """Return the members of _STATED of a live data file; None without one."""
@@ -222,7 +235,12 @@ def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
     """Return whether an input has other deletes by position now, or is not live any more."""
     if head.entry(file.location) is None:
         return True
-    return head.applied(file.location)[0] != _positions_applied(task, file)
+    planned: set[DeleteKey] = {
+        (task.delete_files[at].location, None) for at in file.position_deletes
+    }
+    if file.vector is not None:
+        planned.add((file.vector.location, file.vector.content_offset))
+    return head.applied(file.location)[0] != planned
 
 
 def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> str | None:
@@ -248,41 +266,6 @@ def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> s
     return None
 
 
-def _positions_applied(task: Task, file: InputFile) -> set[DeleteKey]:
-    applied: set[DeleteKey] = {
-        (task.delete_files[at].location, None) for at in file.position_deletes
-    }
-    if file.vector is not None:
-        applied.add((file.vector.location, file.vector.content_offset))
-    return applied
-
-
-def _by_location(
-    data: Entries, locations: Collection[str]
-) -> Mapping[str, tuple[int, tuple[Any, ...]]]:
-    """Return the row and the members of _STATED of the live data file at each location."""
-    sorted_locations = pa.array(sorted(locations), pa.string())
-    rows = [row for row in index_in(sorted_locations, data.table["location"]).tolist() if row >= 0]
-    by_location = by_row(take(data, rows), "location", *_STATED)
-    return {
-        location: (row, tuple(stated))
-        for row, (location, *stated) in zip(rows, by_location, strict=True)
-    }
-
-
-def _delete_rows(
-    files: LiveFiles, rows: Sequence[int]
-) -> Mapping[int, tuple[DeleteKey, EqualityDelete]]:
-    """Return the keys of some delete files by row, each with its facts as an equality delete."""
-    by_row_number = by_row(
-        take(files.deletes, rows), "location", "content_offset", "sequence_number", "spec_id"
-    )
-    return {
-        row: ((location, offset), EqualityDelete(number, spec_id in files.unpartitioned_spec_ids))
-        for row, (location, offset, number, spec_id) in zip(rows, by_row_number, strict=True)
-    }
-
-
 CARRIED_DELETES = "icectl.carried-deletes"
 """The key in a summary for rows that were deleted while their files were rewritten."""
 
@@ -304,10 +287,13 @@ class Changes:
     @cached_property
     def summary(self) -> Mapping[str, str]:
         """The counters of the snapshot's summary, without zeros except in totals (R-031)."""
+        keys = [part.table.select(GROUP_KEYS) for part in (self.removed, self.added)]
         counters = {
             **summary_counters(summarise(self.added), "added"),
             **summary_counters(summarise(self.removed), "removed"),
-            "changed-partition-count": self._changed_partitions,
+            "changed-partition-count": int(
+                pa.concat_tables(keys).group_by(GROUP_KEYS).aggregate([]).num_rows
+            ),
         }
         changed = {key: str(value) for key, value in counters.items() if value}
         totals = summary_counters(summarise(self.after), "total")
@@ -322,11 +308,6 @@ class Changes:
     def removed_delete_files(self) -> int:
         """The number of removed delete files and vectors."""
         return len(delete_files(self.removed))
-
-    @property
-    def _changed_partitions(self) -> int:
-        parts = [self.removed.table.select(GROUP_KEYS), self.added.table.select(GROUP_KEYS)]
-        return int(pa.concat_tables(parts).group_by(GROUP_KEYS).aggregate([]).num_rows)
 
 
 def changes(files: LiveFiles, results: Sequence[GroupResult]) -> Changes:

@@ -70,7 +70,13 @@ def propose_snapshot(
     sequence_number = (
         metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
     )  # R-040
-    manifests, added_rows = _with_row_ids(metadata, _with_numbers(new, sequence_number))
+    numbered = [
+        replace(item, sequence_number=sequence_number, added_snapshot_id=new.snapshot_id)  # R-041
+        if item.manifest_path in new.written
+        else item
+        for item in new.manifests
+    ]
+    manifests, added_rows = _with_row_ids(metadata, numbered)
     first_row_id = metadata.next_row_id if metadata.format_version >= 3 else None  # R-101
     content = write_manifest_list(
         manifests,
@@ -114,15 +120,6 @@ def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
 def engine_summary() -> Mapping[str, str]:
     """Return the members of a summary that name the engine."""
     return {"engine-name": "icectl", "engine-version": __version__}
-
-
-def _with_numbers(new: NewSnapshot, sequence_number: int) -> Sequence[ManifestFile]:
-    return [
-        replace(item, sequence_number=sequence_number, added_snapshot_id=new.snapshot_id)  # R-041
-        if item.manifest_path in new.written
-        else item
-        for item in new.manifests
-    ]
 
 
 def _with_row_ids(

@@ -159,14 +159,15 @@ class ListWriter:
             *self._added(metadata, snapshot_id, changes.added),
             *self._rewritten(metadata, snapshot_id, files, changes.removed),
         ]
-        kept = _unchanged_manifests(files, changes.removed)
-        return self._listed(
-            metadata,
-            snapshot_id,
-            written,
-            kept,
-            {**changes.summary, **_counts(written, kept, files.manifests)},
-        )
+        touched = set(count_by_value(changes.removed, "manifest"))
+        counts = count_by_manifest(live(files.entries), len(files.manifests))
+        kept = [  # R-056: without removed entries, and with live ones
+            item
+            for at, (item, count) in enumerate(zip(files.manifests, counts, strict=True))
+            if count and at not in touched
+        ]
+        summary = {**changes.summary, **_counts(written, kept, files.manifests)}
+        return self._listed(metadata, snapshot_id, written, kept, summary)
 
     def _added(
         self, metadata: TableMetadata, snapshot_id: int, added: Entries
@@ -243,7 +244,13 @@ class ListWriter:
             listed = read_snapshot_manifests(self.context.store, metadata, current)
             self._renew(metadata, rewrite, {item.manifest_path for item in listed})
         replaced = set().union(*(output.sources for output in self._regrouped))
-        replaced |= _emptied(rewrite)
+        counts = rewrite.listed.live_counts
+        replaced |= {  # R-056: those without a live entry, which nothing replaces
+            rewrite.listed.manifests[at].manifest_path
+            for group in rewrite.plan.chosen
+            for at in group.rewritten
+            if not counts[at]
+        }
         kept = [item for item in listed if item.manifest_path not in replaced]
         if len(kept) == len(listed):
             return Proposal(())
@@ -339,26 +346,4 @@ def _counts(
         "manifests-created": str(len(written)),
         "manifests-kept": str(len(kept)),
         "manifests-replaced": str(len(before) - len(kept)),
-    }
-
-
-def _unchanged_manifests(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
-    """Return the manifests without removed entries, and with live ones (R-056)."""
-    touched = set(count_by_value(removed, "manifest"))
-    counts = count_by_manifest(live(files.entries), len(files.manifests))
-    return [
-        item
-        for at, (item, count) in enumerate(zip(files.manifests, counts, strict=True))
-        if count and at not in touched
-    ]
-
-
-def _emptied(rewrite: ManifestRewrite) -> set[str]:
-    """Return rewritten manifests without a live entry, which nothing replaces (R-056)."""
-    counts = rewrite.listed.live_counts
-    return {
-        rewrite.listed.manifests[at].manifest_path
-        for group in rewrite.plan.chosen
-        for at in group.rewritten
-        if not counts[at]
     }

@@ -221,20 +221,16 @@ class Transaction:
             return None
         if self.request.sent:  # R-156
             return None
-        is_of_file = isinstance(error, MissingFile | StorageError | OSError)
-        cause = self._cause() if is_of_file else None
+        cause: IcectlError | None = None
+        if isinstance(error, MissingFile | StorageError | OSError):
+            try:
+                self._check_own()
+            except (CommitConflict, TableNotFound, Refused) as known_cause:
+                cause = known_cause
+            except (IcectlError, OSError):  # the cause is not known
+                cause = None
         self.outputs.keep(())
         return cause
-
-    def _cause(self) -> IcectlError | None:
-        """Return why files are missing, if known."""
-        try:
-            self._check_own()
-        except (CommitConflict, TableNotFound, Refused) as error:
-            return error
-        except (IcectlError, OSError):  # the cause is not known
-            return None
-        return None
 
 
 @contextmanager
