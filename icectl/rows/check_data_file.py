@@ -191,10 +191,24 @@ class _Check:
     ) -> Iterator[Finding]:
         alike = {id_: facts for id_, facts in measured.items() if id_ not in unlike}
         yield from check_metrics(self.recorded, alike, self.table.schema)
-        yield from self._nulls(measured)
-        for field_, _ in self.recorded.partition:
+        nulls = []
+        for id_, facts in sorted(measured.items()):
+            # A required field is nowhere where an optional struct around it is null.
+            line = self.table.schema.line_to(id_)
+            if line and all(item.required for item in line) and facts.null_count:
+                name = self.table.schema.name_of(id_)
+                nulls.append(f"`{name}` is required and has {facts.null_count} nulls")
+        if nulls:  # R-095
+            yield finding("R-095", self.recorded.location, "; ".join(nulls))
+        rules = {"bucket": "R-073", "truncate": "R-074", "identity": "R-071"}
+        for field_, expected in self.recorded.partition:
             if field_.field_id in wrong:
-                yield self._wrong_partition(field_, wrong[field_.field_id])
+                message = (
+                    f"its partition value of `{field_.name}` is {print_value(expected)}, but a row "
+                    f"gives {print_value(wrong[field_.field_id])} by {field_.transform.text}"
+                )
+                rule = rules.get(field_.transform.name, "R-072")
+                yield finding(rule, self.recorded.location, message)
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
         """Read counts, and a safe range, of columns outside of lists and maps from the footer."""
@@ -292,29 +306,6 @@ class _Check:
                 continue  # an error of the spec: the transform does not take the type
             if different is not None:
                 wrong[field_.field_id] = different[0]
-
-    def _wrong_partition(self, field_: PartitionField, stored_value: Value) -> Finding:
-        expected = next(value for item, value in self.recorded.partition if item is field_)
-        rule = {"bucket": "R-073", "truncate": "R-074", "identity": "R-071"}.get(
-            field_.transform.name, "R-072"
-        )
-        message = (
-            f"its partition value of `{field_.name}` is {print_value(expected)}, "
-            f"but a row gives {print_value(stored_value)} by {field_.transform.text}"
-        )
-        return finding(rule, self.recorded.location, message)
-
-    def _nulls(self, measured: Mapping[int, ColumnFacts]) -> Iterator[Finding]:
-        """Required columns have no nulls (R-095); below a null struct there is nothing."""
-        nulls = []
-        for id_, facts in sorted(measured.items()):
-            # A required field is nowhere where an optional struct around it is null.
-            line = self.table.schema.line_to(id_)
-            if line and all(item.required for item in line) and facts.null_count:
-                name = self.table.schema.name_of(id_)
-                nulls.append(f"`{name}` is required and has {facts.null_count} nulls")
-        if nulls:  # R-095
-            yield finding("R-095", self.recorded.location, "; ".join(nulls))
 
 
 def check_count(recorded: RecordedFile, row_count: int) -> Iterator[Finding]:

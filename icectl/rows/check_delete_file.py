@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.checks.rule import Finding
@@ -65,31 +64,28 @@ def check_position_deletes(
     Raises: OSError of the file.
     Cost: all columns, a row group at a time; `by_footer` two of them.
     """
-    findings = _position_findings(file, deletes, record_count, by_footer=by_footer)
-    return readable(deletes.file.location, findings)
-
-
-def _position_findings(
-    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount, *, by_footer: bool
-) -> Iterator[Finding]:
     location = deletes.file.location
-    opened = open_data_file(file, deletes.file.file_format.name)
-    lacking = [id_ for id_ in (FILE_PATH, POSITION) if path_to(opened.schema, id_) is None]
-    if lacking:  # R-121
-        yield finding("R-121", location, f"it has no column with the field id {lacking[0]}")
-        return
-    tally = _Positions(record_count)
-    decoded = DecodedRows(opened, deletes.file.file_format, POSITION_DELETES)
-    for rows in opened.batches({FILE_PATH, POSITION}) if by_footer else decoded.batches():
+
+    def findings() -> Iterator[Finding]:
+        opened = open_data_file(file, deletes.file.file_format.name)
+        lacking = [id_ for id_ in (FILE_PATH, POSITION) if path_to(opened.schema, id_) is None]
+        if lacking:  # R-121
+            yield finding("R-121", location, f"it has no column with the field id {lacking[0]}")
+            return
+        tally = _Positions(record_count)
+        decoded = DecodedRows(opened, deletes.file.file_format, POSITION_DELETES)
+        for rows in opened.batches({FILE_PATH, POSITION}) if by_footer else decoded.batches():
+            if by_footer:
+                rows.check()
+            columns = {field_id(item): at for at, item in enumerate(rows.batch.schema)}
+            tally.add(rows.batch.column(columns[FILE_PATH]), rows.batch.column(columns[POSITION]))
         if by_footer:
-            rows.check()
-        columns = {field_id(item): at for at, item in enumerate(rows.batch.schema)}
-        tally.add(rows.batch.column(columns[FILE_PATH]), rows.batch.column(columns[POSITION]))
-    if by_footer:
-        yield from check_count(deletes.file, opened.record_count)
-    else:
-        yield from _compared(decoded, deletes)
-    yield from tally.findings(location)
+            yield from check_count(deletes.file, opened.record_count)
+        else:
+            yield from _compared(decoded, deletes)
+        yield from tally.findings(location)
+
+    return readable(location, findings())
 
 
 def _compared(decoded: DecodedRows, deletes: RecordedDeletes) -> Iterator[Finding]:
@@ -125,7 +121,12 @@ class _Positions:
         names = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy()
         numbers = positions.to_numpy()
-        self._check_order(names, codes, numbers)
+        ranks = np.argsort(np.argsort([name.encode() for name in names]))[codes]
+        falls = (np.diff(ranks) < 0) | ((np.diff(ranks) == 0) & (np.diff(numbers) < 0))
+        first = names[codes[0]], int(numbers[0])
+        begins_before = self._last is not None and first < self._last
+        self._unsorted = self._unsorted or bool(falls.any()) or begins_before
+        self._last = names[codes[-1]], int(numbers[-1])
         for code, name in enumerate(names):
             if name not in self._counts:
                 self._counts[name] = self._record_count(name)
@@ -133,16 +134,6 @@ class _Positions:
             of_file = numbers[codes == code]
             if (of_file < 0).any() or (count is not None and (of_file >= count).any()):
                 self._outside[name] = int(of_file.max() if of_file.min() >= 0 else of_file.min())
-
-    def _check_order(
-        self, names: Sequence[str], codes: npt.NDArray[np.int32], numbers: npt.NDArray[np.int64]
-    ) -> None:
-        ranks = np.argsort(np.argsort([name.encode() for name in names]))[codes]
-        falls = (np.diff(ranks) < 0) | ((np.diff(ranks) == 0) & (np.diff(numbers) < 0))
-        first = names[codes[0]], int(numbers[0])
-        begins_before = self._last is not None and first < self._last
-        self._unsorted = self._unsorted or bool(falls.any()) or begins_before
-        self._last = names[codes[-1]], int(numbers[-1])
 
     def findings(self, location: str) -> Iterator[Finding]:
         """Check the added deletes (R-111, R-121)."""
@@ -176,29 +167,26 @@ def check_equality_deletes(
     Raises: OSError of the file.
     Cost: all columns, a row group at a time; only the footer `by_footer`.
     """
-    findings = _equality_findings(file, deletes, table, by_footer=by_footer)
-    return readable(deletes.file.location, findings)
-
-
-def _equality_findings(
-    file: IO[bytes], deletes: RecordedDeletes, table: TableFacts, *, by_footer: bool
-) -> Iterator[Finding]:
     location = deletes.file.location
-    opened = open_data_file(file, deletes.file.file_format.name)
-    lacking = [id_ for id_ in deletes.equality_ids if path_to(opened.schema, id_) is None]
-    if lacking:  # R-123
-        message = f"it has no column with the field id {lacking[0]}, which it should compare"
-        yield finding("R-123", location, message)
-    if by_footer:
-        yield from check_count(deletes.file, opened.record_count)
-        return
-    unlike = type_problems(opened.schema, table.schema)
-    for problem in unlike.values():  # R-095
-        yield finding("R-095", location, problem)
-    decoded = DecodedRows(opened, deletes.file.file_format, table.schema, unlike)
-    for _ in decoded.batches():
-        pass
-    yield from _compared(decoded, deletes)
+
+    def findings() -> Iterator[Finding]:
+        opened = open_data_file(file, deletes.file.file_format.name)
+        lacking = [id_ for id_ in deletes.equality_ids if path_to(opened.schema, id_) is None]
+        if lacking:  # R-123
+            message = f"it has no column with the field id {lacking[0]}, which it should compare"
+            yield finding("R-123", location, message)
+        if by_footer:
+            yield from check_count(deletes.file, opened.record_count)
+            return
+        unlike = type_problems(opened.schema, table.schema)
+        for problem in unlike.values():  # R-095
+            yield finding("R-095", location, problem)
+        decoded = DecodedRows(opened, deletes.file.file_format, table.schema, unlike)
+        for _ in decoded.batches():
+            pass
+        yield from _compared(decoded, deletes)
+
+    return readable(location, findings())
 
 
 def check_vectors(
@@ -248,7 +236,18 @@ def _vector(
         message = f"its footer has no deletion vector of {length} bytes at {offset}"
         yield finding("R-118", location, message)
         return
-    yield from _properties(blob, vector, named)
+    place = blob.properties.get(REFERENCED_DATA_FILE)
+    for name, stored, expected in (
+        (
+            REFERENCED_DATA_FILE,
+            None if place is None else named(place),
+            vector.referenced_data_file,
+        ),
+        (CARDINALITY, blob.properties.get(CARDINALITY), str(vector.file.record_count)),
+    ):
+        if stored is None or comparison_key(stored) != comparison_key(expected):  # R-118
+            message = f"its footer says `{name}` {stored}, the manifest {expected}"
+            yield finding("R-118", location, message)
     try:
         positions = read_dv(read_blob(read_range(offset, length), blob), vector.file.record_count)
         check_cardinality(positions, vector.file.record_count)
@@ -262,18 +261,3 @@ def _vector(
             f"which has {count} rows"
         )
         yield finding("R-118", location, message)
-
-
-def _properties(
-    blob: PuffinBlob, vector: RecordedDeletes, named: Callable[[str], str]
-) -> Iterator[Finding]:
-    """Check that footer and manifest agree on a vector (R-118)."""
-    place = blob.properties.get(REFERENCED_DATA_FILE)
-    file = None if place is None else named(place)
-    for name, stored, expected in (
-        (REFERENCED_DATA_FILE, file, vector.referenced_data_file or ""),
-        (CARDINALITY, blob.properties.get(CARDINALITY), str(vector.file.record_count)),
-    ):
-        if stored is None or comparison_key(stored) != comparison_key(expected):  # R-118
-            message = f"its footer says `{name}` {stored}, the manifest {expected}"
-            yield finding("R-118", vector.file.location, message)

@@ -1,6 +1,6 @@
 """Columns of data files as columns of a table, and as single values of the format."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,7 +17,6 @@ from icectl.format.single_value import UNITS_PER_SECOND, Value
 from icectl.format.transforms import Transform, result_type
 from icectl.format.types import (
     DecimalType,
-    FixedType,
     GeographyType,
     GeometryType,
     PrimitiveType,
@@ -38,18 +37,13 @@ Convert = Callable[[pa.Array], pa.Array]
 _Test = Callable[[pa.DataType], bool]
 
 
-def path_to(schema: pa.Schema, id_: int) -> tuple[int, ...] | None:
+def path_to(fields: Iterable[pa.Field], id_: int) -> tuple[int, ...] | None:
     """Return the positions through structs to the column with a field id; None inside of lists."""
-    return _path([schema.field(at) for at in range(len(schema))], id_)
-
-
-def _path(fields: list[pa.Field], id_: int) -> tuple[int, ...] | None:
     for at, field in enumerate(fields):
         if field_id(field) == id_:
             return (at,)
-        kind = field.type
-        if pa.types.is_struct(kind):
-            below = _path([kind.field(place) for place in range(kind.num_fields)], id_)
+        if pa.types.is_struct(field.type):
+            below = path_to(field.type, id_)
             if below is not None:
                 return (at, *below)
     return None
@@ -232,7 +226,12 @@ def conversion(stored: pa.DataType, type_: Type) -> Convert | None:
     if arrow_types.is_null(stored):
         return lambda column: pa.nulls(len(column), kind)  # R-097
     if isinstance(type_, PrimitiveType) and type_.name.startswith("timestamp"):
-        return _to_timestamps(stored, kind, type_.name)
+        if arrow_types.is_date32(stored) and "tz" not in type_.name:
+            return lambda column: column.cast(kind)  # R-097
+        if not arrow_types.is_timestamp(stored):
+            return None
+        # Some readers see no zone, or another, in a column that counts from the same instant.
+        return lambda column: column.cast(pa.timestamp(kind.unit, stored.tz)).view(kind)
     if type_ == PrimitiveType("uuid"):
         fits = arrow_types.is_fixed_size_binary(stored) and stored.byte_width == 16
         return (lambda column: pa.ExtensionArray.from_storage(kind, column)) if fits else None
@@ -252,19 +251,8 @@ def _may_cast(stored: pa.DataType, type_: Type) -> bool:
             return any(test(stored) for test in _CASTS.get(name, ()))
         case GeometryType() | GeographyType():
             return any(test(stored) for test in _CASTS["binary"])
-        case FixedType():
-            return False
         case _:
             return False
-
-
-def _to_timestamps(stored: pa.DataType, kind: pa.DataType, name: str) -> Convert | None:
-    if arrow_types.is_date32(stored) and "tz" not in name:
-        return lambda column: column.cast(kind)  # R-097
-    if not arrow_types.is_timestamp(stored):
-        return None
-    # Some readers see no zone, or another, in a column that counts from the same instant.
-    return lambda column: column.cast(pa.timestamp(kind.unit, stored.tz)).view(kind)
 
 
 _CASTS: Mapping[str, tuple[_Test, ...]] = {

@@ -19,11 +19,10 @@ from icectl.format.file_names import data_file_name, data_location, delete_file_
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, partition_path, result_types
-from icectl.format.single_value import Value
 from icectl.format.sort import SortOrder
 from icectl.format.types import Type
 from icectl.rows.equality_deletes import EqualityDeletes
-from icectl.rows.merge_files import MergedGroup, MergeOptions, merge_files
+from icectl.rows.merge_files import MergeOptions, merge_files
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile
 from icectl.rows.rewrite_data import (
@@ -214,11 +213,24 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
     not_merged = ""
     if task.method != "rewrite":
         try:
-            return _merged(task, job, merge_files(group, options, outputs, job.merging))
+            merged = merge_files(group, options, outputs, job.merging)
         except (NotMergeable, CorruptTable) as error:
             if isinstance(error, CorruptTable) and task.method == "merge":
                 raise
             not_merged = str(error)
+        else:
+            read = sum(file.record_count for file in task.inputs)
+            return TaskResult(
+                task.task_id,
+                entries_of((merged.file,), task, job),
+                read,
+                read - merged.file.metrics.record_count,
+                merged.file.file_size_in_bytes,
+                is_merged=True,
+                left_out=merged.left_out,
+                by_value=merged.by_value,
+                not_assembled=merged.file.not_assembled,
+            )
         if task.method == "merge":
             nothing = data_entries((), task.spec_id, None, None)
             return TaskResult(task.task_id, nothing, 0, 0, 0, not_merged=not_merged)
@@ -233,29 +245,22 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
     )
 
 
-def _merged(task: RewriteTask, job: CompactJob, merged: MergedGroup) -> TaskResult:
-    read = sum(file.record_count for file in task.inputs)
-    written = merged.file.metrics.record_count
-    return TaskResult(
-        task.task_id,
-        entries_of((merged.file,), task, job),
-        read,
-        read - written,
-        merged.file.file_size_in_bytes,
-        is_merged=True,
-        left_out=merged.left_out,
-        by_value=merged.by_value,
-        not_assembled=merged.file.not_assembled,
-    )
-
-
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
     """Return the files of a task, with deletes and options, for rewrite_data."""
     typed = job.specs[task.spec_id]
+    equality: dict[int, set[str]] = {}
+    for file in task.inputs:
+        for at in file.equality_deletes:
+            equality.setdefault(at, set()).add(file.location)
+    files = task.delete_files
+    by_value = tuple(
+        EqualityDeletes(_delete_source(files[at]), files[at].equality_ids, frozenset(named))
+        for at, named in equality.items()
+    )
     return FileGroup(
         tuple(_source(file, job) for file in task.inputs),
         sum(file.size_bytes for file in task.inputs),
-        _deletes(task, job),
+        replace(deletes_by_position(task, job.scheme), equality_deletes=by_value),
         job.columns,
         typed.spec,
         None if task.partition_key is None else partition_of(task.partition_key, typed),
@@ -264,28 +269,23 @@ def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
 
 
 def _source(file: InputFile, job: CompactJob) -> SourceFile:
+    typed = job.specs[file.spec_id]
+    values = decode_key(file.partition_key, typed.types)
     return SourceFile(
         file.location,
         file.file_format.name,
         file.record_count,
         file.sequence_number,
         file.first_row_id,
-        _constants(file, job),
+        {
+            item.source_ids[0]: value
+            for item, value in zip(typed.spec.fields, values, strict=True)
+            if item.transform.name == "identity"
+        },
         file.split,
         file.size_bytes,
         file.stated,
     )
-
-
-def _constants(file: InputFile, job: CompactJob) -> Mapping[int, Value]:
-    """Return the values of identity partition fields, by source column (R-180)."""
-    typed = job.specs[file.spec_id]
-    values = decode_key(file.partition_key, typed.types)
-    return {
-        item.source_ids[0]: value
-        for item, value in zip(typed.spec.fields, values, strict=True)
-        if item.transform.name == "identity"
-    }  # R-180
 
 
 def partition_of(key: bytes, typed: TypedSpec) -> Partition:
@@ -315,19 +315,6 @@ def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
         tuple(vectors),
         scheme=scheme,
     )
-
-
-def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
-    equality: dict[int, set[str]] = {}
-    for file in task.inputs:
-        for at in file.equality_deletes:
-            equality.setdefault(at, set()).add(file.location)
-    files = task.delete_files
-    by_value = tuple(
-        EqualityDeletes(_delete_source(files[at]), files[at].equality_ids, frozenset(named))
-        for at, named in equality.items()
-    )
-    return replace(deletes_by_position(task, job.scheme), equality_deletes=by_value)
 
 
 def _delete_source(file: DeleteFile) -> SourceFile:

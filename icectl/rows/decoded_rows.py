@@ -70,12 +70,10 @@ class DecodedRows:
         """
         parts = list(self.opened.parts(self.schema))
         columns = self._columns()
-        self.inner_shapes = self._inner_shapes()
-        by_place: dict[int, list[FlatColumn]] = {
-            place: [] for place in range(len(self.opened.schema))
-        }
-        for column in columns:
-            by_place[column.path[0]].append(column)
+        by_place = [
+            [column for column in columns if column.path[0] == place]
+            for place in range(len(self.opened.schema))
+        ]
         number, end = 0, parts[0].record_count if parts else None
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             for rows in _ahead(self.opened.batches(None)):
@@ -84,13 +82,10 @@ class DecodedRows:
                     number += 1
                     end += parts[number].record_count
                 jobs = [
-                    (
-                        rows.batch.column(at),
-                        self.opened.schema.field(at),
-                        columns_in,
-                        self.inner_shapes,
+                    (stored, item, columns_in, self.inner_shapes)
+                    for stored, item, columns_in in zip(
+                        rows.batch.columns, self.opened.schema, by_place, strict=True
                     )
-                    for at, columns_in in by_place.items()
                 ]
                 is_large = rows.batch.nbytes >= _WORTH_THREADS_BYTES
                 list((pool.map if is_large else map)(_measure, jobs))
@@ -110,27 +105,20 @@ class DecodedRows:
             yield finding("R-099", location, message)
 
     def _columns(self) -> Sequence[FlatColumn]:
+        """Return the columns outside of lists and maps, and begin with the shapes inside."""
         stored = self.opened.schema
         columns = []
         for id_ in dict.fromkeys(number for item in stored for number in ids_of(item)):
             declared, path = self.schema.field(id_), path_to(stored, id_)
-            if declared is not None and not is_nested(declared.type) and path is not None:
-                is_known = has_order(declared.type) or is_shape(declared.type)
-                is_measured = id_ not in self.unlike and is_known
-                type_ = declared.type if is_measured else None
-                columns.append(FlatColumn(id_, path, type_))
-        return columns
-
-    def _inner_shapes(self) -> dict[int, Shapes]:
-        """Return the columns of shapes inside of lists and maps, without values."""
-        shapes = {}
-        for id_ in dict.fromkeys(number for item in self.opened.schema for number in ids_of(item)):
-            declared = self.schema.field(id_)
-            if declared is None or not is_shape(declared.type) or id_ in self.unlike:
+            if declared is None or is_nested(declared.type):
                 continue
-            if path_to(self.opened.schema, id_) is None:
-                shapes[id_] = Shapes(isinstance(declared.type, GeographyType))
-        return shapes
+            is_alike = id_ not in self.unlike
+            if path is not None:
+                is_measured = is_alike and (has_order(declared.type) or is_shape(declared.type))
+                columns.append(FlatColumn(id_, path, declared.type if is_measured else None))
+            elif is_alike and is_shape(declared.type):
+                self.inner_shapes[id_] = Shapes(isinstance(declared.type, GeographyType))
+        return columns
 
     def _end_part(
         self, columns: Sequence[FlatColumn], parts: Sequence[FileMetrics], number: int
@@ -206,11 +194,5 @@ def _differences(facts: ColumnFacts, footer: FileMetrics, column: FlatColumn) ->
     is_exact = column.id in footer.exact_bounds and not facts.nan_count
     is_equal = lower == facts.lower and upper == facts.upper
     if not is_equal if is_exact else lower > facts.lower or upper < facts.upper:
-        found_range, stated_range = (
-            _range(*ends) for ends in ((facts.lower, facts.upper), (lower, upper))
-        )
-        yield f"holds {found_range}, not {stated_range}"
-
-
-def _range(lower: object, upper: object) -> str:
-    return f"{print_value(lower)} to {print_value(upper)}"
+        ends = map(print_value, (facts.lower, facts.upper, lower, upper))
+        yield "holds {} to {}, not {} to {}".format(*ends)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from io import BytesIO
 
 import numpy as np
@@ -66,9 +66,9 @@ def matches(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
         case Not(part):
             return pc.invert(matches(part, batch))
         case And(parts):
-            return _joined(pc.and_kleene, [matches(part, batch) for part in parts])
+            return reduce(pc.and_kleene, [matches(part, batch) for part in parts])
         case Or(parts):
-            return _joined(pc.or_kleene, [matches(part, batch) for part in parts])
+            return reduce(pc.or_kleene, [matches(part, batch) for part in parts])
         case IsNull(column):
             return _values(column, batch).is_null()
         case IsNan(column):
@@ -76,29 +76,18 @@ def matches(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
         case StartsWith(column, prefix):
             return pc.starts_with(_values(column, batch), prefix)
         case Compare(column, operator, value):
-            return _compared(column, operator, value, batch)
+            stored, operand = _values(column, batch), arrow_values(column.type, [value])
+            if column.type == PrimitiveType("uuid"):
+                stored, operand = stored.storage, operand.storage
+            if pa.types.is_fixed_size_binary(stored.type):
+                stored, operand = stored.cast(pa.binary()), operand.cast(pa.binary())
+            return _COMPARE[operator](stored, operand[0])
 
 
 def _values(column: Column, batch: pa.RecordBatch) -> pa.Array:
     path = path_to(batch.schema, column.field_id or 0)
     assert path is not None
     return inside(batch.column(path[0]), path[1:])
-
-
-def _compared(column: Column, operator: str, value: object, batch: pa.RecordBatch) -> pa.Array:
-    stored, operand = _values(column, batch), arrow_values(column.type, [value])
-    if column.type == PrimitiveType("uuid"):
-        stored, operand = stored.storage, operand.storage
-    if pa.types.is_fixed_size_binary(stored.type):
-        stored, operand = stored.cast(pa.binary()), operand.cast(pa.binary())
-    return _COMPARE[operator](stored, operand[0])
-
-
-def _joined(join: Callable[[pa.Array, pa.Array], pa.Array], parts: list[pa.Array]) -> pa.Array:
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = join(joined, part)
-    return joined
 
 
 _RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
@@ -225,7 +214,11 @@ def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
                 f"a key has no `{item.name}`, and null equals nothing",
                 hint=f"`delete_where` with `{item.name} is null` deletes such rows",
             )
-        ranges += _range(Column(item.name, item.type, item.id), column)
+        is_named = isinstance(item.type, PrimitiveType) and item.type.name in _RANGED
+        if len(column) and (is_named or isinstance(item.type, DecimalType)):
+            ends = pc.min_max(as_values(column.combine_chunks(), item.type)).as_py()
+            of = Column(item.name, item.type, item.id)
+            ranges += [Not(Compare(of, "<", ends["min"])), Compare(of, "<=", ends["max"])]
     file = BytesIO()
     writer = ParquetWriter(file, arrow_schema(columns), ParquetOptions("none"), {})
     if len(table):
@@ -234,13 +227,3 @@ def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
     ids = tuple(item.id for item in columns.fields)
     predicate = And(tuple(ranges)) if ranges else Constant(value=True)
     return Keys(file.getvalue(), len(table), ids), predicate
-
-
-def _range(column: Column, values: pa.ChunkedArray) -> list[Predicate]:
-    """Return conditions that a column lies between the least and the greatest of some values."""
-    type_ = column.type
-    is_named = isinstance(type_, PrimitiveType) and type_.name in _RANGED
-    if not len(values) or not (is_named or isinstance(type_, DecimalType)):
-        return []
-    ends = pc.min_max(as_values(values.combine_chunks(), column.type)).as_py()
-    return [Not(Compare(column, "<", ends["min"])), Compare(column, "<=", ends["max"])]

@@ -164,9 +164,14 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
             deletes = write_delete_file(location, positions, path, job.parquet, outputs)
             merged_deletes.append(deletes)
     sizes = {deletes.location: deletes.file_size_in_bytes for deletes in merged_deletes}
+
+    def newest(file: InputFile) -> int:
+        numbers = [task.delete_files[at].sequence_number for at in file.position_deletes]
+        return max(numbers + ([] if file.vector is None else [file.vector.sequence_number]))
+
     return TaskResult(
         task.task_id,
-        delete_file_entries(inputs, merged_deletes, lambda file: _newest(task, file)),
+        delete_file_entries(inputs, merged_deletes, newest),
         read_row_count=0,
         deleted_row_count=sum(deletes.record_count for deletes in merged_deletes),
         written_bytes=sum(sizes.values()),
@@ -221,9 +226,3 @@ def delete_file_entries(
         }
         rows.append(row if delete.metrics is None else row | carried_metrics(delete.metrics))
     return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
-
-
-def _newest(task: MergeDeletesTask, file: InputFile) -> int:
-    """Return the highest sequence number of the deletes of a data file."""
-    numbers = [task.delete_files[at].sequence_number for at in file.position_deletes]
-    return max(numbers + ([] if file.vector is None else [file.vector.sequence_number]))

@@ -21,7 +21,6 @@ from icectl.files.parquet.merge import (
     written_columns,
 )
 from icectl.files.parquet.merge_footer import (
-    FileColumn,
     Layout,
     MergeSource,
     NotMergeable,
@@ -170,7 +169,12 @@ class _Merge:
                     read_files = list(pool.map(read, self.group.files))
                 opened = self._opened([source for _, source in read_files])
                 if assembly.copies_whole:
-                    _check_whole(opened)
+                    why = "the storage copies whole files only, and"
+                    if any(flags is not None and not flags.all() for flags in opened.left_out):
+                        raise CopyRefused(f"{why} rows of one are left out")
+                    for _, source in opened.sources:
+                        if (source.size_bytes - source.live_bytes) * _MOST_DEAD > source.size_bytes:
+                            raise CopyRefused(f"{why} one has much in between")
                 handles = {
                     file.location: stack.enter_context(handle)
                     for file, (handle, _) in zip(self.group.files, read_files, strict=True)
@@ -244,46 +248,33 @@ class _Merge:
 
     def _finish(self, merged: MergedFile, opened: _Opened) -> None:
         """Add columns that files lack, and the footer. Raises: NotMergeable."""
-        missing = opened.layout.missing_in([source for _, source in opened.sources])
-        fields = [self._nulls_of(column, opened) for column in missing]
+        fields = []
+        for missing in opened.layout.missing_in([source for _, source in opened.sources]):
+            id_ = int(missing.key)
+            column = self.group.columns.ever.field(id_)
+            default = None if column is None else column.initial_default
+            for file, source in opened.sources:
+                has_column = any(item.key == missing.key for item in source.columns)
+                if not has_column and (default is not None or id_ in file.constants):
+                    why = f"one of its files lacks `{missing.shown}`, which has a default"
+                    raise NotMergeable(why)  # readers see another value than null
+            fields.append(next(item for item in opened.schema if field_id(item) == id_))
         with_lineage = self.group.columns.written.field(ROW_ID) is not None
         lineage = arrow_schema(Schema(0, LINEAGE if with_lineage else ()))
-        if with_lineage or fields:
-            schema = pa.schema([*fields, *lineage])
-            row_groups = self._further(opened, fields, schema, with_lineage=with_lineage)
-            with closing(written_columns(schema, row_groups, lineage.names[:1])) as columns:
+        schema = pa.schema([*fields, *lineage])
+
+        def row_groups() -> Iterator[pa.Table]:
+            """Yield the columns to add: nulls, then ids of rows and last updates."""
+            for file, source in opened.sources:
+                identities = self._lineage(file, source) if with_lineage else iter(())
+                for count in source.group_rows[source.groups].tolist():
+                    nulls = [nulls_of(item.type, count) for item in fields]
+                    yield pa.table([*nulls, *next(identities, ())], schema=schema)
+
+        if len(schema):
+            with closing(written_columns(schema, row_groups(), lineage.names[:1])) as columns:
                 merged.add_columns(read_source(columns), columns)
         merged.finish()
-
-    def _nulls_of(self, column: FileColumn, opened: _Opened) -> pa.Field:
-        """Return a column that some files lack, and that is null in all of their rows.
-
-        Raises: NotMergeable, if readers see another value.
-        """
-        id_ = int(column.key)
-        column_field = self.group.columns.ever.field(id_)
-        default = None if column_field is None else column_field.initial_default
-        for file, source in opened.sources:
-            has_column = any(item.key == column.key for item in source.columns)
-            if not has_column and (default is not None or id_ in file.constants):
-                raise NotMergeable(f"one of its files lacks `{column.shown}`, which has a default")
-        return next(item for item in opened.schema if field_id(item) == id_)
-
-    def _further(
-        self,
-        opened: _Opened,
-        fields: Sequence[pa.Field],
-        schema: pa.Schema,
-        *,
-        with_lineage: bool,
-    ) -> Iterator[pa.Table]:
-        """Yield the columns to add to each row group: nulls, then ids of rows and last updates."""
-        for file, source in opened.sources:
-            lineage = self._lineage(file, source) if with_lineage else iter(())
-            for number in source.groups.tolist():
-                count = int(source.group_rows[number])
-                nulls = [nulls_of(item.type, count) for item in fields]
-                yield pa.table([*nulls, *next(lineage, ())], schema=schema)
 
     def _lineage(self, file: SourceFile, source: MergeSource) -> Iterator[Sequence[pa.Array]]:
         """Yield ids of rows and their last updates, of each row group to copy (R-100)."""
@@ -330,16 +321,6 @@ class _Merge:
             _check_rows(self.group, opened.left_out, written, self.outputs)
         values = [self.by_value.of(file.location) for file in self.group.files]
         return MergedGroup(written, runs_of(opened.left_out), runs_of(values))
-
-
-def _check_whole(opened: _Opened) -> None:
-    """Check that files may be copied as a whole. Raises: CopyRefused."""
-    for flags in opened.left_out:
-        if flags is not None and not flags.all():
-            raise CopyRefused("the storage copies whole files only, and rows of one are left out")
-    for _, source in opened.sources:
-        if (source.size_bytes - source.live_bytes) * _MOST_DEAD > source.size_bytes:
-            raise CopyRefused("the storage copies whole files only, and one has much in between")
 
 
 def _check_rows(

@@ -176,16 +176,8 @@ def written_schema(schema: Schema, format_version: int) -> Schema:
     Shape: without columns of the type unknown, which no file stores.
     Raises: Unsupported, for columns that can't be carried over.
     """
-    fields = _stored_fields(schema.fields)
-    lineage = LINEAGE if format_version >= 3 else ()
-    written = Schema(schema.schema_id, (*fields, *lineage), schema.identifier_field_ids)
-    arrow_schema(written)
-    return written
-
-
-def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
     stored = []
-    for item in fields:
+    for item in schema.fields:
         if item.type == _UNKNOWN:
             continue
         if any(type_ in (_UNKNOWN, StructType(())) for type_ in _below(item.type)):
@@ -193,7 +185,11 @@ def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
                 f"the column `{item.name}` has a struct or field that files can't store"
             )
         stored.append(item)
-    return tuple(stored)
+    fields = tuple(stored)
+    lineage = LINEAGE if format_version >= 3 else ()
+    written = Schema(schema.schema_id, (*fields, *lineage), schema.identifier_field_ids)
+    arrow_schema(written)
+    return written
 
 
 def _below(type_: Type) -> Iterator[Type]:
@@ -293,7 +289,8 @@ def projected(
 
     Raises: Unsupported, for a column that can't be carried over; CorruptTable R-095, R-180.
     """
-    columns = _Projection(source, stored, shredding).columns(schema)
+    places, maker = places_by_id(list(stored)), _Projection(source, shredding)
+    columns = tuple(maker.column(item, places) for item in schema.fields)
     return Projection(source, arrow_schema(schema, shredding), columns)
 
 
@@ -330,10 +327,13 @@ class Projection:
                     values = column.make(len(positions) if place is None else stored.column(place))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise _not_carried(self.file, column.field, str(error)) from error
-            if column.field.id == ROW_ID:
-                values = self._row_ids(values, positions)
-            elif column.field.id == LAST_UPDATED:
-                values = self._last_updated(values)
+            if column.field.id in (ROW_ID, LAST_UPDATED):
+                first = self.file.first_row_id
+                # R-106: null in files that the table had before version 3
+                if first is not None and values.null_count and column.field.id == ROW_ID:
+                    values = pc.coalesce(values, pa.array(positions + first))  # R-100
+                elif first is not None and values.null_count:
+                    values = pc.fill_null(values, self.file.sequence_number)  # R-100
             elif column.field.required and values.null_count:
                 raise _null_where_required(self.file.location, column.field.name)
             columns.append(values)
@@ -341,16 +341,6 @@ class Projection:
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
         rows = pa.Array.from_buffers(pa.struct([]), len(positions), [None])
         return pa.RecordBatch.from_struct_array(rows)
-
-    def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
-        if self.file.first_row_id is None or not stored.null_count:
-            return stored  # R-106: null in files that the table had before version 3
-        return pc.coalesce(stored, pa.array(positions + self.file.first_row_id))  # R-100
-
-    def _last_updated(self, stored: pa.Array) -> pa.Array:
-        if self.file.first_row_id is None or not stored.null_count:
-            return stored
-        return pc.fill_null(stored, self.file.sequence_number)  # R-100
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +356,10 @@ class RowSource(Projection):
         Raises: CorruptTable R-099; Unsupported.
         """
         needed = {column.field.id for column in self.columns} | set(more)
-        most = max(1, LARGEST_BATCH_BYTES // max(self._added_bytes, 1))
+        # Values of columns that the file lacks are added to each row.
+        absent = (column for column in self.columns if column.place is None)
+        added_bytes = sum(column.make(1).nbytes for column in absent)
+        most = max(1, LARGEST_BATCH_BYTES // max(added_bytes, 1))
         may_be_late = isinstance(self.opened, OrcDataFile) and bool(self.file.constants)
         for rows in self.opened.batches(needed):
             batch = self._with_lost_seconds(rows.batch, more) if may_be_late else rows.batch
@@ -396,12 +389,6 @@ class RowSource(Projection):
             columns.append(repaired)
         return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
 
-    @property
-    def _added_bytes(self) -> int:
-        """Bytes that `project` adds to each row: values of columns that the file lacks."""
-        absent = (column for column in self.columns if column.place is None)
-        return sum(column.make(1).nbytes for column in absent)
-
     def values(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
         """Return the values of one column without fields, at any depth of structs.
 
@@ -429,8 +416,13 @@ class RowSource(Projection):
             constant = _constant(self.file, column, arrow_type(column.type))
             return pa.repeat(constant, stored.num_rows)
         paths = [path for item in line if (path := path_to(stored.schema, item.id)) is not None]
-        value = _default_inside(line[len(paths) :])
-        single = pa.repeat(pa.scalar(value, arrow_type(column.type)), 1)
+        # The defaults of missing structs come before those of their fields.
+        outermost, *inner = line[len(paths) :]
+        value = _default_value(outermost)
+        for item in inner:
+            value = None if value is None else value.get(item.id, _default_value(item))
+        constant = pa.scalar(_plain(column.type, value), arrow_type(column.type))
+        single = pa.repeat(constant, 1)
         if not paths:
             return single.take(pa.repeat(0, stored.num_rows))
         around = inside(stored.column(paths[-1][0]), paths[-1][1:])
@@ -442,14 +434,9 @@ class _Projection:
     """Makes the columns of a schema out of those of a file."""
 
     source: SourceFile
-    stored: pa.Schema
     shredding: Shredding
 
-    def columns(self, schema: Schema) -> tuple[_Column, ...]:
-        places = places_by_id(list(self.stored))
-        return tuple(self._column(item, places) for item in schema.fields)
-
-    def _column(self, item: NestedField, places: Places) -> _Column:
+    def column(self, item: NestedField, places: Places) -> _Column:
         if item.id in places:  # R-180
             place, kind = places[item.id]
             return _Column(item, place, self._converted(kind, item))
@@ -472,9 +459,16 @@ class _Projection:
         is_same = is_same_type(stored, kind)
         if is_same and not _has_required(type_):
             return lambda column: column
-        convert = self._nested(stored, item)
-        if convert is None and not is_nested(type_):
-            convert = conversion(stored, type_)
+        convert: Convert | None = None
+        match type_:
+            case StructType() if arrow_types.is_struct(stored):
+                convert = self._struct(stored, type_, kind)
+            case ListType() if is_any_list(stored):
+                convert = self._list(stored, type_, kind)
+            case MapType() if arrow_types.is_map(stored):
+                convert = self._map(stored, type_, kind)
+            case _ if not is_nested(type_):
+                convert = conversion(stored, type_)
         if convert is None:
             raise _not_carried(self.source, item, f"it is stored as {stored}")
         if not is_same:
@@ -485,19 +479,9 @@ class _Projection:
     def _kind(self, item: NestedField) -> pa.DataType:
         return self.shredding.get(item.id) or arrow_type(item.type, self.shredding)
 
-    def _nested(self, stored: pa.DataType, item: NestedField) -> Convert | None:
-        type_, kind = item.type, self._kind(item)
-        if isinstance(type_, StructType) and arrow_types.is_struct(stored):
-            return self._struct(stored, type_, kind)
-        if isinstance(type_, ListType) and is_any_list(stored):
-            return self._list(stored, type_, kind)
-        if isinstance(type_, MapType) and arrow_types.is_map(stored):
-            return self._map(stored, type_, kind)
-        return None
-
     def _struct(self, stored: pa.DataType, type_: StructType, kind: pa.DataType) -> Convert:
         places = places_by_id(child_fields(stored))
-        columns = [self._column(item, places) for item in type_.fields]
+        columns = [self.column(item, places) for item in type_.fields]
 
         def convert(struct: pa.Array) -> pa.Array:
             mask = mask_of(struct)
@@ -596,17 +580,6 @@ def _default_value(item: NestedField) -> Value:
     except ValueError as error:
         message = f"the initial default of the column `{item.name}` is none: {error}"
         raise CorruptTable(message, rule="R-182") from error  # R-182
-
-
-def _default_inside(line: Sequence[NestedField]) -> Any:
-    """Return the default of a field in missing structs, whose own defaults come first."""
-    first, *inner = line
-    value = _default_value(first)
-    for item in inner:
-        if value is None:
-            return None
-        value = value.get(item.id, _default_value(item))
-    return _plain(line[-1].type, value)
 
 
 def _plain(type_: Type, value: Value) -> Any:

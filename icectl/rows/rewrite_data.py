@@ -165,26 +165,21 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     Cost: memory for a row group and a batch, a byte per row of files with deletes, and the keys of
     LARGEST_INDEX_ROWS equality deletes.
     """
-    group = _shredded_alike(group, outputs)
+    columns = group.columns
+    if any(item.type == _VARIANT for item in columns.written.all_fields.values()):
+        schemas = []
+        for file in group.files:
+            with outputs.reading(file.location) as handle:
+                opened = open_own(handle, file, columns.written, columns.name_mapping)
+                schemas.append(opened.schema)
+        group = replace(group, columns=replace(columns, shredding=common_shredding(schemas)))
     read = RowsRead()
     files, totals = write_rows(group, live_batches(group, outputs, read), options, outputs)
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
-        schema = group.columns.written
-        files = tuple(with_joined_bounds(file, stated, schema, options) for file in files)
+        schema = columns.written
+        files = tuple(with_joined_bounds(new, stated, schema, options) for new in files)
     return RewrittenGroup(files, totals, read.row_count - totals.row_count)
-
-
-def _shredded_alike(group: FileGroup, outputs: FileOutputs) -> FileGroup:
-    """Return the group with the shredding that all of its files share."""
-    columns = group.columns
-    if not any(item.type == _VARIANT for item in columns.written.all_fields.values()):
-        return group
-    schemas = []
-    for file in group.files:
-        with outputs.reading(file.location) as handle:
-            schemas.append(open_own(handle, file, columns.written, columns.name_mapping).schema)
-    return replace(group, columns=replace(columns, shredding=common_shredding(schemas)))
 
 
 def write_rows(
@@ -315,7 +310,14 @@ def stored_rows(
             of_columns = columns.written, columns.name_mapping, columns.shredding
             source = open_source(handle, file, *of_columns)
             applied = [index for index in indexes if index.applies_to(file.location)]
-            yield from _rows_with_deletes(source, deleted, applied, more)
+            flags = deleted.of(file.location)
+            for rows in source.stored(_compared(applied) | set(more)):
+                positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
+                none = np.zeros(len(positions), np.bool_)
+                is_deleted = none if flags is None else flags[positions]
+                for index in applied:
+                    is_deleted[index.deleted(source, rows.batch)] = True
+                yield StoredRows(source, rows.batch, positions, is_deleted)
 
 
 def deleted_rows(
@@ -332,21 +334,6 @@ def deleted_rows(
     ):
         _mark(group, outputs, indexes, by_value)
     return _deleted_positions(group, outputs), by_value
-
-
-def _rows_with_deletes(
-    source: RowSource,
-    deleted: DeletedPositions,
-    indexes: Sequence[EqualityIndex],
-    more: Collection[int],
-) -> Iterator[StoredRows]:
-    flags = deleted.of(source.file.location)
-    for rows in source.stored(_compared(indexes) | set(more)):
-        positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
-        is_deleted = np.zeros(len(positions), np.bool_) if flags is None else flags[positions]
-        for index in indexes:
-            is_deleted[index.deleted(source, rows.batch)] = True
-        yield StoredRows(source, rows.batch, positions, is_deleted)
 
 
 def positions_of(

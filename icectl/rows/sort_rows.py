@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -164,7 +163,12 @@ def _fields(text: str, schema: Schema) -> Sequence[SortField]:
 def _field(match: re.Match[str], schema: Schema) -> SortField:
     name = match["source"] or match["column"]
     item = _column("--sort-order", name, schema)
-    transform = _transform(match)
+    function = (match["transform"] or "identity").lower()
+    widths = [text for text in match.group("shown", "before", "after") if text is not None]
+    spelled = _SPELLINGS.get(function, function) + "".join(f"[{width}]" for width in widths)
+    transform = parse_transform(spelled)
+    if transform.name in ("unknown", "void"):
+        raise UsageError(f"`--sort-order`: there is no transform `{spelled}`", hint=_SUPPORTED)
     if not accepts(transform, item.type):
         shown = f"{transform.text} of `{name}`, which is {type_text(item.type)}"
         raise UsageError(f"`--sort-order`: there is no {shown}", hint=_SUPPORTED)
@@ -172,17 +176,6 @@ def _field(match: re.Match[str], schema: Schema) -> SortField:
     usual = "first" if direction == "asc" else "last"
     nulls = f"nulls-{(match['nulls'] or usual).lower()}"
     return SortField((item.id,), transform, direction, nulls)
-
-
-def _transform(match: re.Match[str]) -> Transform:
-    """Return the transform of a key. Raises: UsageError, for an unknown one."""
-    name = (match["transform"] or "identity").lower()
-    widths = [text for text in match.group("shown", "before", "after") if text is not None]
-    spelled = _SPELLINGS.get(name, name) + "".join(f"[{width}]" for width in widths)
-    transform = parse_transform(spelled)
-    if transform.name in ("unknown", "void"):
-        raise UsageError(f"`--sort-order`: there is no transform `{spelled}`", hint=_SUPPORTED)
-    return transform
 
 
 def _column(option: str, text: str, schema: Schema) -> NestedField:
@@ -239,9 +232,13 @@ class SortKeys:
         Raises: Unsupported, if a value has no result of its transform.
         """
         if self.is_z_order:
-            columns = [_source(batch, key) for key in self.keys]
-            types = [key.type_ for key in self.keys]
-            return _interleaved([_word(*pair) for pair in zip(types, columns, strict=True)])
+            # The bits of all columns in turn, the highest first.
+            words = [_word(key.type_, _source(batch, key)).astype(">u8") for key in self.keys]
+            shape = batch.num_rows, len(words), _Z_BYTES
+            stacked = np.ascontiguousarray(np.stack(words, axis=1), ">u8")
+            bits = np.unpackbits(stacked.view(np.uint8).reshape(shape), axis=2)
+            in_turn = bits.transpose(0, 2, 1).reshape(batch.num_rows, 8 * _Z_BYTES * len(words))
+            return _rows(np.packbits(in_turn, axis=1))
         parts = [part for key in self.keys for part in _parts(batch, key)]
         return pc.binary_join_element_wise(*parts, _NOTHING)
 
@@ -341,41 +338,23 @@ def _word(type_: Type, column: pa.Array) -> Words:
         flags = pc.fill_null(plain(column), fill_value=False).to_numpy(zero_copy_only=False)
         words = flags.astype(np.uint64) << np.uint64(63)
     elif isinstance(type_, DecimalType) or type_ in _REAL:
-        words = _real_words(plain(column).cast(pa.float64()))
+        numbers = plain(column).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+        # R-084: -0.0 before 0.0, NaN first or last, by its sign
+        nan = np.copysign(np.nan, numbers).view(np.uint64)
+        bits: Words = np.where(np.isnan(numbers), nan, numbers.view(np.uint64))
+        words = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
     else:
-        words = _first_bytes(column)
+        spans = byte_strings(column)
+        octets = np.zeros((len(column), _Z_BYTES), np.uint8)
+        for place in range(_Z_BYTES):
+            rows = np.flatnonzero(spans.lengths > place)
+            octets[rows, place] = spans.content[spans.starts[rows] + place]
+        words = octets.view(">u8").reshape(-1).astype(np.uint64)
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     return np.where(is_null, np.uint64(0), words)
 
 
 _REAL = (PrimitiveType("float"), PrimitiveType("double"))
-
-
-def _real_words(column: pa.Array) -> Words:
-    """Return floating-point numbers as words: -0.0 before 0.0, NaN first or last, by its sign."""
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    nan = np.copysign(np.nan, values).view(np.uint64)
-    bits: Words = np.where(np.isnan(values), nan, values.view(np.uint64))  # R-084
-    return np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
-
-
-def _first_bytes(column: pa.Array) -> Words:
-    spans = byte_strings(column)
-    octets = np.zeros((len(column), _Z_BYTES), np.uint8)
-    for place in range(_Z_BYTES):
-        rows = np.flatnonzero(spans.lengths > place)
-        octets[rows, place] = spans.content[spans.starts[rows] + place]
-    return octets.view(">u8").reshape(-1).astype(np.uint64)
-
-
-def _interleaved(columns: Sequence[Words]) -> pa.Array:
-    """Return the bits of several numbers in turn, the highest first."""
-    count, width = len(columns[0]), len(columns)
-    stacked = np.stack([column.astype(">u8") for column in columns], axis=1)
-    octets = np.ascontiguousarray(stacked, ">u8").view(np.uint8).reshape(count, width, _Z_BYTES)
-    bits = np.unpackbits(octets, axis=2)
-    in_turn = bits.transpose(0, 2, 1).reshape(count, 8 * _Z_BYTES * width)
-    return _rows(np.packbits(in_turn, axis=1))
 
 
 def _rows(octets: Octets) -> pa.Array:
@@ -395,9 +374,7 @@ class RowKeys:
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the key of each row.
 
-        Shape: one binary value per row, none of them null.
-        Order: kept.
-        Raises: Unsupported, if a value has no result of a transform.
+        Shape, order, errors: as of SortKeys.
         """
         parts: list[pa.Array | pa.Scalar] = []
         if self.partitioner is not None:
@@ -419,11 +396,7 @@ class Sorting:
     memory_bytes: int
 
 
-class KeyMaker(Protocol):
-    """Makes the keys of rows: SortKeys, or RowKeys."""
-
-    def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the key of each row, as large binary."""
+KeyMaker = SortKeys | RowKeys
 
 
 class RowSorter:
@@ -486,20 +459,18 @@ class RowSorter:
         """Write sorted rows to disk; many runs of a level become one of the next."""
         if level == len(self._runs):
             self._runs.append([])
-        self._runs[level].append(_write_run(rows, self._next_file(), part_rows))
+        if self._directory is None:
+            folder = tempfile.TemporaryDirectory(prefix="icectl-")
+            self._directory = Path(self._stack.enter_context(folder))
+        self._file_count += 1
+        path = self._directory / f"{self._file_count}.arrow"
+        self._runs[level].append(_write_run(rows, path, part_rows))
         if len(self._runs[level]) == _MOST_RUNS:
             runs = self._runs[level]
             self._keep(level + 1, _merged(runs, self._memory_bytes), part_rows)
             self._runs[level] = []
             for run in runs:
                 run.path.unlink()
-
-    def _next_file(self) -> Path:
-        if self._directory is None:
-            folder = tempfile.TemporaryDirectory(prefix="icectl-")
-            self._directory = Path(self._stack.enter_context(folder))
-        self._file_count += 1
-        return self._directory / f"{self._file_count}.arrow"
 
 
 def sorted_batches(
@@ -558,11 +529,6 @@ class _Run:
             self.at += 1
         self.rows = pa.concat_batches(parts) if parts else None
 
-    def last_key(self) -> bytes:
-        """Return the highest key in memory."""
-        assert self.rows is not None
-        return bytes(_keys(self.rows)[-1].as_py())
-
     def take(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
         """Remove and return the rows in memory up to a limit; all without one."""
         if self.rows is None:
@@ -594,7 +560,11 @@ def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]
         for run in runs:
             run.fill(memory_bytes // (2 * len(runs)))
         # Behind the last row of a run in memory, its next rows on disk may follow.
-        last = [(run.last_key(), place) for place, run in enumerate(runs) if not run.is_read]
+        last = [
+            (bytes(_keys(run.rows)[-1].as_py()), place)
+            for place, run in enumerate(runs)
+            if not run.is_read and run.rows is not None
+        ]
         limit, first = min(last, default=(None, 0))
         parts = [
             batch

@@ -100,20 +100,14 @@ class Spark:
 
     @property
     def core_count(self) -> int:
-        """The number of tasks that run at once, as far as Spark knows yet."""
         with spark_failures():
             return self.jobs.core_count
 
     @property
     def speculates(self) -> bool:
-        """Whether there may be two attempts at a task at the same time."""
         return self.jobs.speculates
 
     def task_counts(self) -> tuple[int, int]:
-        """Count the tasks of this run so far, and the failed attempts that were repeated.
-
-        Raises: EngineError.
-        """
         with spark_failures():
             return self.jobs.task_counts()
 
@@ -153,7 +147,16 @@ class Spark:
         Second: whether it is known that each task had one attempt.
         Raises: as each.
         """
-        tables = results(self.wait_for(partial(_each_partition, frame, kernel)))
+
+        def job() -> list[bytes]:
+            from pyspark.sql.types import BinaryType, StructField, StructType
+
+            # A type, since a text would be sent to Java to be read.
+            payload = StructType([StructField("payload", BinaryType())])
+            rows = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
+            return [bytes(row["payload"]) for row in rows]
+
+        tables = results(self.wait_for(job))
         with spark_failures():
             return tables, self.jobs.all_ran_once
 
@@ -226,18 +229,6 @@ def dealt_of(work: Callable[[], Iterable[tuple[int, Any]]]) -> Iterator[tuple[in
 def results(payloads: Iterable[bytes], types: Sequence[type] = ()) -> list[Any]:
     """Return what bytes hold that workers made. Raises: EngineError; the first error in them."""
     return [decode_result(payload, types) for payload in payloads]
-
-
-def _each_partition(
-    frame: Any, kernel: Callable[[Iterator[pa.RecordBatch]], pa.Table]
-) -> list[bytes]:
-    """Return `result_of` a kernel on the rows of each partition of a frame."""
-    from pyspark.sql.types import BinaryType, StructField, StructType
-
-    # A type, since a text would be sent to Java to be read.
-    payload = StructType([StructField("payload", BinaryType())])
-    results_of_parts = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
-    return [bytes(row["payload"]) for row in results_of_parts]
 
 
 def _on_rows(

@@ -138,7 +138,11 @@ def classic_session(
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
         try:
             if is_foreign:
-                context = _running_context(options, deadline, pool)
+                if options.session is not None:
+                    with spark_failures():
+                        context = options.session.sparkContext
+                else:
+                    context = _running() or _awaited(pool.submit(_submitted), deadline)
                 jobs = ClassicJobs(context, folder, options.session, is_own=False)
                 try:
                     yield Spark(jobs, progress, deadline, pool)
@@ -152,18 +156,12 @@ def classic_session(
                 try:
                     yield Spark(jobs, progress, deadline, pool)
                 finally:
-                    _KEEPER.give_back(session, is_done=_is_done(jobs))
+                    is_done = False  # unless nothing goes on there, nor may do so unseen
+                    with suppress(EngineError), spark_failures():
+                        is_done = not jobs.speculates and jobs.all_succeeded()
+                    _KEEPER.give_back(session, is_done=is_done)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _running_context(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
-    """Return the context of others."""
-    with spark_failures():
-        if options.session is not None:
-            return options.session.sparkContext
-    running = _running()
-    return running or _awaited(pool.submit(_submitted), deadline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +201,11 @@ class ClassicJobs:
 
     @property
     def core_count(self) -> int:
-        """The number of tasks that run at once, as far as Spark knows yet."""
         count: int = self.context.defaultParallelism
         return count
 
     @property
     def speculates(self) -> bool:
-        """Whether there may be two attempts at a task at the same time."""
         conf = self.context._conf  # noqa: SLF001 - getConf asks for every setting by itself
         setting: str = conf.get("spark.speculation", "false")
         return setting.lower() == "true"
@@ -223,10 +219,7 @@ class ClassicJobs:
         )
 
     def task_counts(self) -> tuple[int, int]:
-        """Count the tasks of this run so far, and the failed attempts that were repeated.
-
-        A stage that was repeated as a whole counts for one.
-        """
+        # A stage that was repeated as a whole counts for one.
         stages = [stage for stage in self.stages() if stage is not None]
         repeats = sum(stage.numFailedTasks + stage.currentAttemptId for stage in stages)
         return sum(stage.numTasks for stage in stages), repeats
@@ -241,7 +234,6 @@ class ClassicJobs:
         return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
     def run(self, job: Callable[[], Result]) -> Result:
-        """Run a job as one of this run's, until none of its tasks runs any more."""
         self.context.setJobGroup(self.group, "icectl")
         result = job()
         if self.speculates:
@@ -249,7 +241,6 @@ class ClassicJobs:
         return result
 
     def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
-        """Run a kernel on each task. Order: that of the tasks."""
         pieces = self.context.parallelize(tasks, len(tasks))
         return _collect(pieces.mapPartitions(partial(_run_tasks, kernel)))
 
@@ -261,7 +252,6 @@ class ClassicJobs:
         count: int,
         types: Sequence[type],
     ) -> list[bytes]:
-        """Deal tasks out to numbers, and run `take` on each. Order: that of the numbers."""
         pieces = self.context.parallelize(tasks, len(tasks))
         dealt = pieces.mapPartitions(partial(_deal_tasks, deal)).partitionBy(count, _unchanged)
         return _collect(dealt.mapPartitionsWithIndex(partial(_take_values, take, types)))
@@ -295,13 +285,6 @@ class ClassicJobs:
         jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
         ids = {stage for job in jobs if job is not None for stage in job.stageIds}
         return [tracker.getStageInfo(stage) for stage in ids]
-
-
-def _is_done(jobs: ClassicJobs) -> bool:
-    """Return whether nothing of this run goes on in its session, or may do so unseen."""
-    with suppress(EngineError), spark_failures():
-        return not jobs.speculates and jobs.all_succeeded()
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +420,7 @@ def check_master(master: str) -> None:
             return
         problems[f"{place.hostname}:{port}"] = problem
     address, problem = next(iter(problems.items()))
-    raise EngineError(
-        f"no Spark master at {address}: {problem}",
-        hint=_MASTER_HINT,
-    )
+    raise EngineError(f"no Spark master at {address}: {problem}", hint=_MASTER_HINT)
 
 
 def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: str) -> Any:
@@ -556,17 +536,12 @@ def _check_pyspark(least: tuple[int, int]) -> None:
 def _java() -> str:
     """Look where Spark's own scripts look. Raises: EngineError, where there is no Java."""
     java_home = os.environ.get("JAVA_HOME")
-    java = (
-        shutil.which("java", path=str(Path(java_home, "bin")))
-        if java_home
-        else find_program("java")
-    )
+    path = str(Path(java_home, "bin")) if java_home else None
+    java = shutil.which("java", path=path) if java_home else find_program("java")
     if java is None:
         where = f"in JAVA_HOME, {java_home}" if java_home else "on the PATH"
-        raise EngineError(
-            f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
-            hint=_INSTALL_JAVA,
-        )
+        message = f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}"
+        raise EngineError(message, hint=_INSTALL_JAVA)
     return java
 
 
@@ -577,10 +552,7 @@ def installed_java() -> tuple[str, str]:
     version = re.search(r'version "(?:1\.)?(\d+)', output.stderr)
     if version is None or int(version[1]) < _JAVA:
         problem = f"Java {version[1]} at {java} is too old" if version else f"{java} is not Java"
-        raise EngineError(
-            f"{problem}: Spark needs Java {_JAVA} or newer",
-            hint=_INSTALL_JAVA,
-        )
+        raise EngineError(f"{problem}: Spark needs Java {_JAVA} or newer", hint=_INSTALL_JAVA)
     return version[1], java
 
 

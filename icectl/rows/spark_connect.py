@@ -68,20 +68,16 @@ class ConnectJobs:
 
     @property
     def speculates(self) -> bool:
-        """Return True: there may be two attempts at a task at the same time."""
         return True
 
     @property
     def all_ran_once(self) -> bool:
-        """Return False: attempts that failed are unknown."""
-        return False
+        return False  # attempts that failed are unknown
 
     def task_counts(self) -> tuple[int, int]:
-        """Count the tasks of this run so far; failed attempts are unknown."""
         return sum(count for count, _ in tuple(self.stages.values())), 0
 
     def finished_tasks(self) -> int:
-        """Count the tasks of this run that have ended."""
         return sum(count for _, count in tuple(self.stages.values()))
 
     def note(self, stages: Any, *_: Any, **__: Any) -> None:
@@ -91,12 +87,10 @@ class ConnectJobs:
         )
 
     def run(self, job: Callable[[], Result]) -> Result:
-        """Run a job so that it can be interrupted."""
-        self.session.addTag(self.tag)
+        self.session.addTag(self.tag)  # so that it can be interrupted
         return job()
 
     def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
-        """Run a kernel on each task. Order: that of the tasks."""
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
         work = partial(_run_tasks, kernel, tuple(tasks))
         return _collect(numbers.mapInArrow(work, "number long, payload binary"))
@@ -109,10 +103,6 @@ class ConnectJobs:
         count: int,
         types: Sequence[type],
     ) -> list[bytes]:
-        """Deal tasks out to numbers, and run `take` on each. Order: that of the numbers.
-
-        Raises: Unsupported, before Spark 4.1.
-        """
         from pyspark.sql import DataFrame
 
         if not hasattr(DataFrame, "repartitionById"):
@@ -123,10 +113,8 @@ class ConnectJobs:
         work = partial(_deal_tasks, deal, tuple(tasks))
         dealt = numbers.mapInArrow(work, "number long, payload binary")
         parts = dealt.repartitionById(count, dealt["number"].cast("int"))
-        results = parts.mapInArrow(
-            partial(_take_values, take, types), "number long, payload binary"
-        )
-        return _collect(results)
+        work = partial(_take_values, take, types)
+        return _collect(parts.mapInArrow(work, "number long, payload binary"))
 
     def leave(self) -> None:
         """Interrupt what is left of this run's jobs, and wait a moment for its end."""
@@ -145,11 +133,30 @@ def connect_session(
 
     Raises: EngineError, where there is no client or no server; UsageError; Unsupported.
     """
-    _check_client()
-    if options.remote is not None:
-        _check_server(options.remote)
+    try:
+        import pyspark.sql.connect.session  # noqa: F401
+    except ImportError as error:
+        raise EngineError("the client of Spark Connect is not installed", hint=_INSTALL) from error
+    if options.remote is not None:  # the client would try for many minutes
+        place = urlsplit(options.remote)
+        if place.scheme != "sc" or not place.hostname:
+            raise UsageError(f"`--remote`: `{options.remote}` is not of the form sc://HOST:PORT")
+        port = place.port or _PORT
+        problem = no_answer(place.hostname, port)
+        if problem is not None:
+            raise EngineError(
+                f"no Spark Connect server at {place.hostname}:{port}: {problem}",
+                hint="Spark's `sbin/start-connect-server.sh` starts one",
+            )
     progress.phase("starting Spark")
-    close = partial(_close, is_alone=options.remote is not None)
+
+    def close(session: Any) -> None:
+        """End a session on the server; a clone leaves the caller's as the one of this process."""
+        if options.remote is not None:
+            session.stop()
+        else:
+            session.client.release_session()
+
     with _client(partial(_open, options), progress, deadline, close) as spark:
         yield spark
 
@@ -220,9 +227,15 @@ _SENDING = Lock()
 
 
 def _send(session: Any) -> None:
-    """Make icectl an artifact of a session; once more is no harm."""
+    """Make icectl, as far as Python reads it from an archive, an artifact; again is no harm."""
+    package = Path(icectl.__file__).parent
     with tempfile.TemporaryDirectory() as folder:
-        session.addArtifacts(str(_zip(Path(folder))), pyfile=True)
+        archive = Path(folder, "icectl.zip")
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+            for path in sorted(package.rglob("*")):
+                if path.suffix in (".py", ".json"):
+                    file.write(path, path.relative_to(package.parent))
+        session.addArtifacts(str(archive), pyfile=True)
 
 
 def _open(options: SparkOptions) -> Any:
@@ -243,46 +256,6 @@ def _open(options: SparkOptions) -> Any:
         session.conf.set(key, value)
     _send(session)
     return session
-
-
-def _close(session: Any, *, is_alone: bool) -> None:
-    """End a session on the server; a clone leaves the caller's as the one of this process."""
-    if is_alone:
-        session.stop()
-    else:
-        session.client.release_session()
-
-
-def _zip(folder: Path) -> Path:
-    """icectl as it runs here, as far as Python reads it from an archive."""
-    package = Path(icectl.__file__).parent
-    archive = folder / "icectl.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(package.rglob("*")):
-            if path.suffix in (".py", ".json"):
-                file.write(path, path.relative_to(package.parent))
-    return archive
-
-
-def _check_client() -> None:
-    try:
-        import pyspark.sql.connect.session  # noqa: F401
-    except ImportError as error:
-        raise EngineError("the client of Spark Connect is not installed", hint=_INSTALL) from error
-
-
-def _check_server(remote: str) -> None:
-    """Look whether a server is there: the client would try for many minutes."""
-    place = urlsplit(remote)
-    if place.scheme != "sc" or not place.hostname:
-        raise UsageError(f"`--remote`: `{remote}` is not of the form sc://HOST:PORT")
-    port = place.port or _PORT
-    problem = no_answer(place.hostname, port)
-    if problem is not None:
-        raise EngineError(
-            f"no Spark Connect server at {place.hostname}:{port}: {problem}",
-            hint="Spark's `sbin/start-connect-server.sh` starts one",
-        )
 
 
 def _collect(frame: Any) -> list[bytes]:

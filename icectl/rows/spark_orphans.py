@@ -199,7 +199,12 @@ class SparkOrphanSearch:
         with ExitStack() as stack:
             options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
             spark = stack.enter_context(classic_session(options, self.progress, self.deadline))
-            _check_attempts(spark)
+            if spark.speculates:
+                raise Refused(
+                    "this session of Spark has `spark.speculation`: a second attempt at a listing "
+                    "would list later than the table is read",
+                    hint="a session with `spark.speculation=false`, or `--engine local`, is safe",
+                )
             local = LocalListing(stack.enter_context(Spool()))
             tasks = self._tasks(spark, local, locations)
             self.progress.phase("listing files on Spark", total=len(tasks))
@@ -207,7 +212,21 @@ class SparkOrphanSearch:
             remote = None
             if tasks:
                 remote = answer(spark, partial(_list, self.storage.crossing()), tasks)
-            yield _listing(spark, local, remote)
+            summaries_by_task = {} if remote is None else dict(remote.of(_SUMMARY))
+            summaries = [parse_json(payload) for payload in summaries_by_task.values()]
+
+            def every(key: str) -> list[str]:
+                return [location for summary in summaries for location in summary[key]]
+
+            yield _SparkListing(
+                spark,
+                local,
+                remote,
+                local.file_count + sum(summary["file_count"] for summary in summaries),
+                local.total_bytes + sum(summary["total_bytes"] for summary in summaries),
+                [*local.metadata_files, *every("metadata_files")],
+                [*local.links, *every("links")],
+            )
 
     def _tasks(
         self, spark: Spark, local: LocalListing, locations: Sequence[str]
@@ -224,36 +243,6 @@ class SparkOrphanSearch:
             tasks += [begun.parts[start::count] for start in range(min(count, len(begun.parts)))]
             self.deadline.check()
         return tasks
-
-
-def _check_attempts(spark: Spark) -> None:
-    """Refuse a session of others that lists twice. Raises: Refused."""
-    if spark.speculates:
-        raise Refused(
-            "this session of Spark has `spark.speculation`: a second attempt at a listing would "
-            "list later than the table is read",
-            hint="a session with `spark.speculation=false`, or `--engine local`, is safe",
-        )
-
-
-def _listing(spark: Spark, local: LocalListing, remote: Answers | None) -> Listing:
-    """Put both ends together; each task counts once."""
-    summaries_by_task = {} if remote is None else dict(remote.of(_SUMMARY))
-    summaries = [parse_json(payload) for payload in summaries_by_task.values()]
-
-    def every(key: str) -> list[str]:
-        """List what all summaries hold under a key."""
-        return [location for summary in summaries for location in summary[key]]
-
-    return _SparkListing(
-        spark,
-        local,
-        remote,
-        local.file_count + sum(summary["file_count"] for summary in summaries),
-        local.total_bytes + sum(summary["total_bytes"] for summary in summaries),
-        [*local.metadata_files, *every("metadata_files")],
-        [*local.links, *every("links")],
-    )
 
 
 def _list(storage: StorageOptions, parts: Sequence[ListingPart]) -> Iterator[Answer]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,7 @@ from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, even_splits
 
+J = TypeVar("J", CompactJob, MergeJob)
 _PIECE_BYTES = 64 << 20
 _SEVERAL = 2
 _SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
@@ -88,28 +89,14 @@ def _range_count(task: RewriteTask) -> int:
     return ceil(task.expected_bytes / task.roll_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A piece of a task: some of its files, or part of one, by its place among the tasks."""
+_Piece = tuple[int, RewriteTask]
+"""A piece of a task, some of its files or part of one, behind its place among the tasks."""
 
-    at: int
-    task: RewriteTask
+_Written = tuple[pa.Table, RowTotals]
+"""The entries of a range's new files, and the totals of their rows."""
 
-
-@dataclass(slots=True)
-class _Totals:
-    """The rows that were read of a task, deleted rows too, and the totals of the live ones."""
-
-    read_row_count: int = 0
-    live: RowTotals = field(default_factory=RowTotals)
-
-
-@dataclass(frozen=True, slots=True)
-class _RangeOutput:
-    """The entries of a range's new files, and what they have."""
-
-    entries: pa.Table
-    rows: RowTotals
+_Read = tuple[int, RowTotals]
+"""The count of rows that were read of a task, with deleted ones, and the totals of live ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +130,7 @@ def rewrite_in_ranges(
     Order: that of the tasks; of new files that of the keys of their rows.
     Raises: as run_rewrite; EngineError; Incomplete.
     """
-    pieces = [_Piece(place, piece) for place, task in enumerate(tasks) for piece in pieces_of(task)]
+    pieces = [(place, piece) for place, task in enumerate(tasks) for piece in pieces_of(task)]
     spark.progress.phase("sampling rows on Spark", total=len(pieces))
     sampled = spark.each(partial(_sample, at, job, tasks), pieces)
     ranges = _Ranges(
@@ -162,7 +149,7 @@ def rewrite_in_ranges(
         pieces,
         partial(_write, at, job, ranges),
         ranges.count + 1,
-        (_RangeOutput, _Totals, RowTotals),
+        (RowTotals,),
     )
     *written, read = results
     return [_result(number, ranges, written, read[number]) for number in range(len(tasks))]
@@ -171,7 +158,14 @@ def rewrite_in_ranges(
 def pieces_of(task: RewriteTask) -> Iterator[RewriteTask]:
     """Yield files of a task, of some size together, and parts of larger ones."""
     files, size_bytes = [], 0
-    for file in (part for file_ in task.inputs for part in _parts(file_)):
+    parts: list[InputFile] = []
+    for file in task.inputs:
+        # A large file, of a format that can be read in parts, is cut.
+        count = file.size_bytes // _PIECE_BYTES
+        is_cut = file.file_format == FileFormat.PARQUET and file.split is None
+        splits = even_splits(file.size_bytes, count) if is_cut and count >= _SEVERAL else ()
+        parts += [replace(file, split=split) for split in splits] or [file]
+    for file in parts:
         files.append(file)
         size_bytes += file.read_bytes
         if size_bytes >= _PIECE_BYTES:
@@ -181,82 +175,72 @@ def pieces_of(task: RewriteTask) -> Iterator[RewriteTask]:
         yield replace(task, inputs=tuple(files))
 
 
-def _parts(file: InputFile) -> Sequence[InputFile]:
-    """Cut a large file, of a format that can be read in parts, so that a piece has one at most."""
-    count = file.size_bytes // _PIECE_BYTES
-    if count < _SEVERAL or file.file_format != FileFormat.PARQUET or file.split is not None:
-        return [file]
-    return [replace(file, split=split) for split in even_splits(file.size_bytes, count)]
-
-
 def _sample(
-    at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
+    worker: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
 ) -> tuple[int, list[bytes]]:
     """Sample the keys of rows of a piece, on a worker."""
-    task = tasks[piece.at]
+    at, task = piece[0], tasks[piece[0]]
     row_count = sum(file.record_count for file in task.inputs)
     sample_count = min(_SAMPLES_A_RANGE * _range_count(task), _MOST_SAMPLES)
     step = max(row_count // sample_count, 1)
-    with at.attempt(TaskAttempt.current().unique_id) as outputs:
-        return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task), step)
+    with worker.attempt(TaskAttempt.current().unique_id) as outputs:
+        return at, sampled_keys(file_group(piece[1], job), outputs(piece[1]), step)
 
 
 def _deal(
-    at: WorkerContext, job: CompactJob, ranges: _Ranges, piece: _Piece
+    worker: WorkerContext, job: CompactJob, ranges: _Ranges, piece: _Piece
 ) -> Iterator[tuple[int, object]]:
     """Deal out the rows of a piece by range, on a worker.
 
     Behind the last range comes what they amount to.
     """
-    group = file_group(piece.task, job)
+    at, task = piece
+    group = file_group(task, job)
     read, totals = RowsRead(), RowTotals()
-    first = ranges.starts[piece.at]
-    with at.attempt(TaskAttempt.current().unique_id, [piece.task]) as outputs:
-        batches = counting_rows(live_batches(group, outputs(piece.task), read), totals)
-        for number, rows in dealt(batches, range_keys(group), ranges.lows[piece.at]):
+    first = ranges.starts[at]
+    with worker.attempt(TaskAttempt.current().unique_id, [task]) as outputs:
+        batches = counting_rows(live_batches(group, outputs(task), read), totals)
+        for number, rows in dealt(batches, range_keys(group), ranges.lows[at]):
             yield first + number, batch_payload(rows)
-    yield ranges.count, (piece.at, read.row_count, totals)
+    yield ranges.count, (at, read.row_count, totals)
 
 
 def _write(
-    at: WorkerContext, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
-) -> _RangeOutput | dict[int, _Totals]:
+    worker: WorkerContext, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
+) -> _Written | dict[int, _Read]:
     """Write the new files of a range, on a worker; of the last number, sum up what was read."""
     if number == ranges.count:
-        return _sums(dealt)
+        sums: dict[int, _Read] = {}
+        for at, count, live in dealt:
+            row_count, totals = sums.setdefault(at, (0, RowTotals()))
+            totals.add_totals(live)
+            sums[at] = row_count + count, totals
+        return sums
     task = ranges.tasks[bisect_right(ranges.starts, number) - 1]
     group = file_group(task, job)
     options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
-    with at.attempt(TaskAttempt.current().unique_id) as outputs:
+    with worker.attempt(TaskAttempt.current().unique_id) as outputs:
         files, rows = write_rows(group, map(payload_batch, dealt), options, outputs(task))
-    return _RangeOutput(entries_of(files, task, job), rows)
+    return entries_of(files, task, job), rows
 
 
-def _sums(totals: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
-    sums: dict[int, _Totals] = {}
-    for at, read_row_count, live in totals:
-        of_task = sums.setdefault(at, _Totals())
-        of_task.read_row_count += read_row_count
-        of_task.live.add_totals(live)
-    return sums
-
-
-def _result(at: int, ranges: _Ranges, written: Sequence[_RangeOutput], read: _Totals) -> TaskResult:
+def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Read) -> TaskResult:
     """Sum up the ranges of a task.
 
     Raises: EngineError, where rows were lost on the way.
     """
     outputs = written[slice(*ranges.starts[at : at + 2])]
+    read_row_count, live = read
     rows = RowTotals()
-    for output in outputs:
-        rows.add_totals(output.rows)
-    check_totals(read.live, rows)
-    entries = pa.concat_tables(output.entries for output in outputs)
+    for _, of_range in outputs:
+        rows.add_totals(of_range)
+    check_totals(live, rows)
+    entries = pa.concat_tables(new_entries for new_entries, _ in outputs)
     return TaskResult(
         ranges.tasks[at].task_id,
         entries,
-        read.read_row_count,
-        read.read_row_count - rows.row_count,
+        read_row_count,
+        read_row_count - rows.row_count,
         sum(entries["file_size_in_bytes"].to_pylist()),
     )
 
@@ -278,7 +262,18 @@ def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[byte
 
     Raises: as live_batches.
     """
-    columns = replace(group.columns, written=_key_columns(group))
+    needed = {id_ for item in group.spec.fields for id_ in item.source_ids}
+    order = None if group.sorting is None else group.sorting.order
+    if isinstance(order, SortOrder):
+        needed |= {id_ for item in order.fields for id_ in item.source_ids}
+    elif order is not None:
+        needed |= set(order.column_ids)
+    key_columns = tuple(
+        item
+        for item in group.columns.written.fields
+        if not needed.isdisjoint(Schema(0, (item,)).all_fields)
+    )
+    columns = replace(group.columns, written=Schema(0, key_columns))
     bare = replace(group, columns=columns, deletes=DeletesOfGroup())
     keys, read = range_keys(bare), RowsRead()
     sampled: list[bytes] = []
@@ -287,19 +282,6 @@ def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[byte
         rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
         sampled += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
     return sampled
-
-
-def _key_columns(group: FileGroup) -> Schema:
-    needed = {id_ for item in group.spec.fields for id_ in item.source_ids}
-    order = None if group.sorting is None else group.sorting.order
-    if isinstance(order, SortOrder):
-        needed |= {id_ for item in order.fields for id_ in item.source_ids}
-    elif order is not None:
-        needed |= set(order.column_ids)
-    fields = group.columns.written.fields
-    return Schema(
-        0, tuple(item for item in fields if not needed.isdisjoint(Schema(0, (item,)).all_fields))
-    )
 
 
 def lows_of(sample: Sequence[bytes], count: int) -> list[bytes]:
@@ -319,7 +301,8 @@ def dealt(
     Of ranges that begin at the same key each gets its share of the rows that have it.
     Cost: memory for _WAITING_BYTES and a batch.
     """
-    ranges = _KeyRanges.of(lows)
+    counts = Counter(lows)
+    ranges = _KeyRanges(list(counts), list(accumulate(counts.values(), initial=0)))
     waiting: dict[int, list[pa.RecordBatch]] = {}
     size_bytes = 0
     for batch in batches:
@@ -345,12 +328,6 @@ class _KeyRanges:
     lows: Sequence[bytes]
     firsts: Sequence[int]
     turns: Counter[int] = field(default_factory=Counter)
-
-    @staticmethod
-    def of(lows: Sequence[bytes]) -> "_KeyRanges":
-        """Return the ranges that begin at some keys, in their order."""
-        counts = Counter(lows)
-        return _KeyRanges(list(counts), list(accumulate(counts.values(), initial=0)))
 
     def split(self, batch: pa.RecordBatch, keys: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows of a batch with the number of their range."""
@@ -411,18 +388,12 @@ class SparkEngine:
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Carry out tasks, and yield what comes of each.
-
-        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
-        on record.
-        """
         in_ranges = [task for task in tasks if is_for_ranges(task, job)]
         single = [task for task in tasks if not is_for_ranges(task, job)]
 
         def work(spark: Spark, at: WorkerContext) -> _Done:
-            results, is_clean = _on_workers(
-                spark, partial(_rewrite, at, job), single, rewriting(single)
-            )
+            kernel = partial(_results, at, job, run_rewrite)
+            results, is_clean = _on_workers(spark, kernel, single, rewriting(single))
             if in_ranges:
                 results += rewrite_in_ranges(spark, in_ranges, job, at)
             return results, is_clean and not in_ranges
@@ -433,14 +404,9 @@ class SparkEngine:
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Merge the deletes of the data files of tasks, and yield what comes of each.
-
-        Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
-        on record.
-        """
-
         def work(spark: Spark, at: WorkerContext) -> _Done:
-            return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes on Spark")
+            kernel = partial(_results, at, job, run_merge)
+            return _on_workers(spark, kernel, tasks, "merging deletes on Spark")
 
         if tasks:
             yield from self._carry_out(work, places)
@@ -449,7 +415,11 @@ class SparkEngine:
         self, work: Callable[[Spark, WorkerContext], _Done], places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
-        spark = self._start()
+        if self._spark is None:
+            self._spark = self._stack.enter_context(
+                open_spark(self.options, self.progress, self.deadline)
+            )
+        spark = self._spark
         try:
             results, is_clean = work(spark, WorkerContext.of(self.storage, places.names))
         except BaseException:
@@ -463,13 +433,6 @@ class SparkEngine:
         for result in results:
             places.record(result.entries["location"].unique().to_pylist())
             yield result
-
-    def _start(self) -> Spark:
-        if self._spark is None:
-            self._spark = self._stack.enter_context(
-                open_spark(self.options, self.progress, self.deadline)
-            )
-        return self._spark
 
     def _stop(self) -> None:
         self._spark = None
@@ -489,15 +452,10 @@ def _on_workers(
     return results, all(is_first for _, is_first in answers)
 
 
-def _rewrite(at: WorkerContext, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:
-    """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
+def _results(
+    at: WorkerContext, job: J, run: Callable[[T, J, FileOutputs], TaskResult], tasks: Sequence[T]
+) -> _Done:
+    """Run tasks, on a worker; second: whether this is the first attempt at them."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id, tasks) as outputs:
-        return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first
-
-
-def _merge(at: WorkerContext, job: MergeJob, tasks: Sequence[MergeDeletesTask]) -> _Done:
-    """Merge the deletes of tasks, on a worker; second: whether this is the first attempt at it."""
-    attempt = TaskAttempt.current()
-    with at.attempt(attempt.unique_id, tasks) as outputs:
-        return [run_merge(task, job, outputs(task)) for task in tasks], attempt.is_first
+        return [run(task, job, outputs(task)) for task in tasks], attempt.is_first

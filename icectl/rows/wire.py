@@ -54,7 +54,13 @@ def decode(content: bytes, types: Sequence[type] = ()) -> Any:
     try:
         head, _, content_parts = content.partition(b"\n")
         plain, sizes = parse_json(head)
-        return _value(plain, _parts(memoryview(content_parts), sizes), classes)
+        parts, rest = [], memoryview(content_parts)
+        for size in sizes:
+            parts.append(rest[:size])
+            rest = rest[size:]
+        if len(rest) or [len(part) for part in parts] != sizes:
+            raise ValueError("its parts are not as long as it says")
+        return _value(plain, parts, classes)
     except _NO_SENSE as error:
         raise EngineError(f"the answer of a worker makes no sense: {error}") from error
 
@@ -75,7 +81,11 @@ def _plain(value: Any, parts: list[bytes]) -> Any:
         case bytes():
             return ["bytes", _part(value, parts)]
         case pa.Table():
-            return ["table", _part(_stream(value), parts)]
+            buffer = pa.BufferOutputStream()
+            with pa.ipc.new_stream(buffer, value.schema) as writer:
+                writer.write_table(value)
+            content: bytes = buffer.getvalue().to_pybytes()
+            return ["table", _part(content, parts)]
         case list():
             return ["list", *(_plain(item, parts) for item in value)]
         case tuple():
@@ -95,14 +105,6 @@ def _part(content: bytes, parts: list[bytes]) -> int:
     return len(parts) - 1
 
 
-def _stream(table: pa.Table) -> bytes:
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_stream(buffer, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = buffer.getvalue().to_pybytes()
-    return content
-
-
 def _plain_error(error: Exception) -> list[Any]:
     """Return the name, the arguments, the fields and the notes of an error."""
     notes = [str(note) for note in getattr(error, "__notes__", ())]
@@ -118,16 +120,6 @@ def _plain_error(error: Exception) -> list[Any]:
             name = "MemoryError" if isinstance(error, MemoryError) else "OSError"
             return [name, [str(error)], {}, notes]
     return ["KernelFailed", [f"{type(error).__name__}: {error}"], {}, notes]
-
-
-def _parts(content: memoryview, sizes: Sequence[int]) -> list[memoryview]:
-    parts, at = [], 0
-    for size in sizes:
-        parts.append(content[at : at + size])
-        at += size
-    if at != len(content):
-        raise ValueError("its parts are not as long as it says")
-    return parts
 
 
 def _value(plain: Any, parts: Sequence[memoryview], classes: Mapping[str, type]) -> Any:

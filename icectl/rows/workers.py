@@ -173,16 +173,12 @@ class _Worker:
         try:
             yield
         except _GONE as error:
-            raise self._death() from error
-
-    def _death(self) -> Exception:
-        """Return the error that says how the worker ended."""
-        code = self.process.wait(_ENDS_WITHIN_SECONDS)
-        if code < 0 and -code in _CRASHES:
-            return KernelCrashed(signal.Signals(-code).name)
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        hint = "memory may have run out; a lower `--concurrency` needs less memory"
-        return EngineError(f"a worker process ended ({how})", hint=hint)
+            code = self.process.wait(_ENDS_WITHIN_SECONDS)
+            if code < 0 and -code in _CRASHES:
+                raise KernelCrashed(signal.Signals(-code).name) from error
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            hint = "memory may have run out; a lower `--concurrency` needs less memory"
+            raise EngineError(f"a worker process ended ({how})", hint=hint) from error
 
     def end(self) -> None:
         """Kill the process, whatever it is doing."""

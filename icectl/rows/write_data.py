@@ -6,11 +6,11 @@ a row group may, the largest part of them is written.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from types import MappingProxyType, TracebackType
-from typing import IO
+from types import MappingProxyType
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,24 +73,19 @@ def write_options(
 def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
     """Read how the properties of a table ask for Parquet files to be written. Raises: Refused."""
     codec = read(properties, PARQUET_COMPRESSION)
+    level = read(properties, PARQUET_COMPRESSION_LEVEL)
+    if codec == "uncompressed" or not pa.Codec.supports_compression_level(codec):
+        level = None
+    if level is not None:  # the nearest: other writers pass over a level that their codec lacks
+        lowest = int(pa.Codec.minimum_compression_level(codec))
+        level = max(lowest, min(level, int(pa.Codec.maximum_compression_level(codec))))
     return ParquetOptions(
         "none" if codec == "uncompressed" else codec,
-        _level(codec, read(properties, PARQUET_COMPRESSION_LEVEL)),
+        level,
         read(properties, PARQUET_PAGE_SIZE_BYTES),
         read(properties, PARQUET_PAGE_ROW_LIMIT),
         read(properties, PARQUET_DICTIONARY_SIZE_BYTES),
     )
-
-
-def _level(codec: str, level: int | None) -> int | None:
-    """Return the level of a codec; the nearest that it has, and none where it has no levels at all.
-
-    Other writers pass over a level that their codec does not have, and tables keep it.
-    """
-    if level is None or codec == "uncompressed" or not pa.Codec.supports_compression_level(codec):
-        return None
-    lowest = int(pa.Codec.minimum_compression_level(codec))
-    return max(lowest, min(level, int(pa.Codec.maximum_compression_level(codec))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +151,12 @@ class DataWriter:
     def __enter__(self) -> "DataWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is None:
             for partition_key in list(self._open):
                 self._end(partition_key)
         for new in self._open.values():
-            new.abandon(kind, error, trace)
+            new.abandon(*error)
 
     def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
         """Take rows of a partition; `path` is the one of its folder."""
@@ -178,31 +168,23 @@ class DataWriter:
                 columns = self._schema, self._arrow
                 new = _NewFile(*columns, self._options, self._outputs, partition_key, path)
             self._open[partition_key] = new  # behind the others: it was written to last
-            room = self._room(new)
+            rows_left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
+            room = max(1, int(rows_left) - new.pending_rows)
             new.add(batch.slice(0, room))
             if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:
                 self._flush(new)
             batch = batch.slice(room)
-        self._make_way()
-
-    def _room(self, new: "_NewFile") -> int:
-        """Return rows that the file has place for, by what rows have taken so far."""
-        rows_left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
-        return max(1, int(rows_left) - new.pending_rows)
+        waiting = sum(new.pending_bytes for new in self._open.values())
+        while waiting >= self._options.row_group_size_bytes:
+            largest = max(self._open.values(), key=lambda new: new.pending_bytes)
+            waiting -= largest.pending_bytes
+            self._flush(largest)
 
     def _flush(self, new: "_NewFile") -> None:
         new.flush()
         self._row_size_bytes = max(new.size_bytes / max(new.row_count, 1), 0.01)
         if new.size_bytes >= _NEARLY * self._options.target_size_bytes:
             self._end(new.partition_key)
-
-    def _make_way(self) -> None:
-        """Keep what waits in files of several partitions within the size of a row group."""
-        waiting = sum(new.pending_bytes for new in self._open.values())
-        while waiting >= self._options.row_group_size_bytes:
-            largest = max(self._open.values(), key=lambda new: new.pending_bytes)
-            waiting -= largest.pending_bytes
-            self._flush(largest)
 
     def _end(self, partition_key: bytes) -> None:
         self.written.append(self._open[partition_key].end())
@@ -230,10 +212,16 @@ class _NewFile:
         self._outputs = outputs
         self._pending: list[pa.RecordBatch] = []
         self._arrow = arrow
-        self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
+        columns = {
+            id_: (item.type, place)
+            for id_, item in schema.all_fields.items()
+            if (item.type in _REAL or is_shape(item.type))
+            and (place := path_to(arrow, id_)) is not None
+        }
+        self._paths = {id_: path for id_, (type_, path) in columns.items() if type_ in _REAL}
+        self._nan_counts = dict.fromkeys(self._paths, 0)
         self._with_nan: set[int] = set()
-        self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}
-        self._shape_types = _shape_types(schema, arrow)
+        self._shape_columns = {id_: of for id_, of in columns.items() if is_shape(of[0])}
         self._shapes, self._all_shapes = self._no_shapes(), self._no_shapes()
         file = self._stack.enter_context(outputs.create(self.location))
         properties = {"iceberg.schema": json.dumps(schema_json(schema))}
@@ -256,13 +244,13 @@ class _NewFile:
             if nan_count:
                 self._with_nan.add(id_)
         for id_, shapes in self._shapes.items():
-            place, *inner = _path(self._arrow, id_)
+            place, *inner = self._shape_columns[id_][1]
             shapes.add(inside(batch.column(place), tuple(inner)))
 
     def _no_shapes(self) -> dict[int, Shapes]:
         """Begin to look at the columns of geometry and geography."""
-        types = self._shape_types.items()
-        return {id_: Shapes(isinstance(type_, GeographyType)) for id_, type_ in types}
+        columns = self._shape_columns.items()
+        return {id_: Shapes(isinstance(type_, GeographyType)) for id_, (type_, _) in columns}
 
     def flush(self) -> None:
         """Write what is held as a row group."""
@@ -284,62 +272,25 @@ class _NewFile:
         self._stack.close()
         with self._outputs.open(self.location) as file:
             footer = read_metrics(file, self._schema)
+        # NaN is greater than all else, or nothing: what is least is so for every reader.
+        unread = unread_metrics.lower_bounds
+        least = {id_: unread[id_] for id_ in self._nan_counts if id_ in unread}
+        boxes = {id_: shape.box for id_, shape in self._all_shapes.items()}
+        bounds = {id_: box.bounds() for id_, box in boxes.items() if box is not None}  # R-093
+        lower, upper = ({id_: ends[at] for id_, ends in bounds.items()} for at in (0, 1))
         counted = replace(
             footer,
             nan_value_counts=self._nan_counts,
-            # NaN is greater than all else, or nothing: what is least is so for every reader.
-            lower_bounds=_also(footer.lower_bounds, unread_metrics.lower_bounds, self._nan_counts),
+            lower_bounds={**least, **footer.lower_bounds, **lower},
+            upper_bounds={**footer.upper_bounds, **upper},
         )
-        counted = _with_boxes(counted, self._all_shapes)
         metrics = shaped_metrics(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
 
-    def abandon(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def abandon(self, *error: Any) -> None:
         """Give the file up, after an error."""
         self._writer.abandon()
-        self._stack.__exit__(kind, error, trace)
-
-
-def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:
-    """Return the columns outside of lists and maps that may have NaN."""
-    real = (id_ for id_, item in schema.all_fields.items() if item.type in _REAL)
-    return [id_ for id_ in real if path_to(arrow, id_) is not None]
-
-
-def _shape_types(schema: Schema, arrow: pa.Schema) -> Mapping[int, Type]:
-    """Return the columns of geometry and geography outside of lists and maps."""
-    types = {id_: item.type for id_, item in schema.all_fields.items() if is_shape(item.type)}
-    return {id_: type_ for id_, type_ in types.items() if path_to(arrow, id_) is not None}
-
-
-def _with_boxes(metrics: FileMetrics, shapes: Mapping[int, Shapes]) -> FileMetrics:
-    """Return metrics with the boxes around shapes as bounds (R-093)."""
-    boxes = {id_: shape.box for id_, shape in shapes.items()}
-    bounds = {id_: box.bounds() for id_, box in boxes.items() if box is not None}
-    lower, upper = ({id_: ends[at] for id_, ends in bounds.items()} for at in (0, 1))
-    return replace(
-        metrics,
-        lower_bounds={**metrics.lower_bounds, **lower},
-        upper_bounds={**metrics.upper_bounds, **upper},
-    )
-
-
-def _also(
-    bounds: Mapping[int, bytes], others: Mapping[int, bytes], ids: Iterable[int]
-) -> Mapping[int, bytes]:
-    """Bounds, and where some of these columns have none, others."""
-    return {**{id_: others[id_] for id_ in ids if id_ in others}, **bounds}
-
-
-def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
-    path = path_to(arrow, id_)
-    assert path is not None
-    return path
+        self._stack.__exit__(*error)
 
 
 def shaped_metrics(

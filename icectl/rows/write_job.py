@@ -44,6 +44,7 @@ from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions
 
 _VARIANT = PrimitiveType("variant")
+_OF_VARIANT = {METADATA, VALUE}
 _Test = Callable[[pa.DataType], bool]
 _WHOLE: Mapping[str, tuple[_Test, ...]] = {
     "boolean": (arrow_types.is_boolean,),
@@ -58,13 +59,11 @@ _WHOLE: Mapping[str, tuple[_Test, ...]] = {
     "timestamptz": (lambda kind: arrow_types.is_timestamp(kind) and kind.tz is not None,),
     "string": (arrow_types.is_string, arrow_types.is_large_string),
     "binary": (arrow_types.is_binary, arrow_types.is_large_binary),
-    "variant": (lambda kind: arrow_types.is_struct(kind) and _names(kind) == {METADATA, VALUE},),
+    "variant": (
+        lambda kind: arrow_types.is_struct(kind) and {part.name for part in kind} == _OF_VARIANT,
+    ),
 }  # fmt: skip
 """What a column of a frame may be, for each type of which it loses nothing."""
-
-
-def _names(kind: pa.DataType) -> set[str]:
-    return {field.name for field in kind}
 
 
 _UUID_BYTES = 16
@@ -87,7 +86,15 @@ class IncomingRows:
         schema = replace(self.table, fields=tuple(map(_as_written, self.table.fields)))
         projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.frame, schema)
         for batch in batches:
-            columns = [_fitted(*pair) for pair in zip(batch.columns, self.frame, strict=True)]
+            columns = []
+            for column, field in zip(batch.columns, self.frame, strict=True):
+                try:
+                    columns.append(retype_array(column, field.type, _fitted_values))
+                except ValueError as error:
+                    raise Refused(
+                        f"a value of the data frame's column `{field.name}` does not fit the "
+                        f"table's: {error}"
+                    ) from None
             rows = typed_batch(columns, self.frame, batch.num_rows)
             for column, field in zip(rows.columns, self.frame, strict=True):
                 _check_values(column, field, schema)
@@ -107,7 +114,13 @@ def _check_values(column: pa.Array, field: pa.Field, schema: Schema) -> None:
         shapes.add(column)
         wrong = shapes.reason
     elif item is not None and item.type == _VARIANT:
-        kind, wrong = "a variant", "" if _is_of_spark(field.type) else _no_variant(column, field)
+        kind, wrong = "a variant", ""
+        # Spark marks a field of what it takes for a variant.
+        if not any(b"variant" in (child.metadata or {}) for child in child_fields(field.type)):
+            try:
+                check_variants(column, field)
+            except CorruptTable as error:
+                wrong = str(error.__cause__ or error.message.removesuffix(f" ({error.rule})"))
     else:
         inner = child_fields(field.type)
         for part, child in zip(child_columns(column) if inner else (), inner, strict=True):
@@ -116,20 +129,6 @@ def _check_values(column: pa.Array, field: pa.Field, schema: Schema) -> None:
     if wrong:
         name = schema.name_of(item.id)
         raise Refused(f"a value of the data frame's column `{name}` is not {kind}: {wrong}")
-
-
-def _is_of_spark(kind: pa.DataType) -> bool:
-    """Return whether Spark takes a struct for a variant: it marks a field of those."""
-    return any(b"variant" in (child.metadata or {}) for child in child_fields(kind))
-
-
-def _no_variant(column: pa.Array, field: pa.Field) -> str:
-    """Return why a value of a column is no variant."""
-    try:
-        check_variants(column, field)
-    except CorruptTable as error:
-        return str(error.__cause__ or error.message.removesuffix(f" ({error.rule})"))
-    return ""
 
 
 def frame_schema(frame: pa.Schema, table: Schema) -> pa.Schema:
@@ -245,16 +244,6 @@ def _checked(stored: pa.DataType, type_: Type) -> pa.DataType | None:
             if arrow_types.is_timestamp(stored) and (stored.tz is not None) == has_zone:
                 return pa.timestamp("ns", stored.tz)
     return None
-
-
-def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Return a column of a frame in the type that `frame_schema` gave it. Raises: Refused."""
-    try:
-        return retype_array(column, field.type, _fitted_values)
-    except ValueError as error:
-        raise Refused(
-            f"a value of the data frame's column `{field.name}` does not fit the table's: {error}"
-        ) from None
 
 
 def _fitted_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
