@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from icectl.checks.bound_types import LONGEST, BoundTypes, Kind, top_level_ids
 from icectl.checks.objects import Columns, ManifestEntries, Numbers, in_entries, merge_faults
 from icectl.checks.rule import rule
-from icectl.entries.columns import PackedValues, Places, not_text
+from icectl.entries.columns import Places, Spans, not_text
 from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
 from icectl.format.manifest import FileFormat
 from icectl.format.rule import (
@@ -232,7 +232,7 @@ class _Bounds:
     places: Places
     slots: npt.NDArray[Any]
     groups: npt.NDArray[np.uint16]
-    packed: PackedValues
+    packed: Spans
 
     def at(self, chosen: Places) -> "_Bounds":
         packed = self.packed
@@ -241,7 +241,7 @@ class _Bounds:
             self.places[chosen],
             self.slots[chosen],
             self.groups[chosen],
-            PackedValues(packed.content, packed.starts[chosen], packed.lengths[chosen]),
+            Spans(packed.content, packed.starts[chosen], packed.lengths[chosen]),
         )
 
     def of_kind(self, kind: Kind) -> Places:
@@ -284,7 +284,7 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
         (types.kinds.take(slots).astype(np.uint16) << 5 | np.minimum(lengths, 31)).astype(
             np.uint16
         ),
-        PackedValues(
+        Spans(
             np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8),
             ends[:-1],
             lengths,
@@ -335,12 +335,12 @@ def _is_object(bound: bytes) -> bool:
     return True
 
 
-def _corners(packed: PackedValues, places: Places) -> npt.NDArray[np.float64]:
+def _corners(packed: Spans, places: Places) -> npt.NDArray[np.float64]:
     """Return x, y, z and m of bounds; NaN where one is not there."""
     corners = np.full((len(places), 4), np.nan)
     for at in range(4):
         has_one = packed.lengths[places] >= 8 * (at + 1)
-        behind = PackedValues(packed.content, packed.starts + 8 * at, packed.lengths)
+        behind = Spans(packed.content, packed.starts + 8 * at, packed.lengths)
         corners[has_one, at] = behind.numbers(places[has_one], "<f8")
     return corners
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.objects import Columns, ManifestList, StoredManifest
 from icectl.checks.rule import Breach, Check, rule
-from icectl.entries.columns import Mask, PackedValues, Places, not_text
+from icectl.entries.columns import Mask, Places, Spans, not_text, packed
 from icectl.entries.partition_key import PartitionValue, decode_key, join_values, sort_key
 from icectl.errors import CorruptTable
 from icectl.format import single_value
@@ -74,7 +74,7 @@ class _Field:
     codes: npt.NDArray[Any]
     type: Type
     present: Mask
-    packed: PackedValues
+    packed: Spans
 
     def entries_of(self, keys: Mask) -> Fault | None:
         return self.columns.fault(keys[self.codes]) if keys.any() else None
@@ -87,20 +87,20 @@ class _Field:
         return value, self.columns.fault(self.codes == key)
 
 
-def _fields(keys: pa.Array, field_count: int) -> Sequence[tuple[Mask, PackedValues]]:
+def _fields(keys: pa.Array, field_count: int) -> Sequence[tuple[Mask, Spans]]:
     """Presence and canonical values of each field (entries/partition_key.py)."""
     _, offsets, stored = keys.buffers()
     stored_ends = np.frombuffer(offsets, np.int32)[: len(keys) + 1].astype(np.int64)
     at, ends = stored_ends[:-1], stored_ends[1:]
     content = np.zeros(int(stored_ends[-1]) + 8, np.uint8)  # a length may be read past the end
     content[: stored_ends[-1]] = np.frombuffer(stored, np.uint8)[: stored_ends[-1]]
-    everywhere = PackedValues(content, np.arange(len(content)), np.full(len(content), 4))
+    everywhere = Spans(content, np.arange(len(content)), np.full(len(content), 4))
     fields = []
     for _ in range(field_count):
         _check((at < ends).all(), field_count)
         present = content[at] == 1
         lengths = np.where(present, everywhere.numbers(at + 1, "<u4"), 0).astype(np.int64)
-        fields.append((present, PackedValues(content, at + 5, lengths)))
+        fields.append((present, Spans(content, at + 5, lengths)))
         at = at + 1 + np.where(present, lengths + 4, 0)
         _check((at <= ends).all(), field_count)
     _check((at == ends).all(), field_count)
@@ -117,7 +117,7 @@ def _range(field: _Field) -> FieldRange:
     has_null = not bool(field.present.all())
     right = field.present & _is_of_length(field.packed, field.type)
     if _is(field.type, "string"):
-        right &= ~not_text(field.packed.values())
+        right &= ~not_text(packed(field.packed))
     undecodable = field.entries_of(field.present & ~right)
     places, has_nan = np.flatnonzero(right), False
     if _is(field.type, "float", "double"):
@@ -129,7 +129,7 @@ def _range(field: _Field) -> FieldRange:
     return FieldRange(has_null, has_nan, *least, *greatest, undecodable)
 
 
-def _is_of_length(packed: PackedValues, type_: Type) -> Mask:
+def _is_of_length(packed: Spans, type_: Type) -> Mask:
     if isinstance(type_, DecimalType):
         return np.asarray((packed.lengths > 0) & (packed.lengths <= 16))
     if isinstance(type_, FixedType):
@@ -149,7 +149,7 @@ def _extremes(field: _Field, places: Places) -> tuple[int, int]:
         order = np.lexsort((low, high))
         return int(order[0]), int(order[-1])
     if _is(field.type, "string", "binary", "boolean", "uuid") or isinstance(field.type, FixedType):
-        values = field.packed.values().take(pa.array(places))
+        values = packed(field.packed).take(pa.array(places))
         ends = pc.min_max(values)
         return values.index(ends["min"]).as_py(), values.index(ends["max"]).as_py()
     numbers = field.packed.numbers(places, "<i8")

@@ -22,6 +22,7 @@ Positions = npt.NDArray[np.uint64]
 """Positions of rows in a file, rising: those that a delete vector names."""
 NONE: Positions = np.empty(0, np.uint64)
 Octets = npt.NDArray[np.uint8]
+Places = npt.NDArray[Any]
 
 INTEGER_TYPES: dict[str, pa.DataType] = {
     "int": pa.int64(),
@@ -51,11 +52,37 @@ _ROWS_IN_CACHE = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Byte strings side by side: where in `content` each starts, and its length."""
+    """Byte strings of `lengths` bytes at `starts` in `content`."""
 
     content: Octets
-    starts: Integers
-    lengths: Integers
+    starts: npt.NDArray[Any]
+    lengths: npt.NDArray[Any]
+
+    def numbers(self, places: Places, form: str) -> npt.NDArray[Any]:
+        """Return the values at some places, whose lengths are that of `form`, as numbers."""
+        if not len(places):
+            return np.zeros(0, form)
+        numbers: npt.NDArray[Any] = everywhere(self.content, form)[self.starts[places]]
+        return numbers
+
+    def bytes_at(self, place: int) -> bytes:
+        """Return the bytes of the value at a place."""
+        start = int(self.starts[place])
+        return self.content[start : start + int(self.lengths[place])].tobytes()
+
+    def decimals(self, places: Places) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+        """Upper and lower half of values of 1 to 16 bytes in big-endian two's complement."""
+        lengths = self.lengths[places]
+        content = np.concatenate([np.zeros(16, np.uint8), self.content])  # before the first one
+        words = everywhere(content, ">i8")
+        ends = self.starts[places].astype(np.int64) + 16 + lengths
+        low, high = words[ends - 8].astype(np.int64), words[ends - 16].astype(np.int64)
+        # Shifting left and right drops the bytes before a value and fills in its sign.
+        foreign = np.clip(8 * (8 - lengths), 0, 56)
+        low = low << foreign >> foreign
+        foreign = np.clip(8 * (16 - lengths), 0, 56)
+        high = np.where(lengths > 8, high << foreign >> foreign, low >> 63)
+        return high, low.view(np.uint64)
 
 
 def distinct_count(values: npt.NDArray[Any]) -> int:
@@ -164,20 +191,18 @@ def byte_strings(column: pa.Array) -> Spans:
 def packed(spans: Spans) -> pa.Array:
     """Return the byte strings as one binary column."""
     ends = np.cumsum(spans.lengths, dtype=np.int64)
-    offsets = np.concatenate([np.zeros(1, np.int64), ends])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_side_by_side(spans, ends))]
-    return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
-
-
-def _side_by_side(spans: Spans, ends: Integers) -> Octets:
+    size = int(ends[-1]) if len(ends) else 0
     shifts = spans.starts - (ends - spans.lengths)
-    if not len(shifts) or (shifts == shifts[0]).all():  # as they mostly are: nothing is copied
-        first = int(shifts[0]) if len(shifts) else 0
-        return spans.content[first : first + int(ends[-1]) if len(ends) else 0]
-    places = np.arange(ends[-1], dtype=np.int64)
-    places += np.repeat(shifts, spans.lengths)
-    content: Octets = spans.content[places]
-    return content
+    if not size or (shifts == shifts[0]).all():  # as they mostly are: nothing is copied
+        first = int(shifts[0]) if size else 0
+        content = spans.content[first : first + size]
+    else:
+        places = np.arange(size, dtype=np.int64)
+        places += np.repeat(shifts, spans.lengths)
+        content = spans.content[places]
+    offsets = np.concatenate([np.zeros(1, np.int64), ends])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
 
 
 def with_nulls_of(column: pa.Array, values: pa.Array) -> pa.Array:
@@ -194,54 +219,6 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column.cast(wanted)
     except pa.ArrowNotImplementedError as error:
         raise ValueError(f"a column of type {column.type} is not one of {wanted}") from error
-
-
-Places = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PackedValues:
-    """Values of `lengths` bytes at `starts` in `content`."""
-
-    content: npt.NDArray[np.uint8]
-    starts: npt.NDArray[Any]
-    lengths: npt.NDArray[Any]
-
-    def numbers(self, places: Places, form: str) -> npt.NDArray[Any]:
-        """Return the values at some places, whose lengths are that of `form`, as numbers."""
-        if not len(places):
-            return np.zeros(0, form)
-        numbers: npt.NDArray[Any] = everywhere(self.content, form)[self.starts[places]]
-        return numbers
-
-    def bytes_at(self, place: int) -> bytes:
-        """Return the bytes of the value at a place."""
-        start = int(self.starts[place])
-        return self.content[start : start + int(self.lengths[place])].tobytes()
-
-    def decimals(self, places: Places) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
-        """Upper and lower half of values of 1 to 16 bytes in big-endian two's complement."""
-        lengths = self.lengths[places]
-        content = np.concatenate([np.zeros(16, np.uint8), self.content])  # before the first one
-        words = everywhere(content, ">i8")
-        ends = self.starts[places].astype(np.int64) + 16 + lengths
-        low, high = words[ends - 8].astype(np.int64), words[ends - 16].astype(np.int64)
-        # Shifting left and right drops the bytes before a value and fills in its sign.
-        foreign = np.clip(8 * (8 - lengths), 0, 56)
-        low = low << foreign >> foreign
-        foreign = np.clip(8 * (16 - lengths), 0, 56)
-        high = np.where(lengths > 8, high << foreign >> foreign, low >> 63)
-        return high, low.view(np.uint64)
-
-    def values(self) -> pa.Array:
-        """Return all values as a binary array."""
-        ends = np.cumsum(self.lengths, dtype=np.int64)
-        size = int(ends[-1]) if len(ends) else 0
-        shifts = self.starts - (ends - self.lengths)
-        source = np.arange(size) + np.repeat(shifts, self.lengths)
-        offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.content[source])]
-        return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
 
 
 def not_text(values: pa.Array) -> npt.NDArray[np.bool_]:

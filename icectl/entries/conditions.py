@@ -139,6 +139,7 @@ _COMPARISONS = {
     **{sign: sign for sign in ("=", "!=", "<", "<=", ">", ">=")}, "==": "=", "<>": "!=",
 }  # fmt: skip
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_FLOAT = struct.Struct("<f")
 _DEEPEST = 100
 """Brackets within each other; more would exhaust the stack."""
 
@@ -274,7 +275,11 @@ class _Parser:
         if constant is not None and self._next.text not in _COMPARISONS:
             return Constant(constant == "true")
         if constant is not None or self._next.kind in ("text", "number", "bytes"):
-            return self._turned(self._tokens[self._at - 1] if constant else self._take())
+            value = self._tokens[self._at - 1] if constant else self._take()  # on the left
+            sign = self._accept(*_COMPARISONS)
+            if sign is None:
+                raise self._expected("a comparison")
+            return self._compare(self._column(), _TURNED[_COMPARISONS[sign]], value)
         column = self._column()
         operator = self._accept(*_COMPARISONS)
         if operator is not None:
@@ -284,13 +289,6 @@ class _Parser:
         negated = self._accept("not") is not None
         predicate = self._listed(column)
         return Not(predicate) if negated else predicate
-
-    def _turned(self, value: _Token) -> Predicate:
-        """Return a comparison with the value on the left."""
-        operator = self._accept(*_COMPARISONS)
-        if operator is None:
-            raise self._expected("a comparison")
-        return self._compare(self._column(), _TURNED[_COMPARISONS[operator]], value)
 
     def _is(self, column: Column) -> Predicate:
         negated = self._accept("not") is not None
@@ -375,7 +373,11 @@ class _Parser:
         name = ".".join(parts)
         field = self._metadata.current_schema.field_named(name)
         if field is not None:
-            self._check_place(name, first)
+            container = container_of(name, self._metadata.current_schema)
+            if container is not None:  # which has no metrics of its parts
+                message = f"`{name}` is inside a {container}"
+                hint = "conditions are on columns and on fields of structs"
+                raise _failure(self._text, first.position, message, hint)
             return Column(name, field.type, field.id)
         return self._partition_field(name, first)
 
@@ -384,14 +386,6 @@ class _Parser:
         if token.kind not in ("word", "quoted"):
             raise self._expected("a column", token)
         return token.text.strip("`")
-
-    def _check_place(self, name: str, token: _Token) -> None:
-        """Lists and maps have no metrics of their parts."""
-        container = container_of(name, self._metadata.current_schema)
-        if container is not None:
-            hint = "conditions are on columns and on fields of structs"
-            message = f"`{name}` is inside a {container}"
-            raise _failure(self._text, token.position, message, hint)
 
     def _partition_field(self, name: str, token: _Token) -> Column:
         types = [
@@ -403,19 +397,16 @@ class _Parser:
             if item.name == name
         ]
         if not types:
-            raise self._unknown(name, token)
+            schema = self._metadata.current_schema
+            names = [schema.name_of(id_) or "" for id_ in schema.all_fields]
+            names += [item.name for spec in self._metadata.partition_specs for item in spec.fields]
+            message = f"the table has no column `{name}`"
+            raise _failure(self._text, token.position, message, similar_name_hint(name, names))
         type_ = types[-1]
         if type_ is None or any(other != type_ for other in types):
             message = f"partition field `{name}` has no type that all specs agree on"
             raise _failure(self._text, token.position, message, "use its source column")
         return Column(name, type_, None)
-
-    def _unknown(self, name: str, token: _Token) -> UsageError:
-        schema = self._metadata.current_schema
-        names = [schema.name_of(id_) or "" for id_ in schema.all_fields]
-        names += [item.name for spec in self._metadata.partition_specs for item in spec.fields]
-        message = f"the table has no column `{name}`"
-        return _failure(self._text, token.position, message, similar_name_hint(name, names))
 
 
 def _unquoted(text: str) -> str:
@@ -436,7 +427,12 @@ def _typed(type_: Type, token: _Token) -> Value:
                 raise ValueError(token.text)
             return content
         case PrimitiveType(name) if name in UNITS_PER_SECOND:
-            return _timestamp(name, _of_kind("text", token))
+            # A date stands for its midnight; a column without a zone takes no zone.
+            text = _of_kind("text", token).strip().replace(" ", "T", 1)
+            text = text if "T" in text else f"{text}T00:00"
+            if not name.startswith("timestamptz") and re.search(r"(Z|[+-]\d\d:\d\d)$", text):
+                raise ValueError(text)
+            return parse_timestamp(text, UNITS_PER_SECOND[name])
         case PrimitiveType(name) if name in _PARSERS:
             return _PARSERS[name](token)
         case _:
@@ -459,31 +455,16 @@ def _integer(bits: int) -> Callable[[_Token], int]:
     return parse
 
 
-def _single(token: _Token) -> float:
-    """Return a float, rounded as the column's own values are."""
-    value: float = struct.unpack("<f", struct.pack("<f", float(_of_kind("number", token))))[0]
-    return value
-
-
 def _bytes(token: _Token) -> bytes:
     return bytes.fromhex(_of_kind("bytes", token)[2:-1])
-
-
-def _timestamp(name: str, text: str) -> int:
-    """Return a timestamp, or a date for its midnight; a column without a zone takes no zone."""
-    text = text.strip().replace(" ", "T", 1)
-    if "T" not in text:
-        text += "T00:00"
-    if not name.startswith("timestamptz") and re.search(r"(Z|[+-]\d\d:\d\d)$", text):
-        raise ValueError(text)
-    return parse_timestamp(text, UNITS_PER_SECOND[name])
 
 
 _PARSERS: Mapping[str, Callable[[_Token], Any]] = {
     "boolean": lambda token: _of_kind("keyword", token) == "true",
     "int": _integer(32),
     "long": _integer(64),
-    "float": _single,
+    # rounded as the column's own values are
+    "float": lambda token: _FLOAT.unpack(_FLOAT.pack(float(_of_kind("number", token))))[0],
     "double": lambda token: float(_of_kind("number", token)),
     "date": lambda token: parse_date(_of_kind("text", token)),
     "time": lambda token: parse_clock(_of_kind("text", token), MICROS_PER_SECOND),

@@ -8,6 +8,7 @@ partition, and names few of them: those that were read are taken at their word.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -78,13 +79,17 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     unpartitioned = pa.array(sorted(unpartitioned_spec_ids), pa.int32())
     everywhere = ~position & mask_of(pc.is_in(table["spec_id"], value_set=unpartitioned))
 
-    by_partition, by_file = _partition_groups(data, deletes), _file_groups(data, deletes)
+    # Of specs and keys: pairs that deletes have and data files may have.
+    by_partition = _combined(
+        *(_groups(data.table[key], table[key], pc.unique(table[key])) for key in rows.GROUP_KEYS)
+    )
+    named = rows.location_keys(table["referenced_data_file"])
+    known = pc.drop_null(pc.unique(named))
+    located = data.table["location"]
+    by_file = _groups(rows.location_keys(located) if len(known) else located, named, known)
     by_table = (np.zeros(len(data), np.int64), np.zeros(len(deletes), np.int64))
     both = _combined(by_partition, by_file)
-
-    def ranges(mask: Mask, groups: Groups, *, older_only: bool = False) -> DeleteRanges:
-        """Find the ranges of some deletes that apply to each data file of their group."""
-        return _ranges(data, deletes, mask, groups, "right" if older_only else "left")
+    ranges = partial(_ranges, data, deletes)
 
     vectors = ranges(vector, both)  # R-113
     covered = vectors.counts > 0
@@ -97,8 +102,8 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
             _without(ranges(position & ~vector & referring, both), covered),  # R-113
         ),
         equality_deletes=(
-            ranges(~position & ~everywhere, by_partition, older_only=True),  # R-112
-            ranges(everywhere, by_table, older_only=True),  # R-112
+            ranges(~position & ~everywhere, by_partition, "right"),  # R-112
+            ranges(everywhere, by_table, "right"),  # R-112
         ),
     )
 
@@ -111,18 +116,12 @@ def delete_counts(matches: Matches) -> Integers:
 def known_deleted_rows(matches: Matches) -> Integers:
     """Rows of each data file that vectors and position deletes of it alone are known to delete."""
     records = rows.numbers(matches.deletes, "record_count")
-    of_one_file = (matches.vectors, matches.position_deletes[1])
-    return sum(
-        (_summed(part, records) for part in of_one_file), np.zeros(len(matches.data), np.int64)
-    )
-
-
-def _summed(part: DeleteRanges, values: Integers) -> Integers:
-    """Return the sum over each data file's range of what its deletes have."""
-    if not len(part.order):
-        return part.counts
-    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[part.order])])
-    return np.asarray(sums[part.stop] - sums[part.first], np.int64)
+    deleted = np.zeros(len(matches.data), np.int64)
+    for part in (matches.vectors, matches.position_deletes[1]):
+        if len(part.order):
+            sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(records[part.order])])
+            deleted += sums[part.stop] - sums[part.first]
+    return deleted
 
 
 def per_delete_file(matches: Matches) -> Integers:
@@ -197,21 +196,6 @@ def position_delete_applies(
     return older, mask_of(same)  # R-111
 
 
-def _partition_groups(data: Entries, deletes: Entries) -> Groups:
-    specs = pc.unique(deletes.table["spec_id"])
-    keys = pc.unique(deletes.table["partition_key"])
-    by_spec = _groups(data.table["spec_id"], deletes.table["spec_id"], specs)
-    by_key = _groups(data.table["partition_key"], deletes.table["partition_key"], keys)
-    return _combined(by_spec, by_key)
-
-
-def _file_groups(data: Entries, deletes: Entries) -> Groups:
-    named = rows.location_keys(deletes.table["referenced_data_file"])
-    known = pc.drop_null(pc.unique(named))
-    located = data.table["location"]
-    return _groups(rows.location_keys(located) if len(known) else located, named, known)
-
-
 def _groups(data: pa.ChunkedArray, deletes: pa.ChunkedArray, known: pa.Array) -> Groups:
     if not len(known):  # looking up in all data files takes its time
         return np.full(len(data), -1), np.full(len(deletes), -1)
@@ -231,7 +215,7 @@ def _ranges(
     deletes: Entries,
     mask: Mask,
     groups: Groups,
-    side: Literal["left", "right"],
+    side: Literal["left", "right"] = "left",
 ) -> DeleteRanges:
     """Sort the chosen deletes by group and sequence number and find each data file's range.
 

@@ -31,17 +31,14 @@ def inherit(raw: RawEntries, manifests: Sequence[ManifestFile]) -> Entries:
         ("file_sequence_number", _file_sequence_numbers),
         ("first_row_id", _first_row_ids),
     ):
-        if name in table.column_names:
+        if name in table.column_names and table[name].null_count:
             table = replace_column(table, name, resolve(table, manifests))
     return Entries(table)
 
 
 def _snapshot_ids(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.ChunkedArray:
-    stored = table["snapshot_id"]
-    if stored.null_count == 0:
-        return stored
     added = _per_row(table, [manifest.added_snapshot_id for manifest in manifests])
-    resolved = pc.coalesce(stored, added)  # R-042
+    resolved = pc.coalesce(table["snapshot_id"], added)  # R-042
     if resolved.null_count:
         raise CorruptTable("an entry has no snapshot id", rule="R-042")
     return resolved
@@ -49,8 +46,6 @@ def _snapshot_ids(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.Chun
 
 def _sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.ChunkedArray:
     stored = table["sequence_number"]
-    if stored.null_count == 0:
-        return stored
     inherited = _per_row(table, [manifest.sequence_number for manifest in manifests])
     # A manifest of sequence number 0 comes from version 1, where nothing is stored (R-046).
     lost = pc.and_(
@@ -64,8 +59,6 @@ def _sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.
 
 def _file_sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.ChunkedArray:
     stored = table["file_sequence_number"]
-    if stored.null_count == 0:
-        return stored
     inherited = _per_row(table, [manifest.sequence_number for manifest in manifests])
     # Early version 2 writers stored no file sequence number; the data sequence number is the
     # earliest that it can be.
@@ -79,7 +72,7 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.Chu
         manifest.first_row_id if manifest.content == ManifestContent.DATA else None
         for manifest in manifests
     ]
-    if stored.null_count == 0 or not any(row_id is not None for row_id in first):
+    if not any(row_id is not None for row_id in first):
         return stored
     starts = _per_row(table, first)
     takes_part = pc.and_(
@@ -92,23 +85,16 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.Chu
     counts = np.where(mask, _numbers(table["record_count"]), 0)
     if (counts < 0).any():
         raise CorruptTable("an entry has a negative record count", rule="R-063")  # R-063
-    before = _preceding(counts, _numbers(table["manifest"]))
+    before = np.cumsum(counts) - counts  # and within the manifest: rows are ordered by it
+    if (before < 0).any():
+        raise CorruptTable("record counts add up to more than any long", rule="R-103")  # R-103
+    of_rows = _numbers(table["manifest"])
+    edges = np.flatnonzero(np.diff(of_rows, prepend=of_rows[0] - 1))
+    before -= np.repeat(before[edges], np.diff(edges, append=len(counts)))
     ids = _numbers(pc.fill_null(starts, 0)) + before
     if (ids[mask] < 0).any():
         raise CorruptTable("row ids are larger than any long", rule="R-103")  # R-103
     return pc.if_else(takes_part, pa.array(ids), stored)
-
-
-def _preceding(
-    counts: npt.NDArray[np.int64], manifests: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Sum of the counts before each row within its manifest; rows are ordered by manifest."""
-    before = np.cumsum(counts) - counts
-    if (before < 0).any():
-        raise CorruptTable("record counts add up to more than any long", rule="R-103")  # R-103
-    starts = np.flatnonzero(np.diff(manifests, prepend=manifests[0] - 1))
-    lengths = np.diff(starts, append=len(counts))
-    return before - np.repeat(before[starts], lengths)
 
 
 def _per_row(table: pa.Table, of_manifest: Sequence[int | None]) -> pa.ChunkedArray:

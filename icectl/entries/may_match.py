@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Mask, PackedValues
+from icectl.entries.columns import Mask, Spans
 from icectl.entries.conditions import (
     And,
     Column,
@@ -362,19 +362,16 @@ class _Metrics:
             case StartsWith(_, prefix):
                 return self._starts_with(prefix.encode())
             case Compare(_, operator, value):
-                return self._compared(operator, value)
-
-    def _compared(self, operator: str, value: Value) -> _Outcome:
-        """Compare by the signs of bounds less the value; an unknown bound allows anything."""
-        lower = self._signs("lower_bounds", value, unknown=-1)
-        upper = self._signs("upper_bounds", value, unknown=1)
-        holds: Mapping[str, tuple[Mask, Mask]] = {
-            "<": (lower < 0, upper >= 0),
-            "<=": (lower <= 0, upper > 0),
-            "=": ((lower <= 0) & (upper >= 0), (lower != 0) | (upper != 0)),
-        }
-        be_true, be_false = holds[operator]
-        return _Outcome(self._some_other & be_true, self._some_other & be_false | self._some_nan)
+                # By the signs of bounds less the value; an unknown bound allows anything.
+                lower = self._signs("lower_bounds", value, unknown=-1)
+                upper = self._signs("upper_bounds", value, unknown=1)
+                holds: Mapping[str, tuple[Mask, Mask]] = {
+                    "<": (lower < 0, upper >= 0),
+                    "<=": (lower <= 0, upper > 0),
+                    "=": ((lower <= 0) & (upper >= 0), (lower != 0) | (upper != 0)),
+                }
+                true, false = holds[operator]
+                return _Outcome(self._some_other & true, self._some_other & false | self._some_nan)
 
     def _starts_with(self, prefix: bytes) -> _Outcome:
         if not prefix:
@@ -417,11 +414,11 @@ def _comparing(type_: Type) -> _Comparing | None:
     return _compare_strings if type_.name in _STRINGS else None
 
 
-def _packed(stored: pa.Array) -> PackedValues:
+def _packed(stored: pa.Array) -> Spans:
     _, offsets, content = stored.buffers()
     ends = np.frombuffer(offsets, np.int32)[stored.offset : stored.offset + len(stored) + 1]
     octets = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return PackedValues(octets, ends[:-1], np.diff(ends))
+    return Spans(octets, ends[:-1], np.diff(ends))
 
 
 def _compare_integers(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:

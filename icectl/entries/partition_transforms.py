@@ -39,7 +39,6 @@ _LONG_STRING = 4096
 _LARGEST_WIDTH = 2**62
 """Truncation to multiples of a larger width could overflow 64 bits and come out right again."""
 
-_SOURCES_OF_BYTES = ("string", "uuid", "binary")
 _DATE_UNITS = {"month": "datetime64[M]", "year": "datetime64[Y]"}
 
 
@@ -154,9 +153,7 @@ def _hashes(transform: Transform, source: Type, column: pa.Array) -> Words:
             return hash_longs(counts // 1000 if name.endswith("_ns") else counts)  # R-075
         case DecimalType():
             return hash_bytes(decimal_bytes(source, column))  # R-075
-        case PrimitiveType(name) if name in _SOURCES_OF_BYTES:
-            return hash_bytes(byte_strings(column))  # R-075
-        case FixedType():
+        case PrimitiveType("string" | "uuid" | "binary") | FixedType():
             return hash_bytes(byte_strings(column))  # R-075
         case _:
             raise _not_taken(transform, source)

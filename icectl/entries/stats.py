@@ -25,7 +25,18 @@ def flat(entries: E, column: str) -> pa.Table:
     first_row = 0
     kind = entries.table.schema.field(column).type
     for chunk in entries.table[column].chunks:
-        parts.append(_flat_chunk(chunk, first_row))
+        # By hand: pc.list_parent_indices ends the process on a map array (pyarrow 26).
+        offsets = chunk.offsets.to_numpy()
+        lengths = np.diff(offsets)
+        start, stop = int(offsets[0]), int(offsets[-1])
+        parents = np.repeat(np.arange(len(chunk), dtype=np.int64) + first_row, lengths)
+        keys, items = chunk.keys.slice(start, stop - start), chunk.items.slice(start, stop - start)
+        if chunk.null_count:
+            kept = np.repeat(chunk.is_valid().to_numpy(zero_copy_only=False), lengths)
+            if not kept.all():
+                mask = pa.array(kept)
+                parents, keys, items = parents[kept], keys.filter(mask), items.filter(mask)
+        parts.append((parents, keys, items))
         first_row += len(chunk)
     return pa.table(
         {
@@ -94,20 +105,3 @@ def with_referenced_data_files(entries: E) -> E:
     column = "referenced_data_file"
     filled = pc.coalesce(entries.table[column], pc.cast(named, pa.string()))
     return type(entries)(replace_column(entries.table, column, filled))
-
-
-def _flat_chunk(
-    chunk: pa.MapArray, first_row: int
-) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
-    # pc.list_parent_indices ends the process on a map array (pyarrow 26): offsets do it by hand.
-    offsets = chunk.offsets.to_numpy()
-    lengths = np.diff(offsets)
-    start, stop = int(offsets[0]), int(offsets[-1])
-    parents = np.repeat(np.arange(len(chunk), dtype=np.int64) + first_row, lengths)
-    keys, items = chunk.keys.slice(start, stop - start), chunk.items.slice(start, stop - start)
-    if chunk.null_count:
-        kept = np.repeat(chunk.is_valid().to_numpy(zero_copy_only=False), lengths)
-        if not kept.all():
-            mask = pa.array(kept)
-            return parents[kept], keys.filter(mask), items.filter(mask)
-    return parents, keys, items

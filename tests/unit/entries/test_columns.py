@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from icectl.entries.columns import (
     LOCATION_HASH,
-    PackedValues,
+    Spans,
     byte_hashes,
     byte_strings,
     distinct_count,
     mask_of,
     not_text,
+    packed,
     whole,
     with_location_hashes,
 )
@@ -55,24 +56,24 @@ def test_flags_that_are_null_are_false():
     assert mask_of(pa.chunked_array([], pa.bool_())).tolist() == []
 
 
-def packed(*values: bytes) -> PackedValues:
+def spans(*values: bytes) -> Spans:
     """The values with a byte between them, so that none stands where a number would be aligned."""
     lengths = np.array([len(value) for value in values], np.int64)
     starts = np.cumsum(lengths + 1) - lengths
     content = np.frombuffer(b"".join(b"\xee" + value for value in values), np.uint8)
-    return PackedValues(content, starts, lengths)
+    return Spans(content, starts, lengths)
 
 
 def test_numbers_at_any_byte():
-    found = packed(b"\x01\0\0\0", b"\xff\xff\xff\xff", b"ab", b"\x02\0\0\0")
+    found = spans(b"\x01\0\0\0", b"\xff\xff\xff\xff", b"ab", b"\x02\0\0\0")
     assert found.numbers(np.array([3, 0, 1]), "<i4").tolist() == [2, 1, -1]
     assert found.numbers(np.array([], np.int64), "<i8").tolist() == []
-    assert packed(b"").numbers(np.array([], np.int64), "<i8").tolist() == []
+    assert spans(b"").numbers(np.array([], np.int64), "<i8").tolist() == []
 
 
 def test_values_are_cut_out_of_the_content():
-    assert packed(b"ab", b"", b"c").values().to_pylist() == [b"ab", b"", b"c"]
-    assert packed().values().to_pylist() == []
+    assert packed(spans(b"ab", b"", b"c")).to_pylist() == [b"ab", b"", b"c"]
+    assert packed(spans()).to_pylist() == []
 
 
 @given(st.lists(st.integers(-(2**127), 2**127 - 1), min_size=1), st.integers(0, 3))
@@ -82,7 +83,7 @@ def test_decimals_are_what_python_makes_of_them(values, spare):
         value.to_bytes(length, "big", signed=True)
         for value, length in zip(values, lengths, strict=True)
     ]
-    high, low = packed(*stored).decimals(np.arange(len(values)))
+    high, low = spans(*stored).decimals(np.arange(len(values)))
     found = [int(top) * 2**64 + int(rest) for top, rest in zip(high, low, strict=True)]
     assert found == values
 
