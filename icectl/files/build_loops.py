@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from icectl.files.compiled import SOURCE, library_name
@@ -39,7 +39,8 @@ def build(folder: Path = SOURCE.parent) -> Path | None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         library = Path(scratch) / library_name()
         cache = {"ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch}
-        for compiler in _compilers():
+        named, zig = shlex.split(os.environ.get("CC", "")), [sys.executable, "-P", "-m", "ziglang"]
+        for compiler in filter(None, (named, ["cc"], ["gcc"], ["clang"], [*zig, "cc"])):
             command = [*compiler, *_FLAGS, "-o", str(library), str(SOURCE)]
             try:
                 ended = subprocess.run(  # noqa: S603 - a compiler, by its usual name
@@ -50,12 +51,6 @@ def build(folder: Path = SOURCE.parent) -> Path | None:
             if ended.returncode == 0 and library.exists():
                 return library.replace(folder / library.name)
     return None
-
-
-def _compilers() -> Iterator[Sequence[str]]:
-    named = shlex.split(os.environ.get("CC", ""))
-    yield from (command for command in (named, ["cc"], ["gcc"], ["clang"]) if command)
-    yield [sys.executable, "-P", "-m", "ziglang", "cc"]
 
 
 def main() -> int:

@@ -93,7 +93,7 @@ def read_positions(bitmap: bytes, expected: int | None = None) -> Positions:
     Raises: CorruptTable, when it is damaged or has bytes left over (R-119), or more positions than
     expected (R-118); Unsupported, for more than memory holds.
     """
-    reader = _Reader(bitmap, _most(expected))
+    reader = _Reader(bitmap, expected)
     parts: list[Positions] = []
     last_key = -1
     for _ in range(reader.number("<Q")):
@@ -114,7 +114,7 @@ def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
     Raises: CorruptTable, when it is damaged or has bytes left over (V4-082), or more positions than
     `expected` (R-118); Unsupported, for more than memory holds.
     """
-    reader = _Reader(content, _most(expected))
+    reader = _Reader(content, expected)
     try:
         parts = _bitmap32(reader)
         if reader.offset != len(content):
@@ -136,9 +136,10 @@ def write_bitmap(positions: npt.ArrayLike) -> bytes:
 class _Reader:
     """Bytes with a place in them."""
 
-    def __init__(self, content: bytes, most: int) -> None:
+    def __init__(self, content: bytes, expected: int | None) -> None:
         self.content = content
         self.offset = 0
+        most = _MOST_POSITIONS if expected is None else min(expected, _MOST_POSITIONS)
         self._most = self._left = most
 
     def count(self, positions: int) -> None:
@@ -209,10 +210,6 @@ def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> Positions:
     if len(values) != cardinality or (np.diff(values) <= 0).any() or values[-1] > 0xFFFF:
         raise _corrupt("a container of it contradicts its header")
     return values.astype(np.uint64)
-
-
-def _most(expected: int | None) -> int:
-    return _MOST_POSITIONS if expected is None else min(expected, _MOST_POSITIONS)
 
 
 def _corrupt(reason: str) -> CorruptTable:

@@ -35,12 +35,19 @@ def is_gzip(content: bytes) -> bool:
 
 def read_metadata_json(content: bytes) -> Mapping[str, Any]:
     """Return the JSON object of a metadata file. Raises: CorruptTable R-005 or R-006."""
-    try:
-        text = _inflated(content) if is_gzip(content) else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise CorruptTable(
-            f"the metadata file is not a complete gzip file: {error}", rule="R-006"
-        ) from error
+    text = content
+    if is_gzip(content):
+        # No honest writer makes more of it; plain files are as large as they say.
+        most_bytes, most_values = most_inflated(len(content)), _VALUES_ALWAYS + len(content)
+        try:
+            with gzip.GzipFile(fileobj=BytesIO(content)) as file:
+                text = file.read(most_bytes + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            message = f"the metadata file is not a complete gzip file: {error}"
+            raise CorruptTable(message, rule="R-006") from error
+        if len(text) > most_bytes or sum(map(text.count, (b",", b"[", b"{"))) > most_values:
+            message = f"the metadata file inflates to too much, from {len(content):,} bytes"
+            raise CorruptTable(message, rule="R-006")
     try:
         members = parse_json(text)
     except ValueError as error:
@@ -50,20 +57,6 @@ def read_metadata_json(content: bytes) -> Mapping[str, Any]:
     if _SURROGATE.search(text):
         check_texts(members)
     return members
-
-
-def _inflated(content: bytes) -> bytes:
-    """Inflate a gzip file. Raises: CorruptTable R-006, where no honest writer makes so much of it.
-
-    Plain files have no such limits: they are as large as they say.
-    """
-    most_bytes, most_values = most_inflated(len(content)), _VALUES_ALWAYS + len(content)
-    with gzip.GzipFile(fileobj=BytesIO(content)) as file:
-        text = file.read(most_bytes + 1)
-    if len(text) > most_bytes or sum(map(text.count, (b",", b"[", b"{"))) > most_values:
-        message = f"the metadata file inflates to too much, from {len(content):,} bytes"
-        raise CorruptTable(message, rule="R-006")
-    return text
 
 
 def check_texts(members: Mapping[str, Any]) -> None:

@@ -315,7 +315,17 @@ class BlockFile(RandomAccessFile):
     def read_at(self, offset: int, length: int) -> bytes:
         """Return bytes out of the blocks that they lie in."""
         first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
-        self._load(first, last)
+        missing = [number for number in range(first, last + 1) if number not in self._blocks]
+        while missing:  # those side by side are read at once
+            begin = stop = missing[0]
+            while stop in missing:
+                stop += 1
+            self._file.seek(begin * _BLOCK_BYTES)
+            run = self._file.read((stop - begin) * _BLOCK_BYTES)
+            for number in range(begin, stop):
+                at = (number - begin) * _BLOCK_BYTES
+                self._blocks[number] = run[at : at + _BLOCK_BYTES]
+            missing = [number for number in missing if number >= stop]
         parts = [self._blocks.pop(number) for number in range(first, last + 1)]
         self._blocks.update(zip(range(first, last + 1), parts, strict=True))
         while self._most is not None and len(self._blocks) > self._most:
@@ -323,20 +333,6 @@ class BlockFile(RandomAccessFile):
         start = offset - first * _BLOCK_BYTES
         content = parts[0] if len(parts) == 1 else b"".join(parts)
         return content[start : start + length]
-
-    def _load(self, first: int, last: int) -> None:
-        """Read the blocks that are not there yet, those side by side at once."""
-        missing = [number for number in range(first, last + 1) if number not in self._blocks]
-        while missing:
-            start = stop = missing[0]
-            while stop in missing:
-                stop += 1
-            self._file.seek(start * _BLOCK_BYTES)
-            content = self._file.read((stop - start) * _BLOCK_BYTES)
-            for number in range(start, stop):
-                at = (number - start) * _BLOCK_BYTES
-                self._blocks[number] = content[at : at + _BLOCK_BYTES]
-            missing = [number for number in missing if number >= stop]
 
 
 def _with_ids(field: pa.Field) -> pa.Field:
@@ -453,19 +449,13 @@ def _content(stored: int | bytes) -> bytes:
 
 def _members(content: bytes) -> Members:
     members: Members = {}
-    for number, value in _read(content):
-        members.setdefault(number, []).append(value)
-    return members
-
-
-def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(content):
         key, at = read_varint(content, at, _KIND)
         wire = key & 7
         if wire == 0:
-            value, at = read_varint(content, at, _KIND)
-            yield key >> 3, value
+            number, at = read_varint(content, at, _KIND)
+            members.setdefault(key >> 3, []).append(number)
             continue
         if wire == 2:
             size, at = read_varint(content, at, _KIND)
@@ -475,5 +465,6 @@ def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise damaged_data_file(_KIND, "its footer has a member of an unknown kind")
         if at + size > len(content):
             raise damaged_data_file(_KIND, "its footer ends early")
-        yield key >> 3, content[at : at + size]
+        members.setdefault(key >> 3, []).append(content[at : at + size])
         at += size
+    return members

@@ -140,7 +140,19 @@ def write_puffin(blobs: Iterable[NewBlob], properties: Mapping[str, str]) -> byt
         if codec is not None:
             stored = bytes(_module(codec).compress(stored))
         parts.append(stored)
-        members.append(_blob_json(blob, offset, len(stored)))
+        member: dict[str, Any] = {
+            "type": blob.type,
+            "fields": list(blob.fields),
+            "snapshot-id": blob.snapshot_id,
+            "sequence-number": blob.sequence_number,
+            "offset": offset,
+            "length": len(stored),
+        }
+        if codec is not None:
+            member["compression-codec"] = codec
+        if blob.properties:
+            member["properties"] = dict(blob.properties)
+        members.append(member)
         offset += len(stored)
     footer: dict[str, Any] = {"blobs": members}
     if properties:
@@ -204,22 +216,6 @@ def _blob(member: Mapping[str, Any]) -> PuffinBlob:
         compression_codec=None if codec is None else _typed(str, codec),
         properties=_strings(member.get("properties")),
     )
-
-
-def _blob_json(blob: NewBlob, offset: int, length: int) -> Mapping[str, Any]:
-    member: dict[str, Any] = {
-        "type": blob.type,
-        "fields": list(blob.fields),
-        "snapshot-id": blob.snapshot_id,
-        "sequence-number": blob.sequence_number,
-        "offset": offset,
-        "length": length,
-    }
-    if blob.compression_codec is not None:
-        member["compression-codec"] = blob.compression_codec
-    if blob.properties:
-        member["properties"] = dict(blob.properties)
-    return member
 
 
 def _typed(kind: type[T], value: object) -> T:

@@ -153,7 +153,12 @@ def add_lists(
 ) -> None:
     """Add lists of elements that have a hash each, in their order."""
     if loops() is None:
-        _add_states(hashes, _lists(elements, offsets, seed), valid, first, seed)
+        starts, lengths = offsets[:-1], np.diff(offsets)
+        states: Hashes = seed ^ (lengths.astype(np.uint64) * _STEP)
+        for place in range(int(lengths.max(initial=0))):
+            rows = np.flatnonzero(lengths > place)
+            states[rows] = _mixed(states[rows] ^ elements[starts[rows] + place])
+        _add_states(hashes, states, valid, first, seed)
         return
     arrays = address(elements, np.uint64), address(offsets, np.int64)
     loops().add_lists(*_sized(hashes), *arrays, *_last(valid, first, seed))
@@ -219,12 +224,3 @@ def _words(content: _Array, starts: _Array) -> Hashes:
     for byte in range(_WORD):
         words |= content[starts + byte].astype(np.uint64) << np.uint64(8 * byte)
     return words
-
-
-def _lists(elements: Hashes, offsets: _Array, seed: np.uint64) -> Hashes:
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    states: Hashes = seed ^ (lengths.astype(np.uint64) * _STEP)
-    for place in range(int(lengths.max(initial=0))):
-        rows = np.flatnonzero(lengths > place)
-        states[rows] = _mixed(states[rows] ^ elements[starts[rows] + place])
-    return states

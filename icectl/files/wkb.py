@@ -259,16 +259,11 @@ class _Runs:
             width = len(_DIMENSIONS[dimensions])
             numbers = counts[chosen] * width
             for at, length in _sliced(starts[chosen], numbers):
-                points = self._numbers(at, length, order).reshape(-1, width)
-                self.shapes.add_points(dimensions, points)
-
-    def _numbers(self, starts: _Array, lengths: _Array, order: int) -> _Array:
-        """Return the numbers of runs, one run behind the other."""
-        places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        numbers: _Array = everywhere(self.octets, _NUMBERS[order])[
-            np.repeat(starts, lengths) + _NUMBER * places
-        ].astype(np.float64)
-        return numbers
+                # The numbers of runs, one run behind the other.
+                within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+                places = np.repeat(at, length) + _NUMBER * within
+                points = everywhere(self.octets, _NUMBERS[order])[places].astype(np.float64)
+                self.shapes.add_points(dimensions, points.reshape(-1, width))
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,11 +321,6 @@ def decode_fields(
     return [[record[name] for record in records] for name in names]
 
 
-def decode_as_stored(schema: AvroType, blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    """Decode records by fastavro, as stored: dicts by position. Raises: CorruptTable R-008."""
-    return _decode(blocks, _fastavro_array(schema))
-
-
 _FAILURES = (
     EOFError,
     ValueError,
@@ -394,15 +389,6 @@ def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
     else:
         named["size"] = part.size
     return named
-
-
-def encode_as_stored(schema: AvroType, records: Iterable[Mapping[str, Any]]) -> bytes:
-    """Encode records that `decode_as_stored` has decoded, one after the other."""
-    parsed = _fastavro_record(schema)
-    stream = BytesIO()
-    for record in records:
-        _fastavro().schemaless_writer(stream, parsed, record)
-    return stream.getvalue()
 
 
 def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:
@@ -494,16 +480,18 @@ def rewrite_records(content: bytes, change: Callable[[AvroType], Change]) -> byt
     """
     file = read_header(content)
     _check_unions(file.schema)
-    changed = change(file.schema)
+    changed, parsed = change(file.schema), _fastavro_record(file.schema)
     out = BytesIO()
     out.write(content[: file.first_block])
     for batch in in_batches(file.schema, read_blocks(file)):
         if not batch:
             continue
-        records = decode_as_stored(file.schema, batch)
+        records = _decode(batch, _fastavro_array(file.schema))
+        encoded = BytesIO()
         for record in records:
             changed(record)
-        block = Block(len(records), encode_as_stored(file.schema, records))
+            _fastavro().schemaless_writer(encoded, parsed, record)
+        block = Block(len(records), encoded.getvalue())
         out.write(write_block(block, codec=file.codec, sync_marker=file.sync_marker))
     return out.getvalue()
 

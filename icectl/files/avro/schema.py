@@ -4,7 +4,7 @@ Columns are found in it by field id (R-008), and both decoders, fastavro and the
 start from the same checked description.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -101,14 +101,16 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
         return _nested(AvroType(kind, stored.get("logicalType"), parts=(part,)))
     if kind in PRIMITIVES:
         return AvroType(kind, stored.get("logicalType"))
-    return _parse_named(kind, stored, named, depth)
-
-
-def _parse_named(
-    kind: str, stored: Mapping[str, Any], named: dict[str, AvroType], depth: int
-) -> AvroType:
     if kind == "record":
-        parsed = _nested(AvroType(kind, fields=_parse_fields(stored["fields"], named, depth)))
+        fields = tuple(
+            AvroField(
+                str(field["name"]),
+                None if field.get("field-id") is None else _natural(field["field-id"]),
+                _parse(field["type"], named, depth + 1),
+            )
+            for field in stored["fields"]
+        )
+        parsed = _nested(AvroType(kind, fields=fields))
     elif kind == "enum":
         parsed = AvroType(kind, symbols=tuple(str(symbol) for symbol in stored["symbols"]))
     elif kind == "fixed":
@@ -128,19 +130,6 @@ def _nested(parsed: AvroType) -> AvroType:
     if weight > _MAX_WEIGHT or height > _MAX_DEPTH:
         raise damaged("its schema is nested too deeply")
     return replace(parsed, weight=weight, height=height)
-
-
-def _parse_fields(
-    stored: Sequence[Mapping[str, Any]], named: dict[str, AvroType], depth: int
-) -> tuple[AvroField, ...]:
-    return tuple(
-        AvroField(
-            str(field["name"]),
-            None if field.get("field-id") is None else _natural(field["field-id"]),
-            _parse(field["type"], named, depth + 1),
-        )
-        for field in stored
-    )
 
 
 def _natural(stored: Any) -> int:

@@ -137,34 +137,23 @@ def partition_order(
 
 def _checked(column: StoredColumn) -> StoredColumn:
     arrow = str(COLUMNS.field(column.name).type)
-    present = column.type.present
+    present, inner = column.type.present, column.type.present.parts[:1]
     if column.name == "file_format":
-        if present.kind not in _TEXTS:
-            raise _wrong_type(column.name)
+        fits = present.kind in _TEXTS
     elif arrow in _KINDS:
-        if present.kind not in _KINDS[arrow]:
-            raise _wrong_type(column.name)
+        fits = present.kind in _KINDS[arrow]
     elif arrow.startswith("list"):
-        if present.kind != "array" or present.parts[0].kind not in _INTEGERS:
-            raise _wrong_type(column.name)
+        fits = present.kind == "array" and inner[0].kind in _INTEGERS
     else:
-        _check_metrics(column.name, present, _TEXTS if "binary" in arrow else _INTEGERS)
+        values = _TEXTS if "binary" in arrow else _INTEGERS
+        fits = present.kind == "map" and inner[0].kind in values
+        if present.kind == "array" and inner[0].kind == "record":
+            key, value = metrics_positions(column.name, inner[0])
+            kinds = [field.type.kind for field in inner[0].fields]
+            fits = kinds[key] in _INTEGERS and kinds[value] in values
+    if not fits:
+        raise _wrong_type(column.name)
     return column
-
-
-def _check_metrics(name: str, type_: AvroType, values: frozenset[str]) -> None:
-    if type_.kind == "map":
-        value = type_.parts[0]
-    elif type_.kind == "array" and type_.parts[0].kind == "record":
-        item = type_.parts[0]
-        key_position, value_position = metrics_positions(name, item)
-        value = item.fields[value_position].type
-        if item.fields[key_position].type.kind not in _INTEGERS:
-            raise _wrong_type(name)
-    else:
-        raise _wrong_type(name)
-    if value.kind not in values:
-        raise _wrong_type(name)
 
 
 def _wrong_type(name: str) -> CorruptTable:

@@ -212,7 +212,12 @@ def _finish(
         elif name == "file_format":
             column = format_codes(decoded[name])
         else:
-            column = _typed(name, decoded[name], field.type)
+            column = decoded[name]
+            try:
+                column = column if column.type == field.type else column.cast(field.type)
+            except pa.ArrowInvalid as error:
+                message = f"a value of {name} is out of range"
+                raise CorruptTable(message, rule="R-063") from error  # R-063
         if not field.nullable and column.null_count:
             raise CorruptTable(f"an entry has no {name}", rule="R-063")  # R-063
         columns.append(column)
@@ -225,15 +230,6 @@ def _finish(
 def _shared_nulls(type_: pa.DataType) -> pa.Array:
     """Return nulls whose memory the columns of many manifests share."""
     return pa.nulls(_SHARED_ROWS, type_)
-
-
-def _typed(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
-    if column.type == type_:
-        return column
-    try:
-        return column.cast(type_)
-    except pa.ArrowInvalid as error:
-        raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error  # R-063
 
 
 def _check_codes(table: pa.Table) -> None:

@@ -159,7 +159,12 @@ def write_manifest_list(
         metadata["first-row-id"] = "null" if first_row_id is None else str(first_row_id)
     rows = list(manifests)
     for row in rows:
-        _check(row, format_version)
+        if format_version == 1 and row.content != ManifestContent.DATA:
+            raise ValueError(row.manifest_path)
+        if row.added_snapshot_id is None:
+            raise ValueError(row.manifest_path)
+        if format_version > 1 and any(getattr(row, name) is None for name in _COUNTS):
+            raise ValueError(row.manifest_path)
     schema = _write_schema(format_version)
     records = encode_records(schema, (_record(row, format_version) for row in rows))
     blocks = [Block(len(records), b"".join(records))] if records else []
@@ -227,18 +232,8 @@ def _wrong_type(name: str) -> CorruptTable:
     return CorruptTable(message, rule="R-050")
 
 
-def _check(row: ManifestFile, format_version: int) -> None:
-    if format_version == 1 and row.content != ManifestContent.DATA:
-        raise ValueError(row.manifest_path)
-    if row.added_snapshot_id is None:
-        raise ValueError(row.manifest_path)
-    if format_version > 1 and any(getattr(row, name) is None for name in _COUNTS):
-        raise ValueError(row.manifest_path)
-
-
 def _record(row: ManifestFile, format_version: int) -> dict[str, Any]:
-    stored = {name: getattr(row, name) for name in _IDS}
-    stored["content"] = int(row.content)
+    stored = {name: getattr(row, name) for name in _IDS} | {"content": int(row.content)}
     if row.partitions is not None:
         stored["partitions"] = [
             {name: getattr(summary, name) for name in _SUMMARY_IDS} for summary in row.partitions

@@ -314,34 +314,21 @@ def in_file_format(content: bytes, form: ManifestForm) -> bytes:
     table = with_whole_locations(form.table_location, "", entries.table)
     at = table.schema.get_field_index("file_format")
     table = table.set_column(at, "file_format", format_names(table["file_format"]))
-    fields = _partition_fields(form)
-    return write_parquet(
-        table.rename_columns({"location": "file_path"}),
-        _partitions(table["partition_key"], fields) if fields else None,
-        partition=fields,
-        properties=form.properties,
-    )
-
-
-def _partition_fields(form: ManifestForm) -> list[NestedField]:
     fields = []
     for item, type_ in zip(form.spec.fields, form.types, strict=True):
         if type_ is None:
             message = f"partition field `{item.name}` has a type that Parquet manifests do not have"
             raise Unsupported(message)
         fields.append(NestedField(item.field_id, item.name, type_, required=False))
-    return fields
-
-
-def _partitions(keys: pa.ChunkedArray, fields: list[NestedField]) -> pa.Array:
-    """Return the partition tuples as structs."""
-    encoded = keys.combine_chunks().dictionary_encode()
-    types = [item.type for item in fields]
-    tuples = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
-    columns = [
-        arrow_values(type_, [values[at] for values in tuples]) for at, type_ in enumerate(types)
-    ]
-    stored = [
-        pa.field(item.name, column.type) for item, column in zip(fields, columns, strict=True)
-    ]
-    return pa.StructArray.from_arrays(columns, fields=stored).take(encoded.indices)
+    partitions = None
+    if fields:
+        encoded = table["partition_key"].combine_chunks().dictionary_encode()
+        types = [item.type for item in fields]
+        tuples = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
+        columns = [
+            arrow_values(type_, [values[at] for values in tuples]) for at, type_ in enumerate(types)
+        ]
+        distinct = pa.StructArray.from_arrays(columns, [item.name for item in fields])
+        partitions = distinct.take(encoded.indices)
+    table = table.rename_columns({"location": "file_path"})
+    return write_parquet(table, partitions, partition=fields, properties=form.properties)

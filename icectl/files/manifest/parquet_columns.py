@@ -147,20 +147,16 @@ class ParquetColumns:
     def read(self, places: Iterable[Place] | None = None) -> "Columns":
         """Read columns that are there, or all. Raises: CorruptTable; UnusuallyLargeError."""
         names = None if places is None else self._shape.paths(places)
-        self._announce()
+        footer = self.file.metadata
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        announced = sum(max(group.total_byte_size, 0) for group in groups)
+        try:  # and a byte for each row
+            count_announced_bytes(announced + max(footer.num_rows, 0), self._size_bytes)
+        except TooLargeError as error:
+            raise CorruptTable("a manifest inflates to too much", rule=self._rule) from error
         with reading_data_file("manifest", self._rule):
             is_large = self._size_bytes > _WORTH_THREADS
             return Columns(self.file.read(names, use_threads=is_large))
-
-    def _announce(self) -> None:
-        """Count what the footer says that the columns inflate to, and a byte for each row."""
-        footer = self.file.metadata
-        groups = map(footer.row_group, range(footer.num_row_groups))
-        columns = sum(max(group.total_byte_size, 0) for group in groups)
-        try:
-            count_announced_bytes(columns + max(footer.num_rows, 0), self._size_bytes)
-        except TooLargeError as error:
-            raise CorruptTable("a manifest inflates to too much", rule=self._rule) from error
 
 
 class Columns:

@@ -87,17 +87,6 @@ def scan_columns(
     }
 
 
-def _places(columns: Sequence[str]) -> ColumnPlaces:
-    types = {name: decoded_type(name) for name in columns}
-    maps = [name for name in columns if pa.types.is_map(types[name])]
-    bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
-    lists = [name for name in columns if pa.types.is_list(types[name])]
-    numbers = [name for name in columns if pa.types.is_integer(types[name])]
-    texts = [name for name in columns if name not in {*numbers, *maps, *lists}]
-    items = [*lists, *(name for name in maps if name not in bytes_maps)]
-    return ColumnPlaces(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
-
-
 class Compiler:
     """A compiler of a writer schema into instructions of the scan, `steps`."""
 
@@ -128,13 +117,10 @@ class Compiler:
         valid = self._valid[name]
         if name in places.numbers:
             self.add(avro_scan.NUMBER, places.numbers.index(name), 0, 0, valid)
-        elif name in places.texts:
+            return
+        if name in places.texts:
             self.add(avro_scan.BYTES, places.texts.index(name), 0, 0, valid)
-        else:
-            self._items(type_, name, valid)
-
-    def _items(self, type_: AvroType, name: str, valid: int) -> None:
-        places = self._places
+            return
         target = places.lists.index(name)
         if name not in places.keys:
             self.add(avro_scan.NUMBERS, target, 0, places.items.index(name), valid)
@@ -237,7 +223,14 @@ class EntryCompiler(Compiler):
 def _program(
     layout: ManifestLayout, columns: tuple[str, ...]
 ) -> tuple[npt.NDArray[np.int64], ColumnPlaces]:
-    places = _places(columns)
+    types = {name: decoded_type(name) for name in columns}
+    maps = [name for name in columns if pa.types.is_map(types[name])]
+    bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
+    lists = [name for name in columns if pa.types.is_list(types[name])]
+    numbers = [name for name in columns if pa.types.is_integer(types[name])]
+    texts = [name for name in columns if name not in {*numbers, *maps, *lists}]
+    items = [*lists, *(name for name in maps if name not in bytes_maps)]
+    places = ColumnPlaces(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
     compiler = EntryCompiler(layout, places)
     compiler.compile()
     return np.array(compiler.steps, np.int64), places
@@ -443,18 +436,14 @@ class _PartitionKeys:
         encoded = spans.dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
         new = [span for span in distinct if span not in self._known]
-        self._known.update(zip(new, self._convert(new), strict=True))
+        records: list[Mapping[str, Any]] = [{} for _ in new]
+        if self._partition.fields and new:
+            rows = decode_records(self._partition, [Block(len(new), b"".join(new))])
+            records = [{str(at): value for at, value in enumerate(row)} for row in rows]
+        converted = partition_keys(self._partition, self._order, records)
+        self._known.update(zip(new, converted, strict=True))
         keys = pa.array([self._known[span] for span in distinct], pa.binary())
         return keys.take(encoded.indices)
-
-    def _convert(self, spans: Sequence[bytes]) -> list[bytes]:
-        records: list[Mapping[str, Any]]
-        if not self._partition.fields or not spans:
-            records = [{} for _ in spans]
-        else:
-            rows = decode_records(self._partition, [Block(len(spans), b"".join(spans))])
-            records = [{str(at): value for at, value in enumerate(row)} for row in rows]
-        return partition_keys(self._partition, self._order, records)
 
 
 _END = ColumnPlaces(["end"], [], [], [], [], [])

@@ -51,19 +51,13 @@ DATA_FILE_IDS: Mapping[str, int] = {
     "content_size_in_bytes": 145,
 }
 """Field ids of a data_file by Avro name."""  # R-063
+_NOT_READ = {"partition", "block_size_in_bytes", "file_ordinal", "sort_columns", "distinct_counts"}
 COLUMN_IDS: Mapping[str, int] = {
     **{name: ENTRY_IDS[name] for name in ENTRY_IDS if name != "data_file"},
     **{
         "location" if name == "file_path" else name: field_id
         for name, field_id in DATA_FILE_IDS.items()
-        if name
-        not in {
-            "partition",
-            "block_size_in_bytes",
-            "file_ordinal",
-            "sort_columns",
-            "distinct_counts",
-        }
+        if name not in _NOT_READ
     },
 }
 """Field ids of the stored columns of an entries table; `partition_key` is made from field 102."""
@@ -99,39 +93,16 @@ OPTIONAL: Mapping[str, str] = {
     "content_offset": "long",
     "content_size_in_bytes": "long",
 }
-_METRICS = (
-    "column_sizes",
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-    "key_metadata",
-    "split_offsets",
-)
+_METRICS = (*MAP_IDS, "key_metadata", "split_offsets")
 _FILE = ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
 DATA_FILE_FIELDS: Mapping[int, Sequence[str]] = {
     1: (*_FILE, "block_size_in_bytes", *_METRICS, "sort_order_id"),
-    2: (
-        "content",
-        *_FILE,
-        *_METRICS,
-        "equality_ids",
-        "sort_order_id",
-        "referenced_data_file",
-    ),
+    2: ("content", *_FILE, *_METRICS, "equality_ids", "sort_order_id", "referenced_data_file"),
     3: (
-        "content",
-        *_FILE,
-        *_METRICS,
-        "equality_ids",
-        "sort_order_id",
-        "first_row_id",
-        "referenced_data_file",
-        "content_offset",
-        "content_size_in_bytes",
+        "content", *_FILE, *_METRICS, "equality_ids", "sort_order_id", "first_row_id",
+        "referenced_data_file", "content_offset", "content_size_in_bytes",
     ),
-}
+}  # fmt: skip
 """Fields that each version's writer writes, in the order of the reference implementation."""
 
 _PRIMITIVES: Mapping[str, Any] = {
@@ -342,29 +313,20 @@ def _data_file_field(name: str) -> dict[str, Any]:
     if name in REQUIRED:
         return {"name": name, "type": REQUIRED[name], "field-id": field_id}
     if name in MAP_IDS:
-        return optional_field(name, _metrics_map(name), field_id)
+        key_id, value_id = MAP_IDS[name]
+        value = "bytes" if name in ("lower_bounds", "upper_bounds") else "long"
+        pair = [
+            {"name": "key", "type": "int", "field-id": key_id},
+            {"name": "value", "type": value, "field-id": value_id},
+        ]
+        items: Any = {"type": "record", "name": f"k{key_id}_v{value_id}", "fields": pair}
+        stored: Any = {"type": "array", "logicalType": "map", "items": items}
+        return optional_field(name, stored, field_id)
     if name in ELEMENT_IDS:
         element, element_id = ELEMENT_IDS[name]
-        items = {"type": "array", "items": element, "element-id": element_id}
-        return optional_field(name, items, field_id)
+        stored = {"type": "array", "items": element, "element-id": element_id}
+        return optional_field(name, stored, field_id)
     return optional_field(name, OPTIONAL[name], field_id)
-
-
-def _metrics_map(name: str) -> dict[str, Any]:
-    key_id, value_id = MAP_IDS[name]
-    value = "bytes" if name in ("lower_bounds", "upper_bounds") else "long"
-    return {
-        "type": "array",
-        "logicalType": "map",
-        "items": {
-            "type": "record",
-            "name": f"k{key_id}_v{value_id}",
-            "fields": [
-                {"name": "key", "type": "int", "field-id": key_id},
-                {"name": "value", "type": value, "field-id": value_id},
-            ],
-        },
-    }
 
 
 def optional_field(name: str, type_: Any, field_id: int) -> dict[str, Any]:

@@ -215,7 +215,13 @@ def encode_table(
         part = table.slice(start, _ROWS)
         arrays = {name: part[name].combine_chunks() for name in part.column_names}
         arrays["partition"] = partitions.slice(start, _ROWS)
-        yield _encode(fields, arrays, part.num_rows)
+        columns = _Columns(part.num_rows)
+        for name, is_optional in fields:
+            columns.add(arrays[name], is_optional=is_optional, is_raw=name == "partition")
+        row_ends = np.zeros(part.num_rows, np.int64)
+        output = np.empty(columns.largest_size(), np.uint8)
+        used = avro_scan.encode(*(*columns.arguments(), output, row_ends))
+        yield output[:used].tobytes(), row_ends
 
 
 def _fields(schema: Mapping[str, Any]) -> list[tuple[str, bool]]:
@@ -227,19 +233,6 @@ def _fields(schema: Mapping[str, Any]) -> list[tuple[str, bool]]:
         else:
             fields.append((field["name"], isinstance(field["type"], list)))
     return fields
-
-
-def _encode(
-    fields: Sequence[tuple[str, bool]], arrays: Mapping[str, pa.Array], row_count: int
-) -> Encoded:
-    columns = _Columns(row_count)
-    for name, is_optional in fields:
-        columns.add(arrays[name], is_optional=is_optional, is_raw=name == "partition")
-    row_ends = np.zeros(row_count, np.int64)
-    output = np.empty(columns.largest_size(), np.uint8)
-    laid_out = (*columns.arguments(), output, row_ends)
-    used = avro_scan.encode(*laid_out)
-    return output[:used].tobytes(), row_ends
 
 
 class _Columns:

@@ -152,7 +152,8 @@ class ParquetDataFile:
         coded = []
         for column in columns:
             chunk = group.column(column)
-            sizes.add(chunk.total_uncompressed_size, chunk.num_values * self._widths[column])
+            size_bytes = max(chunk.total_uncompressed_size, chunk.num_values * self._widths[column])
+            sizes.add(size_bytes, size_bytes)
             if not self._widths[column] and chunk.has_dictionary_page:
                 coded.append(column)
             sizes.is_guess |= _SHARING in chunk.encodings
@@ -161,14 +162,14 @@ class ParquetDataFile:
         )
         rows = min(sizes.next(), group.num_rows)
         if unknown <= _FEW_BATCHES * _LARGEST_WORST_BYTES:
-            sizes.add_dictionary(0, unknown)  # no value is longer than all that is stored
+            sizes.add(0, unknown)  # no value is longer than all that is stored
         elif unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
             # Opened once: that alone takes long where there are thousands of columns.
             reader = self._piece_by_piece(read_dictionary=coded).reader
             for column in coded:
                 count = group.column(column).num_values
                 mean, longest = self._lengths(reader, number, column)
-                sizes.add_dictionary(int(mean * count), longest * count)
+                sizes.add(int(mean * count), longest * count)
         return sizes
 
     def _lengths(self, reader: Any, number: int, column: int) -> tuple[float, int]:
@@ -253,13 +254,8 @@ class _RowSizes:
     is_guess: bool = False
     """Whether values share bytes in the file, so that only those that came tell of others."""
 
-    def add(self, stored_bytes: int, fixed_bytes: int) -> None:
-        """Take a column into account by what is stored of it, and by the width of its values."""
-        self.expected_bytes += max(stored_bytes, fixed_bytes)
-        self.worst_bytes += max(stored_bytes, fixed_bytes)
-
-    def add_dictionary(self, expected_bytes: int, worst_bytes: int) -> None:
-        """Take into account what a column has beyond what is stored."""
+    def add(self, expected_bytes: int, worst_bytes: int) -> None:
+        """Take a column into account, or what its dictionary makes of it beyond what is stored."""
         self.expected_bytes += expected_bytes
         self.worst_bytes += worst_bytes
 

@@ -143,11 +143,6 @@ class FileColumn:
         """Whether rows may lack a value."""
         return self.form[0][2] == 1
 
-    @property
-    def element_count(self) -> int:
-        """The number of elements of the schema that it takes."""
-        return len(self.form)
-
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
@@ -620,9 +615,16 @@ def footer_of(
         and not (key == _ARROW_SCHEMA and is_widened)
     ]
     rows = sum(source.row_count for source in sources)
+    # The schema: the root of a file with another number of children, and the columns.
+    root, children = first.of(ELEMENT)[0], first.of(CHILDREN)[:1]
+    at, end = root[1:3].tolist()
+    counted = np.array([len(columns)], np.int64)
+    schema = header_of_list(STRUCT, 1 + sum(len(column.form) for column in columns))
+    schema += replace_numbers(first.content, at, end, children[:, 1:3], counted)
+    schema += b"".join(column.elements for column in columns)
     members = (
         (1, _INTEGER, first.raw(VERSION)),
-        (2, _ELEMENTS, _schema(sources[0], columns)),
+        (2, _ELEMENTS, schema),
         (3, _LONG, encode_number(rows)),
         (4, _ELEMENTS, header_of_list(STRUCT, len(groups)) + b"".join(groups)),
         (5, _ELEMENTS, header_of_list(STRUCT, len(pairs)) + b"".join(pairs) if pairs else b""),
@@ -630,18 +632,3 @@ def footer_of(
         (7, _ELEMENTS, orders),
     )
     return encode_struct([member for member in members if member[2]])
-
-
-def _schema(source: MergeSource, columns: Sequence[FileColumn]) -> bytes:
-    """Return a schema of some columns, with the root of a file."""
-    footer = source.footer
-    root, children = footer.of(ELEMENT)[0], footer.of(CHILDREN)[:1]
-    at, end = root[1:3].tolist()
-    counted = np.array([len(columns)], np.int64)
-    encoded_root = replace_numbers(footer.content, at, end, children[:, 1:3], counted)
-    count = 1 + sum(column.element_count for column in columns)
-    return (
-        header_of_list(STRUCT, count)
-        + encoded_root
-        + b"".join(column.elements for column in columns)
-    )

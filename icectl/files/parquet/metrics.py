@@ -226,7 +226,10 @@ def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
         return decimal
     if name in _TEMPORAL:
         scale = _TEMPORAL[name]
-        unit = _unit(column, default=scale)
+        logical = json.loads(column.logical_type.to_json())
+        # Dates count days, since they may be promoted (R-097).
+        is_date = logical["Type"] == "Date"
+        unit = _DAY_NS if is_date else _NANOSECONDS.get(logical.get("timeUnit", ""), scale)
         return lambda raw: raw * unit // scale
     return _READERS[name]
 
@@ -259,14 +262,6 @@ _TEMPORAL = {
     "timestamptz_ns": 1,
 }
 """Nanoseconds in one unit of the values of each type."""
-
-
-def _unit(column: Any, *, default: int) -> int:
-    """Nanoseconds in one unit of a Parquet column; dates count days, since they may be promoted."""
-    logical = json.loads(column.logical_type.to_json())
-    if logical["Type"] == "Date":
-        return _DAY_NS  # R-097
-    return _NANOSECONDS.get(logical.get("timeUnit", ""), default)
 
 
 def _float(raw: float) -> float | None:

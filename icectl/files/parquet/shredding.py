@@ -179,21 +179,17 @@ def check_variants(column: pa.Array, field: pa.Field) -> None:
     Raises: CorruptTable R-099, for bytes that are no variant; Unsupported, as whole_variants.
     """
     if is_variant(field):
-        _check(column)
+        whole = whole_variants(column)
+        whole = whole.filter(whole.is_valid())
+        pairs = set(zip(*(whole.field(at).to_pylist() for at in (0, 1)), strict=True))
+        for metadata, value in pairs:
+            try:
+                variant.check(metadata, value)
+            except ValueError as error:
+                raise _damaged(error) from error
     elif _variants(pa.schema([field])):
         for part, child in zip(child_columns(column), child_fields(field.type), strict=True):
             check_variants(part, child)
-
-
-def _check(column: pa.Array) -> None:
-    whole = whole_variants(column)
-    whole = whole.filter(whole.is_valid())
-    pairs = set(zip(*(whole.field(at).to_pylist() for at in (0, 1)), strict=True))
-    for metadata, value in pairs:
-        try:
-            variant.check(metadata, value)
-        except ValueError as error:
-            raise _damaged(error) from error
 
 
 def _damaged(why: object) -> CorruptTable:
@@ -235,7 +231,12 @@ def _group(column: pa.Array, names: Sequence[Names | None]) -> _Values:
         return values
     if arrow_types.is_struct(typed.type):
         return _objects(typed, values, names)
-    found = _arrays(typed, names) if arrow_types.is_list(typed.type) else _primitives(typed)
+    if arrow_types.is_list(typed.type):
+        found = _arrays(typed, names)
+    else:
+        write = _writer(typed.type)
+        assert write is not None
+        found = write(typed)
     for value, one in zip(values, found, strict=True):
         if value is not None and one is not None:
             raise ValueError("it has a value and a typed value, and is not an object")
@@ -282,24 +283,13 @@ def _arrays(typed: pa.Array, names: Sequence[Names | None]) -> _Values:
     ]
 
 
-def _primitives(typed: pa.Array) -> _Values:
-    """Return the variants of a column of one type; None where it is null."""
-    write = _writer(typed.type)
-    assert write is not None
-    return write(typed)
-
-
 def _writer(kind: pa.DataType) -> Callable[[pa.Array], _Values] | None:
     """Return what writes values of a type that holds no other; None of those that variants lack."""
     if kind == pa.uuid():
-        return _uuids
+        return lambda column: _with_first(variant.UUID_, column.storage.to_pylist())
     if arrow_types.is_decimal128(kind):
         return _decimals if 0 <= kind.scale <= 38 else None
     return next((write for test, write in _WRITERS if test(kind)), None)
-
-
-def _uuids(column: pa.Array) -> _Values:
-    return _with_first(variant.UUID_, column.storage.to_pylist())
 
 
 def _truths(column: pa.Array) -> _Values:
@@ -329,19 +319,14 @@ def _with_first(type_id: int, contents: Sequence[bytes | None]) -> _Values:
 
 def _little_endian(column: pa.Array, width: int) -> _Values:
     """Return the bytes of numbers of some bytes; None where there is none."""
-    content = _octets(column, width)
+    stored: npt.NDArray[np.uint8] = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+    first = column.offset * width
+    content = stored[first : first + len(column) * width].tobytes()
     valid = column.is_valid().to_pylist()
     return [
         content[at * width : (at + 1) * width] if is_valid else None
         for at, is_valid in enumerate(valid)
     ]
-
-
-def _octets(column: pa.Array, width: int) -> bytes:
-    buffer = column.buffers()[1]
-    start = column.offset * width
-    stored: npt.NDArray[np.uint8] = np.frombuffer(buffer or b"", np.uint8)
-    return stored[start : start + len(column) * width].tobytes()
 
 
 def _decimals(column: pa.Array) -> _Values:

@@ -248,7 +248,10 @@ def rewrite_rows(content: bytes, change: Callable[[pa.Table], pa.Table]) -> byte
         }
         sink = BytesIO()
         groups = [change(group) for group in _row_groups(source)]
-    compression = _compression(source)
+    metadata, compression = source.metadata, "zstd"
+    if metadata.num_row_groups and metadata.num_columns:
+        compression = str(metadata.row_group(0).column(0).compression)
+        compression = "none" if compression == "UNCOMPRESSED" else compression
     with pq.ParquetWriter(
         sink,
         source.schema_arrow,
@@ -279,14 +282,6 @@ def read_row_groups(content: bytes) -> Iterator[pa.Table]:
 def _row_groups(source: pq.ParquetFile) -> Iterator[pa.Table]:
     for number in range(source.metadata.num_row_groups):
         yield source.read_row_group(number)
-
-
-def _compression(source: pq.ParquetFile) -> str:
-    footer = source.metadata
-    if not footer.num_row_groups or not footer.num_columns:
-        return "zstd"
-    codec = str(footer.row_group(0).column(0).compression)
-    return "none" if codec == "UNCOMPRESSED" else codec
 
 
 def column(table: pa.Table, place: Place) -> pa.Array | None:
