@@ -127,15 +127,19 @@ def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> 
     is_vector = (_numbers(alive, "content") == Content.POSITION_DELETES) & (
         _numbers(alive, "file_format") == FileFormat.PUFFIN
     )
-    vectors = vocabulary.where(alive, is_vector) if is_vector.any() else _none_of(alive)
+    vectors = (
+        vocabulary.where(alive, is_vector) if is_vector.any() else Entries(alive.table.slice(0, 0))
+    )
     files = vocabulary.where(alive, ~is_vector) if is_vector.any() else alive
     is_data = _numbers(files, "content") == Content.DATA
     data = files if is_data.all() else vocabulary.where(files, is_data)
     keys = location_keys(files.table["location"])
+    starts = pc.fill_null(files.table["first_row_id"], -1).to_numpy()
+    ends = starts + numbers(files, "record_count")
     return LiveFaults(
         totals=_totals(alive, is_vector, manifest_count),
         greatest_number=_greatest(alive, numbers(alive, "sequence_number"), manifest_count),
-        greatest_row_id=_greatest(files, _row_id_ends(files), manifest_count),
+        greatest_row_id=_greatest(files, np.where(starts < 0, -1, ends), manifest_count),
         outside=files_outside(files, keys, roots),
         repeated=_candidates(files, keys),
         repeated_vectors=_candidates(vectors, location_keys(vectors.table["referenced_data_file"])),
@@ -143,10 +147,6 @@ def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> 
         vectors=_vectors(vectors, data),
         row_ids=_row_ids(data),
     )
-
-
-def _none_of(entries: Entries) -> Entries:
-    return Entries(entries.table.slice(0, 0))
 
 
 def _numbers(entries: Entries, column: str) -> npt.NDArray[np.int8]:
@@ -185,12 +185,6 @@ def _greatest(entries: Entries, values: Integers, manifest_count: int) -> Intege
     greatest = np.full(manifest_count, -1, np.int64)
     np.maximum.at(greatest, numbers(entries, "manifest"), values)
     return greatest
-
-
-def _row_id_ends(files: Entries) -> Integers:
-    starts = pc.fill_null(files.table["first_row_id"], -1).to_numpy()
-    ends = starts + numbers(files, "record_count")
-    return np.where(starts < 0, -1, ends)
 
 
 def files_outside(

@@ -168,7 +168,9 @@ class RuleSet:
         self.by_id = {rule.id: rule for rule in rules}
         self._checks: dict[type, list[tuple[Rule, Check[Any]]]] = {}
 
-    def _checks_of(self, kind: type) -> list[tuple[Rule, Check[Any]]]:
+    def findings(self, of: Subject, only: Collection[str] | None = None) -> Iterator[Finding]:
+        """Check an object against the rules of its kind, or `only` some, in their order."""
+        kind = type(of)
         if kind not in self._checks:
             self._checks[kind] = [
                 (rule, check)
@@ -176,11 +178,7 @@ class RuleSet:
                 for check in rule.checks
                 if check.kind in kind.__mro__
             ]
-        return self._checks[kind]
-
-    def findings(self, of: Subject, only: Collection[str] | None = None) -> Iterator[Finding]:
-        """Check an object against the rules of its kind, or `only` some, in their order."""
-        for rule, check in self._checks_of(type(of)):
+        for rule, check in self._checks[kind]:
             if only is None or rule.id in only:
                 for breach in check.search(of):
                     yield rule.finding(of.subject, breach)

@@ -100,7 +100,11 @@ def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigrat
     require_safe_base(metadata)
     unreadable: dict[int, Finding] = {}
     heads = _heads(context, metadata, unreadable)
-    described = _describe_embedded(context, metadata, unreadable)
+    described = {}
+    for snapshot in metadata.snapshots:
+        if snapshot.embeds_manifests:
+            with _recording_faults(snapshot, unreadable):
+                described[snapshot.snapshot_id] = _describe(context, metadata, snapshot)
     if described:
         loaded.capabilities.check_update(
             SetManifestList, "give a manifest list to snapshots that have none (R-055)"
@@ -144,17 +148,6 @@ def _heads(
     return tuple(heads.values())
 
 
-def _describe_embedded(
-    context: TableContext, metadata: TableMetadata, unreadable: dict[int, Finding]
-) -> Mapping[int, Sequence[ManifestFile]]:
-    described = {}
-    for snapshot in metadata.snapshots:
-        if snapshot.embeds_manifests:
-            with _recording_faults(snapshot, unreadable):
-                described[snapshot.snapshot_id] = _describe(context, metadata, snapshot)
-    return described
-
-
 @contextmanager
 def _recording_faults(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
     """Record lasting faults of a snapshot's files; errors of the store are raised."""
@@ -193,14 +186,20 @@ def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
     with transaction(context, prepared.loaded, COMMAND) as opened:
 
         def propose(metadata: TableMetadata) -> Proposal:
-            """Propose the upgrade, and the manifest lists that it needs."""
+
             lists = _write_lists(context, metadata, prepared.described, opened.outputs)
             return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
 
         landed = opened.commit(propose)
     if not prepared.plan.rewrites_manifests:
         return Upgraded(landed)
-    return _finish_with_manifests(context, landed)
+    try:  # the migration stands even if this fails
+        done = _rewrite_manifests(context)
+    except CommitUnknown:
+        raise
+    except IcectlError as error:
+        return Upgraded(landed, unfinished=error)
+    return Upgraded(done.landed, done.snapshot_id)
 
 
 def _write_lists(
@@ -249,17 +248,6 @@ def _describe(
         )
         described.append(replace(row, added_snapshot_id=max(added, default=None)))
     return described
-
-
-def _finish_with_manifests(context: TableContext, landed: LoadedTable) -> Upgraded:
-    """Rewrite the manifests of the current snapshot; the migration stands even if this fails."""
-    try:
-        done = _rewrite_manifests(context)
-    except CommitUnknown:
-        raise
-    except IcectlError as error:
-        return Upgraded(landed, unfinished=error)
-    return Upgraded(done.landed, done.snapshot_id)
 
 
 def _rewrite_manifests(context: TableContext) -> rewriting.RewrittenManifests:

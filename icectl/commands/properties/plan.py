@@ -49,22 +49,17 @@ def parse_pairs(texts: Sequence[str]) -> Mapping[str, str]:
             raise UsageError(f"`{key}` is set twice")
         if key in RESERVED:
             raise UsageError(f"`{key}` is not a property of its own", hint=RESERVED[key])
-        _check_value(key, value)
+        known = KNOWN.get(key)
+        if known is not None:
+            try:
+                known.parse(value)
+            except ValueError as error:
+                raise UsageError(
+                    f"`{value}` is not a value of `{key}`: {error}",
+                    hint=f"it is the {known.description}; without it: {known.default}",
+                ) from error
         pairs[key] = value
     return pairs
-
-
-def _check_value(key: str, value: str) -> None:
-    known = KNOWN.get(key)
-    if known is None:
-        return
-    try:
-        known.parse(value)
-    except ValueError as error:
-        raise UsageError(
-            f"`{value}` is not a value of `{key}`: {error}",
-            hint=f"it is the {known.description}; without it: {known.default}",
-        ) from error
 
 
 def plan_set(current: Mapping[str, str], pairs: Mapping[str, str]) -> Sequence[PropertyChange]:

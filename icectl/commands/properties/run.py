@@ -28,7 +28,14 @@ COMMAND = "properties"
 def run(common: Common, table: str, request: PropertiesRequest, change: Change) -> Outcome:
     """Show the properties, or change some."""
     if request.verb is None:
-        return _show(common, table)
+        session = open_session(common, table, read_only=True)
+        loaded = session.open_for_reading("shown").loaded
+        return Outcome(
+            command=COMMAND,
+            result=properties_result(MetadataReport(loaded.metadata)),
+            render=lambda console: print_properties(console, loaded.metadata.properties),
+            table=identity_of(loaded),
+        )
     names = request.names or []
     if request.verb not in VERBS:
         usage = "set KEY=VALUE" if "=" in request.verb else "[set KEY=VALUE | unset KEY]"
@@ -67,21 +74,6 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
     )
 
 
-def _show(common: Common, table: str) -> Outcome:
-    session = open_session(common, table, read_only=True)
-    loaded = session.open_for_reading("shown").loaded
-    properties = loaded.metadata.properties
-    return Outcome(
-        command=COMMAND,
-        result=properties_result(MetadataReport(loaded.metadata)),
-        render=lambda console: print_properties(console, properties),
-        table=identity_of(loaded),
-    )
-
-
-_NOT_SET = "-"
-
-
 def properties_result(report: MetadataReport[PropertyChange]) -> dict[str, Any]:
     """Return the JSON members: all properties after the changes, and the changes."""
     after = dict(report.metadata.properties)
@@ -117,12 +109,11 @@ def print_changes(console: Console, report: MetadataReport[PropertyChange]) -> N
         TableColumn("before", cut="wrap"),
         TableColumn("after", cut="wrap"),
     )
-    rows = [(change.key, _value(change.before), _value(change.after)) for change in report.changes]
+    rows = [
+        (change.key, *("-" if value is None else value for value in (change.before, change.after)))
+        for change in report.changes
+    ]
     print_table(console, columns, rows)
     if report.done:
         console.say("the properties are changed")
         print_new_metadata_file(console, report.new_metadata_file)
-
-
-def _value(value: str | None) -> str:
-    return _NOT_SET if value is None else value

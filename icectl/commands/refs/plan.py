@@ -1,7 +1,8 @@
 """The plan of a change of branches and tags: pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.format.metadata import TableMetadata
@@ -197,18 +198,10 @@ def _moved(
 def _change(
     metadata: TableMetadata, name: str, before: SnapshotRef | None, after: SnapshotRef | None
 ) -> RefChange:
-    return RefChange(name, before, after, tuple(_leaving(metadata, before, after)))
-
-
-def _leaving(
-    metadata: TableMetadata, before: SnapshotRef | None, after: SnapshotRef | None
-) -> Iterator[int]:
-    """Yield the snapshots that a branch would lose, newest first."""
-    if before is None or before.type != "branch":
-        return
-    remaining = () if after is None else ancestors(metadata.snapshots_by_id, after.snapshot_id)
-    kept_ids = {snapshot.snapshot_id for snapshot in remaining}
-    for snapshot in ancestors(metadata.snapshots_by_id, before.snapshot_id):
-        if snapshot.snapshot_id in kept_ids:
-            return
-        yield snapshot.snapshot_id
+    leaving: Iterable[int] = ()
+    if before is not None and before.type == "branch":
+        remaining = () if after is None else ancestors(metadata.snapshots_by_id, after.snapshot_id)
+        kept_ids = {snapshot.snapshot_id for snapshot in remaining}
+        line = ancestors(metadata.snapshots_by_id, before.snapshot_id)
+        leaving = takewhile(lambda id_: id_ not in kept_ids, (item.snapshot_id for item in line))
+    return RefChange(name, before, after, tuple(leaving))

@@ -1,6 +1,6 @@
 """The run of `icectl refs`: list, or plan and commit a change."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from icectl.cli.console import Console
@@ -46,7 +46,14 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     """List the branches and tags, or change some."""
     _check(request)
     if request.verb in (None, "list"):
-        return _show(common, table)
+        session = open_session(common, table, read_only=True)
+        loaded = session.open_for_reading("listed").loaded
+        return Outcome(
+            command=COMMAND,
+            result=refs_result(MetadataReport(loaded.metadata)),
+            render=lambda console: print_refs(console, loaded.metadata),
+            table=identity_of(loaded),
+        )
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
     leftovers = Leftovers(context, (COMMAND,))
@@ -56,10 +63,24 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     )
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
-    changes = _plan(metadata, request, settings, context.env.now_ms())
+    now_ms = context.env.now_ms()
+    names = request.names or ["main"]
+    if request.verb == "drop":
+        planned = [plan_drop(metadata, name) for name in dict.fromkeys(names)]
+    elif request.verb == "rollback":
+        to = request.to or ""
+        planned = [plan_rollback(metadata, names[0], to, _instant(to, now_ms))]
+    elif request.verb == "fast-forward":
+        target = snapshot_at(metadata, request.to or "", None)
+        planned = [plan_fast_forward(metadata, names[0], target)]
+    else:
+        where, kind = request.at, request.verb or ""
+        at = None if where is None else snapshot_at(metadata, where, _instant(where, now_ms))
+        planned = [plan_ref(metadata, kind, names[0], at, settings, replaces=request.replace)]
+    changes = [item for item in planned if item is not None]
     if request.verb == "drop":
         for name in request.names or ():
-            if not any(change_.name == name for change_ in changes):
+            if not any(item.name == name for item in changes):
                 session.console.warn(f"the table has no branch or tag `{name}`")
     report = MetadataReport(metadata, changes)
     return carry_out(
@@ -106,43 +127,11 @@ def _check(request: RefsRequest) -> None:
         raise UsageError(f"`{verb}` takes {'one name' if most else 'no name'}, not {len(names)}")
 
 
-def _plan(
-    metadata: TableMetadata, request: RefsRequest, settings: RefSettings, now_ms: int
-) -> Sequence[RefChange]:
-    """Plan the changes of a verb. Raises: UsageError; Refused."""
-    names = request.names or ["main"]
-    if request.verb == "drop":
-        planned = [plan_drop(metadata, name) for name in dict.fromkeys(names)]
-    elif request.verb == "rollback":
-        to = request.to or ""
-        planned = [plan_rollback(metadata, names[0], to, _instant(to, now_ms))]
-    elif request.verb == "fast-forward":
-        target = snapshot_at(metadata, request.to or "", None)
-        planned = [plan_fast_forward(metadata, names[0], target)]
-    else:
-        where, kind = request.at, request.verb or ""
-        at = None if where is None else snapshot_at(metadata, where, _instant(where, now_ms))
-        planned = [plan_ref(metadata, kind, names[0], at, settings, replaces=request.replace)]
-    return [change for change in planned if change is not None]
-
-
 def _instant(text: str, now_ms: int) -> int | None:
     try:
         return parse_instant(text, now_ms)
     except UsageError:
         return None
-
-
-def _show(common: Common, table: str) -> Outcome:
-    session = open_session(common, table, read_only=True)
-    loaded = session.open_for_reading("listed").loaded
-    metadata = loaded.metadata
-    return Outcome(
-        command=COMMAND,
-        result=refs_result(MetadataReport(metadata)),
-        render=lambda console: print_refs(console, metadata),
-        table=identity_of(loaded),
-    )
 
 
 def refs_result(report: MetadataReport[RefChange]) -> dict[str, Any]:
@@ -219,21 +208,22 @@ def _age(duration_ms: int | None) -> str:
 
 def question(table_location: str, changes: Sequence[RefChange]) -> str | None:
     """Return the question before changes that take snapshots from a ref; None for others."""
-    taken = [change for change in changes if change.before is not None and _takes(change)]
+    taken = [
+        change
+        for change in changes
+        if change.before is not None
+        and (
+            change.after is None
+            or change.leaving
+            or (change.after.type == "tag" and change.before != change.after)
+        )
+    ]
     if not taken:
         return None
     names = ", ".join(f"`{change.name}`" for change in taken)
     if all(change.after is None for change in taken):
         return f"drop {names} of {table_location}?"
     return f"move {names} of {table_location}?"
-
-
-def _takes(change: RefChange) -> bool:
-    """Return whether a ref is removed, or loses snapshots."""
-    if change.after is None or change.leaving:
-        return True
-    is_tag = change.after.type == "tag"
-    return is_tag and change.before != change.after
 
 
 def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
@@ -245,32 +235,24 @@ def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
         console.say(_sentence(change, done=report.done))
     leaving = {snapshot_id for change in report.changes for snapshot_id in change.leaving}
     if leaving:
-        console.say(_what_leaves(leaving, leaving - _reached(report)))
+        refs: dict[str, SnapshotRef | None] = {**refs_of(report.metadata)}
+        refs |= {change.name: change.after for change in report.changes}
+        snapshots = report.metadata.snapshots_by_id
+        lost = leaving.difference(
+            ancestor.snapshot_id
+            for ref in refs.values()
+            if ref is not None
+            for ancestor in ancestors(snapshots, ref.snapshot_id)
+        )
+        out = f"{print_count(len(leaving), 'snapshot')} out of the branch"
+        if not lost:
+            console.say(f"{out}, and still in other branches or tags")
+        elif len(lost) < len(leaving):
+            console.say(f"{out}; {len(lost):,} in no other, in the table until they expire")
+        else:
+            console.say(f"{out}, in the table until they expire")
     if report.done:
         print_new_metadata_file(console, report.new_metadata_file)
-
-
-def _what_leaves(leaving: Set[int], lost: Set[int]) -> str:
-    """Return how many snapshots leave a branch, and how many of them no other ref has."""
-    out = f"{print_count(len(leaving), 'snapshot')} out of the branch"
-    if not lost:
-        return f"{out}, and still in other branches or tags"
-    if len(lost) < len(leaving):
-        return f"{out}; {len(lost):,} in no other, in the table until they expire"
-    return f"{out}, in the table until they expire"
-
-
-def _reached(report: MetadataReport[RefChange]) -> set[int]:
-    """Return the snapshots that refs reach after the changes."""
-    refs: dict[str, SnapshotRef | None] = {**refs_of(report.metadata)}
-    refs |= {change.name: change.after for change in report.changes}
-    snapshots = report.metadata.snapshots_by_id
-    return {
-        ancestor.snapshot_id
-        for ref in refs.values()
-        if ref is not None
-        for ancestor in ancestors(snapshots, ref.snapshot_id)
-    }
 
 
 def _sentence(change: RefChange, *, done: bool) -> str:

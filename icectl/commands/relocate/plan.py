@@ -41,9 +41,12 @@ class Move:
     @property
     def path_map(self) -> tuple[tuple[str, str], ...]:
         """The pairs of FROM and TO; S3 has three schemes for one store."""
-        return tuple(
-            (spelling, self.target) for source in self.sources for spelling in _spellings(source)
-        )
+        pairs = []
+        for source in self.sources:
+            scheme = next((prefix for prefix in _S3 if source.lower().startswith(prefix)), "")
+            prefixes = _S3 if scheme else ("",)
+            pairs += [(prefix + source[len(scheme) :], self.target) for prefix in prefixes]
+        return tuple(pairs)
 
     def of(self, location: str) -> str:
         """Return the new location of a file. Raises: Refused, where it is below no source."""
@@ -51,13 +54,6 @@ class Move:
         if moved is None or "/../" in moved:
             raise outside(self, location)
         return moved
-
-
-def _spellings(source: str) -> tuple[str, ...]:
-    scheme = next((prefix for prefix in _S3 if source.lower().startswith(prefix)), None)
-    if scheme is None:
-        return (source,)
-    return tuple(prefix + source[len(scheme) :] for prefix in _S3)
 
 
 def outside(move: Move, location: str) -> Refused:
@@ -205,26 +201,24 @@ def _property(key: str, value: str, move: Move) -> str:
     return value
 
 
-def _without_sizes(snapshot: Snapshot) -> Snapshot:
-    if snapshot.summary is None:
-        return snapshot
-    counters = (TOTAL_SIZE, ADDED_SIZE, REMOVED_SIZE)
-    summary = {key: value for key, value in snapshot.summary.items() if key not in counters}
-    return replace(snapshot, summary=summary)
-
-
 def is_same_table(moved: TableMetadata, other: TableMetadata, *, new_uuid: bool) -> bool:
     """Return whether `other` is the state that a relocation would write again.
 
     Names of files that relocations choose are not compared; nor is the uuid, where it is new.
     """
 
+    def without_sizes(summary: Mapping[str, str]) -> Mapping[str, str]:
+        counters = (TOTAL_SIZE, ADDED_SIZE, REMOVED_SIZE)
+        return {key: value for key, value in summary.items() if key not in counters}
+
     def plain(metadata: TableMetadata) -> TableMetadata:
-        """Leave out what differs from run to run."""
         nameless = with_locations(replace(metadata, metadata_log=()), lambda _: "")
         return replace(
             nameless,
-            snapshots=tuple(map(_without_sizes, nameless.snapshots)),
+            snapshots=tuple(
+                replace(one, summary=one.summary and without_sizes(one.summary))
+                for one in nameless.snapshots
+            ),
             last_updated_ms=0,
             table_uuid=None if new_uuid else metadata.table_uuid,
         )

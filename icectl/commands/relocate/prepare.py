@@ -110,7 +110,16 @@ class Preparation:
             )
         deletes = [row for row in rows(live) if FileKind(row[1]) in DELETES]
         self._write("rewriting delete files", deletes, self._delete_file)
-        manifests_written = self._manifests(manifests)
+        by_location = {
+            self.names.key(item.manifest_path): (item.manifest_path, item.manifest_length)
+            for item in manifests
+            if not item.in_root
+        }
+        for location, size in self._of_roots(_LEAVES):
+            by_location.setdefault(self.names.key(location), (location, size))
+        manifests_written = [
+            (location, int(FileKind.MANIFESTS), size) for location, size in by_location.values()
+        ]
         self._write("rewriting manifests", manifests_written, self._manifest)
         self._write("rewriting vectors of manifests", self._bitmaps(), self._bitmap)
         self._write("rewriting manifest lists", self._lists(), self._list)
@@ -223,21 +232,6 @@ class Preparation:
         return self._wait(place, written, file_format="parquet", paths=paths)
 
     # -- manifests and leaves ---------------------------------------------------------------------
-
-    def _manifests(
-        self, manifests: Sequence[ManifestFile]
-    ) -> Sequence[tuple[str, int, int | None]]:
-        """List the manifests of all snapshots and leaves of all roots, each once."""
-        by_location = {
-            self.names.key(item.manifest_path): (item.manifest_path, item.manifest_length)
-            for item in manifests
-            if not item.in_root
-        }
-        for location, size in self._of_roots(_LEAVES):
-            by_location.setdefault(self.names.key(location), (location, size))
-        return [
-            (location, int(FileKind.MANIFESTS), size) for location, size in by_location.values()
-        ]
 
     def _of_roots(self, contents: Collection[Content]) -> Iterator[tuple[str, int]]:
         """Yield location and size of the contents that all roots list (R-192)."""

@@ -123,7 +123,6 @@ def vectors(content: bytes, names: Names) -> bytes:
     """
 
     def change(properties: dict[str, str]) -> None:
-        """Name the data file, or the leaf."""
         if REFERENCED_DATA_FILE in properties:
             properties[REFERENCED_DATA_FILE] = names.of(properties[REFERENCED_DATA_FILE])
 
@@ -160,18 +159,16 @@ def position_deletes(content: bytes, names: Names) -> tuple[bytes, tuple[str, st
     table = table.take(pc.sort_indices(table, order))
     paths = table.column(paths_at)
     ends = (paths[0].as_py(), paths[-1].as_py()) if len(paths) else None
-    return _as_parquet(table, file.properties), ends
-
-
-def _as_parquet(table: pa.Table, properties: Mapping[str, str]) -> bytes:
     sink = BytesIO()
-    metadata = {key: value for key, value in properties.items() if not key.startswith(_OF_WRITERS)}
+    metadata = {
+        key: value for key, value in file.properties.items() if not key.startswith(_OF_WRITERS)
+    }
     writer = ParquetWriter(
         sink, table.schema, ParquetOptions(), {"delete-type": "position", **metadata}
     )
     writer.write_row_group(table.to_batches())
     writer.close()
-    return sink.getvalue()
+    return sink.getvalue(), ends
 
 
 def _each_once(values: pa.Array, of: Callable[[str], str]) -> pa.Array:
@@ -203,7 +200,6 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
     }
 
     def change(entry: Record) -> None:
-        """Name the file anew, and what it refers to."""
         file = entry[str(file_at)]
         new = names.file(file[at[_PATH]])
         is_position_delete = CONTENT in at and file[at[CONTENT]] == Content.POSITION_DELETES

@@ -195,16 +195,21 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
     session = open_session(common, table, read_only=False, change=change)
     loaded = open_table(session.context.catalog)
     require_safe_base(loaded.metadata)
-    place = _place_of(common, table, loaded)
+    folder = locations.parent(loaded.metadata_location)
+    if name_in_catalog(common, table) is None:
+        place = located(table)
+    elif locations.name(folder) == METADATA_FOLDER:
+        place = locations.parent(folder)
+    else:
+        place = loaded.metadata.location
     recorded, version = loaded.metadata.location, loaded.metadata.format_version
     place = spelled_like(recorded, place, version)
-    wanted = request.target
-    if wanted is not None:
-        wanted = spelled_like(recorded, located(wanted), version)
+    target = request.target
+    if target is not None:
+        target = spelled_like(recorded, located(target), version)
     is_home = is_same_place(place, recorded)
-    move = decide_move(
-        recorded, place, is_home=is_home, sources=request.sources or (), target=wanted
-    )
+    sources = request.sources or ()
+    move = decide_move(recorded, place, is_home=is_home, sources=sources, target=target)
     if move.is_done:
         return _nothing_to_do(session, session.context, change, loaded, move)
     is_there = is_same_place(move.new_location, place)
@@ -215,18 +220,8 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
             f"{locations.redacted(move.new_location)}",
             hint=f"`icectl relocate {locations.redacted(place)}` makes it a table of that place",
         )
-    target = _target(session, common, loaded, move, is_there=is_there)
-    return _relocate(session, request, change, loaded, move, target, is_there=is_there)
-
-
-def _place_of(common: Common, table: str, loaded: LoadedTable) -> str:
-    """Return where a table was found: TABLE, or the place of a catalog's metadata file."""
-    if name_in_catalog(common, table) is None:
-        return located(table)
-    folder = locations.parent(loaded.metadata_location)
-    if locations.name(folder) != METADATA_FOLDER:
-        return loaded.metadata.location
-    return locations.parent(folder)
+    place_to_be = _target(session, common, loaded, move, is_there=is_there)
+    return _relocate(session, request, change, loaded, move, place_to_be, is_there=is_there)
 
 
 def _target(
@@ -343,10 +338,9 @@ def _relocate(
         )
         if request.copy_list is not None:
             _write_copy_list(session, request.copy_list, plan)
-        writing = _Writing(target, prepared, journal, metadata, plan.set_aside)
 
         def execute() -> Finished[RelocatePlan]:
-            landed = writing.execute()
+            landed = _write(target, prepared, journal, metadata, plan.set_aside)
             done = replace(plan, done=True, metadata_file=landed.metadata_location)
             return Finished(done, landed.metadata_location)
 
@@ -490,46 +484,34 @@ def _write_copy_list(session: Session, path: str, plan: RelocatePlan) -> None:
         raise StorageError(f"cannot write the copy list to {path}: {error.strerror}") from error
 
 
-@dataclass(slots=True)
-class _Writing:
-    """Writes what was prepared, and removes it where it does not land."""
+def _write(
+    target: _Target,
+    prepared: Prepared,
+    journal: OutputJournal,
+    metadata: TableMetadata,
+    set_aside: Sequence[str],
+) -> LoadedTable:
+    """Write the new files, then the metadata file that names them.
 
-    target: _Target
-    prepared: Prepared
-    journal: OutputJournal
-    metadata: TableMetadata
-    set_aside: Sequence[str] = ()
-
-    def execute(self) -> LoadedTable:
-        """Write the new files, then the metadata file that names them.
-
-        Raises: CommitConflict, where another file has its name; CommitUnknown; StorageError.
-        """
-        target = self.target
-        with Leftovers(target.context, (COMMAND,)).removed_after(target.base):
-            is_journalled = target.base.capabilities.rules_out_commits
-            outputs = Outputs(
-                target.store, target.base.metadata_folder, self.journal, is_journalled
-            )
-            commit_request = CommitRequest()
-            try:
-                self._write(outputs)
-                outputs.check()
-                landed = self._publish(commit_request)
-            except BaseException:
-                if not commit_request.sent:
-                    outputs.keep(())
-                raise
-            if target.base.capabilities.publishes:
-                refresh_hint(target.store, landed.metadata_location)
-            outputs.keep(outputs.locations)
-            self._set_aside()
-            return landed
-
-    def _set_aside(self) -> None:
-        """Rename copies of the original's metadata files, once a table of another uuid is there."""
-        context = self.target.context
-        for location in self.set_aside:
+    Raises: CommitConflict, where another file has its name; CommitUnknown; StorageError.
+    """
+    with Leftovers(target.context, (COMMAND,)).removed_after(target.base):
+        is_journalled = target.base.capabilities.rules_out_commits
+        outputs = Outputs(target.store, target.base.metadata_folder, journal, is_journalled)
+        commit_request = CommitRequest()
+        try:
+            _write_files(target.context, prepared.files, outputs)
+            outputs.check()
+            landed = _publish(target, metadata, commit_request)
+        except BaseException:
+            if not commit_request.sent:
+                outputs.keep(())
+            raise
+        if target.base.capabilities.publishes:
+            refresh_hint(target.store, landed.metadata_location)
+        outputs.keep(outputs.locations)
+        context = target.context
+        for location in set_aside:
             try:
                 context.store.copy(location, location + _ASIDE)
                 failed = [item.error for item in context.store.remove([location])]
@@ -539,45 +521,47 @@ class _Writing:
                 context.progress.warn(
                     f"{locations.name(location)} belongs to the original and stays: {failed[0]}"
                 )
+        return landed
 
-    def _publish(self, commit_request: CommitRequest) -> LoadedTable:
-        """Write the metadata file; `commit_request` says from then on whether it may be there.
 
-        Raises: CommitConflict; CommitUnknown; StorageError.
-        """
-        target = self.target
-        commit_request.sent = True
+def _publish(
+    target: _Target, metadata: TableMetadata, commit_request: CommitRequest
+) -> LoadedTable:
+    """Write the metadata file; `commit_request` says from then on whether it may be there.
+
+    Raises: CommitConflict; CommitUnknown; StorageError.
+    """
+    commit_request.sent = True
+    try:
+        with target.context.shield():
+            outcome = create_file(
+                target.store, target.base, metadata, target.file_name, gzip=target.gzip
+            )
+    except Exception:  # then nothing was written; what ends the program comes at any moment
+        commit_request.sent = False
+        raise
+    if isinstance(outcome, Conflict):
+        commit_request.sent = False
+        raise CommitConflict(outcome.reason, hint=outcome.hint)
+    if not isinstance(outcome, Committed):
+        raise unknown_outcome(outcome)
+    return outcome.table
+
+
+def _write_files(context: TableContext, files: Sequence[WaitingFile], outputs: Outputs) -> None:
+    """Write the prepared files. Raises: StorageError; Incomplete."""
+    context.progress.phase("writing files", total=len(files))
+    outputs.begin()
+
+    def write(file: WaitingFile) -> None:
+        context.deadline.check()
+        content = file.waiting.read_bytes()
         try:
-            with target.context.shield():
-                outcome = create_file(
-                    target.store, target.base, self.metadata, target.file_name, gzip=target.gzip
-                )
-        except Exception:  # then nothing was written; what ends the program comes at any moment
-            commit_request.sent = False
-            raise
-        if isinstance(outcome, Conflict):
-            commit_request.sent = False
-            raise CommitConflict(outcome.reason, hint=outcome.hint)
-        if not isinstance(outcome, Committed):
-            raise unknown_outcome(outcome)
-        return outcome.table
+            context.store.create(outputs.add(file.location), content)
+        except FileExistsError as error:
+            raise CommitConflict(f"{file.location} exists already") from error
+        context.progress.advance(1)
 
-    def _write(self, outputs: Outputs) -> None:
-        """Write the prepared files. Raises: StorageError; Incomplete."""
-        context = self.target.context
-        files: Sequence[WaitingFile] = self.prepared.files
-        context.progress.phase("writing files", total=len(files))
-        outputs.begin()
-
-        def write(file: WaitingFile) -> None:
-            context.deadline.check()
-            content = file.waiting.read_bytes()
-            try:
-                self.target.store.create(outputs.add(file.location), content)
-            except FileExistsError as error:
-                raise CommitConflict(f"{file.location} exists already") from error
-            context.progress.advance(1)
-
-        with ThreadPoolExecutor(context.concurrency, thread_name_prefix="icectl-write") as pool:
-            for _ in pool.map(write, files):
-                pass
+    with ThreadPoolExecutor(context.concurrency, thread_name_prefix="icectl-write") as pool:
+        for _ in pool.map(write, files):
+            pass

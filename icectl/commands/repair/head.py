@@ -240,7 +240,15 @@ def _written(
     entries = change.rebuilt
     if entries is None:
         entries = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
-        entries = _apply_change(entries, change)
+        positions = entries.table["manifest_pos"].to_pylist()
+        for name in {name for columns in change.restated.values() for name in columns}:
+            new = {at: columns[name] for at, columns in change.restated.items() if name in columns}
+            values = zip(positions, entries.table[name].to_pylist(), strict=True)
+            entries = with_values(entries, name, [new.get(at, value) for at, value in values])
+        kept_rows = [
+            row for row, position in enumerate(positions) if position not in change.dropped
+        ]
+        entries = as_existing(live(take(entries, kept_rows)))
     if not len(entries):
         return
     writer = ManifestWriter(
@@ -252,17 +260,6 @@ def _written(
     with closing(writer.add(with_manifest_number(entries, 0))) as stored:
         for entry in stored:
             yield entry.manifest, entry.entries
-
-
-def _apply_change(entries: Entries, change: ManifestChange) -> Entries:
-    """Return the kept live entries as EXISTING, with restated columns."""
-    positions = entries.table["manifest_pos"].to_pylist()
-    for name in {name for columns in change.restated.values() for name in columns}:
-        new = {at: columns[name] for at, columns in change.restated.items() if name in columns}
-        values = zip(positions, entries.table[name].to_pylist(), strict=True)
-        entries = with_values(entries, name, [new.get(at, value) for at, value in values])
-    kept_rows = [row for row, position in enumerate(positions) if position not in change.dropped]
-    return as_existing(live(take(entries, kept_rows)))
 
 
 def proposal(

@@ -85,7 +85,12 @@ def proven_entries(reader: Reader, lost: ManifestFile) -> Entries | None:
     added_files, added_rows, existing_files, existing_rows = counts
     parts = []
     if added_files:
-        added = _added(reader, wrote, lost, beside)
+        others = [snapshot for snapshot in reader.metadata.snapshots if snapshot is not wrote]
+        entries, _ = _entries(reader, others, lost)
+        alive = live(entries)
+        ids = enumerate(alive.table["snapshot_id"].to_pylist())
+        by_it = take(alive, [row for row, id_ in ids if id_ == wrote.snapshot_id])
+        added = _without(by_it, beside)
         if _counted(added) != (added_files, added_rows):
             return None
         parts.append(added)
@@ -106,16 +111,6 @@ def _existing(
         return None
     before, is_whole = _entries(reader, [parent], lost)
     return _without(live(before), beside) if is_whole else None
-
-
-def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries:
-    """Return files that other snapshots list as added by this one, beyond its other manifests."""
-    others = [snapshot for snapshot in reader.metadata.snapshots if snapshot is not wrote]
-    entries, _ = _entries(reader, others, lost)
-    alive = live(entries)
-    ids = enumerate(alive.table["snapshot_id"].to_pylist())
-    by_it = take(alive, [row for row, id_ in ids if id_ == wrote.snapshot_id])
-    return _without(by_it, beside)
 
 
 def _entries(
@@ -144,16 +139,13 @@ def _entries(
     ]
     parts = []
     for part in alike:
-        entries = read_or_none(partial(_load, reader, part))
+        load = partial(load_entries, reader.context, reader.metadata, [part], ALL_COLUMNS)
+        entries = read_or_none(load)
         if entries is None:
             is_whole = False
         else:
             parts.append(entries)
     return of_specs(concat(parts), [lost.partition_spec_id]), is_whole
-
-
-def _load(reader: Reader, manifest: ManifestFile) -> Entries:
-    return load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
 
 
 def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:

@@ -105,7 +105,10 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Changed] | None:
     with closing(reads):
         for read in reads:
             reader.context.deadline.check()
-            if read.rows is not None and _is_changed_by(read, snapshot):
+            if read.rows is None:
+                continue
+            of_changes = of_status(read.rows, Status.ADDED, Status.DELETED)
+            if (snapshot.snapshot_id,) in by_row(of_changes, "snapshot_id"):
                 if read.content[0].unknown_field_ids:
                     return None  # a rewrite would lose them
                 changed.append(_Changed(manifests[read.index], read, EMPTY, EMPTY))
@@ -132,13 +135,6 @@ def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[Manif
         )
         for location, size in sorted(lengths.items())
     ]
-
-
-def _is_changed_by(read: ManifestRead, snapshot: Snapshot) -> bool:
-    """Return whether the snapshot added or removed files, by the manifest itself."""
-    assert read.rows is not None
-    changed = of_status(read.rows, Status.ADDED, Status.DELETED)
-    return (snapshot.snapshot_id,) in by_row(changed, "snapshot_id")
 
 
 def _is_sure_of_row_ids(

@@ -92,7 +92,13 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
             "it are broken or gone: restore them from a copy, or move the broken ones out of "
             "the directory if that version is meant",
         ) from error
-    _check_age(context, broken)
+    now_ms = dating_clock_ms(context.store, context.env, broken.location)
+    if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
+        raise Refused(
+            f"{broken.name} cannot be read, and it is young: a writer may be writing it",
+            hint="run the command again once it is "
+            f"{print_duration(COMMIT_TAKES_MS)} old; it is kept until then",
+        )
     loaded = loaded_from(whole.metadata, whole.version.location, FILE_SYSTEM)
     check_place(context.store, catalog.table_location, loaded)
     aside = locations.join(
@@ -108,17 +114,6 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         "what the commit in it changed is lost if no copy of it is left",
     )
     return WholeTable(loaded, (fix,), broken, aside)
-
-
-def _check_age(context: TableContext, broken: MetadataVersion) -> None:
-    """Check that a file is too old to be still written. Raises: Refused."""
-    now_ms = dating_clock_ms(context.store, context.env, broken.location)
-    if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
-        raise Refused(
-            f"{broken.name} cannot be read, and it is young: a writer may be writing it",
-            hint="run the command again once it is "
-            f"{print_duration(COMMIT_TAKES_MS)} old; it is kept until then",
-        )
 
 
 def _with_hint(context: TableContext, whole: WholeTable) -> WholeTable:
@@ -163,7 +158,19 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
     with context.shield():
         if "metadata-file" in kinds and whole.broken is not None:
             assert whole.aside is not None
-            _move_aside(context, whole.broken, whole.aside)
+            broken = whole.broken
+            now = list_versions(context.store, locations.parent(broken.location))
+            if _newest(without_uncommitted(now)) != broken:
+                raise CommitConflict(
+                    f"{broken.name} was changed meanwhile, or there is a newer file"
+                )
+            # On a disk, as a second name of the same file.
+            context.store.copy(broken.location, whole.aside)
+            failed = context.store.remove([broken.location, locations.check_sum(broken.location)])
+            if failed:
+                raise StorageError(
+                    f"`{failed[0].location}` stays, with a copy beside it: {failed[0].error}"
+                )
         if "version-hint" in kinds and whole.hint is not None:
             folder = whole.loaded.metadata_folder
             if newer := newer_than(whole.loaded, list_versions(context.store, folder)):
@@ -176,15 +183,3 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
 def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
     """Return the file of the highest number; None without files."""
     return max(versions, key=lambda version: version.version or 0, default=None)
-
-
-def _move_aside(context: TableContext, broken: MetadataVersion, aside: str) -> None:
-    now = list_versions(context.store, locations.parent(broken.location))
-    if _newest(without_uncommitted(now)) != broken:
-        raise CommitConflict(f"{broken.name} was changed meanwhile, or there is a newer file")
-    context.store.copy(broken.location, aside)  # on a disk, as a second name of the same file
-    failed = context.store.remove([broken.location, locations.check_sum(broken.location)])
-    if failed:
-        raise StorageError(
-            f"`{failed[0].location}` stays, with a copy beside it: {failed[0].error}"
-        )

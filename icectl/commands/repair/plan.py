@@ -1,7 +1,7 @@
 """The repairs of a broken table, and what cannot be set right: each with the reason; pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, get_args
 
@@ -135,21 +135,18 @@ def plan(
     check_skip(skip, fixes)
     chosen = [fix for fix in fixes if fix.kind not in skip and fix.id not in skip]
     answered = frozenset[Finding]().union(*(item.answers for item in chosen))
-    known = {remaining.finding: remaining for remaining in reasons}
-    remaining = [
-        known.get(finding) or RemainingFinding(finding, _reason(finding))
-        for finding in findings
-        if finding not in answered and finding.severity != "info"
-    ]
     by_kind = sorted(chosen, key=lambda item: KINDS.index(item.kind))
     skipped = tuple(fix for fix in fixes if fix not in chosen)
-    remaining = [
-        replace(item, reason="skipped as requested")
-        if any(item.finding in fix.answers for fix in skipped)
-        else item
-        for item in remaining
-    ]
-    return RepairPlan(level, branch, tuple(by_kind), skipped, tuple(remaining))
+    known = {remaining.finding: remaining.reason for remaining in reasons}
+    left = []
+    for finding in findings:
+        if finding in answered or finding.severity == "info":
+            continue
+        of_rule = (reason for start, reason in _REASONS if finding.rule.startswith(start))
+        reason = known.get(finding) or next(of_rule)
+        is_skipped = any(finding in fix.answers for fix in skipped)
+        left.append(RemainingFinding(finding, "skipped as requested" if is_skipped else reason))
+    return RepairPlan(level, branch, tuple(by_kind), skipped, tuple(left))
 
 
 def check_skip(skip: Collection[str], fixes: Sequence[Fix]) -> None:
@@ -164,7 +161,3 @@ def check_skip(skip: Collection[str], fixes: Sequence[Fix]) -> None:
         near = get_close_matches(name, sorted(known))
         hint = f"did you mean `{near[0]}`?" if near else f"kinds are `{'`, `'.join(KINDS)}`"
         raise UsageError(f"`--skip`: there is no repair `{name}`", hint=hint)
-
-
-def _reason(finding: Finding) -> str:
-    return next(reason for start, reason in _REASONS if finding.rule.startswith(start))

@@ -18,6 +18,7 @@ from icectl.commands.repair.plan import (
     OF_LISTS,
     OF_METRICS,
     Fix,
+    Kind,
     RemainingFinding,
 )
 from icectl.entries.partition_key import PartitionValue, decode_key, sort_key
@@ -46,7 +47,7 @@ from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
-from icectl.table.recovery import Loss
+from icectl.table.recovery import NOTHING, Loss
 from icectl.table.row_safety import check_live
 from icectl.units import print_count
 
@@ -57,6 +58,9 @@ _DESTROYED = "R-008"
 """The rule of a manifest that nobody can read: it is no whole Avro file."""
 
 _FIELDS_LOST = "its manifest has fields that a rewrite would lose"
+
+_OF_HEADS = ("manifest-list", "dangling-deletes")
+"""Kinds of repairs of which there is one at most."""
 
 COUNTS = ("value_counts", "null_value_counts")
 
@@ -91,7 +95,8 @@ def find_head_fixes(
             RemainingFinding(finding, unsure) for finding in findings if finding.rule in unsure
         ]
     if lists:
-        return [search.lost_list()], []
+        search.lost_list()
+        return search.head_fixes, []
     search.lost_manifests()
     search.lost_files()
     search.metrics()
@@ -112,13 +117,26 @@ class _Search:
     head_fixes: list[HeadFix] = field(default_factory=list)
     left: list[RemainingFinding] = field(default_factory=list)
 
-    def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
-        """Return the findings on an object, of some rules or of any."""
+    def of(self, subject: str | None, rules: Collection[str] | None = None) -> frozenset[Finding]:
         return frozenset(
             finding
             for finding in self.findings
-            if finding.subject == subject and (rules is None or finding.rule in rules)
+            if subject in (None, finding.subject) and (rules is None or finding.rule in rules)
         )
+
+    def _offer(
+        self,
+        kind: Kind,
+        subject: str,
+        what: str,
+        proof: str,
+        answers: frozenset[Finding],
+        *changes: ManifestChange,
+        loss: Loss = NOTHING,
+    ) -> None:
+        name_ = None if kind in _OF_HEADS else name(subject)
+        fix = Fix(kind, name_, subject, what, proof, loss, answers)
+        self.head_fixes.append(HeadFix(fix, changes))
 
     def unsure(self) -> str | None:
         """Tell why nothing may be built on the head: what its live entries mean is not sure."""
@@ -133,81 +151,68 @@ class _Search:
             return f"until this is repaired, it is unclear which rows are live ({error.rule})"
         return None
 
-    def lost_list(self) -> HeadFix:
-        """Return the list itself, where what it named is proved."""
+    def lost_list(self) -> None:
+        """Find the list itself, where what it named is proved."""
         ((location, _),) = self.head.listed.problems
         count = sum(len(entry) for entry in self.head.entries if entry is not None)
-        fix = Fix(
-            "manifest-list",
-            None,
-            location,
-            f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own",
+        what = f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own"
+        proof = (
             "the snapshot before it and its own manifests have exactly the files and rows that "
-            "its summary counts",
-            answers=self.of(location),
+            "its summary counts"
         )
-        return HeadFix(fix, self.head.changes)
+        self._offer("manifest-list", location, what, proof, self.of(location), *self.head.changes)
 
     def lost_manifests(self) -> None:
         """Manifests that are missing, or cannot be read."""
         for place, manifest in enumerate(self.head.listed.manifests):
             problem = self.head.read[place].problem
-            if isinstance(problem, CorruptTable):
-                self._lost_manifest(place, manifest, problem)
-
-    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: CorruptTable) -> None:
-        subject = manifest.manifest_path
-        answers = self.of(subject)
-        rebuilt = proven_entries(self.reader, manifest)
-        proof = "other snapshots list these files, with the same number of files and rows"
-        if rebuilt is None:
-            rebuilt = entries_by_footers(self.reader, manifest)
-            proof = (
-                "no other manifest lists these files, which have the rows and bytes that its "
-                "snapshot added"
-            )
-        if rebuilt is not None:
-            files = print_count(len(rebuilt), "file")
-            fix = Fix(
-                "manifest",
-                name(subject),
-                subject,
-                f"rewrite it, with {files}",
-                proof,
-                answers=answers,
-            )
-            self.head_fixes.append(HeadFix(fix, (ManifestChange(place, rebuilt=rebuilt),)))
-            return
-        if not isinstance(problem, MissingFile | OtherFile) and problem.rule != _DESTROYED:
-            return  # what is in it may be read by others
-        counts = (manifest.added_rows_count, manifest.existing_rows_count)
-        known = [count for count in counts if count is not None]
-        rows = sum(known) if len(known) == len(counts) else None
-        what = "remove it from the table"
-        if manifest.content is ManifestContent.DELETES:
-            self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
-        else:
-            self._offer_lost(subject, what, rows, answers, ManifestChange(place, gone=True))
+            if not isinstance(problem, CorruptTable):
+                continue
+            subject = manifest.manifest_path
+            answers = self.of(subject)
+            rebuilt = proven_entries(self.reader, manifest)
+            proof = "other snapshots list these files, with the same number of files and rows"
+            if rebuilt is None:
+                rebuilt = entries_by_footers(self.reader, manifest)
+                proof = (
+                    "no other manifest lists these files, which have the rows and bytes that its "
+                    "snapshot added"
+                )
+            if rebuilt is not None:
+                what = f"rewrite it, with {print_count(len(rebuilt), 'file')}"
+                change = ManifestChange(place, rebuilt=rebuilt)
+                self._offer("manifest", subject, what, proof, answers, change)
+                continue
+            if not isinstance(problem, MissingFile | OtherFile) and problem.rule != _DESTROYED:
+                continue  # what is in it may be read by others
+            counts = (manifest.added_rows_count, manifest.existing_rows_count)
+            known = [count for count in counts if count is not None]
+            rows = sum(known) if len(known) == len(counts) else None
+            is_data = manifest.content is ManifestContent.DATA
+            change = ManifestChange(place, gone=True)
+            self._offer_loss(subject, rows, answers, change, is_data=is_data)
 
     def lost_files(self) -> None:
         """Files that live entries name and that are not there."""
-        named = {finding.subject: finding for finding in self.findings if finding.rule == "R-034"}
-        for place, location, content, position, rows in self._live(named):
-            if self.reader.context.store.stat(location) is not None:
+        named = {finding.subject for finding in self.findings if finding.rule == "R-034"}
+        columns = ("location", "content", "manifest_pos", "record_count")
+        for place, entries in enumerate(self.head.entries if named else ()):
+            if entries is None:
                 continue
-            what = "remove it from the table"
-            answers = self.of(location, {"R-034"})
-            change = ManifestChange(place, dropped=frozenset({position}))
-            changes = [change, *self._vectors_of(location)]
-            if self._would_lose(changes):
-                self._leave(answers, _FIELDS_LOST)
-            elif content == Content.DATA:
-                self._offer_lost(location, what, rows, answers, *changes)
-            else:
-                self._offer_undeleted(location, what, rows, answers, change)
+            for location, content, position, rows in by_row(live(entries), *columns):
+                if location not in named or self.reader.context.store.stat(location) is not None:
+                    continue
+                answers, is_data = self.of(location, {"R-034"}), content == Content.DATA
+                change = ManifestChange(place, dropped=frozenset({position}))
+                changes = [change, *self._vectors_of(location)]
+                if self._would_lose(changes):
+                    self._leave(answers, _FIELDS_LOST)
+                else:
+                    needed = changes if is_data else [change]
+                    self._offer_loss(location, rows, answers, *needed, is_data=is_data)
 
     def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
-        """Return whether a rewrite would lose unknown fields of a changed manifest."""
+        # unknown fields of a changed manifest, which a rewrite leaves out
         return any(self.head.read[change.place].content[0].unknown_field_ids for change in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
@@ -221,64 +226,32 @@ class _Search:
                 if at:
                     yield ManifestChange(place, dropped=frozenset(at))
 
-    def _live(self, locations: Collection[str]) -> Iterator[tuple[int, str, int, int, int]]:
-        """Yield live entries of some locations.
-
-        Shape: place of the manifest, location, content, position, rows.
-        """
-        if not locations:
-            return
-        for place, entries in enumerate(self.head.entries):
-            if entries is None:
-                continue
-            columns = ("location", "content", "manifest_pos", "record_count")
-            for location, *others in by_row(live(entries), *columns):
-                if location in locations:
-                    yield place, location, *others
-
-    def _offer_lost(
+    def _offer_loss(
         self,
         subject: str,
-        what: str,
         rows: int | None,
         answers: frozenset[Finding],
         *changes: ManifestChange,
+        is_data: bool,
     ) -> None:
-        if not self.asked.drop_missing:
+        what = "remove it from the table"
+        if is_data and self.asked.drop_missing:
+            proof = "`--drop-missing` accepts that its rows are lost"
+            self._offer("lost-data", subject, what, proof, answers, *changes, loss=Loss(rows))
+        elif is_data:
             its_rows = "rows" if rows is None else print_count(rows, "row")
             reason = f"nothing else has its {its_rows}: restore the file, or "
             self._leave(answers, reason + "`--drop-missing` removes it from the table")
-            return
-        proof = "`--drop-missing` accepts that its rows are lost"
-        fix = Fix("lost-data", name(subject), subject, what, proof, Loss(rows), answers=answers)
-        self.head_fixes.append(HeadFix(fix, changes))
-
-    def _offer_undeleted(
-        self,
-        subject: str,
-        what: str,
-        rows: int | None,
-        answers: frozenset[Finding],
-        change: ManifestChange,
-    ) -> None:
-        if not self.asked.accept_undeleted:
+        elif self.asked.accept_undeleted:
+            proof = "`--accept-undeleted` accepts that rows it deleted come back"
+            loss = Loss(rows_back=rows)
+            self._offer("lost-deletes", subject, what, proof, answers, *changes, loss=loss)
+        else:
             reason = (
                 "without it deleted rows would come back: restore the file, go back with "
                 "`--to-snapshot`, or accept these rows with `--accept-undeleted`"
             )
             self._leave(answers, reason)
-            return
-        proof = "`--accept-undeleted` accepts that rows it deleted come back"
-        fix = Fix(
-            "lost-deletes",
-            name(subject),
-            subject,
-            what,
-            proof,
-            Loss(rows_back=rows),
-            answers=answers,
-        )
-        self.head_fixes.append(HeadFix(fix, (change,)))
 
     def _leave(self, findings: Collection[Finding], reason: str) -> None:
         self.left += [RemainingFinding(finding, reason) for finding in findings]
@@ -298,7 +271,18 @@ class _Search:
             everywhere = manifest.manifest_path in flagged
             new = dict(self._restated(manifest, None if everywhere else named))
             if new:
-                self._offer_metrics(place, manifest, new, named)
+                subject = manifest.manifest_path
+                answers = frozenset[Finding]().union(
+                    *(self.of(location, OF_METRICS) for location in (subject, *named))
+                )
+                names = sorted({column for columns in new.values() for column in columns})
+                what = (
+                    f"rewrite it with {', '.join(names)} of {print_count(len(new), 'file')} as "
+                    "their footers have them"
+                )
+                change = ManifestChange(place, restated=new)
+                proof = "the footers of the files say so"
+                self._offer("metrics", subject, what, proof, answers, change)
 
     def _restated(
         self, manifest: ManifestFile, named: Collection[str] | None
@@ -315,66 +299,25 @@ class _Search:
                 if columns:
                     yield entry["manifest_pos"], columns
 
-    def _offer_metrics(
-        self,
-        place: int,
-        manifest: ManifestFile,
-        new: Mapping[int, Mapping[str, Any]],
-        named: Collection[str],
-    ) -> None:
-        subject = manifest.manifest_path
-        answers = frozenset[Finding]().union(
-            *(self.of(location, OF_METRICS) for location in (subject, *named))
-        )
-        names = sorted({column for columns in new.values() for column in columns})
-        fix = Fix(
-            "metrics",
-            name(subject),
-            subject,
-            f"rewrite it with {', '.join(names)} of {print_count(len(new), 'file')} as their "
-            "footers have them",
-            "the footers of the files say so",
-            answers=answers,
-        )
-        self.head_fixes.append(HeadFix(fix, (ManifestChange(place, restated=new),)))
-
     def list_rows(self) -> None:
         """Find fixes where the list says of manifests what these do not."""
-        seen: dict[str, int] = {}
+        seen: dict[str, ManifestFile] = {}
         for place, manifest in enumerate(self.head.listed.manifests):
             subject = manifest.manifest_path
-            first = seen.setdefault(subject, place)
-            if first != place:
-                self._listed_again(place, first)
+            if subject in seen:
+                if manifest == seen[subject]:
+                    answers = self.of(None, {"R-050", "R-066", "R-103", "R-114"})
+                    proof = "both rows of the list are the same, and a file lives once"
+                    change = ManifestChange(place, gone=True)
+                    self._offer("list-row", subject, "list it once", proof, answers, change)
                 continue
+            seen[subject] = manifest
             answers = self.of(subject, OF_LIST_ROWS)
             if answers and self._has_wrong_row(place):
-                fix = Fix(
-                    "list-row",
-                    name(subject),
-                    subject,
-                    "list its length, counts and ranges as they are",
-                    "the manifest is complete, and counted again",
-                    answers=answers,
-                )
-                self.head_fixes.append(HeadFix(fix, (ManifestChange(place, described=True),)))
-
-    def _listed_again(self, place: int, first: int) -> None:
-        manifests = self.head.listed.manifests
-        subject = manifests[place].manifest_path
-        if manifests[place] != manifests[first]:
-            return
-        of_twice = {"R-050", "R-066", "R-103", "R-114"}
-        answers = frozenset(finding for finding in self.findings if finding.rule in of_twice)
-        fix = Fix(
-            "list-row",
-            name(subject),
-            subject,
-            "list it once",
-            "both rows of the list are the same, and a file lives once",
-            answers=answers,
-        )
-        self.head_fixes.append(HeadFix(fix, (ManifestChange(place, gone=True),)))
+                what = "list its length, counts and ranges as they are"
+                proof = "the manifest is complete, and counted again"
+                change = ManifestChange(place, described=True)
+                self._offer("list-row", subject, what, proof, answers, change)
 
     def _has_wrong_row(self, place: int) -> bool:
         """Return whether a manifest is whole, and a new row would agree with it."""
@@ -394,9 +337,7 @@ class _Search:
 
         One that names a file which no manifest knows may well be that of a live one.
         """
-        answers = frozenset(
-            finding for finding in self.findings if finding.rule in OF_DANGLING_VECTORS
-        )
+        answers = self.of(None, OF_DANGLING_VECTORS)
         if not answers or not self.head.is_whole:
             return
         homeless = dict(self._homeless())
@@ -411,16 +352,11 @@ class _Search:
         if self._would_lose(changes):
             self._leave(answers, _FIELDS_LOST)
             return
-        count = sum(map(len, homeless.values()))
-        fix = Fix(
-            "dangling-deletes",
-            None,
-            f"snapshot {self.head.snapshot.snapshot_id}",
-            f"remove {print_count(count, 'deletion vector')} from the table",
-            "their data files were removed, as other entries show",
-            answers=answers,
-        )
-        self.head_fixes.append(HeadFix(fix, tuple(changes)))
+        subject = f"snapshot {self.head.snapshot.snapshot_id}"
+        count = print_count(sum(map(len, homeless.values())), "deletion vector")
+        what = f"remove {count} from the table"
+        proof = "their data files were removed, as other entries show"
+        self._offer("dangling-deletes", subject, what, proof, answers, *changes)
 
     def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:
         """Vectors of data files that do not live, by place of the manifest and position in it.
@@ -460,19 +396,14 @@ class _Search:
 
     def whole_list(self) -> None:
         """Find the fix that a new snapshot is by itself: right totals, and a right list header."""
-        answers = frozenset(finding for finding in self.findings if finding.rule in OF_LISTS)
+        answers = self.of(None, OF_LISTS)
         answered = answers.union(*(head_fix.fix.answers for head_fix in self.head_fixes))
         unanswered = {finding.severity for finding in self.findings if finding not in answered}
         if answers and self.head.is_whole and "error" not in unanswered:
-            fix = Fix(
-                "manifest-list",
-                None,
-                f"snapshot {self.head.snapshot.snapshot_id}",
-                "commit a snapshot of the same files, with a list and totals of its own",
-                "all that it lists can be read, and was counted",
-                answers=answers,
-            )
-            self.head_fixes.append(HeadFix(fix))
+            subject = f"snapshot {self.head.snapshot.snapshot_id}"
+            what = "commit a snapshot of the same files, with a list and totals of its own"
+            proof = "all that it lists can be read, and was counted"
+            self._offer("manifest-list", subject, what, proof, answers)
 
 
 # -- metrics, as the footer of a data file proves them --------------------------------------------
@@ -500,7 +431,13 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
             return {}
         columns["record_count"] = metrics.record_count
     if size_bytes != entry["file_size_in_bytes"]:
-        if not _tells_the_same(entry, metrics):
+        values = dict(entry["value_counts"] or ())
+        nulls = dict(entry["null_value_counts"] or ())
+        if (
+            not values
+            or any(metrics.value_counts.get(id_) != count for id_, count in values.items())
+            or any(metrics.null_value_counts.get(id_) != count for id_, count in nulls.items())
+        ):
             return {}
         columns["file_size_in_bytes"] = size_bytes
     offsets = entry["split_offsets"]
@@ -510,13 +447,15 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
     bounds = _bounds(entry, metrics, reader.metadata.current_schema)
     if bounds and {"file_size_in_bytes", "record_count"} & columns.keys():
         return {}
-    if _columns_outside(entry, metrics, reader.metadata.current_schema) > 1:
+    lower, upper = (dict(entry[name] or ()) for name in BOUNDS)
+    stated = FileMetrics(entry["record_count"], lower_bounds=lower, upper_bounds=upper)
+    columns_of_table = reader.metadata.current_schema.fields
+    if sum(is_outside(column, stated, metrics) for column in columns_of_table) > 1:
         return {}
     return {**columns, **bounds}
 
 
 def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
-    """Return size and footer of a file; None without the file."""
     status = reader.context.store.stat(location)
     if status is None:
         return None
@@ -563,17 +502,6 @@ def _excludes(
     return not least <= sort_key(value) <= greatest
 
 
-def _tells_the_same(entry: Mapping[str, Any], metrics: FileMetrics) -> bool:
-    """Return whether an entry has counts of the footer's columns, all equal to the footer's."""
-    values = dict(entry["value_counts"] or ())
-    nulls = dict(entry["null_value_counts"] or ())
-    return (
-        bool(values)
-        and all(metrics.value_counts.get(id_) == count for id_, count in values.items())
-        and all(metrics.null_value_counts.get(id_) == count for id_, count in nulls.items())
-    )
-
-
 def _counts(entry: Mapping[str, Any], metrics: FileMetrics) -> Mapping[str, Any]:
     """Return value and null counts if one differs from the footer's; then NaN are not counted."""
     columns: dict[str, Any] = {}
@@ -601,13 +529,6 @@ def _bounds(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> M
             exact = {id_: measured[id_] for id_ in stated if id_ in measured and id_ not in bounds}
             columns[side] = sorted({**bounds, **exact}.items())
     return columns
-
-
-def _columns_outside(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> int:
-    """Count the columns whose values are outside of the entry's bounds."""
-    lower, upper = (dict(entry[name] or ()) for name in BOUNDS)
-    stated = FileMetrics(entry["record_count"], lower_bounds=lower, upper_bounds=upper)
-    return sum(is_outside(column, stated, metrics) for column in schema.fields)
 
 
 def _holds(

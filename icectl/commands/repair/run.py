@@ -1,6 +1,6 @@
 """The run of `icectl repair`: look as `validate` does, plan what is provable, carry it out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from shlex import quote
 from typing import Any, cast
@@ -202,14 +202,9 @@ def _print_plan(console: Console, repair: Repair) -> None:
         console.print(f"skipped {fix.id}")
     for remaining in plan.left:
         _print_left(console, repair, remaining.finding, remaining.reason)
-    _print_ways_out(console, repair)
-
-
-def _print_ways_out(console: Console, repair: Repair) -> None:
     ways_out = repair.prepared.ways_out
-    if not ways_out:
-        return
-    console.print("way out:" if len(ways_out) == 1 else "ways out, the smallest loss first:")
+    if ways_out:
+        console.print("way out:" if len(ways_out) == 1 else "ways out, the smallest loss first:")
     for way in ways_out:
         errors = print_count(way.errors_left, "error")
         loss = f"{way.loss}, and leaves {errors}" if way.errors_left else str(way.loss)
@@ -231,7 +226,16 @@ def _shown(repair: Repair, subject: str) -> str:
 
 def run(common: Common, table: str, request: RepairRequest, change: Change) -> Outcome:
     """Plan the repair; unless only the plan was asked for, ask, and execute it."""
-    options = _options(request)
+    target = request.to_snapshot
+    if target is not None and (request.drop_missing or request.accept_undeleted):
+        raise UsageError("`--to-snapshot` goes back, and does not repair later snapshots")
+    options = RepairOptions(
+        level=cast("RepairLevel", request.level),  # the option takes nothing else
+        branch=request.branch,
+        to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
+        skip=frozenset(request.skip or ()),
+        accepted=Accepted(request.drop_missing, request.accept_undeleted),
+    )
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
     prepared = prepare(context, options)
@@ -263,19 +267,6 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         errors_left=bool(prepared.plan.errors_left),
     )
     return carry_out(session, change, planned)
-
-
-def _options(request: RepairRequest) -> RepairOptions:
-    target = request.to_snapshot
-    if target is not None and (request.drop_missing or request.accept_undeleted):
-        raise UsageError("`--to-snapshot` goes back, and does not repair later snapshots")
-    return RepairOptions(
-        level=cast("RepairLevel", request.level),  # the option takes nothing else
-        branch=request.branch,
-        to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
-        skip=frozenset(request.skip or ()),
-        accepted=Accepted(request.drop_missing, request.accept_undeleted),
-    )
 
 
 def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
@@ -313,7 +304,9 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     ways_out: list[WayOut] = []
     if planned.errors_left and head is not None:
         broken = [left.finding for left in planned.left]
-        ways_out += _way_back(reader, options, broken, head)
+        snapshot = _whole_snapshots(reader, options, broken).newest(options.branch)
+        if snapshot is not None and snapshot != head:
+            ways_out.append(going_back(metadata, head, snapshot))
         if read is not None:
             ways_out += _ways_with_loss(reader, read, findings, options, planned)
     ways_out.sort(key=lambda way: way.order)
@@ -452,16 +445,6 @@ def _set_back_fix(
     return [fix]
 
 
-def _way_back(
-    reader: Reader, options: RepairOptions, broken: Sequence[Finding], head: Snapshot
-) -> list[WayOut]:
-    """Return the way back to the newest whole snapshot, unless that is the head."""
-    snapshot = _whole_snapshots(reader, options, broken).newest(options.branch)
-    if snapshot is None or snapshot == head:
-        return []
-    return [going_back(reader.metadata, head, snapshot)]
-
-
 def _ways_with_loss(
     reader: Reader,
     read: ReadHead,
@@ -493,30 +476,9 @@ def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:
     context.deadline.check()
     kinds = frozenset[str](fix.kind for fix in prepared.plan.fixes)
     commits = bool(kinds - {"metadata-file", "version-hint"})
-    _check_skipped(prepared.found, kinds, commits=commits)
-    restore(context, prepared.found, kinds)
-    landed, snapshot_id = prepared.loaded, None
+    needed = ["metadata-file"] if prepared.found.broken is not None else []
     if commits:
-        context.catalog.check_writable(prepared.loaded)
-        landed, snapshot_id = _commit(context, prepared)
-    remaining = _remaining(context, landed, prepared.options)
-    if remaining is not None:
-        known = {(finding.rule, finding.subject) for finding in remaining}
-        # An error that no fix answers remains, even if it is not seen any more.
-        unseen = [
-            finding
-            for finding in prepared.plan.errors_left
-            if (finding.rule, finding.subject) not in known
-        ]
-        remaining = (*remaining, *unseen)
-    return Repaired(landed, snapshot_id, remaining)
-
-
-def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) -> None:
-    """Check that fixes of metadata files are not skipped if others need them. Raises: Refused."""
-    needed = ["metadata-file"] if table.broken is not None else []
-    if commits:
-        needed += ["version-hint"] if table.is_ahead else []
+        needed += ["version-hint"] if prepared.found.is_ahead else []
     elif "version-hint" not in kinds:
         needed = []
     for kind in needed:
@@ -525,18 +487,25 @@ def _check_skipped(table: WholeTable, kinds: Collection[str], *, commits: bool) 
                 f"plan the other repairs again after `{kind}`",
                 hint=f"leave `--skip {kind}` out, or skip the others too",
             )
-
-
-def _remaining(
-    context: TableContext, landed: LoadedTable, options: RepairOptions
-) -> tuple[Finding, ...] | None:
-    """Return the findings after a run; None, with a warning, if validation fails."""
+    restore(context, prepared.found, kinds)
+    landed, snapshot_id = prepared.loaded, None
+    if commits:
+        context.catalog.check_writable(prepared.loaded)
+        landed, snapshot_id = _commit(context, prepared)
     try:
-        head = branch_head(landed.metadata, options.branch)
-        return _findings(Reader(context, landed), options, head)
+        head = branch_head(landed.metadata, prepared.options.branch)
+        remaining = _findings(Reader(context, landed), prepared.options, head)
     except IcectlError as error:
         context.progress.warn(f"the result was not checked: {error.message}")
-        return None
+        return Repaired(landed, snapshot_id, None)
+    known = {(finding.rule, finding.subject) for finding in remaining}
+    # An error that no fix answers remains, even if it is not seen any more.
+    unseen = [
+        finding
+        for finding in prepared.plan.errors_left
+        if (finding.rule, finding.subject) not in known
+    ]
+    return Repaired(landed, snapshot_id, (*remaining, *unseen))
 
 
 def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
@@ -550,7 +519,14 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
             repaired = write_manifests(reader, head_repair, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            others = _without_statistics(metadata, prepared.plan.of("statistics"))
+            fixes = prepared.plan.of("statistics")
+            fixed_ids = {int(fix.name or 0) for fix in fixes}
+            whole = {file.snapshot_id for file in metadata.statistics} & fixed_ids
+            partition = {file.snapshot_id for file in metadata.partition_statistics} & fixed_ids
+            others: list[Update] = [
+                *(RemoveStatistics(id_) for id_ in sorted(whole)),
+                *(RemovePartitionStatistics(id_) for id_ in sorted(partition)),
+            ]
             others += _set_back_updates(metadata, prepared)
             if repaired is None:
                 return Proposal(others)
@@ -559,16 +535,6 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
 
         landed = opened.commit(propose)
     return landed, None if repaired is None else snapshot_id
-
-
-def _without_statistics(metadata: TableMetadata, fixes: Sequence[Fix]) -> list[Update]:
-    fixed_ids = {int(fix.name or 0) for fix in fixes}
-    whole = {file.snapshot_id for file in metadata.statistics} & fixed_ids
-    partition = {file.snapshot_id for file in metadata.partition_statistics} & fixed_ids
-    return [
-        *(RemoveStatistics(id_) for id_ in sorted(whole)),
-        *(RemovePartitionStatistics(id_) for id_ in sorted(partition)),
-    ]
 
 
 def _set_back_updates(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:

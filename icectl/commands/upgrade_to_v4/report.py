@@ -136,7 +136,13 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
         console.say(f"nothing to do: the table has version {plan.from_version}")
         return
     if outcome is None:
-        _print_plan(console, upgrade)
+        rows = [(item.step, item.detail) for item in upgrade.plan.steps]
+        print_table(console, (TableColumn("step"), TableColumn("detail", cut="wrap")), rows)
+        console.print()
+        for note in upgrade.notes:
+            console.print_sentence(note)
+        for item in upgrade.plan.findings:
+            console.print_sentence(f"{item.severity} {item.rule}: {item.subject}: {item.message}")
         return
     if _changes_layout(plan):
         console.say(f"the table has layout {upgrade.layout} now")
@@ -152,16 +158,6 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
     if outcome.unfinished is not None:
         console.warn(f"its manifests were not rewritten: {outcome.unfinished.message}")
     print_new_metadata_file(console, unpublished_metadata(outcome.landed))
-
-
-def _print_plan(console: Console, upgrade: Upgrade) -> None:
-    rows = [(item.step, item.detail) for item in upgrade.plan.steps]
-    print_table(console, (TableColumn("step"), TableColumn("detail", cut="wrap")), rows)
-    console.print()
-    for note in upgrade.notes:
-        console.print_sentence(note)
-    for item in upgrade.plan.findings:
-        console.print_sentence(f"{item.severity} {item.rule}: {item.subject}: {item.message}")
 
 
 def refused(forbidding: Sequence[Finding], error_id: str) -> Refused:

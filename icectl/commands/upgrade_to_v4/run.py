@@ -109,7 +109,20 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
         )
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
-    options = _options(request, _layout(session, request, change))
+    layout = _layout(session, request, change)
+    for option, value in (
+        ("--convert-position-deletes", request.convert_position_deletes),
+        ("--allow-read-only", request.allow_read_only),
+    ):
+        if value and layout is not Layout.SFC_1:
+            raise UsageError(f"`{option}` is for `--layout {Layout.SFC_1}`")
+    options = UpgradeOptions(
+        "lazy" if request.lazy else "eager" if request.eager else "default",
+        request.branch,
+        request.allow_read_only,
+        request.convert_position_deletes,
+        layout,
+    )
     prepared = prepare(context, options)
     loaded, planned = prepared.loaded, prepared.plan
     notes = version_4_notes(options, loaded.capabilities, changes_layout=planned.changes_layout)
@@ -144,23 +157,6 @@ def _layout(session: Session, request: UpgradeRequest, change: Change) -> Layout
     if answer is None:
         raise Declined
     return LAYOUTS_OF_VERSION_4[answer]
-
-
-def _options(request: UpgradeRequest, layout: Layout) -> UpgradeOptions:
-    """Return the options of the plan. Raises: UsageError, for those of the other layout."""
-    for option, value in (
-        ("--convert-position-deletes", request.convert_position_deletes),
-        ("--allow-read-only", request.allow_read_only),
-    ):
-        if value and layout is not Layout.SFC_1:
-            raise UsageError(f"`{option}` is for `--layout {Layout.SFC_1}`")
-    return UpgradeOptions(
-        "lazy" if request.lazy else "eager" if request.eager else "default",
-        request.branch,
-        request.allow_read_only,
-        request.convert_position_deletes,
-        layout,
-    )
 
 
 def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
@@ -333,7 +329,8 @@ def _commit(
                     return _with_lists(lists, metadata)
                 updates.append(SetLayout(layout))
             upgraded = apply_all(metadata, updates)
-            if branch is None or not _lacks_root(upgraded, branch):
+            snapshot = None if branch is None else head(upgraded, branch)
+            if snapshot is None or layout_of(snapshot) is Layout.SFC_1:
                 return Proposal(updates)
             return writer.propose(upgraded, snapshot_id, partial(change, context), updates=updates)
 
@@ -368,11 +365,6 @@ def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
         min_input_files=sys.maxsize,
         deletes_only=True,
     )
-
-
-def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
-    snapshot = head(metadata, branch)
-    return snapshot is not None and layout_of(snapshot) is not Layout.SFC_1
 
 
 def _list_manifests(_: TableContext, facts: TreeFacts, __: ParentState) -> TreeChange:

@@ -149,7 +149,14 @@ def check_data(
     Raises: StorageError where the store itself fails; EngineError; Incomplete at the deadline.
     Cost: memory for a row group in each worker.
     """
-    facts = _facts(reader.metadata, by_footers=how.by_footers)
+    metadata = reader.metadata
+    table = TableFacts(
+        every_column(metadata),
+        name_mapping(metadata),
+        metadata.format_version,
+        metadata.next_row_id,
+    )
+    facts = _Facts(table, how.by_footers, layout_of_table(metadata) is not Layout.SFC_1)
     check = reader.context.deadline.check
     if how.elsewhere is None:
         total = None
@@ -184,7 +191,12 @@ def _checked_here(
     """Check files in processes of this machine. Order: that of the tasks."""
     # A worker has a row group in memory, however large its file is.
     sizes = [0] * len(tasks)
-    threads = _threads(reader, tasks)
+    processors = os.cpu_count() or 1
+    most = max(_MAX_WAITING, processors)
+    if is_local(reader.metadata.location):  # each thread has a costly worker process
+        worth = 1 + sum(task.size_bytes for task in tasks) // _WORTH_A_WORKER_BYTES
+        most = min(processors, worth)
+    threads = min(reader.context.concurrency, most)
     with (
         checks.ahead(tasks, reader.context.concurrency),
         closing(in_threads(checks.run, tasks, sizes, threads=threads)) as done,
@@ -223,15 +235,6 @@ def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> 
         at_once = requests_at_once(storage.concurrency, tasks[0].location or "")
         with checks.ahead(tasks, at_once):
             return [checks.run(task) for task in tasks]
-
-
-def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
-    """Return the number of threads: each has a costly worker process."""
-    processors = os.cpu_count() or 1
-    if not is_local(reader.metadata.location):
-        return min(reader.context.concurrency, max(_MAX_WAITING, processors))
-    worth = 1 + sum(task.size_bytes for task in tasks) // _WORTH_A_WORKER_BYTES
-    return min(reader.context.concurrency, processors, worth)
 
 
 def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[_Task]]:
@@ -280,7 +283,9 @@ def _of_manifest(
 ) -> Iterator[_Task]:
     vectors: dict[str, list[RecordedDeletes]] = {}
     sizes: dict[str, int] = {}
-    for row in _rows(entries):
+    names = entries.table.column_names
+    for values in by_row(entries, *names):
+        row = dict(zip(names, values, strict=True))
         # Two manifests may describe one file differently, and then both are checked.
         key = hash(tuple(str(row[name]) for name in _DESCRIBING))
         if key in seen:
@@ -308,12 +313,6 @@ def _of_manifest(
             yield _Task(recorded.location, size, "equality_deletes", deletes)
     for location, vector in vectors.items():
         yield _Task(None, sizes[location], "vectors", vector)
-
-
-def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
-    names = entries.table.column_names
-    for row in by_row(entries, *names):
-        yield dict(zip(names, row, strict=True))
 
 
 def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> RecordedFile:
@@ -344,16 +343,6 @@ class _Facts:
     table: TableFacts
     by_footers: bool
     compares_to_the_letter: bool
-
-
-def _facts(metadata: TableMetadata, *, by_footers: bool) -> _Facts:
-    table = TableFacts(
-        every_column(metadata),
-        name_mapping(metadata),
-        metadata.format_version,
-        metadata.next_row_id,
-    )
-    return _Facts(table, by_footers, layout_of_table(metadata) is not Layout.SFC_1)
 
 
 _DataFiles = Mapping[str, tuple[tuple[str, ...], int]]
@@ -400,8 +389,6 @@ class _Checks:
     ) -> None:
         self.facts = facts
         self._named = named
-        self._by_footers = facts.by_footers
-        self._table = facts.table
         self._store = store
         self._open = store.open
         self._workers = workers
@@ -415,7 +402,7 @@ class _Checks:
     def ahead(self, tasks: Sequence[_Task], concurrency: int) -> Iterator[None]:
         """Read the files of tasks before these begin, in their order, if all of each is read."""
         files = [(task.location, task.size_bytes) for task in tasks if task.location is not None]
-        if self._by_footers:
+        if self.facts.by_footers:
             yield
             return
         with ReadAhead(self._store, files, concurrency) as ahead:
@@ -432,7 +419,7 @@ class _Checks:
         return None if data_file is None else data_file[1]
 
     def data_file(self, recorded: RecordedFile) -> FileChecked:
-        return self._opened(recorded.location, check_data_file, recorded, self._table)
+        return self._opened(recorded.location, check_data_file, recorded, self.facts.table)
 
     def position_deletes(self, deletes: RecordedDeletes) -> FileChecked:
         names = list(_names_in_entry(deletes))
@@ -447,7 +434,9 @@ class _Checks:
         return replace(checked, findings=(*checked.findings, *self._misspelt(location, names)))
 
     def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
-        return self._opened(deletes.file.location, check_equality_deletes, deletes, self._table)
+        return self._opened(
+            deletes.file.location, check_equality_deletes, deletes, self.facts.table
+        )
 
     def vectors(self, vectors: Sequence[RecordedDeletes]) -> FileChecked:
         location = vectors[0].file.location
@@ -493,7 +482,7 @@ class _Checks:
             blob_types = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
             if types != blob_types:
                 problem = f"it has the blobs {types}, the table says {blob_types}"
-            for blob in () if self._by_footers else puffin.blobs:
+            for blob in () if self.facts.by_footers else puffin.blobs:
                 read_blob(ranges.read(blob.offset, blob.length), blob)
         except (CorruptTable, Unsupported) as error:
             problem = error.message
@@ -509,7 +498,7 @@ class _Checks:
         *arguments: Any,
         ask: Callable[[str], int | None] | None = None,
     ) -> FileChecked:
-        kernel = partial(check, by_footer=self._by_footers)
+        kernel = partial(check, by_footer=self.facts.by_footers)
         try:
             with CountingReader(self._open(location)) as file:
                 try:

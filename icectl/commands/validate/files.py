@@ -20,26 +20,15 @@ from icectl.table.reachable import statistics_files
 from icectl.table.reader import Reader
 from icectl.table.stored import compare_with_store
 
-_RULE_OF_SIZE: Mapping[FileKind, str] = {
-    FileKind.DATA_FILES: "R-063",
-    FileKind.POSITION_DELETE_FILES: "R-063",
-    FileKind.EQUALITY_DELETE_FILES: "R-063",
-    FileKind.DELETION_VECTOR_FILES: "R-063",
-    FileKind.STATISTICS_FILES: "R-140",
-    FileKind.PARTITION_STATISTICS_FILES: "R-142",
+_KINDS: Mapping[FileKind, tuple[str, str]] = {
+    FileKind.DATA_FILES: ("data file", "R-063"),
+    FileKind.POSITION_DELETE_FILES: ("position delete file", "R-063"),
+    FileKind.EQUALITY_DELETE_FILES: ("equality delete file", "R-063"),
+    FileKind.DELETION_VECTOR_FILES: ("file of deletion vectors", "R-063"),
+    FileKind.STATISTICS_FILES: ("statistics file", "R-140"),
+    FileKind.PARTITION_STATISTICS_FILES: ("partition statistics file", "R-142"),
 }
-
-_INFORMATIONAL = frozenset({FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES})
-"""Kinds that no row depends on."""
-
-_NAMES: Mapping[FileKind, str] = {
-    FileKind.DATA_FILES: "data file",
-    FileKind.POSITION_DELETE_FILES: "position delete file",
-    FileKind.EQUALITY_DELETE_FILES: "equality delete file",
-    FileKind.DELETION_VECTOR_FILES: "file of deletion vectors",
-    FileKind.STATISTICS_FILES: "statistics file",
-    FileKind.PARTITION_STATISTICS_FILES: "partition statistics file",
-}
+"""The names of kinds of files, and the rules of their sizes; no row depends on statistics."""
 
 _MOST_FOREIGN = 100
 """Metadata files that are neither current nor logged and whose table is looked at, newest first."""
@@ -148,16 +137,16 @@ def check_stored_file(
     `problem` says why the store would not tell.
     Spec: R-034, R-063, R-140, R-142.
     """
-    name = _NAMES.get(kind, "file")
-    severity: Severity = "warning" if kind in _INFORMATIONAL else "error"
+    name, rule = _KINDS.get(kind, ("file", "R-063"))
+    severity: Severity = "error" if rule == "R-063" else "warning"
     if problem is not None:
         message = f"the {name} cannot be looked up: {problem}"
         return finding("R-034", location, message, hint=READ_AGAIN)
     if size_bytes is None:
-        hint = ALL_RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
+        hint = ALL_RULES[rule].fix if severity == "warning" else None
         return finding("R-034", location, f"the {name} is missing", severity=severity, hint=hint)
     message = f"the {name} has {size_bytes:,} bytes, the table says {expected:,}"
-    return finding(_RULE_OF_SIZE[kind], location, message, severity=severity)
+    return finding(rule, location, message, severity=severity)
 
 
 def check_metadata_files(

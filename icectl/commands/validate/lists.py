@@ -56,10 +56,6 @@ class CheckTally:
         self.bytes_read += size_bytes or 0
 
 
-def _nothing() -> Iterable[Finding]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class SnapshotsChecked:
     """What deeper levels look at, once snapshots of one layout are checked at level `metadata`.
@@ -71,8 +67,8 @@ class SnapshotsChecked:
 
     live: Entries
     manifests: Callable[[], Sequence[ManifestFile]]
-    of_files: Callable[[], Iterable[Finding]] = _nothing
-    of_contents: Callable[[], Iterable[Finding]] = _nothing
+    of_files: Callable[[], Iterable[Finding]] = tuple
+    of_contents: Callable[[], Iterable[Finding]] = tuple
 
 
 CheckSnapshots = Callable[[Reader, Sequence[Snapshot], CheckTally], SnapshotsChecked]
@@ -100,7 +96,17 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
             rows.setdefault(manifest.manifest_path, {})[manifest] = None
     described = {location: tuple(distinct) for location, distinct in rows.items()}
     entries, numbers = _check_manifests(reader, described, found)
-    _check_snapshots(reader, lists, entries, numbers, found)
+    faults = live_faults(entries, len(numbers), roots(reader.metadata))
+    reader.context.progress.phase("checking snapshots", total=len(lists))
+    for listed in lists:
+        reader.context.deadline.check()
+        known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
+        chosen = [number for number in known if number is not None]
+        is_whole = not listed.problems and len(chosen) == len(known)
+        flags = chosen_manifests(set(chosen), len(numbers))
+        alive = LiveSnapshot(reader.metadata, listed.snapshot, chosen, faults, flags, is_whole)
+        found.add(RULES.findings(alive))
+        reader.context.progress.advance(1)
     return SnapshotsChecked(
         planning(live(entries)), lambda: [rows[0] for rows in described.values()]
     )
@@ -183,27 +189,6 @@ def _check_manifests(
             else:
                 numbers[manifest.manifest_path] = item.index
     return concat(parts), numbers
-
-
-def _check_snapshots(
-    reader: Reader,
-    lists: Sequence[ManifestListRead],
-    entries: Entries,
-    numbers: Mapping[str, int | None],
-    tally: CheckTally,
-) -> None:
-    metadata = reader.metadata
-    faults = live_faults(entries, len(numbers), roots(metadata))
-    reader.context.progress.phase("checking snapshots", total=len(lists))
-    for listed in lists:
-        reader.context.deadline.check()
-        known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
-        chosen = [number for number in known if number is not None]
-        is_whole = not listed.problems and len(chosen) == len(known)
-        flags = chosen_manifests(set(chosen), len(numbers))
-        live = LiveSnapshot(metadata, listed.snapshot, chosen, faults, flags, is_whole)
-        tally.add(RULES.findings(live))
-        reader.context.progress.advance(1)
 
 
 def _unreadable(location: str, problem: Problem | None) -> Finding:

@@ -1,6 +1,6 @@
 """The report of a check of a table, as result members and as text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from textwrap import wrap
@@ -58,19 +58,16 @@ def checked_result(checked: CheckedTable) -> dict[str, Any]:
 
 def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> None:
     """Print findings by rule, the worst first, then what was looked at; `whole`: every finding."""
-    for group in _by_rule(checked.findings):
-        _print_rule(console, group, checked.table_location, whole=whole)
+
+    def place(finding: Finding) -> tuple[int, str]:
+
+        return SEVERITIES.index(finding.severity), finding.rule
+
+    for _, of_rule in groupby(sorted(checked.findings, key=place), key=place):
+        _print_rule(console, list(of_rule), checked.table_location, whole=whole)
     if not checked.complete:
         console.warn("stopped at the time limit: the rest of the table was not looked at")
     console.say(_verdict(checked))
-
-
-def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
-    def place(finding: Finding) -> tuple[int, str]:
-        """Make the key that findings are ordered by: severity, then rule."""
-        return SEVERITIES.index(finding.severity), finding.rule
-
-    return [list(of_rule) for _, of_rule in groupby(sorted(findings, key=place), key=place)]
 
 
 def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, whole: bool) -> None:

@@ -1,11 +1,11 @@
 """The run of `icectl validate`: read the chosen part of a table once, and check it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 from icectl.catalog.metadata_files import check_own_version
 from icectl.checks.objects import CommitBase, MetadataFile
@@ -79,7 +79,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     findings = broken.hinted(checked.findings, "metadata" if level == "metadata" else "files")
     hinted = (replace(item, hint=with_table(item.hint, name)) for item in findings)
     checked = replace(checked, findings=tuple(hinted))
-    exit_code, status = _end(checked, fail_on)
+    failed = fails(checked.findings, fail_on)  # errors count more than incomplete checks
     return Outcome(
         command="validate",
         result=checked_result(checked),
@@ -87,8 +87,8 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
             console, checked, whole=session.console.options.verbosity > 0
         ),
         table=identity_of(reader.loaded),
-        exit_code=exit_code,
-        status=status,
+        exit_code=4 if failed else 0 if checked.complete else 3,
+        status="done" if checked.complete else "incomplete",
     )
 
 
@@ -102,13 +102,6 @@ def _elsewhere(
         return None
     spark = spark_options(session, request.master, conf, remote=request.remote)
     return partial(open_spark, spark, session.context.progress, session.context.deadline)
-
-
-def _end(checked: CheckedTable, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:
-    """Return exit code and status; errors count more than incomplete checks."""
-    if fails(checked.findings, fail_on):
-        return 4, "done" if checked.complete else "incomplete"
-    return (0, "done") if checked.complete else (3, "incomplete")
 
 
 def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
@@ -163,14 +156,15 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
     Cost: every manifest list and manifest of the chosen snapshots once; planning columns of all
     their entries in memory.
     """
-    snapshots = _snapshots(reader, options)
-    tally = CheckTally(options.rules)
+    snapshots: Sequence[Snapshot] = reader.metadata.snapshots
+    if not options.all_snapshots:
+        chosen = chosen_snapshot(reader.metadata, options.choice)
+        snapshots = () if chosen is None else (chosen,)
+    tally, complete = CheckTally(options.rules), True
     try:
         _check(reader, options, snapshots, tally)
     except Incomplete:
         complete = False
-    else:
-        complete = True
     return CheckedTable(
         table_location=reader.metadata.location,
         level=options.level,
@@ -183,13 +177,6 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
         sample=options.sample,
         complete=complete,
     )
-
-
-def _snapshots(reader: Reader, options: ValidateOptions) -> Sequence[Snapshot]:
-    if options.all_snapshots:
-        return reader.metadata.snapshots
-    chosen = chosen_snapshot(reader.metadata, options.choice)
-    return () if chosen is None else (chosen,)
 
 
 def _check(
@@ -258,15 +245,7 @@ def _check_metadata(reader: Reader, tally: CheckTally) -> None:
     rules = rules_of_metadata(metadata)
     tally.add(rules.findings(MetadataFile(metadata, read_metadata_json(content))))
     tally.add(rules.findings(CommitBase(metadata)))
-    tally.add(_version_hint(reader))
-
-
-def _version_hint(reader: Reader) -> Iterator[Finding]:
-    loaded = reader.loaded
-    if not loaded.capabilities.numbers_versions:
-        return
-    try:
-        hint = reader.hinted_version()
-    except FileNotFoundError:
-        return
-    yield from check_version_hint(hint, loaded.version, loaded.metadata.location)
+    if reader.loaded.capabilities.numbers_versions:
+        with suppress(FileNotFoundError):
+            hint, version = reader.hinted_version(), reader.loaded.version
+            tally.add(check_version_hint(hint, version, metadata.location))

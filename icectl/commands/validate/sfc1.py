@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ from icectl.entries.rows import Entries, by_row, concat, location_keys, planning
 from icectl.errors import CorruptTable, Unsupported
 from icectl.format.locations import named_in_vector
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
-from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.rows.check_data_file import RecordedFile
 from icectl.rows.check_delete_file import RecordedDeletes, check_vectors
@@ -104,29 +103,8 @@ def _of_distinct_stats(uses: Sequence[_Use]) -> Iterator[_Use]:
             yield use
 
 
-@dataclass(frozen=True, slots=True)
-class _ReplacedBlob:
-    """Where a delete vector of a data file is, and the one that took its place."""
-
-    data_file: str
-    before: tuple[str, int, int]
-    after: tuple[str, int, int]
-
-
-@dataclass(slots=True)
-class _Parts:
-    """The entries of roots and leaves, by their number."""
-
-    entries: list[Entries] = field(default_factory=list)
-
-    def add(self, entries: Entries) -> int:
-        self.entries.append(entries)
-        return len(self.entries) - 1
-
-    @property
-    def next(self) -> int:
-        """The number of the entries that are added next."""
-        return len(self.entries)
+_ReplacedBlob = tuple[str, tuple[str, int, int], tuple[str, int, int]]
+"""A data file, where a delete vector of it is, and the one that took its place."""
 
 
 def check(reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally) -> SnapshotsChecked:
@@ -155,8 +133,9 @@ class _Check:
         self._bound_types = types_of_bounds(reader.metadata)
         self._chosen = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
         self._tally = tally
-        self._vectors = _LeafVectors(reader.context.store, reader.metadata)
-        self._parts = _Parts()
+        self._vectors_seen: set[tuple[object, ...]] = set()
+        self._parts: list[Entries] = []
+        """The entries of roots and leaves, by their number."""
         self._own: dict[int, int] = {}
         self._roots: dict[int, RootRead] = {}
         self._leaves: dict[tuple[object, ...], int] = {}
@@ -166,8 +145,7 @@ class _Check:
         """Read, check, and choose what lives."""
         self._read_roots()
         self._read_leaves()
-        entries = self._parts.entries
-        files = TreeFiles(concat(entries), [len(part) for part in entries])
+        files = TreeFiles(concat(self._parts), [len(part) for part in self._parts])
         return self._check_snapshots(files)
 
     # -- roots ------------------------------------------------------------------------------------
@@ -193,29 +171,33 @@ class _Check:
         with closing(read):
             for snapshot, stored in zip(rooted, read, strict=True):
                 self._reader.context.deadline.check()
-                self._root(snapshot, stored)
+                is_chosen = snapshot.snapshot_id in self._chosen
+                findings: list[Finding] = []
+                location = snapshot.root_manifest or ""
+                if isinstance(stored, DamagedFile):
+                    findings = [unreadable(location, stored.problem, "V4-180")]
+                elif stored.file.content is not TreeContent.ROOT:  # V4-040
+                    breach = Breach(f"its footer says `{stored.file.content}`, not `root`")
+                    findings = [EVERY_RULE["V4-040"].finding(location, breach)]
+                else:
+                    rows = RootRows(self._facts.metadata, snapshot, stored.file, stored.rows)
+                    findings = list(self._stored(rows)) if is_chosen else []
+                    findings += self._resolved(
+                        snapshot, stored, {finding.rule for finding in findings}
+                    )
+                if is_chosen:
+                    self._tally.snapshots += 1
+                    self._tally.count_file(stored.size_bytes)
+                    self._tally.add(findings)
                 self._reader.context.progress.advance(1)
         for snapshot in to_read:
-            if snapshot.root_manifest is None:
-                self._older(snapshot)
-
-    def _root(self, snapshot: Snapshot, stored: StoredTree | DamagedFile) -> None:
-        is_chosen = snapshot.snapshot_id in self._chosen
-        findings: list[Finding] = []
-        location = snapshot.root_manifest or ""
-        if isinstance(stored, DamagedFile):
-            findings = [unreadable(location, stored.problem, "V4-180")]
-        elif stored.file.content is not TreeContent.ROOT:  # V4-040
-            breach = Breach(f"its footer says `{stored.file.content}`, not `root`")
-            findings = [EVERY_RULE["V4-040"].finding(location, breach)]
-        else:
-            rows = RootRows(self._facts.metadata, snapshot, stored.file, stored.rows)
-            findings = list(self._stored(rows)) if is_chosen else []
-            findings += self._resolved(snapshot, stored, {finding.rule for finding in findings})
-        if is_chosen:
-            self._tally.snapshots += 1
-            self._tally.count_file(stored.size_bytes)
-            self._tally.add(findings)
+            if snapshot.root_manifest is None:  # of an older version: level `metadata` checks it
+                store, facts = self._reader.context.store, self._facts
+                listed = read_or_none(partial(legacy_root, store, facts, snapshot))
+                resolve = partial(resolved_root, store, facts, snapshot, listed)
+                root = None if listed is None else read_or_none(resolve)
+                if root is not None:
+                    self._keep(snapshot, root)
 
     def _stored(self, rows: TreeRows) -> Iterator[Finding]:
         """Check a root or a leaf by itself."""
@@ -231,34 +213,51 @@ class _Check:
         location = snapshot.root_manifest or ""
         try:
             root = resolved_root(self._reader.context.store, self._facts, snapshot, stored.rows)
-            self._own[snapshot.snapshot_id] = self._parts.add(
-                entries_of(self._facts, root_files(root.rows), self._parts.next)
-            )
+            self._keep(snapshot, root)
         except (CorruptTable, Unsupported) as error:
             if error.rule not in rules:
                 yield unreadable(location, error, "V4-180")
             return
-        self._roots[snapshot.snapshot_id] = root
         if snapshot.snapshot_id in self._chosen:
             for problem in root.unread.values():
                 yield unreadable(location, problem, "V4-182")
             yield from SFC1_RULES.findings(root.vectors)
-            yield from self._vectors.check(root)
+            yield from self._leaf_vectors(root)
 
-    def _older(self, snapshot: Snapshot) -> None:
-        """Return a parent of an older version as a root; level `metadata` checks it itself."""
-        rows = read_or_none(partial(legacy_root, self._reader.context.store, self._facts, snapshot))
-        if rows is None:
-            return
-        root = read_or_none(
-            partial(resolved_root, self._reader.context.store, self._facts, snapshot, rows)
-        )
-        if root is None:
-            return
+    def _keep(self, snapshot: Snapshot, root: RootRead) -> None:
+        number = len(self._parts)
+        self._parts.append(entries_of(self._facts, root_files(root.rows), number))
+        self._own[snapshot.snapshot_id] = number
         self._roots[snapshot.snapshot_id] = root
-        self._own[snapshot.snapshot_id] = self._parts.add(
-            entries_of(self._facts, root_files(rows), self._parts.next)
-        )
+
+    def _leaf_vectors(self, root: RootRead) -> Iterator[Finding]:
+        """Check vectors over leaves that are not inline, each once for all roots (V4-090, V4-182).
+
+        Those of one Puffin file are read together.
+        """
+        files: dict[str, list[RecordedDeletes]] = {}
+        for leaf, row in vector_rows(root.rows):
+            place, offset, size = row.location, row.content_offset, row.content_size_in_bytes
+            key = (place, offset, size, leaf, row.record_count)
+            if place is None or row.inline_content is not None or key in self._vectors_seen:
+                continue
+            self._vectors_seen.add(key)
+            file = RecordedFile(
+                place, FileFormat.PUFFIN, row.record_count, row.sequence_number or 0
+            )
+            deletes = RecordedDeletes(file, (), leaf, offset, size)
+            files.setdefault(place, []).append(deletes)
+        store, named = self._reader.context.store, partial(named_in_vector, self._reader.metadata)
+        for location, vectors in files.items():
+            status = store.stat(location)
+            if status is None:
+                message = "the file of delete vectors over leaves is missing"
+                yield EVERY_RULE["V4-182"].finding(location, Breach(message))
+                continue
+            read = partial(store.read_range, location)
+            for vector in check_vectors(read, status.size_bytes, vectors, lambda _: None, named):
+                rule = EVERY_RULE[_OF_LEAVES.get(vector.rule, vector.rule)]
+                yield rule.finding(vector.subject, Breach(vector.message))
 
     # -- leaves -----------------------------------------------------------------------------------
 
@@ -291,7 +290,7 @@ class _Check:
         self, uses: Sequence[_Use], stored: StoredTree | StoredManifest | DamagedFile
     ) -> int | None:
         """Check a leaf; return the number of its part, None if its rows are unknown."""
-        listed, number = uses[0].row, self._parts.next
+        listed, number = uses[0].row, len(self._parts)
         chosen = [use for use in uses if use.is_chosen]
         findings: list[Finding] = []
         part = None
@@ -318,7 +317,8 @@ class _Check:
                 if error.rule not in {finding.rule for finding in findings}:
                     findings.append(unreadable(listed.name, error, "V4-181"))
             else:
-                part = self._parts.add(entries)
+                self._parts.append(entries)
+                part = number
         if chosen:
             self._tally.count_file(stored.size_bytes)
             self._tally.add(findings)
@@ -373,22 +373,20 @@ class _Check:
     def _tree(self, snapshot_id: int) -> tuple[Tree, bool] | None:
         """Return the files of a snapshot, and whether all were readable; None without a root."""
         if snapshot_id not in self._trees and snapshot_id in self._roots:
-            self._trees[snapshot_id] = self._read_listed(snapshot_id, self._roots[snapshot_id])
+            root = self._roots[snapshot_id]
+            vectors, columns = root.vectors, root.vectors.columns
+            leaves = []
+            is_whole = not root.unread
+            for at, row in root.leaves.items():
+                part = self._leaves.get(_key(row))
+                if part is None:
+                    is_whole = False
+                    continue
+                key = vectors.locations[at] or ""
+                status, data_leaf = int(columns.status[at]), vectors.referenced[at]
+                leaves.append(LeafUse(key, part, status, vectors.positions(key), data_leaf))
+            self._trees[snapshot_id] = Tree(self._own[snapshot_id], leaves), is_whole
         return self._trees.get(snapshot_id)
-
-    def _read_listed(self, snapshot_id: int, root: RootRead) -> tuple[Tree, bool]:
-        vectors, columns = root.vectors, root.vectors.columns
-        leaves = []
-        is_whole = not root.unread
-        for at, row in root.leaves.items():
-            part = self._leaves.get(_key(row))
-            if part is None:
-                is_whole = False
-                continue
-            key = vectors.locations[at] or ""
-            status, data_leaf = int(columns.status[at]), vectors.referenced[at]
-            leaves.append(LeafUse(key, part, status, vectors.positions(key), data_leaf))
-        return Tree(self._own[snapshot_id], leaves), is_whole
 
     def _check_snapshots(self, files: TreeFiles) -> SnapshotsChecked:
         metadata, progress = self._reader.metadata, self._reader.context.progress
@@ -454,45 +452,7 @@ class _Check:
         for old, new in replaced_vectors(step).tolist():
             rows = take(live.files.entries, [old, new])
             (_, *one), (data_file, *other) = by_row(rows, *_BLOB)
-            yield _ReplacedBlob(str(data_file), (*one,), (*other,))
-
-
-@dataclass(slots=True)
-class _LeafVectors:
-    """A check of the Puffin files of vectors over leaves; each vector once, however many roots."""
-
-    store: Store
-    metadata: TableMetadata
-    _seen: set[tuple[object, ...]] = field(default_factory=set)
-
-    def check(self, root: RootRead) -> Iterator[Finding]:
-        """Find the vectors of a root that are not inline (V4-090, V4-182)."""
-        files: dict[str, list[RecordedDeletes]] = {}
-        for leaf, row in vector_rows(root.rows):
-            place, offset, size = row.location, row.content_offset, row.content_size_in_bytes
-            key = (place, offset, size, leaf, row.record_count)
-            if place is None or row.inline_content is not None or key in self._seen:
-                continue
-            self._seen.add(key)
-            file = RecordedFile(
-                place, FileFormat.PUFFIN, row.record_count, row.sequence_number or 0
-            )
-            deletes = RecordedDeletes(file, (), leaf, offset, size)
-            files.setdefault(place, []).append(deletes)
-        for place, recorded in files.items():
-            yield from self._file(place, recorded)
-
-    def _file(self, location: str, vectors: Sequence[RecordedDeletes]) -> Iterator[Finding]:
-        status = self.store.stat(location)
-        if status is None:
-            message = "the file of delete vectors over leaves is missing"
-            yield EVERY_RULE["V4-182"].finding(location, Breach(message))
-            return
-        read = partial(self.store.read_range, location)
-        named = partial(named_in_vector, self.metadata)
-        for vector in check_vectors(read, status.size_bytes, vectors, lambda _: None, named):
-            rule = EVERY_RULE[_OF_LEAVES.get(vector.rule, vector.rule)]
-            yield rule.finding(vector.subject, Breach(vector.message))
+            yield str(data_file), (*one,), (*other,)
 
 
 def _check_replaced(store: Store, replaced: Iterable[_ReplacedBlob]) -> Iterator[Finding]:
@@ -500,10 +460,8 @@ def _check_replaced(store: Store, replaced: Iterable[_ReplacedBlob]) -> Iterator
 
     Cost: the bytes of both.
     """
-    for pair in replaced:
+    for data_file, *places in replaced:
         # A file that can't be read is said of the file.
-        before, after = (
-            read_or_none(partial(store.read_range, *blob)) for blob in (pair.before, pair.after)
-        )
+        before, after = (read_or_none(partial(store.read_range, *place)) for place in places)
         if before is not None and after is not None:
-            yield from SFC1_RULES.findings(ReplacedVector(pair.data_file, before, after))
+            yield from SFC1_RULES.findings(ReplacedVector(data_file, before, after))
