@@ -48,13 +48,13 @@ def named_columns(view: str, names: tuple[str, ...] | None) -> tuple[str, ...] |
         return names
     own = text_members(view)
     headings: dict[str, str] = {}
-    for each in TEXT_VIEWS[view]:
-        if each.members[0] == "partition_path":
+    for column in TEXT_VIEWS[view]:
+        if column.members[0] == "partition_path":
             continue
-        plain_heading = each.heading.removesuffix(" (UTC)")
-        is_one = len(each.members) == 1 and each.members[0] != "summary"
-        shown = each.members[0] if is_one or each.heading == "size" else plain_heading
-        headings |= dict.fromkeys((plain_heading, each.heading), shown)
+        plain_heading = column.heading.removesuffix(" (UTC)")
+        is_one = len(column.members) == 1 and column.members[0] != "summary"
+        shown = column.members[0] if is_one or column.heading == "size" else plain_heading
+        headings |= dict.fromkeys((plain_heading, column.heading), shown)
     return tuple(name if name in own else headings.get(name, name) for name in names)
 
 
@@ -70,18 +70,18 @@ def _is_made(column: TextColumn) -> bool:
 def headings_of(view: str) -> Mapping[str, tuple[str, ...]]:
     """Return what the text form of a view has above its columns, each with what is shown below."""
     columns = TEXT_VIEWS.get(view, ())
-    return {each.heading.removesuffix(" (UTC)"): each.members for each in columns}
+    return {column.heading.removesuffix(" (UTC)"): column.members for column in columns}
 
 
 def source_names(view: str, columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns of rows that named columns are made of."""
-    made = {each.heading: each.members for each in TEXT_VIEWS[view] if _is_made(each)}
-    return tuple(dict.fromkeys(each for name in columns for each in made.get(name, (name,))))
+    made = {column.heading: column.members for column in TEXT_VIEWS[view] if _is_made(column)}
+    return tuple(dict.fromkeys(member for name in columns for member in made.get(name, (name,))))
 
 
 def with_headings(view: str, row_set: RowSet, columns: tuple[str, ...]) -> RowSet:
     """Return rows with named columns, of which headings over several have the text below them."""
-    made = {each.heading: each for each in TEXT_VIEWS[view] if _is_made(each)}
+    made = {column.heading: column for column in TEXT_VIEWS[view] if _is_made(column)}
     if made.keys().isdisjoint(columns):
         return row_set
 
@@ -94,19 +94,28 @@ def with_headings(view: str, row_set: RowSet, columns: tuple[str, ...]) -> RowSe
 
 def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
     """Print rows as text; locations below `base`, the table's, are printed from there on."""
-    _print(console, TEXT_VIEWS[view], _shortened(row_set.rows, beginnings(base)))
+    starts = beginnings(base)
+    shortened = (
+        {
+            name: below(value, starts) if name in _LOCATIONS and value else value
+            for name, value in row.items()
+        }
+        for row in row_set.rows
+    )
+    _print(console, TEXT_VIEWS[view], shortened)
 
 
 def print_chosen(console: Console, row_set: RowSet) -> None:
     """Print the columns that the caller named, with their values as they are."""
     rows = iter(row_set.rows)
-    first = next(rows, None)
-    row = {} if first is None else first
-    columns = [
-        TextColumn(name, (name,), plain, "right" if _is_number(row.get(name)) else "left", "middle")
-        for name in row_set.columns
-    ]
-    _print(console, columns, rows if first is None else chain([first], rows), whole=True)
+    first = list(islice(rows, 1))
+    columns = []
+    for name in row_set.columns:
+        value = first[0].get(name) if first else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        align: Literal["left", "right"] = "right" if is_number else "left"
+        columns.append(TextColumn(name, (name,), plain, align, "middle"))
+    _print(console, columns, chain(first, rows), whole=True)
 
 
 def print_csv(console: Console, row_set: RowSet) -> None:
@@ -121,10 +130,6 @@ def print_json_lines(console: Console, row_set: RowSet) -> None:
     """Write rows as one JSON object a line."""
     for row in row_set.rows:
         console.print(json_line({name: row.get(name) for name in row_set.columns}))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def plain(value: object) -> str:
@@ -155,8 +160,8 @@ def _print(
         ]
         present = [at for at, values in enumerate(cells) if whole or any(values)]
         headings = [
-            TableColumn(each.heading, each.align, each.cut, each.is_spare)
-            for each in (columns[at] for at in present)
+            TableColumn(column.heading, column.align, column.cut, column.is_spare)
+            for column in (columns[at] for at in present)
         ]
         lines = list(zip(*(cells[at] for at in present), strict=True))
         shown = with_room(headings, lines, console.width)
@@ -185,39 +190,22 @@ def below(location: str, starts: Sequence[str]) -> str:
     )
 
 
-def _shortened(
-    rows: Iterable[Mapping[str, Any]], starts: Sequence[str]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield rows whose locations lack the part that all of them share."""
-    for row in rows:
-        yield {
-            name: below(value, starts) if name in _LOCATIONS and value else value
-            for name, value in row.items()
-        }
-
-
 _LOCATIONS = frozenset({"file_path", "data_file.file_path"})
 
 
-def _size(value: int | None) -> str:
-    return "?" if value is None else print_size(value)
+def _or(absent: str, show: Callable[..., str]) -> Callable[..., str]:
+    """Return what shows a value, and a null as a text."""
+    return lambda value: absent if value is None else show(value)
 
 
-def _count(value: int | None) -> str:
-    return "?" if value is None else f"{value:,}"
+_thousands = "{:,}".format
+_count, _size = _or("?", _thousands), _or("?", print_size)
 
 
-def _moment(value: str | None) -> str:
-    """Return an instant to the second, under a heading that says UTC."""
-    return "" if value is None else f"{value[:10]} {value[11:19]}"
-
-
-def _name(location: str | None) -> str:
-    return "" if location is None else location.rpartition("/")[2]
-
-
-def _stored_size(file_size: int, blob_size: int | None) -> str:
-    return print_size(file_size if blob_size is None else blob_size)
+_moment = _or("", lambda value: f"{value[:10]} {value[11:19]}")
+"""Shows an instant to the second, under a heading that says UTC."""
+_name = _or("", lambda location: location.rpartition("/")[2])
+_age = _or("default", print_duration)
 
 
 def _some(value: int | None) -> str:
@@ -228,22 +216,6 @@ def _some_size(value: int | None) -> str:
     return print_size(value) if value else ""
 
 
-def _verdict(value: str | None) -> str:
-    return value or "not read"
-
-
-def _percent(value: float | None) -> str:
-    return f"{value:.0%}" if value else ""
-
-
-def _age(value: int | None) -> str:
-    return "default" if value is None else print_duration(value)
-
-
-def _kept(value: int | None) -> str:
-    return "default" if value is None else f"{value:,}"
-
-
 def _names(value: Sequence[str | None] | None) -> str:
     return ", ".join(name or "?" for name in value or ())
 
@@ -252,24 +224,14 @@ def _mark(value: object) -> str:
     return "yes" if value else ""
 
 
-def _total(summary: Mapping[str, str] | None, added: str, removed: str) -> str:
-    """Print what a snapshot added and removed, by its own summary."""
-    counts = summary or {}
-    parts = [f"+{counts[added]}"] if counts.get(added, "0") != "0" else []
-    parts += [f"-{counts[removed]}"] if counts.get(removed, "0") != "0" else []
-    return " ".join(parts)
+def _changed(added: str, removed: str) -> Callable[..., str]:
+    """Return what shows how much a snapshot added and removed, by its own summary."""
 
+    def show(summary: Mapping[str, str] | None) -> str:
+        counts = {"+": (summary or {}).get(added, "0"), "-": (summary or {}).get(removed, "0")}
+        return " ".join(f"{sign}{count}" for sign, count in counts.items() if count != "0")
 
-def _changed_files(summary: Mapping[str, str] | None) -> str:
-    return _total(summary, "added-data-files", "deleted-data-files")
-
-
-def _changed_deletes(summary: Mapping[str, str] | None) -> str:
-    return _total(summary, "added-delete-files", "removed-delete-files")
-
-
-def _changed_records(summary: Mapping[str, str] | None) -> str:
-    return _total(summary, "added-records", "deleted-records")
+    return show
 
 
 _KINDS: Mapping[str, str] = {
@@ -284,37 +246,17 @@ def _kind(content: int, file_format: str) -> str:
     return _KINDS[kind_of(content, FileFormat[file_format])]
 
 
-def _manifest_kind(content: int) -> str:
-    return "deletes" if content else "data"
-
-
-def _manifest_files(data: int | None, deletes: int | None) -> str:
+def _files(data: int | None, deletes: int | None) -> str:
     """Return the number of data and of delete files, one of which is zero."""
     return "?" if data is None or deletes is None else f"{data + deletes:,}"
 
 
 def _ranges(summaries: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(
-        _range(summary["lower_bound"], summary["upper_bound"]) for summary in summaries
-    )
-
-
-def _range(lower: str | None, upper: str | None) -> str:
-    if lower is None and upper is None:
-        return "null"
-    return f"{lower}" if lower == upper else f"{lower}..{upper}"
-
-
-def _status(status: int) -> str:
-    return ("existing", "added", "deleted")[status]
-
-
-def _blob_types(blobs: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(dict.fromkeys(str(blob["type"]) for blob in blobs))
-
-
-def _defaults(initial: object, write: object) -> str:
-    return plain(initial if initial is not None else write)
+    shown = []
+    for summary in summaries:
+        lower, upper = summary["lower_bound"], summary["upper_bound"]
+        shown.append(f"{lower}..{upper}" if lower != upper else "null" if lower is None else lower)
+    return ", ".join(shown)
 
 
 def _column(
@@ -338,9 +280,11 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("snapshot", "snapshot_id"),
         _column("committed (UTC)", "committed_at", _moment),
         _column("operation", "operation"),
-        _column("files", "summary", _changed_files, "right"),
-        _column("rows", "summary", _changed_records, "right"),
-        _column("deletes", "summary", _changed_deletes, "right"),
+        _column("files", "summary", _changed("added-data-files", "deleted-data-files"), "right"),
+        _column("rows", "summary", _changed("added-records", "deleted-records"), "right"),
+        _column(
+            "deletes", "summary", _changed("added-delete-files", "removed-delete-files"), "right"
+        ),
         _column("refs", "refs", _names, cut="end"),
     ),
     "history": (
@@ -354,21 +298,17 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("type", "type", str.lower),
         _column("snapshot", "snapshot_id"),
         _column("ref age", "max_reference_age_in_ms", _age, "right"),
-        _number("keep", "min_snapshots_to_keep", _kept),
+        _number("keep", "min_snapshots_to_keep", _or("default", _thousands)),
         _column("snapshot age", "max_snapshot_age_in_ms", _age, "right"),
     ),
     "manifests": (
-        _column("content", "content", _manifest_kind),
+        _column("content", "content", lambda content: "deletes" if content else "data"),
         _number("spec", "partition_spec_id"),
-        *(
-            _column(
-                state,
-                f"{state}_data_files_count {state}_delete_files_count",
-                _manifest_files,
-                "right",
-            )
-            for state in ("added", "existing", "deleted")
+        _column("added", "added_data_files_count added_delete_files_count", _files, "right"),
+        _column(
+            "existing", "existing_data_files_count existing_delete_files_count", _files, "right"
         ),
+        _column("deleted", "deleted_data_files_count deleted_delete_files_count", _files, "right"),
         _number("dead", "dead_files_count", _some),
         _number("size", "length", _size),
         _column("partitions", "partition_summaries", _ranges, cut="end"),
@@ -378,11 +318,16 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("content", "content file_format", _kind),
         _column("partition", "partition_path", cut="middle"),
         _number("records", "record_count"),
-        _column("size", "file_size_in_bytes content_size_in_bytes", _stored_size, "right"),
+        _column(
+            "size",
+            "file_size_in_bytes content_size_in_bytes",
+            lambda file, blob: print_size(file if blob is None else blob),
+            "right",
+        ),
         _column("file", "file_path", cut="middle"),
     ),
     "entries": (
-        _column("status", "status", _status),
+        _column("status", "status", ("existing", "added", "deleted").__getitem__),
         _column("snapshot", "snapshot_id"),
         _number("seq", "sequence_number"),
         _column("content", "data_file.content data_file.file_format", _kind),
@@ -415,7 +360,12 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("type", "type", cut="end"),
         _column("required", "required", _mark),
         _column("key", "is_identifier", _mark),
-        _column("default", "initial_default write_default", _defaults, cut="end"),
+        _column(
+            "default",
+            "initial_default write_default",
+            lambda initial, write: plain(write if initial is None else initial),
+            cut="end",
+        ),
         _column("doc", "doc", cut="end"),
     ),
     "specs": (
@@ -444,10 +394,10 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     ),
     "warehouse": (
         _column("table", "table", cut="middle"),
-        _column("health", "verdict", _verdict),
+        _column("health", "verdict", lambda verdict: verdict or "not read"),
         _number("files", "data_file_count", _some, is_spare=True),
         _number("size", "data_file_bytes", _some_size, is_spare=True),
-        _number("deleted", "deleted_ratio", _percent, is_spare=True),
+        _number("deleted", "deleted_ratio", lambda r: f"{r:.0%}" if r else "", is_spare=True),
         _number("to merge", "surplus_file_count", _some),
         _number("to expire", "expirable_snapshot_count", _some),
         _number("to free", "reclaimable_bytes", _some_size),
@@ -464,7 +414,12 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("snapshot", "snapshot_id"),
         _column("kind", "kind"),
         _number("size", "file_size_in_bytes", _size),
-        _column("blobs", "blobs", _blob_types, cut="end"),
+        _column(
+            "blobs",
+            "blobs",
+            lambda blobs: ", ".join(dict.fromkeys(str(b["type"]) for b in blobs)),
+            cut="end",
+        ),
         _column("file", "statistics_path", _name, cut="middle"),
     ),
 }

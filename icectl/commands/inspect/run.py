@@ -1,6 +1,6 @@
 """The views of `icectl inspect`: options checked, the view run, its output chosen."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from errno import ENOSPC
@@ -28,7 +28,7 @@ from icectl.cli.settings import COMPACT_ENGINE, HEALTH_LIMITS, Settings, parse_o
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary
-from icectl.commands.inspect.views import VIEWS, Row, RowSet, View, columns_hint
+from icectl.commands.inspect.views import VIEWS, Row, RowSet, View, columns_hint, id_text
 from icectl.env import Env
 from icectl.errors import (
     NO_TABLE,
@@ -65,18 +65,13 @@ class _ParsedRequest:
     limit: int | None
     format: str
     html: str | None
-    engine: str
     failing: frozenset[str]
-    limits: Mapping[str, tuple[float, float]]
+    settings: Settings
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A view's result for JSON, and how to print it otherwise."""
-
-    result: Row
-    render: Callable[[Console], None]
+_Shown = tuple[Row, Callable[[Console], None]]
+"""A view's result for JSON, and how to print it otherwise."""
 
 
 def run(
@@ -102,19 +97,15 @@ def run(
     try:
         return _of_one(common, table, view, options)
     except TableNotFound as error:
-        if view != _HEALTH and _is_pattern_of_names(table):
+        plain = without_quoted(table)
+        if view != _HEALTH and is_pattern(plain) and "/" not in plain:
             raise UsageError(
                 f"the view `{view}` shows one table, and `{table}` is a pattern",
                 hint=f"`icectl inspect {quote(table)} health` is the only view for patterns",
             ) from None
         if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(options):
             raise
-        try:
-            return _show_warehouse(common, tables, options)
-        except TableNotFound:
-            raise _none_below(error) from None
-        except StorageError:
-            raise error from None
+        return _or_the_first(error, lambda: _show_warehouse(common, tables, options))
 
 
 def _whole_catalog(common: Common) -> tuple[str, Common]:
@@ -140,24 +131,19 @@ def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -
     return is_many or bool(asks_for_rows or options.html)
 
 
-def _is_pattern_of_names(table: str) -> bool:
-    plain = without_quoted(table)
-    return is_pattern(plain) and "/" not in plain
-
-
 def _is_of_snapshot(options: ViewRequest) -> bool:
     return bool(options.snapshot or options.ref or options.as_of)
 
 
 def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> Outcome:
     from icectl.commands.inspect import warehouse
-    from icectl.commands.inspect.rows_report import headings_of, named_columns, print_chosen
+    from icectl.commands.inspect.rows_report import headings_of, print_chosen
     from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
     from icectl.rows.choice import choose_engine
 
-    wanted = _format(common, options)
-    _check_options(VIEWS[_HEALTH], options, wanted, several=True)
-    columns = named_columns("warehouse", _names(options.columns))
+    form = _format(common, options)
+    _check_options(VIEWS[_HEALTH], options, form, several=True)
+    columns = _columns("warehouse", options.columns)
     settings = common.shell.settings
     unknown = set(columns or ()) - set(WAREHOUSE_COLUMNS)
     if unknown:
@@ -165,12 +151,11 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
             f"the health of tables has no column `{min(unknown)}`",
             hint=columns_hint(WAREHOUSE_COLUMNS, headings_of("warehouse")),
         )
-    chosen = print_chosen if columns else None
     request = warehouse.WarehouseRequest(
-        limits=_health_limits(_limits(settings)),
+        limits=_health_limits(settings),
         failing=_failing(options),
         engine=choose_engine(settings.read(COMPACT_ENGINE)),
-        printer=_row_printer(wanted) or chosen,
+        printer=_row_printer(form) or (print_chosen if columns else None),
         columns=columns,
         limit=read_options(options)["limit"],
         html=options.html,
@@ -187,20 +172,23 @@ def _of_one(common: Common, table: str, view: str, options: ViewRequest) -> Outc
     except TableNotFound as error:
         if error.error_id != TableNotFound.id or not _may_be_listing(view, options):
             raise
-        try:
-            return _listing(common, table, options)
-        except TableNotFound:
-            raise _none_below(error) from None
-        except StorageError:
-            raise error from None
+        return _or_the_first(error, lambda: _listing(common, table, options))
 
 
-def _none_below(error: TableNotFound) -> TableNotFound:
-    """Return the error for a folder whose listing, which its hint names, has found nothing."""
-    parts = (error.hint or "").split("; ")
-    left = [part for part in parts if "lists the tables below a folder" not in part]
-    error.hint = "; ".join(left) or None
-    return error
+def _or_the_first(error: TableNotFound, look: Callable[[], Outcome]) -> Outcome:
+    """Look below a folder that is no table; if nothing is there, the first error stands.
+
+    Its hint does not name the listing then, which has found nothing.
+    """
+    try:
+        return look()
+    except TableNotFound:
+        hints = (error.hint or "").split("; ")
+        others = [hint for hint in hints if "lists the tables below a folder" not in hint]
+        error.hint = "; ".join(others) or None
+        raise error from None
+    except StorageError:
+        raise error from None
 
 
 def _is_listing(common: Common, table: str, view: str, options: ViewRequest) -> bool:
@@ -230,11 +218,10 @@ def _may_be_listing(view: str, options: ViewRequest) -> bool:
 
 
 def _listing(common: Common, table: str, options: ViewRequest) -> Outcome:
-    from icectl.commands.inspect.rows_report import named_columns
-    from icectl.commands.inspect.warehouse import VIEW, ListOptions, list_tables
+    from icectl.commands.inspect.warehouse import VIEW, list_tables
 
-    columns = named_columns(VIEW, _names(options.columns))
-    return list_tables(common, ListOptions(table, columns, options.limit, _format(common, options)))
+    columns, form = _columns(VIEW, options.columns), _format(common, options)
+    return list_tables(common, table, columns, options.limit, form)
 
 
 def _format(common: Common, options: ViewRequest) -> str:
@@ -252,27 +239,27 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
     in_hints = name_in_hints(common, table)
     name = None if name_in_catalog(common, table) is None else in_hints
     request = replace(request, table=in_hints, name=name)
-    session = open_session(common, table, read_only=True)
-    reader = session.open_for_reading("shown")
+    reader = open_session(common, table, read_only=True).open_for_reading("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change
         reader = replace(reader, gaps=Gaps())
-    shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
+    result, print_result = _SHOW.get(request.view.name, _show_rows)(reader, request)
 
     is_read = request.format == "json" or not request.view.rows
     incomplete = is_read and _lacks(reader, request)
 
     def render(console: Console) -> None:
-        shown.render(console)
+        print_result(console)
         missing = Incomplete("part of the view is missing: see the warnings above")
         if incomplete:
             console.error(missing)
         elif not is_read and _lacks(reader, request):  # read while it was printed
             raise missing
 
-    fails = not request.failing.isdisjoint(_verdicts(shown.result))
+    checks = [check for check in (result, *result.values()) if isinstance(check, Mapping)]
+    fails = any(check.get("verdict") in request.failing for check in checks)
     return Outcome(
         command="inspect",
-        result={"view": request.view.name, **shown.result},
+        result={"view": request.view.name, **result},
         render=render,
         table=identity_of(reader.loaded),
         exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
@@ -280,28 +267,20 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
     )
 
 
-def _verdicts(result: Row) -> Iterator[object]:
-    """Yield the verdict of a table, then of each check."""
-    yield result.get("verdict")
-    for check in result.values():
-        if isinstance(check, Mapping):
-            yield check.get("verdict")
-
-
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
     result = read_summary(reader, request.choice)
-    return _Shown(result, lambda console: print_summary(console, result, request.name))
+    return result, lambda console: print_summary(console, result, request.name)
 
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.health import health, print_health
     from icectl.rows.choice import choose_engine
 
-    limits = _health_limits(request.limits)
-    result = health(reader, request.choice, frozenset(COMMANDS), limits)
-    engine = choose_engine(request.engine)
-    result = {**result, "engine": engine.name}
-    return _Shown(result, lambda console: print_health(console, result, request.table, engine))
+    limits = _health_limits(request.settings)
+    figures = health(reader, request.choice, frozenset(COMMANDS), limits)
+    engine = choose_engine(request.settings.read(COMPACT_ENGINE))
+    result = {**figures, "engine": engine.name}
+    return result, lambda console: print_health(console, result, request.table, engine)
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -312,9 +291,8 @@ def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
     printer = _row_printer(request.format)
     if printer is not None:
         files = RowSet(CHANGED_FILE_COLUMNS, result["files"])
-        return _Shown(result, lambda console: printer(console, files))
-    base = reader.metadata.location
-    return _Shown(result, lambda console: print_changes(console, result, base))
+        return result, lambda console: printer(console, files)
+    return result, lambda console: print_changes(console, result, reader.metadata.location)
 
 
 def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -326,61 +304,53 @@ def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
     base = reader.metadata.location
     result = {"tree": tree_json(root), "html": request.html}
     if request.html is not None:
-        written = request.html
-        _write(written, tree_page(root, base), reader.context.env)
-        return _Shown(result, lambda console: console.say(f"wrote {written}"))
+        _write(request.html, tree_page(root, base), reader.context.env)
+        return result, lambda console: console.say(f"wrote {request.html}")
     if request.format == "mermaid":
-        return _Shown(result, lambda console: console.write(mermaid(root, base)))
-    return _Shown(result, lambda console: print_tree(console, root, base))
+        return result, lambda console: console.write(mermaid(root, base))
+    return result, lambda console: print_tree(console, root, base)
 
 
 def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect import read_rows
-    from icectl.commands.inspect.rows_report import (
-        headings_of,
-        source_names,
-        text_members,
-        with_headings,
-    )
+    from icectl.commands.inspect import rows_report as report
 
-    columns, view = request.columns, request.view.name
+    columns, view, every = request.columns, request.view.name, request.all_snapshots
     if columns is not None:
-        columns = source_names(view, columns)
+        columns = report.source_names(view, columns)
     elif request.format == "text" and view in _LAZY_TEXT:
-        columns = text_members(view)
+        columns = report.text_members(view)
     rows = read_rows.rows(
         reader,
         read_rows.RowRequest(
             view=request.view,
             choice=request.choice,
-            all_snapshots=request.all_snapshots,
+            all_snapshots=every,
             content=request.content,
             columns=columns,
-            headings=headings_of(view),
+            headings=report.headings_of(view),
             limit=request.limit,
         ),
     )
     if request.columns is not None and request.format in ("text", "csv"):
-        rows = with_headings(view, rows, request.columns)
-    result: dict[str, object] = {"snapshot_id": _snapshot_id(reader, request)}
+        rows = report.with_headings(view, rows, request.columns)
+    has_snapshot = request.view.of_snapshot and not every
+    snapshot = chosen_snapshot(reader.metadata, request.choice) if has_snapshot else None
+    result: dict[str, object] = {"snapshot_id": id_text(snapshot.snapshot_id) if snapshot else None}
     if request.format == "json":
-        result["rows"] = list(rows.rows)
-    else:
-        rows = _begun(rows, reader, request)
-    return _Shown(result, lambda console: _print_rows(console, rows, request, reader))
-
-
-def _begun(rows: RowSet, reader: Reader, request: _ParsedRequest) -> RowSet:
-    """Return the same rows, where there are any; before a header is printed it is known.
-
-    Raises: what keeps all of them from being read.
-    """
+        return result | {"rows": list(rows.rows)}, lambda _: None
     remaining = iter(rows.rows)
     first = list(islice(remaining, 1))
-    if not first:
-        every = request.all_snapshots
+    if not first:  # before a header is printed it is known what keeps all rows from being read
         is_incomplete(reader, request.view, request.choice, all_snapshots=every)
-    return RowSet(rows.columns, chain(first, remaining))
+    rows = RowSet(rows.columns, chain(first, remaining))
+    printer = _row_printer(request.format)
+    if printer is not None:
+        return result, lambda console: printer(console, rows)
+    if request.columns is not None:
+        return result, lambda console: report.print_chosen(console, rows)
+    base = reader.metadata.location
+    return result, lambda console: report.print_rows(console, view, rows, base)
 
 
 def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
@@ -393,26 +363,6 @@ def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
     for message in oddities_of(reader):
         reader.context.progress.warn(message)
     return incomplete
-
-
-def _print_rows(console: Console, rows: RowSet, request: _ParsedRequest, reader: Reader) -> None:
-    from icectl.commands.inspect.rows_report import print_chosen, print_rows
-
-    printer = _row_printer(request.format)
-    if printer is not None:
-        printer(console, rows)
-    elif request.columns is not None:
-        print_chosen(console, rows)
-    else:
-        print_rows(console, request.view.name, rows, reader.metadata.location)
-
-
-def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
-    """Return the snapshot of the rows; None for views of the table and of all snapshots."""
-    if not request.view.of_snapshot or request.all_snapshots:
-        return None
-    snapshot = chosen_snapshot(reader.metadata, request.choice)
-    return None if snapshot is None else str(snapshot.snapshot_id)
 
 
 def _write(path: str, text: str, env: Env) -> None:
@@ -469,30 +419,20 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
         content=options.content,
         from_id=parse_snapshot_id("--from", options.from_),
         to_id=parse_snapshot_id("--to", options.to),
-        columns=_columns(view, options.columns),
+        columns=_columns(view.name, options.columns),
         limit=read_options(options)["limit"],
         format=form,
         html=options.html,
-        engine=common.shell.settings.read(COMPACT_ENGINE),
         failing=_failing(options),
-        limits=_limits(common.shell.settings),
+        settings=common.shell.settings,
     )
 
 
-def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return the limits of health from the settings, by measure."""
-    by_measure = {}
-    for setting in HEALTH_LIMITS:
-        limits = settings.read(setting)
-        if limits is not None:
-            by_measure[setting.key.rpartition(".")[2].replace("-", "_")] = limits
-    return by_measure
-
-
-def _health_limits(limits: Mapping[str, tuple[float, float]]) -> "HealthLimits":
+def _health_limits(settings: Settings) -> "HealthLimits":
     from icectl.commands.inspect.health_plan import HealthLimits, MeasureLimits
 
-    return HealthLimits(**{name: MeasureLimits(*pair) for name, pair in limits.items()})
+    limits = {setting.parameter: settings.read(setting) for setting in HEALTH_LIMITS}
+    return HealthLimits(**{name: MeasureLimits(*pair) for name, pair in limits.items() if pair})
 
 
 def _failing(options: ViewRequest) -> frozenset[str]:
@@ -554,20 +494,13 @@ def _check_options(view: View, options: ViewRequest, form: str, *, several: bool
         raise UsageError(message)
 
 
-def _columns(view: View, text: str | None) -> tuple[str, ...] | None:
-    """Return the chosen columns; headings of the text form are names too."""
-    names = _names(text)
-    if names is None:
+def _columns(view: str, text: str | None) -> tuple[str, ...] | None:
+    """Return the named columns; headings of the text form are names too."""
+    if text is None:
         return None
     from icectl.commands.inspect.rows_report import named_columns
 
-    return named_columns(view.name, names)
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise UsageError("`--columns` names no column")
-    return names
+    return named_columns(view, names)

@@ -1,25 +1,23 @@
 """`icectl inspect` on a catalog, namespace or folder: its tables, or their health on one page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, no_namespace
-from icectl.catalog.protocol import Warehouse
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome
-from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
+from icectl.cli.naming import name_in_catalog, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session, storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
 from icectl.cli.tables import print_pairs
 from icectl.cli.targets import (
     TABLE_COLUMNS,
-    FoundTables,
     ListedTable,
     find_tables,
     look_at_each,
@@ -63,7 +61,8 @@ def print_warehouse(
         console.say()
         console.say(f"and {len(rows) - len(shown):,} more")
     console.say()
-    verdicts = [f"{count:,} {_NAMES[name]}" for name, count in sums["verdicts"].items() if count]
+    counts = [(name, count) for name, count in sums["verdicts"].items() if count]
+    verdicts = [f"{count:,} {'not read' if name == 'unread' else name}" for name, count in counts]
     console.say(f"{print_count(len(rows), 'table')}: {', '.join(reversed(verdicts))}")
     print_pairs(console, summary(sums))
     if any("compact" in (row["commands"] or ()) for row in rows):
@@ -83,9 +82,6 @@ def summary(totals: Row) -> list[tuple[str, str]]:
         ("to merge", f"{merged}, {regrouped}"),
         ("to expire", f"{totals['expirable_snapshot_count']:,} of {snapshots}, {freed}"),
     ]
-
-
-_NAMES = {"ok": "ok", "attention": "attention", "critical": "critical", "unread": "not read"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,17 @@ class WarehouseRequest:
 def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Outcome:
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
-    ends = {end.table: end for end in _assess_all(common, tables, request)}
+    progress = common.shell.console.progress
+    progress.phase("looking at tables", total=len(tables.tables))
+
+    def look(table: str) -> TableEnd:
+        end = end_on(common, table, lambda quiet, name: _assess(quiet, name, request))
+        progress.advance(1)
+        return end
+
+    # Several are looked at together; targets without tables are failures.
+    looks = [*look_at_each(common, tables.tables, look), *missing_ends(common, tables)]
+    ends = {end.table: end for end in looks}
     rows = by_need(
         figures_of(end.table, end.result, end.reason if end.result is None else None)
         for end in ends.values()
@@ -122,26 +128,26 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     if request.html is not None:
         page = warehouse_page(targets, rows, ordered, common.shell.env.now_ms())
         request.write(request.html, page)
+
+    def render(console: Console) -> None:
+        for row in rows if request.html is not None else ():
+            if row["error"]:
+                console.warn(f"{row['table']}: {row['error']}")
+        shown = rows[: request.limit]
+        if request.printer is not None:
+            request.printer(console, RowSet(request.columns or WAREHOUSE_COLUMNS, shown))
+        elif request.html is not None:
+            console.say(f"wrote {request.html}")
+        else:
+            print_warehouse(console, shown, rows, request.engine)
+
     return Outcome(
         command="inspect",
         result=result,
-        render=_printer(rows, request),
+        render=render,
         exit_code=code,
         status="incomplete" if code == 3 else "done",
     )
-
-
-def _assess_all(common: Common, tables: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
-    """Assess every table, several at a time; targets without tables are failures."""
-    progress = common.shell.console.progress
-    progress.phase("looking at tables", total=len(tables.tables))
-
-    def look(table: str) -> TableEnd:
-        end = end_on(common, table, lambda quiet, name: _assess(quiet, name, request))
-        progress.advance(1)
-        return end
-
-    return [*look_at_each(common, tables.tables, look), *missing_ends(common, tables)]
 
 
 def _assess(common: Common, table: str, request: WarehouseRequest) -> Outcome:
@@ -167,26 +173,6 @@ def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, An
     return {"view": "health", "verdict": worst, "tables": tables, "totals": totals(rows)}
 
 
-def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Console], None]:
-    """Return a printer of the tables, or of the message that the page was written."""
-    columns = request.columns or WAREHOUSE_COLUMNS
-    shown = rows[: request.limit]
-
-    def render(console: Console) -> None:
-        if request.html is not None:
-            for row in rows:
-                if row["error"]:
-                    console.warn(f"{row['table']}: {row['error']}")
-        if request.printer is not None:
-            request.printer(console, RowSet(columns, shown))
-        elif request.html is not None:
-            console.say(f"wrote {request.html}")
-        else:
-            print_warehouse(console, shown, rows, request.engine)
-
-    return render
-
-
 VIEW = "tables"
 _PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
     "jsonl": row_output.print_json_lines,
@@ -194,88 +180,76 @@ _PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
-    """The options of a listing as given."""
-
-    table: str
-    columns: tuple[str, ...] | None
-    limit: str | None
-    format: str
-
-
-@dataclass(slots=True)
-class _Counted:
-    """Rows as they are consumed, and what is wrong with the tables of some of them."""
-
-    rows: Iterator[Row]
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def failed(self) -> int:
-        """How many tables could not be read."""
-        return len(self.problems)
-
-    def __iter__(self) -> Iterator[Row]:
-        for row in self.rows:
-            if row["error"] is not None:
-                self.problems.append(f"{row['table']}: {row['error']}")
-            yield row
-
-
-def list_tables(common: Common, options: ListOptions) -> Outcome:
+def list_tables(
+    common: Common, table: str, named: tuple[str, ...] | None, limit: str | None, form: str
+) -> Outcome:
     """List the tables in a catalog or in a namespace of one, or below a folder.
 
-    Raises: UsageError; TableNotFound, where there are none; StorageError.
+    `named` are the columns that were asked for. Raises: UsageError; TableNotFound, where there are
+    no tables; StorageError.
     """
-    if options.format not in ("text", "json", *_PRINTERS):
-        raise UsageError(f"`--format {options.format}` is not one of text, json, jsonl and csv")
-    unknown = set(options.columns or ()) - set(TABLE_COLUMNS)
+    if form not in ("text", "json", *_PRINTERS):
+        raise UsageError(f"`--format {form}` is not one of text, json, jsonl and csv")
+    unknown = set(named or ()) - set(TABLE_COLUMNS)
     if unknown:
         raise UsageError(
             f"a listing of tables has no column `{min(unknown)}`",
             hint=columns_hint(TABLE_COLUMNS, row_output.headings_of(VIEW)),
         )
-    limit = parse_option("--limit", options.limit, parse_count)
-    shell = common.shell
-    entries = _entries(common, options.table)
+    most = parse_option("--limit", limit, parse_count)
+    shell, columns = common.shell, named or TABLE_COLUMNS
+    entries = _entries(common, table)
     first = list(islice(entries, 1))  # that the namespace is none shows before a header is printed
-    loaded = table_rows(
-        islice(chain(first, entries), limit),
-        requests_at_once(shell.settings.read(CONCURRENCY), options.table),
-        shell.console.progress,
-        shell.deadline,
-    )
-    rows = _Counted(loaded)
-    shown = list(rows) if options.format == "json" else []
+    problems: list[str] = []
+
+    def read() -> Iterator[Row]:
+        """Yield the rows; why tables could not be read is added to `problems` meanwhile."""
+        concurrency = requests_at_once(shell.settings.read(CONCURRENCY), table)
+        listed = islice(chain(first, entries), most)
+        for row in table_rows(listed, concurrency, shell.console.progress, shell.deadline):
+            if row["error"] is not None:
+                problems.append(f"{row['table']}: {row['error']}")
+            yield row
+
+    rows = list(read()) if form == "json" else read()
 
     def render(console: Console) -> None:
-        _print(console, rows, options)
-        if rows.failed:
-            raise Incomplete(_failure_text(rows))
+        if form in _PRINTERS:
+            _PRINTERS[form](console, RowSet(columns, rows))
+        elif named is not None:
+            row_output.print_chosen(console, RowSet(named, rows))
+        else:
+            row_output.print_rows(console, VIEW, RowSet(TABLE_COLUMNS, rows), "")
+            for problem in problems:
+                console.warn(problem)
+        if problems:
+            raise Incomplete(f"{print_count(len(problems), 'table')} could not be read")
 
-    incomplete = options.format == "json" and rows.failed > 0
-    columns = options.columns or TABLE_COLUMNS
+    shown = [{key: row[key] for key in columns} for row in (rows if form == "json" else ())]
+    failed = form == "json" and bool(problems)
     return Outcome(
         command="inspect",
-        result={"view": VIEW, "rows": [{key: row[key] for key in columns} for row in shown]},
+        result={"view": VIEW, "rows": shown},
         render=render,
-        exit_code=Incomplete.exit_code if incomplete else 0,
-        status="incomplete" if incomplete else "done",
-        warnings=[_failure_text(rows)] if incomplete else (),
+        exit_code=Incomplete.exit_code if failed else 0,
+        status="incomplete" if failed else "done",
+        warnings=[f"{print_count(len(problems), 'table')} could not be read"] if failed else (),
     )
-
-
-def _failure_text(rows: _Counted) -> str:
-    tables = "table" if rows.failed == 1 else "tables"
-    return f"{rows.failed:,} {tables} could not be read"
 
 
 def _entries(common: Common, table: str) -> Iterator[ListedTable]:
     name = name_in_catalog(common, table)
     storage = storage_of(common, table if name is None else "")
     if name is not None:
-        return _entries_in(warehouse_of(common, name, storage), name)
+        warehouse = warehouse_of(common, name, storage)
+        tables = tables_in(warehouse, name.catalog, name.parts)
+        first = list(islice(tables, 1))
+        if not first and name.parts:  # some servers do not say that a namespace is not there
+            beside = list(warehouse.namespaces(name.parts[:-1]))
+            if name.parts not in beside:
+                near = [dotted_name(table) for table in beside]
+                raise no_namespace(name.catalog, name.parts, near)
+        return chain(first, tables)
     shell = common.shell
     directory = table if scheme(table) else str(Path(table).absolute())
     store = open_store(replace(storage, home=directory), shell.env, shell.deadline)
@@ -294,29 +268,3 @@ def _entries(common: Common, table: str) -> Iterator[ListedTable]:
             hint="a table directory contains metadata/*.metadata.json",
         )
     return chain(first, tables)
-
-
-def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[ListedTable]:
-    """The tables of a namespace; some servers list none in place of saying that it is not there.
-
-    Raises: TableNotFound; StorageError.
-    """
-    tables = tables_in(warehouse, name.catalog, name.parts)
-    first = list(islice(tables, 1))
-    if not first and name.parts:
-        beside = list(warehouse.namespaces(name.parts[:-1]))
-        if name.parts not in beside:
-            raise no_namespace(name.catalog, name.parts, [dotted_name(table) for table in beside])
-    return chain(first, tables)
-
-
-def _print(console: Console, rows: _Counted, options: ListOptions) -> None:
-    printer = _PRINTERS.get(options.format)
-    if printer is not None:
-        printer(console, RowSet(options.columns or TABLE_COLUMNS, rows))
-    elif options.columns is not None:
-        row_output.print_chosen(console, RowSet(options.columns, rows))
-    else:
-        row_output.print_rows(console, VIEW, RowSet(TABLE_COLUMNS, rows), "")
-        for problem in rows.problems:
-            console.warn(problem)
