@@ -126,19 +126,13 @@ def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
 
 
 CHECKS: Mapping[str, str] = {
-    "small_files": "small files",
-    "delete_debt": "deletes",
-    "manifest_debt": "manifests",
-    "snapshot_debt": "snapshots",
-    "metadata_file_debt": "metadata files",
+    "small_files": "small files", "delete_debt": "deletes", "manifest_debt": "manifests",
+    "snapshot_debt": "snapshots", "metadata_file_debt": "metadata files",
     "reclaimable": "reclaimable",
-}
+}  # fmt: skip
 _STYLES: Mapping[str, Style] = {
-    "ok": "green",
-    "unknown": "yellow",
-    "attention": "yellow",
-    "critical": "red",
-}
+    "ok": "green", "unknown": "yellow", "attention": "yellow", "critical": "red"
+}  # fmt: skip
 _BAR = 24
 _LEFT_OF_BAR = 42
 
@@ -147,12 +141,9 @@ def print_health(
     console: Console, result: Mapping[str, Any], table: str, engine: EngineChoice
 ) -> None:
     """Print the sizes of data files, then each check with its threshold and the command to run."""
-    target = print_size(result["target_file_size_bytes"])
-    text = (
-        f"{print_count(result['data_file_count'], 'data file')}, "
-        f"{print_size(result['data_file_bytes'])}; "
-        f"target {target} ({result['target_file_size_origin']})"
-    )
+    files = print_count(result["data_file_count"], "data file")
+    size, target = (print_size(result[f"{key}_bytes"]) for key in ("data_file", "target_file_size"))
+    text = f"{files}, {size}; target {target} ({result['target_file_size_origin']})"
     for line in wrap(text, console.prose_width):
         console.print(line)
     if result["data_file_count"]:
@@ -177,13 +168,8 @@ def _print_sizes(console: Console, result: Mapping[str, Any]) -> None:
         )
         for size_bar in result["file_sizes"]
     ]
-    columns = [
-        TableColumn("size of data file"),
-        TableColumn("files", align="right"),
-        TableColumn("bytes", align="right"),
-        TableColumn(""),
-    ]
-    print_table(console, columns, rows)
+    counts = [TableColumn("files", align="right"), TableColumn("bytes", align="right")]
+    print_table(console, [TableColumn("size of data file"), *counts, TableColumn("")], rows)
 
 
 def band(low: int, high: int | None) -> str:

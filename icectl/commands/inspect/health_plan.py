@@ -1,6 +1,6 @@
 """The health view: what maintenance a snapshot needs, with the threshold behind each verdict."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -79,28 +79,18 @@ class MeasureLimits:
         return HealthVerdict.ATTENTION if value >= self.attention else HealthVerdict.OK
 
 
-SURPLUS_FILES = MeasureLimits(5, 1_000)
-DELETED_RATIO = MeasureLimits(0.1, 0.3)
-DELETES_PER_FILE = MeasureLimits(5, 100)
-DANGLING_DELETES = MeasureLimits(1, 1_000)
-SURPLUS_MANIFESTS = MeasureLimits(20, 1_000)
-EXPIRABLE_SNAPSHOTS = MeasureLimits(10, 1_000)
-UNTRACKED_METADATA_FILES = MeasureLimits(20, 1_000)
-RECLAIMABLE_RATIO = MeasureLimits(0.25, 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
     """The limits of every measure, as they are or as the settings have them."""
 
-    files_to_save: MeasureLimits = SURPLUS_FILES
-    deleted_rows: MeasureLimits = DELETED_RATIO
-    deletes_per_file: MeasureLimits = DELETES_PER_FILE
-    dangling_deletes: MeasureLimits = DANGLING_DELETES
-    manifests_to_save: MeasureLimits = SURPLUS_MANIFESTS
-    snapshots_past_retention: MeasureLimits = EXPIRABLE_SNAPSHOTS
-    untracked_metadata_files: MeasureLimits = UNTRACKED_METADATA_FILES
-    reclaimable: MeasureLimits = RECLAIMABLE_RATIO
+    files_to_save: MeasureLimits = MeasureLimits(5, 1_000)
+    deleted_rows: MeasureLimits = MeasureLimits(0.1, 0.3)
+    deletes_per_file: MeasureLimits = MeasureLimits(5, 100)
+    dangling_deletes: MeasureLimits = MeasureLimits(1, 1_000)
+    manifests_to_save: MeasureLimits = MeasureLimits(20, 1_000)
+    snapshots_past_retention: MeasureLimits = MeasureLimits(10, 1_000)
+    untracked_metadata_files: MeasureLimits = MeasureLimits(20, 1_000)
+    reclaimable: MeasureLimits = MeasureLimits(0.25, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +129,33 @@ def health(source: HealthSource) -> Row:
         "metadata_file_debt": _metadata_file_debt(source),
         "reclaimable": _reclaimable(source.expirable, totals, source.limits),
     }
+    worst = _worst(*(check.verdict for check in checks.values()))
     if not source.is_whole:
-        checks = {name: check.of_a_part() for name, check in checks.items()}
+        # What is bad stays bad; an unreadable part is worse than attention.
+        worst = worst if worst is HealthVerdict.CRITICAL else HealthVerdict.UNKNOWN
+        checks = {
+            name: check
+            if check.verdict is not HealthVerdict.OK
+            else replace(
+                check, verdict=HealthVerdict.UNKNOWN, found=f"of what is readable: {check.found}"
+            )
+            for name, check in checks.items()
+        }
+    histogram = size_histogram(data)
+    ends: list[int | None] = [0, *SIZE_BANDS, None]
+    bands = zip(ends[:-1], ends[1:], histogram.file_counts, histogram.byte_counts, strict=True)
     is_target_set = source.targets.file_size_given
     return {
         "snapshot_id": id_text(source.snapshot.snapshot_id) if source.snapshot else None,
-        "verdict": _of_all(checks.values(), is_whole=source.is_whole).value,
+        "verdict": worst.value,
         "target_file_size_bytes": source.targets.file_size_bytes,
         "target_file_size_origin": "table property" if is_target_set else "default",
         "data_file_count": totals.data_file_count,
         "data_file_bytes": totals.data_file_bytes,
-        "file_sizes": _file_sizes(data),
+        "file_sizes": [
+            {"from_bytes": low, "below_bytes": high, "file_count": count, "bytes": size}
+            for low, high, count, size in bands
+        ],
         **{name: check.json(source.commands) for name, check in checks.items()},
     }
 
@@ -164,14 +170,6 @@ class _Check:
     command: str
     figures: Mapping[str, object]
 
-    def of_a_part(self) -> "_Check":
-        """Return the check where part of the table could not be read: what is bad stays bad."""
-        if self.verdict is not HealthVerdict.OK:
-            return self
-        return replace(
-            self, verdict=HealthVerdict.UNKNOWN, found=f"of what is readable: {self.found}"
-        )
-
     def json(self, commands: frozenset[str]) -> Row:
         """Return the check for JSON; a command only where there is something for it to do."""
         needed = self.verdict in (HealthVerdict.ATTENTION, HealthVerdict.CRITICAL)
@@ -185,34 +183,14 @@ class _Check:
         }
 
 
-def _of_all(checks: Iterable[_Check], *, is_whole: bool) -> HealthVerdict:
-    """Return the worst verdict; an unreadable part is worse than attention."""
-    worst = _worst(*(check.verdict for check in checks))
-    if is_whole or worst is HealthVerdict.CRITICAL:
-        return worst
-    return HealthVerdict.UNKNOWN
-
-
 def _worst(*verdicts: HealthVerdict) -> HealthVerdict:
     return max(verdicts, key=[*HealthVerdict].index)
 
 
 def _from(limits: MeasureLimits, unit: str, *, ratio: bool = False) -> str:
     form = ".0%" if ratio else ",.0f"
-    return (
-        f"attention from {limits.attention:{form}} {unit}, critical from {limits.critical:{form}}"
-    )
-
-
-def _file_sizes(data: Entries) -> list[Row]:
-    histogram = size_histogram(data)
-    ends: list[int | None] = [0, *SIZE_BANDS, None]
-    return [
-        {"from_bytes": low, "below_bytes": high, "file_count": count, "bytes": size}
-        for low, high, count, size in zip(
-            ends[:-1], ends[1:], histogram.file_counts, histogram.byte_counts, strict=True
-        )
-    ]
+    attention, critical = f"{limits.attention:{form}}", f"{limits.critical:{form}}"
+    return f"attention from {attention} {unit}, critical from {critical}"
 
 
 def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
@@ -298,15 +276,12 @@ def _manifest_debt(source: HealthSource) -> _Check:
         sizes[group] = sizes.get(group, 0) + manifest.manifest_length
     count, deleted_count = len(manifests), sum(manifest.dead_count for manifest in manifests)
     surplus = count - sum(max(1, -(-size // target)) for size in sizes.values())
+    by_vectors = f"; delete vectors over them remove {deleted_count:,} of their files"
+    by_vectors = by_vectors if deleted_count else ""
     return _Check(
         limits.manifests_to_save.judge(surplus),
         f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
-        f"of {print_size(target)}, {count - surplus:,} would do"
-        + (
-            f"; delete vectors over them remove {deleted_count:,} of their files"
-            if deleted_count
-            else ""
-        ),
+        f"of {print_size(target)}, {count - surplus:,} would do{by_vectors}",
         _from(limits.manifests_to_save, "manifests to save"),
         "rewrite-manifests",
         {

@@ -4,17 +4,17 @@ Column names are those of Iceberg's metadata tables in Spark and PyIceberg where
 exists; columns of ours stand after them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from icectl.commands.inspect.views import Row, RowSet, id_text
 from icectl.format.layout import Layout, layout_of_table
-from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
+from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import PartitionField, PartitionSpec, result_types
+from icectl.format.partition import PartitionField, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import decode
 from icectl.format.snapshot import ancestors
-from icectl.format.sort import SortOrder
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.reader import logged_snapshot_id
@@ -56,10 +56,9 @@ def _snapshot_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _history_rows(metadata: TableMetadata) -> Iterator[Row]:
-    line: set[int] = set()
-    if metadata.current_snapshot_id is not None:
-        head = metadata.current_snapshot_id
-        line = {snapshot.snapshot_id for snapshot in ancestors(metadata.snapshots_by_id, head)}
+    head = metadata.current_snapshot_id
+    lineage = () if head is None else ancestors(metadata.snapshots_by_id, head)
+    line = {snapshot.snapshot_id for snapshot in lineage}
     for entry in metadata.snapshot_log:
         snapshot = metadata.snapshot(entry.snapshot_id)
         yield {
@@ -111,50 +110,37 @@ def _source_names(metadata: TableMetadata, source_ids: tuple[int, ...]) -> list[
 
 
 def _spec_rows(metadata: TableMetadata) -> Iterator[Row]:
-    for spec in metadata.partition_specs:
-        yield from _rows_of_spec(metadata, spec)
-
-
-def _rows_of_spec(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Row]:
     """Yield one row a field; an unpartitioned spec has one without field."""
-    start = {"spec_id": spec.spec_id, "is_default": spec.spec_id == metadata.default_spec_id}
-    if not spec.fields:
-        yield start | dict.fromkeys(_SPEC_FIELD_COLUMNS)
-    for field in spec.fields:
-        yield start | {
-            "field_id": field.field_id,
-            "name": field.name,
-            "transform": field.transform.text,
-            "source_ids": list(field.source_ids),
-            "source_names": _source_names(metadata, field.source_ids),
-        }
+    for spec in metadata.partition_specs:
+        start = {"spec_id": spec.spec_id, "is_default": spec.spec_id == metadata.default_spec_id}
+        if not spec.fields:
+            yield start | dict.fromkeys(_SPEC_FIELD_COLUMNS)
+        for field in spec.fields:
+            yield start | {
+                "field_id": field.field_id,
+                "name": field.name,
+                "transform": field.transform.text,
+                "source_ids": list(field.source_ids),
+                "source_names": _source_names(metadata, field.source_ids),
+            }
 
 
 def _sort_order_rows(metadata: TableMetadata) -> Iterator[Row]:
-    for order in metadata.sort_orders:
-        yield from _rows_of_order(metadata, order)
-
-
-def _rows_of_order(metadata: TableMetadata, order: SortOrder) -> Iterator[Row]:
     """Yield one row a key; one without key for the unsorted order (R-084)."""
-    is_default = order.order_id == metadata.default_sort_order_id
-    start = {"order_id": order.order_id, "is_default": is_default}
-    if not order.fields:
-        yield start | dict.fromkeys(_SORT_FIELD_COLUMNS)
-    for position, field in enumerate(order.fields):
-        yield start | {
-            "position": position,
-            "transform": field.transform.text,
-            "source_ids": list(field.source_ids),
-            "source_names": _source_names(metadata, field.source_ids),
-            "direction": field.direction,
-            "null_order": field.null_order,
-        }
-
-
-def _property_rows(metadata: TableMetadata) -> Iterator[Row]:
-    for key, value in sorted(metadata.properties.items()):
-        yield {"key": key, "value": value}
+    for order in metadata.sort_orders:
+        is_default = order.order_id == metadata.default_sort_order_id
+        start = {"order_id": order.order_id, "is_default": is_default}
+        if not order.fields:
+            yield start | dict.fromkeys(_SORT_FIELD_COLUMNS)
+        for position, field in enumerate(order.fields):
+            yield start | {
+                "position": position,
+                "transform": field.transform.text,
+                "source_ids": list(field.source_ids),
+                "source_names": _source_names(metadata, field.source_ids),
+                "direction": field.direction,
+                "null_order": field.null_order,
+            }
 
 
 def _metadata_log_rows(metadata: TableMetadata, metadata_location: str) -> Iterator[Row]:
@@ -241,7 +227,9 @@ _ROWS: Mapping[str, Callable[[TableMetadata], Iterator[Row]]] = {
     "schemas": _schema_rows,
     "specs": _spec_rows,
     "sort-orders": _sort_order_rows,
-    "properties": _property_rows,
+    "properties": lambda metadata: (
+        {"key": key, "value": value} for key, value in sorted(metadata.properties.items())
+    ),
     "statistics": _statistics_rows,
 }
 METADATA_VIEWS: frozenset[str] = frozenset(_COLUMNS)
@@ -271,15 +259,6 @@ def manifest_columns(metadata: TableMetadata, *, all_snapshots: bool) -> tuple[s
     return (*columns, *_TREE_COLUMNS) if has_roots else columns
 
 
-def manifest_rows(metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
-    """Yield rows of the manifests of one snapshot.
-
-    Order: that of the manifest list.
-    """
-    for manifest in manifests:
-        yield _row(metadata, manifest)
-
-
 def all_manifest_rows(
     metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFile]]
 ) -> Iterator[Row]:
@@ -288,13 +267,14 @@ def all_manifest_rows(
         for manifest in manifests:
             key_metadata = manifest.key_metadata
             yield {
-                **_row(metadata, manifest),
+                **manifest_row(metadata, manifest),
                 "reference_snapshot_id": str(snapshot_id),
                 "key_metadata": None if key_metadata is None else key_metadata.hex(),
             }
 
 
-def _row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
+def manifest_row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
+    """Return the row of a manifest."""
     of_data = manifest.content is ManifestContent.DATA
     files = (
         manifest.added_files_count,
@@ -302,6 +282,12 @@ def _row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
         manifest.deleted_files_count,
     )
     data_files, delete_files = (files, (0, 0, 0)) if of_data else ((0, 0, 0), files)
+    tree_facts: Row = {
+        "file_format": manifest.file_format.name,
+        "status": None if manifest.status is None else int(manifest.status),
+        "dead_files_count": manifest.dead_count,
+        "affiliated_to": manifest.affiliated_to,
+    }
     return {
         "content": int(manifest.content),
         "path": manifest.manifest_path,
@@ -321,16 +307,7 @@ def _row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
         "existing_rows_count": manifest.existing_rows_count,
         "deleted_rows_count": manifest.deleted_rows_count,
         "first_row_id": manifest.first_row_id,
-        **(_of_tree(manifest) if layout_of_table(metadata) is Layout.SFC_1 else {}),
-    }
-
-
-def _of_tree(manifest: ManifestFile) -> Row:
-    return {
-        "file_format": manifest.file_format.name,
-        "status": None if manifest.status is None else int(manifest.status),
-        "dead_files_count": manifest.dead_count,
-        "affiliated_to": manifest.affiliated_to,
+        **(tree_facts if layout_of_table(metadata) is Layout.SFC_1 else {}),
     }
 
 
@@ -338,33 +315,25 @@ def _summaries(metadata: TableMetadata, manifest: ManifestFile) -> list[Row]:
     """Return one summary per field of the manifest's spec, bounds for people (R-053)."""
     spec = metadata.spec(manifest.partition_spec_id)
     summaries = manifest.partitions or ()
-    if spec is None or len(spec.fields) != len(summaries):
-        return [_summary(summary, None, None) for summary in summaries]
-    types = result_types(spec, metadata.schemas)
+    fields: list[tuple[PartitionField | None, Type | None]] = [(None, None)] * len(summaries)
+    if spec is not None and len(spec.fields) == len(summaries):
+        fields = list(zip(spec.fields, result_types(spec, metadata.schemas), strict=True))
     return [
-        _summary(summary, field, type_)
-        for summary, field, type_ in zip(summaries, spec.fields, types, strict=True)
+        {
+            "contains_null": summary.contains_null,
+            "contains_nan": summary.contains_nan,
+            "lower_bound": _bound_text(summary.lower_bound, field, type_),
+            "upper_bound": _bound_text(summary.upper_bound, field, type_),
+        }
+        for summary, (field, type_) in zip(summaries, fields, strict=True)
     ]
-
-
-def _summary(summary: FieldSummary, field: PartitionField | None, type_: Type | None) -> Row:
-    return {
-        "contains_null": summary.contains_null,
-        "contains_nan": summary.contains_nan,
-        "lower_bound": _bound_text(summary.lower_bound, field, type_),
-        "upper_bound": _bound_text(summary.upper_bound, field, type_),
-    }
 
 
 def _bound_text(
     bound: bytes | None, field: PartitionField | None, type_: Type | None
 ) -> str | None:
     """Return a bound as the transform prints it; hexadecimal for unknown types."""
-    if bound is None:
-        return None
-    if field is None or type_ is None:
-        return bound.hex()
-    try:
-        return path_text(field.transform, type_, decode(type_, bound))
-    except ValueError:
-        return bound.hex()
+    if bound is not None and field is not None and type_ is not None:
+        with suppress(ValueError):
+            return path_text(field.transform, type_, decode(type_, bound))
+    return None if bound is None else bound.hex()

@@ -13,7 +13,7 @@ from icectl.commands.inspect.metadata_rows import (
     METADATA_VIEWS,
     all_manifest_rows,
     manifest_columns,
-    manifest_rows,
+    manifest_row,
     metadata_rows,
 )
 from icectl.commands.inspect.partitions import Partitions, json_value, partitions_of
@@ -101,20 +101,24 @@ def _expand(column: str, headings: Headings = NO_HEADINGS) -> tuple[str, ...]:
     if column == "data_file":
         return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
     name = column.removeprefix(_DATA_FILE)
-    known = (*FILE_COLUMNS, *ENTRY_COLUMNS, "partition_path")
-    top = next((item for item in known if name == item or name.startswith(f"{item}.")), None)
-    if top is None:
-        message = f"there is no column `{column}`"
-        raise UsageError(
-            message, hint=columns_hint(dict.fromkeys((*FILE_COLUMNS, *ENTRY_COLUMNS)), headings)
-        )
-    return (top,)
+    columns = tuple(dict.fromkeys((*FILE_COLUMNS, *ENTRY_COLUMNS)))
+    for top in (*columns, "partition_path"):
+        if name == top or name.startswith(f"{top}."):
+            return (top,)
+    raise UsageError(f"there is no column `{column}`", hint=columns_hint(columns, headings))
 
 
 def _maker(column: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
     """Return a function that makes the values of a shown column from entries."""
     if column == "data_file":
-        return _struct(_expand(column), metadata, partitions)
+        names = _expand(column)
+        makers = [_plain_maker(name, metadata, partitions) for name in names]
+
+        def structs(entries: Entries) -> list[object]:
+            columns = [make(entries) for make in makers]
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+        return structs
     name = column.removeprefix(_DATA_FILE)
     (top,) = _expand(column)
     if top == name:
@@ -122,16 +126,6 @@ def _maker(column: str, metadata: TableMetadata, partitions: Partitions) -> _Val
     whole = _plain_maker(top, metadata, partitions)
     below = name[len(top) + 1 :]
     return lambda entries: [_below(value, below) for value in whole(entries)]
-
-
-def _struct(names: Sequence[str], metadata: TableMetadata, partitions: Partitions) -> _Values:
-    makers = [_plain_maker(name, metadata, partitions) for name in names]
-
-    def values(entries: Entries) -> list[object]:
-        columns = [make(entries) for make in makers]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-    return values
 
 
 def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
@@ -174,27 +168,25 @@ def _below(value: object, path: str) -> object:
 def _readable_metrics(metadata: TableMetadata) -> _Values:
     """Return metrics by column name, bounds as values, for every primitive column of the schema."""
     schema = metadata.current_schema
-    leaves: list[tuple[int, str, Type]] = []
-    for field_id, field in schema.all_fields.items() if schema else ():
-        if not isinstance(field.type, StructType | ListType | MapType):
-            leaves.append((field_id, schema.name_of(field_id) or field.name, field.type))
+    leaves = [
+        (field_id, schema.name_of(field_id) or field.name, field.type)
+        for field_id, field in (schema.all_fields.items() if schema else ())
+        if not isinstance(field.type, StructType | ListType | MapType)
+    ]
+
+    def metrics(row: Sequence[Mapping[int, object]], field_id: int, type_: Type) -> object:
+        values = [metric.get(field_id) for metric in row]
+        values[4:] = [_readable_bound(type_, bound) for bound in values[4:]]
+        return dict(zip(_METRIC_NAMES, values, strict=True))
 
     def values(entries: Entries) -> list[object]:
         maps = [[dict(stored or ()) for stored in _values(entries, name)] for name in _METRICS]
         return [
-            {name: _field_metrics(row, field_id, type_) for field_id, name, type_ in leaves}
+            {name: metrics(row, field_id, type_) for field_id, name, type_ in leaves}
             for row in zip(*maps, strict=True)
         ]
 
     return values
-
-
-def _field_metrics(
-    row: Sequence[Mapping[int, object]], field_id: int, type_: Type
-) -> Mapping[str, object]:
-    values = [metric.get(field_id) for metric in row]
-    values[4:] = [_readable_bound(type_, bound) for bound in values[4:]]
-    return dict(zip(_METRIC_NAMES, values, strict=True))
 
 
 def _readable_bound(type_: Type, bound: object) -> object:
@@ -207,27 +199,13 @@ def _readable_bound(type_: Type, bound: object) -> object:
         return None
 
 
-def _counts_by_field(pairs: Iterable[tuple[int, int]]) -> Mapping[str, int]:
-    return {str(field_id): count for field_id, count in pairs}
-
-
-def _bounds_by_field(pairs: Iterable[tuple[int, bytes]]) -> Mapping[str, str]:
-    return {str(field_id): bound.hex() for field_id, bound in pairs}
-
-
 _CONVERSIONS: Mapping[str, Callable[..., object]] = {
     "snapshot_id": str,
     "file_format": lambda code: FileFormat(code).name,
     "key_metadata": bytes.hex,
-    **dict.fromkeys(_METRICS[:4], _counts_by_field),
-    **dict.fromkeys(_METRICS[4:], _bounds_by_field),
+    **dict.fromkeys(_METRICS[:4], lambda pairs: {str(id_): count for id_, count in pairs}),
+    **dict.fromkeys(_METRICS[4:], lambda pairs: {str(id_): bound.hex() for id_, bound in pairs}),
 }
-CONTENTS: Mapping[str, tuple[Content, ...]] = {
-    "data": (Content.DATA,),
-    "deletes": (Content.POSITION_DELETES, Content.EQUALITY_DELETES),
-}
-
-
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
 
@@ -253,12 +231,22 @@ def rows(reader: Reader, request: RowRequest) -> RowSet:
 
     Raises: UsageError for a snapshot or column that is not there; what reading manifests raises.
     """
-    row_set = _rows(reader, request)
-    if request.columns is not None:
-        row_set = _chosen_columns(row_set, request.columns, request.headings)
+    row_set, columns = _rows(reader, request), request.columns
+    if columns is not None and columns != row_set.columns:
+        unknown = next((name for name in columns if name not in row_set.columns), None)
+        if unknown is not None and unknown != "partition_path":
+            hint = columns_hint(row_set.columns, request.headings)
+            raise UsageError(f"there is no column `{unknown}`", hint=hint)
+        chosen = ({name: row.get(name) for name in columns} for row in row_set.rows)
+        row_set = RowSet(columns, chosen)
     if request.limit is None:
         return row_set
-    return RowSet(row_set.columns, _limit(row_set.rows, request.view, request.limit))
+    limited = (
+        deque(row_set.rows, maxlen=request.limit)
+        if request.view.name in _LOGS
+        else islice(row_set.rows, request.limit)
+    )
+    return RowSet(row_set.columns, limited)
 
 
 def _rows(reader: Reader, request: RowRequest) -> RowSet:
@@ -270,35 +258,29 @@ def _rows(reader: Reader, request: RowRequest) -> RowSet:
 
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
         return partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
-    if view == "manifests":
-        return _manifest_rows(reader, request)
-    return _entry_rows(reader, request)
+    return (_manifest_rows if view == "manifests" else _entry_rows)(reader, request)
 
 
 def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
     columns = manifest_columns(reader.metadata, all_snapshots=request.all_snapshots)
+
+    def described(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
+        read = snapshot_reader(reader.metadata, snapshot)
+        listed = read.described(reader.context.store, snapshot, manifests)
+        return _of_content(listed, request.content)
+
     if request.all_snapshots:
         by_snapshot = reader.manifests_by_snapshot(reader.metadata.snapshots)
         lists = {
-            snapshot.snapshot_id: _described(
-                reader, request, snapshot, by_snapshot[snapshot.snapshot_id]
-            )
+            snapshot.snapshot_id: described(snapshot, by_snapshot[snapshot.snapshot_id])
             for snapshot in reader.metadata.snapshots
         }
         return RowSet(columns, all_manifest_rows(reader.metadata, lists))
     snapshot = chosen_snapshot(reader.metadata, request.choice)
     if snapshot is None:
         return RowSet(columns, ())
-    chosen = _described(reader, request, snapshot, reader.manifests(snapshot))
-    return RowSet(columns, manifest_rows(reader.metadata, chosen))
-
-
-def _described(
-    reader: Reader, request: RowRequest, snapshot: Snapshot, manifests: Sequence[ManifestFile]
-) -> Sequence[ManifestFile]:
-    read = snapshot_reader(reader.metadata, snapshot)
-    listed = read.described(reader.context.store, snapshot, manifests)
-    return _of_content(listed, request.content)
+    chosen = described(snapshot, reader.manifests(snapshot))
+    return RowSet(columns, (manifest_row(reader.metadata, manifest) for manifest in chosen))
 
 
 def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
@@ -316,7 +298,8 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
     batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), sources)
     if request.content is not None:
-        contents = CONTENTS[request.content]
+        deletes = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+        contents = (Content.DATA,) if request.content == "data" else deletes
         batches = (of(entries, *contents) for entries in batches)
     return RowSet(columns, make(batches, reader.metadata, columns))
 
@@ -327,20 +310,3 @@ def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple
         return tuple(manifests)
     manifest_content = ManifestContent.DATA if content == "data" else ManifestContent.DELETES
     return tuple(manifest for manifest in manifests if manifest.content is manifest_content)
-
-
-def _chosen_columns(row_set: RowSet, columns: tuple[str, ...], headings: Headings) -> RowSet:
-    """Return rows with the named columns only, in the order they were named."""
-    if columns == row_set.columns:
-        return row_set
-    unknown = next((name for name in columns if name not in row_set.columns), None)
-    if unknown is not None and unknown != "partition_path":
-        message = f"there is no column `{unknown}`"
-        raise UsageError(message, hint=columns_hint(row_set.columns, headings))
-    return RowSet(columns, ({name: row.get(name) for name in columns} for row in row_set.rows))
-
-
-def _limit(source: Iterable[Row], view: View, limit: int) -> Iterable[Row]:
-    if view.name in _LOGS:
-        return deque(source, maxlen=limit)
-    return islice(source, limit)

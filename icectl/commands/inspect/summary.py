@@ -1,6 +1,7 @@
 """The summary view and the tree: read, and the summary as text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from icectl.cli.console import Console
@@ -25,7 +26,23 @@ _PROPERTIES_SHOWN = 8
 
 def print_summary(console: Console, result: Mapping[str, Any], name: str | None) -> None:
     """Print what a table is and what its snapshot holds."""
-    print_pairs(console, _table_pairs(result, name))
+    location = result["location"]
+    spec, order = result["partition_spec_id"], result["sort_order_id"]
+    layout = f", layout {result['layout']}" if "layout" in result else ""
+    main_first = sorted(result["refs"].items(), key=lambda item: item[0] != "main")
+    refs = [ref if facts["type"] == "branch" else f"{ref} (tag)" for ref, facts in main_first]
+    further = f" and {len(refs) - 4:,} more" if len(refs) > 4 else ""
+    pairs = [
+        *([("table", location)] if name is None else [("table", name), ("location", location)]),
+        ("format version", f"{result['format_version']}{layout}"),
+        ("uuid", result["uuid"] or "none"),
+        ("metadata", result["metadata_location"].removeprefix(f"{location}/")),
+        ("last updated", result["last_updated"]),
+        ("current", f"schema {result['schema_id']}, partition spec {spec}, sort order {order}"),
+        ("snapshots", f"{result['snapshot_count']:,}"),
+        ("refs", ", ".join(refs[:4]) + further or "none"),
+    ]
+    print_pairs(console, pairs)
     console.print()
     print_pairs(console, _snapshot_pairs(result))
     properties = result["properties"]
@@ -35,31 +52,6 @@ def print_summary(console: Console, result: Mapping[str, Any], name: str | None)
         print_pairs(console, sorted(properties.items())[:_PROPERTIES_SHOWN], indent=2)
         if len(properties) > _PROPERTIES_SHOWN:
             console.print(f"  and {len(properties) - _PROPERTIES_SHOWN} more: view `properties`")
-
-
-def _table_pairs(result: Mapping[str, Any], name: str | None) -> list[tuple[str, str]]:
-    location = result["location"]
-    spec, order = result["partition_spec_id"], result["sort_order_id"]
-    layout = f", layout {result['layout']}" if "layout" in result else ""
-    return [
-        *([("table", location)] if name is None else [("table", name), ("location", location)]),
-        ("format version", f"{result['format_version']}{layout}"),
-        ("uuid", result["uuid"] or "none"),
-        ("metadata", result["metadata_location"].removeprefix(f"{result['location']}/")),
-        ("last updated", result["last_updated"]),
-        ("current", f"schema {result['schema_id']}, partition spec {spec}, sort order {order}"),
-        ("snapshots", f"{result['snapshot_count']:,}"),
-        ("refs", _refs(result["refs"])),
-    ]
-
-
-def _refs(refs: Mapping[str, Any]) -> str:
-    main_first = sorted(refs.items(), key=lambda item: item[0] != "main")
-    names = [name if ref["type"] == "branch" else f"{name} (tag)" for name, ref in main_first]
-    if not names:
-        return "none"
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4:,} more"
 
 
 def _snapshot_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -86,22 +78,16 @@ def _snapshot_pairs(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _delete_files(result: Mapping[str, Any]) -> str:
     """Return delete files of each kind, with the positions and values they delete."""
-    kinds = [
-        ("position_delete_file_count", "position"),
-        ("equality_delete_file_count", "equality"),
-        ("deletion_vector_count", "vectors"),
-    ]
-    parts = [f"{result[key]:,} {name}" for key, name in kinds if result[key]]
+    kinds = {
+        "position_delete_file_count": "position",
+        "equality_delete_file_count": "equality",
+        "deletion_vector_count": "vectors",
+    }
+    nouns = {"position_delete_record_count": "position", "equality_delete_record_count": "key"}
+    parts = [f"{result[key]:,} {kind}" for key, kind in kinds.items() if result[key]]
     if not parts:
         return "none"
-    deleted = [
-        print_count(result[key], noun)
-        for key, noun in (
-            ("position_delete_record_count", "position"),
-            ("equality_delete_record_count", "key"),
-        )
-        if result[key]
-    ]
+    deleted = [print_count(result[key], noun) for key, noun in nouns.items() if result[key]]
     return f"{', '.join([*parts, print_size(result['delete_file_bytes'])])}; {', '.join(deleted)}"
 
 
@@ -126,7 +112,17 @@ def summary(
     `totals` is None where nobody knows what the snapshot lists; so are all counts of it then.
     Units: bytes; record_count before deletes.
     """
-    counts = _counts(manifests, Totals() if totals is None else totals)
+    counted = Totals() if totals is None else totals
+    # As manifest lists do not count, the root of version 4 does not.
+    sizes = [manifest.manifest_length for manifest in manifests if not manifest.in_root]
+    same = (
+        "data_file_count", "delete_file_count", "data_file_bytes", "delete_file_bytes",
+        "record_count", "position_delete_file_count", "equality_delete_file_count",
+        "deletion_vector_count", "position_delete_record_count", "equality_delete_record_count",
+    )  # fmt: skip
+    counts = {name: getattr(counted, name) for name in same}
+    counts["position_delete_record_count"] += counted.deletion_vector_record_count
+    counts |= {"manifest_count": len(sizes), "manifest_bytes": sum(sizes)}
     return {
         "format_version": metadata.format_version,
         **({"layout": layout} if (layout := layout_name(metadata)) is not None else {}),
@@ -151,30 +147,7 @@ def summary(
     }
 
 
-def _counts(manifests: Sequence[ManifestFile], totals: Totals) -> Row:
-    return {
-        "data_file_count": totals.data_file_count,
-        "delete_file_count": totals.delete_file_count,
-        "data_file_bytes": totals.data_file_bytes,
-        "delete_file_bytes": totals.delete_file_bytes,
-        "record_count": totals.record_count,
-        "position_delete_file_count": totals.position_delete_file_count,
-        "equality_delete_file_count": totals.equality_delete_file_count,
-        "deletion_vector_count": totals.deletion_vector_count,
-        "position_delete_record_count": totals.position_delete_record_count
-        + totals.deletion_vector_record_count,
-        "equality_delete_record_count": totals.equality_delete_record_count,
-        # As manifest lists do not count, the root of version 4 does not.
-        "manifest_count": sum(not manifest.in_root for manifest in manifests),
-        "manifest_bytes": sum(
-            manifest.manifest_length for manifest in manifests if not manifest.in_root
-        ),
-    }
-
-
 _BATCH_ROWS = 50_000
-
-
 _OF_METADATA: Mapping[str, frozenset[str]] = {
     "snapshots": frozenset({"snapshots", "refs"}),
     "history": frozenset({"snapshot-log", "snapshots", "current-snapshot-id"}),
@@ -220,21 +193,15 @@ def oddities_of(reader: Reader) -> Sequence[str]:
     """List what of the table breaks a rule and was read all the same, or left out: each once."""
     messages = [f"{oddity.message} ({oddity.rule})" for oddity in reader.metadata.oddities]
     messages += [*reader.gaps.odd, *reader.gaps.problems] if reader.gaps is not None else ()
-    return (*dict.fromkeys(messages), *_lost_versions(reader))
-
-
-def _lost_versions(reader: Reader) -> Iterator[str]:
-    """Yield a warning if the version hint names newer metadata, which is lost."""
+    messages = list(dict.fromkeys(messages))
     version = reader.loaded.version
-    if version is None or not reader.loaded.capabilities.numbers_versions:
-        return
-    try:
-        hint = reader.hinted_version()
-    except (FileNotFoundError, StorageError):  # nothing depends on it
-        return
-    if isinstance(hint, int) and hint > version:  # R-163
-        message, advice = lost_versions(hint, version, reader.metadata.location)
-        yield f"{message} (R-163); {advice}"
+    if version is not None and reader.loaded.capabilities.numbers_versions:
+        with suppress(FileNotFoundError, StorageError):  # nothing depends on the hint
+            hint = reader.hinted_version()
+            if isinstance(hint, int) and hint > version:  # R-163: newer metadata are lost
+                message, advice = lost_versions(hint, version, reader.metadata.location)
+                messages.append(f"{message} (R-163); {advice}")
+    return messages
 
 
 def read_summary(reader: Reader, choice: SnapshotChoice) -> Row:
@@ -276,27 +243,24 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
     root = None
     if snapshot is not None:
         root = snapshot_reader(reader.metadata, snapshot).root(reader.context.store, snapshot)
+    entries = reader.load(manifests, TREE_SOURCES, to_match=True)
+    # The dead entries of the manifests that are shown
+    struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
+    killed = [
+        reader_of(reader.metadata, layout_of_manifest(manifest)).deleted_only(manifest)
+        for manifest in (manifests[index] for index in struck)
+    ]
+    parts = (part for part in reader.scan(killed, TREE_SOURCES) if len(part))
+    dead = concat(
+        with_manifest_number(part, struck[part.table["manifest"][0].as_py()]) for part in parts
+    )
     source = TreeSource(
         metadata=reader.metadata,
         metadata_location=reader.loaded.metadata_location,
         snapshot=snapshot,
         manifests=manifests,
-        entries=reader.load(manifests, TREE_SOURCES, to_match=True),
+        entries=entries,
         root=root,
-        killed=_dead_entries(reader, manifests, limit),
+        killed=dead,
     )
     return tree_view(source, limit)
-
-
-def _dead_entries(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
-    """Return the dead entries of the shown manifests."""
-    struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
-    killed = [
-        reader_of(reader.metadata, layout_of_manifest(manifests[index])).deleted_only(
-            manifests[index]
-        )
-        for index in struck
-    ]
-    parts = reader.scan(killed, TREE_SOURCES)
-    numbered = ((part.table["manifest"][0].as_py(), part) for part in parts if len(part))
-    return concat(with_manifest_number(part, struck[at]) for at, part in numbered)

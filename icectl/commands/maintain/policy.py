@@ -32,16 +32,7 @@ from icectl.cli.settings import (
 from icectl.cli.targets import parts_of
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.expire_snapshots.options import ExpireRequest
-from icectl.commands.inspect.health_plan import (
-    DANGLING_DELETES,
-    DELETED_RATIO,
-    DELETES_PER_FILE,
-    EXPIRABLE_SNAPSHOTS,
-    RECLAIMABLE_RATIO,
-    SURPLUS_FILES,
-    SURPLUS_MANIFESTS,
-    UNTRACKED_METADATA_FILES,
-)
+from icectl.commands.inspect.health_plan import HealthLimits
 from icectl.commands.maintain.plan import STEPS
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.rewrite_manifests.options import RewriteRequest
@@ -183,6 +174,7 @@ def _whole(limit: float) -> str:
     return f"{limit:g}"
 
 
+_LIMITS = HealthLimits()
 _OWN = (
     Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
     Key("steps", "[STEP,...]", "the steps that may be run", _steps, ",".join(STEPS), is_list=True),
@@ -193,24 +185,24 @@ _OWN = (
         parse_count),
     Key("budget.time", "DURATION", "time that one run spends on a table", parse_duration),
     Key("compact.files-to-save", "N", "compact if merging saves at least N files", parse_count,
-        _whole(SURPLUS_FILES.attention)),
+        _whole(_LIMITS.files_to_save.attention)),
     Key("compact.deleted-rows", "R", "compact if at least this part of the rows is deleted",
-        _parse_part, _whole(DELETED_RATIO.attention)),
+        _parse_part, _whole(_LIMITS.deleted_rows.attention)),
     Key("compact.deletes-per-file", "N", "compact if a data file has at least N delete files; such "
         "files are rewritten unless `min-delete-files` sets another number", parse_count,
-        _whole(DELETES_PER_FILE.attention)),
+        _whole(_LIMITS.deletes_per_file.attention)),
     Key("compact.dangling-deletes", "N", "compact if at least N delete files apply to nothing",
-        parse_count, _whole(DANGLING_DELETES.attention)),
+        parse_count, _whole(_LIMITS.dangling_deletes.attention)),
     Key("rewrite-manifests.manifests-to-save", "N", "rewrite manifests if that saves at least N",
-        parse_count, _whole(SURPLUS_MANIFESTS.attention)),
+        parse_count, _whole(_LIMITS.manifests_to_save.attention)),
     Key("expire-snapshots.snapshots-past-retention", "N",
         "expire if at least N snapshots are past retention", parse_count,
-        _whole(EXPIRABLE_SNAPSHOTS.attention)),
+        _whole(_LIMITS.snapshots_past_retention.attention)),
     Key("expire-snapshots.reclaimable", "R", "expire if that frees this part of the live bytes",
-        _parse_part, _whole(RECLAIMABLE_RATIO.attention)),
+        _parse_part, _whole(_LIMITS.reclaimable.attention)),
     Key("remove-orphans.untracked-metadata-files", "N",
         "search if the log lacks at least N metadata files", parse_count,
-        _whole(UNTRACKED_METADATA_FILES.attention)),
+        _whole(_LIMITS.untracked_metadata_files.attention)),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),
     Key("remove-orphans.min-age", "DURATION", "age of files to delete, at least a day", _min_age,

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.commands.inspect.metadata_rows import manifest_rows
+from icectl.commands.inspect.metadata_rows import manifest_row
 from icectl.commands.inspect.read_rows import entry_rows, file_rows, source_columns
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import CARRIED, PLANNING, Entries
@@ -160,13 +160,13 @@ def manifest(spec_id: int, lower: bytes | None) -> ManifestFile:
     ],
 )
 def test_bounds_of_manifests_are_printed_as_their_transform_does(spec_id, lower, shown):
-    (row,) = manifest_rows(METADATA, [manifest(spec_id, lower)])
+    row = manifest_row(METADATA, manifest(spec_id, lower))
     (summary,) = row["partition_summaries"]
     assert summary["lower_bound"] == summary["upper_bound"] == shown
 
 
 def test_r051_counts_that_a_list_does_not_tell_are_null_on_the_side_of_the_content():
-    (row,) = manifest_rows(METADATA, [manifest(0, None)])
+    row = manifest_row(METADATA, manifest(0, None))
     assert (row["added_delete_files_count"], row["deleted_delete_files_count"]) == (1, None)
     assert (row["added_data_files_count"], row["deleted_data_files_count"]) == (0, 0)
     assert row["added_snapshot_id"] is None

@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 
 from icectl.commands.inspect.health_plan import (
-    DELETED_RATIO,
-    SURPLUS_FILES,
     Expirable,
+    HealthLimits,
     HealthSource,
     HealthVerdict,
     MeasureLimits,
@@ -185,7 +184,7 @@ def test_a_third_of_the_rows_deleted_is_critical():
     check = judged(entries(row("/t/a", 1, MIB), vector))["delete_debt"]
     assert (check["deletion_vector_count"], check["delete_file_bytes"]) == (1, 50)
     assert check["verdict"] == "critical"
-    assert DELETED_RATIO.critical == 0.3
+    assert HealthLimits().deleted_rows.critical == 0.3
 
 
 def test_manifests_are_counted_against_their_target_by_spec_and_content():
@@ -219,4 +218,4 @@ def test_reclaimable_bytes_are_judged_against_live_bytes():
 def test_the_whole_is_as_bad_as_its_worst_part():
     found = judged(EMPTY, expirable=Expirable(10, 0, 0, exact=True))
     assert (found["snapshot_debt"]["verdict"], found["verdict"]) == ("attention", "attention")
-    assert SURPLUS_FILES.attention == 5
+    assert HealthLimits().files_to_save.attention == 5
