@@ -26,16 +26,9 @@ from icectl.table.reading import in_threads
 from icectl.units import print_instant, read_count
 
 TABLE_COLUMNS = (
-    "table",
-    "format_version",
-    "last_updated",
-    "snapshot_count",
-    "file_count",
-    "file_bytes",
-    "location",
-    "metadata_location",
-    "error",
-)
+    "table", "format_version", "last_updated", "snapshot_count", "file_count", "file_bytes",
+    "location", "metadata_location", "error",
+)  # fmt: skip
 _BATCH = 64
 """Tables that are loaded before the first of them is shown."""
 

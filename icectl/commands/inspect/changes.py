@@ -16,6 +16,7 @@ from icectl.commands.inspect.changes_plan import (
     compose_changes,
     ends,
     own_manifests,
+    together,
 )
 from icectl.commands.inspect.changes_plan import changes as changes_view
 from icectl.commands.inspect.rows_report import print_rows
@@ -25,7 +26,6 @@ from icectl.entries.rows import (
     Entries,
     as_existing,
     by_row,
-    concat,
     data_files,
     deletion_vectors,
     in_manifests,
@@ -88,13 +88,11 @@ def row_changes(store: Store, added: Entries, removed: Entries) -> RowChanges:
 
 def first_vectors(added: Entries, removed: Entries) -> set[str]:
     """Return data files that were there before and have got their first delete vector."""
-    referenced = {
-        comparison_key(name) for (name,) in by_row(deletion_vectors(added), "referenced_data_file")
-    }
-    replaced = {
-        comparison_key(name)
-        for (name,) in by_row(deletion_vectors(removed), "referenced_data_file")
-    }
+    vectors = (deletion_vectors(added), deletion_vectors(removed))
+    referenced, replaced = (
+        {comparison_key(name) for (name,) in by_row(entries, "referenced_data_file")}
+        for entries in vectors
+    )
     return referenced - replaced - _records(added).keys()
 
 
@@ -145,8 +143,7 @@ def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries
     """Find what a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
     marked = snapshot_reader(reader.metadata, snapshot).marked(reader.context.store, snapshot)
     entries = reader.load([mark_of_leaf.manifest for mark_of_leaf in marked], CHANGES_SOURCES)
-    added: list[Entries] = []
-    removed: list[Entries] = []
+    added, removed = [], []
     for index, mark in enumerate(marked):
         here = in_manifests(entries, [index])
         added.append(as_existing(of_status(here, *mark.added)))
@@ -154,12 +151,8 @@ def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries
         if mark.unless_live:
             dead = beyond(dead, reader.load(reader.manifests(snapshot), CHANGES_SOURCES))
         removed.append(dead)
-    all_added, all_removed = _together(added), _together(removed)
+    all_added, all_removed = together(*added), together(*removed)
     return beyond(all_removed, all_added), beyond(all_added, all_removed)
-
-
-def _together(parts: Sequence[Entries]) -> Entries:
-    return concat([part for part in parts if len(part)])
 
 
 def rows_between(
@@ -177,12 +170,12 @@ def rows_between(
     try:
         return row_changes(reader.context.store, after, before)
     except FileNotFoundError as error:
-        reader.context.progress.warn(f"rows are not counted: the vector `{error}` is missing")
-        return None
+        reason = f"the vector `{error}` is missing"
     except StorageError as error:
         of_one_file(error)
-        reader.context.progress.warn(f"rows are not counted: {error.message}")
-        return None
+        reason = error.message
+    reader.context.progress.warn(f"rows are not counted: {reason}")
+    return None
 
 
 def _has_position_delete_files(reader: Reader, steps: Sequence[Snapshot]) -> bool:
@@ -198,16 +191,17 @@ def _has_position_delete_files(reader: Reader, steps: Sequence[Snapshot]) -> boo
 
 def print_changes(console: Console, result: Mapping[str, Any], base: str) -> None:
     """Print what lies between two snapshots, and the files."""
-    print_pairs(
-        console,
-        [
-            ("from", _snapshot_text(result["from_snapshot_id"], result["from_committed_at"])),
-            ("to", _snapshot_text(result["to_snapshot_id"], result["to_committed_at"])),
-            ("added", _changed(result, "added")),
-            ("removed", _changed(result, "removed")),
-            *_live_rows(result["row_changes"]),
-        ],
-    )
+    pairs = [
+        ("from", _snapshot_text(result["from_snapshot_id"], result["from_committed_at"])),
+        ("to", _snapshot_text(result["to_snapshot_id"], result["to_committed_at"])),
+        ("added", _changed(result, "added")),
+        ("removed", _changed(result, "removed")),
+    ]
+    rows = result["row_changes"]
+    if rows is not None:  # roots of version 4 say how many rows a reader gains and loses
+        more = f"{rows['added_rows']:,} more, {rows['removed_rows']:,} less"
+        pairs.append(("live rows", more))
+    print_pairs(console, pairs)
     if not result["from_is_ancestor"]:
         console.print("the first is not an ancestor of the second")
     if result["files"]:
@@ -215,13 +209,6 @@ def print_changes(console: Console, result: Mapping[str, Any], base: str) -> Non
         print_rows(console, "changes", RowSet((), result["files"]), base)
     if result["files_left_out"]:
         console.print(f"and {result['files_left_out']:,} files more")
-
-
-def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
-    """Return how many rows a reader gains and loses, if roots of version 4 say so."""
-    if counted is None:
-        return []
-    return [("live rows", f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less")]
 
 
 def _changed(result: Mapping[str, Any], change: str) -> str:

@@ -95,14 +95,15 @@ def compose_changes(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, 
     removed, added = steps[0]
     for step_removed, step_added in steps[1:]:
         added, removed = (
-            _concat(beyond(added, step_removed), beyond(step_added, removed)),
-            _concat(beyond(removed, step_added), beyond(step_removed, added)),
+            together(beyond(added, step_removed), beyond(step_added, removed)),
+            together(beyond(removed, step_added), beyond(step_removed, added)),
         )
     return removed, added
 
 
-def _concat(one: Entries, other: Entries) -> Entries:
-    return rows.concat([part for part in (one, other) if len(part)])
+def together(*parts: Entries) -> Entries:
+    """Put entries together."""
+    return rows.concat([part for part in parts if len(part)])
 
 
 def changes(
@@ -122,14 +123,15 @@ def changes(
     gained, lost = summarise(added), summarise(removed)
     listed = [*_files("added", added, metadata), *_files("removed", removed, metadata)]
     shown = listed if limit is None else listed[:limit]
+    start, end = between.before, between.after
+    start_id = between.expired_id if start is None else start.snapshot_id
+    line = () if end is None else ancestors(metadata.snapshots_by_id, end.snapshot_id)
     return {
-        "from_snapshot_id": id_text(between.before.snapshot_id)
-        if between.before
-        else id_text(between.expired_id),
-        "from_committed_at": _instant(between.before),
-        "to_snapshot_id": id_text(between.after.snapshot_id) if between.after else None,
-        "to_committed_at": _instant(between.after),
-        "from_is_ancestor": _is_ancestor(metadata, between),
+        "from_snapshot_id": id_text(start_id),
+        "from_committed_at": print_instant(start.timestamp_ms) if start else None,
+        "to_snapshot_id": id_text(end.snapshot_id) if end else None,
+        "to_committed_at": print_instant(end.timestamp_ms) if end else None,
+        "from_is_ancestor": start is None or any(start_id == step.snapshot_id for step in line),
         "added_files": gained.data_file_count,
         "removed_files": lost.data_file_count,
         "added_rows": gained.record_count,
@@ -145,17 +147,6 @@ def changes(
         "files": shown,
         "files_left_out": len(listed) - len(shown),
     }
-
-
-def _instant(snapshot: Snapshot | None) -> str | None:
-    return None if snapshot is None else print_instant(snapshot.timestamp_ms)
-
-
-def _is_ancestor(metadata: TableMetadata, between: ComparedSnapshots) -> bool:
-    if between.before is None or between.after is None:
-        return between.before is None
-    line = ancestors(metadata.snapshots_by_id, between.after.snapshot_id)
-    return any(snapshot.snapshot_id == between.before.snapshot_id for snapshot in line)
 
 
 def beyond(entries: Entries, known: Entries) -> Entries:
@@ -177,13 +168,8 @@ def _blobs(vectors: Entries) -> Iterator[tuple[str, int]]:
 
 
 def _without_vectors(entries: Entries) -> Entries:
-    return rows.concat(
-        [
-            rows.data_files(entries),
-            rows.position_delete_files(entries),
-            rows.equality_delete_files(entries),
-        ]
-    )
+    kinds = (rows.data_files, rows.position_delete_files, rows.equality_delete_files)
+    return rows.concat([of_kind(entries) for of_kind in kinds])
 
 
 def _files(change: str, entries: Entries, metadata: TableMetadata) -> Iterator[Row]:

@@ -11,24 +11,10 @@ from icectl.cli.settings import parse_count
 from icectl.commands.launch import run_of
 
 _VIEWS = (
-    "summary",
-    "health",
-    "snapshots",
-    "history",
-    "refs",
-    "manifests",
-    "files",
-    "entries",
-    "partitions",
-    "schemas",
-    "specs",
-    "sort-orders",
-    "properties",
-    "metadata-log",
-    "statistics",
-    "tree",
-    "changes",
-)
+    "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
+    "partitions", "schemas", "specs", "sort-orders", "properties", "metadata-log", "statistics",
+    "tree", "changes",
+)  # fmt: skip
 """For completion, which must not import what shows them."""
 
 

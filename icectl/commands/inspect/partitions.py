@@ -51,7 +51,13 @@ class Partitions:
         """Return a tuple as JSON single values; null for fields that its spec does not have."""
         record = self._records.get((spec_id, key))
         if record is None:
-            record = self._records[spec_id, key] = self._decode(spec_id, key)
+            new: dict[str, object] = dict.fromkeys(self.names)
+            reader = self._readers.get(spec_id)
+            if reader is not None:
+                values = self.values(spec_id, key)
+                for name, type_, value in zip(reader.names, reader.types, values, strict=True):
+                    new[name] = json_value(type_, value)
+            record = self._records[spec_id, key] = new
         return record
 
     def path(self, spec_id: int, key: bytes) -> str:
@@ -64,15 +70,6 @@ class Partitions:
                 path = partition_path(reader.spec, reader.types, self.values(spec_id, key))
             self._paths[spec_id, key] = path
         return path
-
-    def _decode(self, spec_id: int, key: bytes) -> Mapping[str, object]:
-        record: dict[str, object] = dict.fromkeys(self.names)
-        reader = self._readers.get(spec_id)
-        if reader is not None:
-            values = self.values(spec_id, key)
-            for name, type_, value in zip(reader.names, reader.types, values, strict=True):
-                record[name] = json_value(type_, value)
-        return record
 
 
 def json_value(type_: Type | None, value: object) -> object:
@@ -114,8 +111,15 @@ def _union_field(union: list[_UnionField], candidate: PartitionField) -> _UnionF
     are the same only if their source agrees too. A dropped field is void in newer specs.
     """
     for member in union:
-        if _same_field(member.field, candidate):
-            if member.field.transform.name == "void" and candidate.transform.name != "void":
+        field = member.field
+        transforms = {field.transform.text, candidate.transform.text}
+        same_source = field.source_ids == candidate.source_ids
+        if (
+            field.field_id == candidate.field_id
+            and same_source
+            and (len(transforms) == 1 or "void" in transforms)
+        ):
+            if field.transform.name == "void" and candidate.transform.name != "void":
                 member.field = candidate
                 member.name = _free_name(union, candidate, but=member)
             return member
@@ -124,21 +128,12 @@ def _union_field(union: list[_UnionField], candidate: PartitionField) -> _UnionF
     return member
 
 
-def _same_field(first: PartitionField, second: PartitionField) -> bool:
-    if first.field_id != second.field_id or first.source_ids != second.source_ids:
-        return False
-    transforms = {first.transform.text, second.transform.text}
-    return len(transforms) == 1 or "void" in transforms
-
-
 def _free_name(
     union: Sequence[_UnionField], candidate: PartitionField, *, but: _UnionField | None
 ) -> str:
     """Return the field's name, with its id if another field has the same name."""
-    taken = {member.name for member in union if member is not but}
-    if candidate.name not in taken:
-        return candidate.name
-    return f"{candidate.name}_{candidate.field_id}"
+    is_taken = any(member.name == candidate.name for member in union if member is not but)
+    return f"{candidate.name}_{candidate.field_id}" if is_taken else candidate.name
 
 
 _COLUMNS = (

@@ -117,9 +117,8 @@ def _targets(
 
     The visible ones are matched again by themselves, since all pairs may be a great many.
     """
-    few = deletes.match(
-        rows.concat([rows.take(matches.data, visible), matches.deletes]), unpartitioned
-    )
+    visible_entries = rows.concat([rows.take(matches.data, visible), matches.deletes])
+    few = deletes.match(visible_entries, unpartitioned)
     targets: dict[int, tuple[str, ...]] = {}
     for pair in deletes.pairs(few).to_pylist():
         known = targets.get(pair["delete_row"], ())
@@ -161,8 +160,15 @@ def file_nodes(
     mine = by_manifest.get(index, [])
     shown, hidden = mine[: drawn.limit], mine[drawn.limit :]
     left_out = LeftOut(len(hidden), rows.total(rows.take(entries, hidden), "file_size_in_bytes"))
-    files = zip(shown, rows.by_row(rows.take(entries, shown), *_FILE_COLUMNS), strict=True)
-    return tuple(_live_file(row, values, drawn) for row, values in files), left_out, len(mine)
+    nodes = []
+    files = rows.by_row(rows.take(entries, shown), *_FILE_COLUMNS)
+    for row, values in zip(shown, files, strict=True):
+        node = _file(f"{'data' if of_data else 'delete'}_{row}", values, drawn)
+        if not of_data:
+            facts = {**node.facts, "applies_to_count": drawn.applied[row]}
+            node = replace(node, facts=facts, applies_to=drawn.targets.get(row, ()))
+        nodes.append(node)
+    return tuple(nodes), left_out, len(mine)
 
 
 def dead_files(entries: Entries, prefix: str, drawn: Drawing) -> tuple[tuple[Node, ...], LeftOut]:
@@ -177,10 +183,8 @@ def dead_files(entries: Entries, prefix: str, drawn: Drawing) -> tuple[tuple[Nod
     )
     nodes = []
     for at, values in enumerate(rows.by_row(shown, *_FILE_COLUMNS)):
-        file = dict(zip(_FILE_COLUMNS, values, strict=True))
-        kind = kind_of(file["content"], file["file_format"])
-        facts = _facts(file, drawn) | {"dead": True}
-        nodes.append(Node(f"{prefix}_{at}", kind, file["location"], facts))
+        node = _file(f"{prefix}_{at}", values, drawn)
+        nodes.append(replace(node, facts={**node.facts, "dead": True}))
     return tuple(nodes), left_out
 
 
@@ -191,7 +195,9 @@ _FILE_COLUMNS = (
 )  # fmt: skip
 
 
-def _facts(file: Mapping[str, Any], drawn: Drawing) -> dict[str, object]:
+def _file(node_id: str, values: tuple[Any, ...], drawn: Drawing) -> Node:
+    file = dict(zip(_FILE_COLUMNS, values, strict=True))
+    kind = kind_of(file["content"], file["file_format"])
     facts: dict[str, object] = {
         "status": Status(file["status"]).name.lower(),
         "position": file["manifest_pos"],
@@ -200,21 +206,9 @@ def _facts(file: Mapping[str, Any], drawn: Drawing) -> dict[str, object]:
         "size_bytes": file["content_size_in_bytes"] or file["file_size_in_bytes"],
         "sequence_number": file["sequence_number"],
     }
-    if kind_of(file["content"], file["file_format"]) != "data":
+    if kind != "data":
         facts["referenced_data_file"] = file["referenced_data_file"]
-    return facts
-
-
-def _live_file(row: int, values: tuple[Any, ...], drawn: Drawing) -> Node:
-    file = dict(zip(_FILE_COLUMNS, values, strict=True))
-    kind = kind_of(file["content"], file["file_format"])
-    facts = _facts(file, drawn)
-    if kind == "data":
-        return Node(f"data_{row}", kind, file["location"], facts)
-    facts["applies_to_count"] = drawn.applied[row]
-    return Node(
-        f"delete_{row}", kind, file["location"], facts, applies_to=drawn.targets.get(row, ())
-    )
+    return Node(node_id, kind, file["location"], facts)
 
 
 def tree(source: TreeSource, limit: int) -> Node:
@@ -247,14 +241,10 @@ def tree_json(node: Node) -> Row:
     }
 
 
-def shown_manifests(manifests: Sequence[ManifestFile], limit: int) -> list[int]:
+def shown_manifests(manifests: Sequence[ManifestFile], limit: int | None) -> list[int]:
     """Indices of the manifests that are drawn, those of data before those of deletes."""
-    return _data_first(manifests)[:limit]
-
-
-def _data_first(manifests: Sequence[ManifestFile]) -> list[int]:
     listed = [index for index, manifest in enumerate(manifests) if not manifest.in_root]
-    return sorted(listed, key=lambda index: manifests[index].content)
+    return sorted(listed, key=lambda index: manifests[index].content)[:limit]
 
 
 def _snapshot_node(source: TreeSource, snapshot: Snapshot, limit: int) -> Node:
@@ -266,9 +256,10 @@ def _snapshot_node(source: TreeSource, snapshot: Snapshot, limit: int) -> Node:
         "sequence_number": snapshot.sequence_number,
         "refs": names_by_snapshot(source.metadata).get(snapshot.snapshot_id, []),
     }
-    shown = shown_manifests(source.manifests, limit)
-    hidden = [source.manifests[index] for index in _data_first(source.manifests)[limit:]]
-    left_out = LeftOut(len(hidden), sum(manifest.manifest_length for manifest in hidden))
+    data_first = shown_manifests(source.manifests, None)
+    shown, hidden = data_first[:limit], data_first[limit:]
+    hidden_bytes = sum(source.manifests[index].manifest_length for index in hidden)
+    left_out = LeftOut(len(hidden), hidden_bytes)
     root_files = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
     drawn = drawing(source.metadata, source.entries, [*shown, *root_files], limit)
     nodes = tuple(manifest_node(source.manifests[index], index, drawn) for index in shown)
@@ -277,11 +268,9 @@ def _snapshot_node(source: TreeSource, snapshot: Snapshot, limit: int) -> Node:
         return Node("snapshot", "snapshot", None, facts, (root,))
     if snapshot.manifest_list is None:
         return Node("snapshot", "snapshot", None, facts, nodes, left_out)
-    list_facts: Row = {"manifest_count": len(source.manifests)}
-    manifest_list = Node(
-        "list", "manifest-list", snapshot.manifest_list, list_facts, nodes, left_out
-    )
-    return Node("snapshot", "snapshot", None, facts, (manifest_list,))
+    count: Row = {"manifest_count": len(source.manifests)}
+    listing = Node("list", "manifest-list", snapshot.manifest_list, count, nodes, left_out)
+    return Node("snapshot", "snapshot", None, facts, (listing,))
 
 
 def root_node(
@@ -303,10 +292,11 @@ def root_node(
         children.append(_leaf(node, source.manifests[_index(node)], ids))
         children += _vectors(source, root, node, drawn)
     listed = {manifest.manifest_path for manifest in source.manifests if not manifest.in_root}
-    astray = [
-        (at, vector) for at, vector in enumerate(root.vectors) if vector.manifest_path not in listed
+    children += [
+        _vector(at, vector)
+        for at, vector in enumerate(root.vectors)
+        if vector.manifest_path not in listed
     ]
-    children += [_vector(at, vector) for at, vector in astray]
     root_files, hidden = _root_files(source, drawn)
     left_out = LeftOut(left_out.count + hidden.count, left_out.size_bytes + hidden.size_bytes)
     return Node("root", "root-manifest", root.location, facts, (*children, *root_files), left_out)
@@ -317,9 +307,7 @@ def _index(node: Node) -> int:
 
 
 def _leaf(node: Node, manifest: ManifestFile, ids: dict[str | None, str]) -> Node:
-    counts = (
-        manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
-    )  # fmt: skip
+    counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
     data_leaf = manifest.affiliated_to
     facts = {
         **node.facts,
@@ -362,16 +350,14 @@ def _root_files(source: TreeSource, drawn: Drawing) -> tuple[list[Node], LeftOut
     """Return the files that the root lists itself, and those that are left out."""
     children: list[Node] = []
     count = size_bytes = 0
-    root_files = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
-    for index in root_files:
-        live, left_out, _ = file_nodes(source.manifests[index].content, index, drawn)
-        of_manifest = rows.in_manifests(source.entries, [index])
-        removed, more = dead_files(
-            rows.of_status(of_manifest, Status.DELETED), f"gone_{index}", drawn
-        )
-        children += [
-            replace(node, facts={**node.facts, "in_root": True}) for node in (*live, *removed)
-        ]
+    for index, manifest in enumerate(source.manifests):
+        if not manifest.in_root:
+            continue
+        live, left_out, _ = file_nodes(manifest.content, index, drawn)
+        gone = rows.of_status(rows.in_manifests(source.entries, [index]), Status.DELETED)
+        removed, more = dead_files(gone, f"gone_{index}", drawn)
+        files = (*live, *removed)
+        children += [replace(node, facts={**node.facts, "in_root": True}) for node in files]
         count += left_out.count + more.count
         size_bytes += left_out.size_bytes + more.size_bytes
     return children, LeftOut(count, size_bytes)

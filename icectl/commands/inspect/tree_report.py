@@ -15,9 +15,6 @@ _WHAT_IT_HOLDS: Mapping[str, str] = {
     "equality-deletes": "equality delete",
     "deletion-vector": "deleted position",
 }
-_METADATA_KINDS = frozenset(
-    {"metadata-file", "manifest-list", "root-manifest", "manifest", MANIFEST_DV}
-)
 APPLIES: Mapping[str, str] = {MANIFEST_DV: "applies to", "manifest": "affiliated to"}
 """How the arrow is called that leads to what a node applies to; deletes delete from it."""
 _LOOKS: Mapping[str, tuple[str, str]] = {
@@ -33,14 +30,6 @@ _LOOKS: Mapping[str, tuple[str, str]] = {
 """Fill and stroke of what is drawn, those of the paper's figures where it has them."""
 _NARROWEST = 24
 """Columns that a name keeps, however little room its line leaves."""
-
-
-_LOOK_OF_KIND: Mapping[str, str] = {
-    "root-manifest": "rootManifest",
-    "manifest-list": "manifestList",
-    "data": "dataFile",
-    MANIFEST_DV: "manifestDeleteVector",
-}
 
 
 def print_tree(console: Console, root: Node, base: str) -> None:
@@ -84,24 +73,28 @@ def mermaid(root: Node, base: str) -> str:
     for node in walk(root):
         applies = APPLIES.get(node.kind, "deletes from")
         lines += [f"  {node.id} -.->|{applies}| {target}" for target in node.applies_to]
-    return "\n".join([*lines, *_classes(root)]) + "\n"
-
-
-def _classes(root: Node) -> Iterator[str]:
-    drawn: dict[str, list[str]] = {}
+    ids_by_look: dict[str, list[str]] = {}
     for node in walk(root):
-        drawn.setdefault(_look(node), []).append(node.id)
+        ids_by_look.setdefault(_look(node), []).append(node.id)
     for name, (fill, stroke) in _LOOKS.items():
-        if name in drawn:
-            yield f"  classDef {name} fill:{fill},stroke:{stroke},stroke-width:2px"
-            yield f"  class {','.join(drawn[name])} {name}"
+        if name in ids_by_look:
+            lines.append(f"  classDef {name} fill:{fill},stroke:{stroke},stroke-width:2px")
+            lines.append(f"  class {','.join(ids_by_look[name])} {name}")
+    return "\n".join(lines) + "\n"
 
 
 def _look(node: Node) -> str:
     """Choose which of the looks a node has; the metadata file has none."""
     if node.kind == "manifest":
         return "dataManifest" if node.facts["content"] == "data" else "deleteManifest"
-    return "deleteFile" if node.kind in DELETE_KINDS else _LOOK_OF_KIND.get(node.kind, node.kind)
+    looks = {
+        **dict.fromkeys(DELETE_KINDS, "deleteFile"),
+        "root-manifest": "rootManifest",
+        "manifest-list": "manifestList",
+        "data": "dataFile",
+        MANIFEST_DV: "manifestDeleteVector",
+    }
+    return looks.get(node.kind, node.kind)
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -137,9 +130,9 @@ def label(node: Node, base: str) -> str:
         return "inline vector"
     if node.location is None:
         return f"snapshot {node.facts['snapshot_id']}"
-    if node.kind in _METADATA_KINDS:
-        return _file_name(node.location)
-    return below(node.location, beginnings(base))
+    if node.kind == "data" or node.kind in DELETE_KINDS:
+        return below(node.location, beginnings(base))
+    return _file_name(node.location)
 
 
 def _file_name(location: str) -> str:
@@ -164,7 +157,11 @@ def describe(node: Node) -> str:
     if node.kind == MANIFEST_DV:
         return f"{_vector(facts)}, {size_text}"
     if node.kind == "manifest":
-        return f"manifest of {facts['content']}, {_state(facts)}, {size_text}"
+        live, listed = facts["live_file_count"], facts.get("entry_count")
+        state = print_count(live, "file")
+        if listed is not None:  # of a leaf, its root says this
+            state = f"{facts['status']}, {live:,} of {_entries(listed)} live"
+        return f"manifest of {facts['content']}, {state}, {size_text}"
     text = f"{print_count(facts['record_count'], _WHAT_IT_HOLDS[node.kind])}, {size_text}"
     if is_dead(node):
         return f"{'removed' if facts['status'] == 'deleted' else 'dead'}, {text}"
@@ -177,14 +174,6 @@ def describe(node: Node) -> str:
 
 def _entries(count: int) -> str:
     return f"{count:,} entr{'y' if count == 1 else 'ies'}"
-
-
-def _state(facts: Row) -> str:
-    """Tell how many files of a manifest live; of a leaf also what its root says of it."""
-    live, listed = facts["live_file_count"], facts.get("entry_count")
-    if listed is None:
-        return print_count(live, "file")
-    return f"{facts['status']}, {live:,} of {_entries(listed)} live"
 
 
 def _vector(facts: Row) -> str:
@@ -309,15 +298,8 @@ def _elements(node: Node, base: str, links: _Links) -> Iterator[str]:
         f'<span class="kind">{as_html(describe(node))}{links.of(node)}</span>'
     )
     if not node.children and not node.left_out.count:
-        look = (
-            "dead"
-            if is_dead(node)
-            else "data"
-            if node.kind == "data"
-            else "delete"
-            if number
-            else ""
-        )
+        look = "data" if node.kind == "data" else "delete" if number else ""
+        look = "dead" if is_dead(node) else look
         yield f'<div class="leaf {look}" id="{as_html(node.id)}">{line}</div>'
         return
     yield f'<details open id="{as_html(node.id)}"><summary>{line}</summary>'

@@ -31,11 +31,6 @@ class Period:
     total_bytes: int
     snapshot_count: int
 
-    @property
-    def until_ms(self) -> int:
-        """The first millisecond after it."""
-        return self.from_ms + self.day_count * _DAY_MS
-
 
 def periods(histories: Sequence[Mapping[str, Any]]) -> list[Period]:
     """Put the histories of tables together, in periods of as many days each as make at most 60.
@@ -194,18 +189,11 @@ def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the number of data files by size, over all tables."""
     if not results:
         return
-    bands = [
-        (
-            band(sizes[0]["from_bytes"], sizes[0]["below_bytes"]),
-            sum(size["file_count"] for size in sizes),
-            sum(size["bytes"] for size in sizes),
-        )
-        for sizes in zip(*(result["file_sizes"] for result in results), strict=True)
-    ]
-    bars = [
-        (name, count, f"{count:,}, {print_size(size)}" if count else "")
-        for name, count, size in bands
-    ]
+    bars = []
+    for sizes in zip(*(result["file_sizes"] for result in results), strict=True):
+        name = band(sizes[0]["from_bytes"], sizes[0]["below_bytes"])
+        count, total = (sum(size[key] for size in sizes) for key in ("file_count", "bytes"))
+        bars.append((name, count, f"{count:,}, {print_size(total)}" if count else ""))
     yield _figure("File sizes", "data files by their size", _bars(bars))
 
 
@@ -216,7 +204,7 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         return
     ends = (
         f'<div class="ends"><span>{_day(history[0].from_ms)}</span>'
-        f"<span>{_day(history[-1].until_ms - 1)}</span></div>"
+        f"<span>{_day(history[-1].from_ms + history[-1].day_count * _DAY_MS - 1)}</span></div>"
     )
     most_bytes = max(period.total_bytes for period in history)
     yield _figure(
@@ -251,10 +239,8 @@ def _most(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _figure(title: str, caption: str, drawn: str) -> str:
-    return (
-        f"<figure><h2>{as_html(title)}</h2>{drawn}<figcaption>{as_html(caption)}</figcaption>"
-        "</figure>"
-    )
+    caption = f"<figcaption>{as_html(caption)}</figcaption>"
+    return f"<figure><h2>{as_html(title)}</h2>{drawn}{caption}</figure>"
 
 
 def _bars(bars: Iterable[tuple[str, float, str]], look: str = "", full: float | None = None) -> str:
@@ -313,9 +299,8 @@ def _svg(inside: str) -> str:
 
 
 def _table(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
-    headings = ("table", "health", "files", "size", "sizes", "deleted rows", "to merge",
-                "manifests", "to expire", "to free", "run")  # fmt: skip
-    head = "".join(f"<th>{name}</th>" for name in headings)
+    headings = "table,health,files,size,sizes,deleted rows,to merge,manifests,to expire,to free,run"
+    head = "".join(f"<th>{name}</th>" for name in headings.split(","))
     begin = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>'
     yield begin
     for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
@@ -375,7 +360,8 @@ def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
             if end.hint:
                 yield f'<p class="quiet">hint: {_prose(end.hint)}</p>'
         else:
-            yield from _checks(row["table"], end.result)
+            needs = (name for name in CHECKS if end.result[name]["command"] is not None)
+            yield from (_need(name, end.result[name], row["table"]) for name in needs)
         yield "</div></details>"
 
 
@@ -384,17 +370,13 @@ def _prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", as_html(text))
 
 
-def _checks(table: str, result: Mapping[str, Any]) -> Iterator[str]:
-    for name in CHECKS:
-        check = result[name]
-        if check["command"] is None:
-            continue
-        yield (
-            f'<p><span class="verdict {check["verdict"]}">{as_html(CHECK_TITLES[name])}</span>: '
-            f"{as_html(check['found'])} "
-            f'<span class="quiet">({as_html(check["threshold"])})</span><br>'
-            f"<code>icectl {as_html(check['command'])} {as_html(shlex.quote(table))}</code></p>"
-        )
+def _need(name: str, check: Mapping[str, Any], table: str) -> str:
+    return (
+        f'<p><span class="verdict {check["verdict"]}">{as_html(CHECK_TITLES[name])}</span>: '
+        f"{as_html(check['found'])} "
+        f'<span class="quiet">({as_html(check["threshold"])})</span><br>'
+        f"<code>icectl {as_html(check['command'])} {as_html(shlex.quote(table))}</code></p>"
+    )
 
 
 def _day(instant_ms: int) -> str:

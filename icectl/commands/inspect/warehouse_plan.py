@@ -64,12 +64,6 @@ def benefit_bytes(facts: Mapping[str, Any]) -> int:
     return files * OPEN_COST_BYTES + freed
 
 
-def commands_of(facts: Mapping[str, Any]) -> list[str]:
-    """Return the commands that a table's checks call for, each once."""
-    named = (facts[check]["command"] for check in CHECKS)
-    return list(dict.fromkeys(command for command in named if command is not None))
-
-
 def figures_of(table: str, facts: Mapping[str, Any] | None, error: str | None) -> Row:
     """Return one table as a row of figures: null where it could not be read, with the reason."""
     row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
@@ -80,9 +74,10 @@ def figures_of(table: str, facts: Mapping[str, Any] | None, error: str | None) -
     for check in CHECKS:
         merged |= facts[check]
     row |= {name: merged[name] for name in WAREHOUSE_COLUMNS if name in merged}
+    commands = (facts[check]["command"] for check in CHECKS)
     row |= {
         "verdict": facts["verdict"],
-        "commands": commands_of(facts),
+        "commands": list(dict.fromkeys(command for command in commands if command is not None)),
         "benefit_bytes": benefit_bytes(facts),
         "data_file_count": facts["data_file_count"],
         "data_file_bytes": facts["data_file_bytes"],
