@@ -415,10 +415,6 @@ def r040_two_snapshots_of_one_sequence_number(broken: Broken) -> None:
         members["snapshots"].append(twin)
 
     broken.edit(change)
-    _forget_list_headers(broken)
-
-
-def _forget_list_headers(broken: Broken) -> None:
     for path in {*broken.lists()}:
         rewrite_avro(path, lambda _: None, header=lambda metadata: metadata.clear())
 

@@ -167,11 +167,6 @@ def with_column(name: str, number: int) -> Callable[[pa.Schema], pa.Schema]:
     )
 
 
-def without_column(name: str) -> Callable[[pa.Schema], pa.Schema]:
-    """A schema with one column less."""
-    return lambda schema: schema.remove(schema.get_field_index(name))
-
-
 TREE_DAMAGES: list[Damage] = []
 
 
@@ -491,7 +486,9 @@ def v4_040_a_root_that_says_it_is_a_leaf(broken: BrokenTree) -> None:
 
 @damage("grown")
 def v4_041_a_root_without_record_counts(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, schema=without_column("record_count"))
+    broken.edit_root(
+        nothing, schema=lambda schema: schema.remove(schema.get_field_index("record_count"))
+    )
 
 
 @damage("grown")
@@ -874,7 +871,10 @@ def v4_116_a_leaf_listed_twice(broken: BrokenTree) -> None:
 
 @damage("grown")
 def v4_116_a_dead_leaf_listed_twice(broken: BrokenTree) -> None:
-    remove_files_of_leaf(broken)
+    leaf = local(of(broken.rows(), DATA_LEAF)["location"])
+    inside = {row["location"] for row in pq.read_table(leaf).to_pylist()}
+    live = [name for name in data_files(broken.directory) if name in inside]
+    remove_data_files(broken.directory, _later(), live)
     broken.edit_root(lambda rows: [*rows, of(rows, DATA_LEAF)])
 
 
@@ -1147,11 +1147,3 @@ def v4_183_a_removed_file_that_is_gone(broken: BrokenTree) -> None:
         )
     )
     local(gone).unlink()
-
-
-def remove_files_of_leaf(broken: BrokenTree) -> None:
-    """Remove the data files of a leaf, in which nothing lives then."""
-    leaf = local(of(broken.rows(), DATA_LEAF)["location"])
-    inside = {row["location"] for row in pq.read_table(leaf).to_pylist()}
-    live = [name for name in data_files(broken.directory) if name in inside]
-    remove_data_files(broken.directory, _later(), live)

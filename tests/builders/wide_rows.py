@@ -187,7 +187,7 @@ def _write_avro(case: Case, path: Path) -> int:
 def rewrite(case: Case, directory: Path) -> dict[str, int]:
     """Rewrite the file of a case in this process; what is told of it."""
     path = directory / f"wide.{case.file_format}"
-    row_count = _row_count(case, path)
+    row_count = int((path.parent / "rows").read_text())
     columns = schema_from_arrow(_schema(case, pa.string()))
     location = str(path)
     group = FileGroup(
@@ -208,10 +208,6 @@ def rewrite(case: Case, directory: Path) -> dict[str, int]:
         "row_count": found.totals.row_count,
         "deleted": found.deleted_row_count,
     }
-
-
-def _row_count(case: Case, path: Path) -> int:
-    return int((path.parent / "rows").read_text())
 
 
 def _sorting(case: Case) -> Sorting | None:

@@ -63,10 +63,6 @@ BOXES = {
 """Of `other` there is none: it has an edge on a globe."""
 
 
-def types_in(metadata: Any) -> list[str]:
-    return [str(metadata.schema.column(at).logical_type) for at in (1, 2, 3, 4)]
-
-
 def test_a_rewrite_keeps_shapes_and_finds_their_boxes(table, icectl):
     assert bounds(icectl, table) == [{}, {}]
     assert by_pyarrow(stored(icectl, table)) == EXPECTED
@@ -79,7 +75,7 @@ def test_a_rewrite_keeps_shapes_and_finds_their_boxes(table, icectl):
 
     metadata = pq.ParquetFile(file).metadata
     geometry = "Geometry(crs=EPSG:3857)"
-    assert types_in(metadata) == [
+    assert [str(metadata.schema.column(at).logical_type) for at in (1, 2, 3, 4)] == [
         geometry, "Geography(crs=OGC:CRS84, algorithm=karney)", "None", geometry,
     ]  # fmt: skip
     columns = [metadata.row_group(0).column(at) for at in range(1, metadata.num_columns)]

@@ -260,7 +260,11 @@ class Subject:
 
     def files(self) -> set[str]:
         """Every file there is, by its path in the table."""
-        return _files(self.directory)
+        return {
+            f"{folder}/{name}"[len(str(self.directory)) + 1 :]
+            for folder, _, names in os.walk(self.directory)
+            for name in names
+        }
 
     def contents(self) -> dict[str, bytes]:
         """Every file with its bytes."""
@@ -349,11 +353,3 @@ def lasting(subject: Subject) -> tuple[set[str], set[str]]:
     assert (code, document["status"]) == (0, "done")
     subject.check_whole()
     return subject.files(), unneeded(subject)
-
-
-def _files(directory: Path) -> set[str]:
-    return {
-        f"{folder}/{name}"[len(str(directory)) + 1 :]
-        for folder, _, names in os.walk(directory)
-        for name in names
-    }

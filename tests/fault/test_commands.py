@@ -58,16 +58,6 @@ def chosen(calls: Calls, turn: int, stride: int) -> list[int]:
     return sorted({*commits, *changes[turn::4], *rest[stride - 1 :: stride]})
 
 
-def check_code(subject: Subject, code: int, document: dict[str, Any], before: str) -> None:
-    """0 is done, 3 has committed, 13 and 15 have changed nothing."""
-    assert code in (0, 3, 13, 15), document
-    committed = subject.changing.commits and code in (0, 3)
-    assert (subject.current() != before) == committed, document
-    assert document["exit"] == code
-    if code == 0:
-        assert document["status"] == "done"
-
-
 def check_finished(subject: Subject, left: set[str]) -> None:
     """A rerun finishes, and leaves no more than an undisturbed run: an empty probe apart."""
     subject.finish()
@@ -91,7 +81,13 @@ def test_any_store_call_may_fail(subject, left, failure, turn, stride):
         code, document = subject.run(store)
         assert store.failed, f"call {nth} never came"
         subject.check_whole()
-        check_code(subject, code, document, before)
+        # 0 is done, 3 has committed, 13 and 15 have changed nothing
+        assert code in (0, 3, 13, 15), document
+        committed = subject.changing.commits and code in (0, 3)
+        assert (subject.current() != before) == committed, document
+        assert document["exit"] == code
+        if code == 0:
+            assert document["status"] == "done"
         check_finished(subject, left)
 
 

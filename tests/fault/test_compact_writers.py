@@ -378,11 +378,6 @@ def test_a_run_on_a_branch_does_not_disturb_one_on_main(tmp_path, moment, presum
     assert left_over(table) == []
 
 
-def other_commit(table: TableBuilder) -> None:
-    """A commit that touches no file."""
-    set_properties(table.location, Clock(NOW_MS), {"meanwhile": "yes"})
-
-
 class JournalStays(WrappedStore):
     """Journals cannot be removed."""
 
@@ -403,7 +398,7 @@ def test_r191_files_of_a_landed_run_stay_when_all_that_tells_of_it_has_gone(tmp_
     assert (code, document["status"]) == (0, "done")
     expire(table)
     assert compact(table, None)[1]["status"] == "nothing-to-do"
-    other_commit(table)
+    set_properties(table.location, Clock(NOW_MS), {"meanwhile": "yes"})
     assert compact(table, None)[1]["status"] == "nothing-to-do"
     assert left_over(table) == []
     assert ids(table) == before

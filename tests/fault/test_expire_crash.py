@@ -44,11 +44,6 @@ def lasting(aged: Aged) -> frozenset[str]:
     return frozenset(name for name in aged.files() if not METADATA_FILE.fullmatch(name))
 
 
-def without_probe(names: frozenset[str]) -> frozenset[str]:
-    """A probe whose own removal failed is empty and stays."""
-    return frozenset(name for name in names if not PROBE.fullmatch(name))
-
-
 def calls_of_a_run(aged: Aged) -> list[str]:
     aged.restore()
     store = CountingStore(LocalStore())
@@ -66,7 +61,8 @@ def exit_code_of(aged: Aged, store: FaultyStore) -> int:
 
 def check_finished(aged: Aged, finished: frozenset[str]) -> None:
     aged.check_readable()
-    assert without_probe(lasting(aged)) == finished
+    # a probe whose own removal failed is empty and stays
+    assert frozenset(name for name in lasting(aged) if not PROBE.fullmatch(name)) == finished
     assert not has_work(aged.table.location)
 
 

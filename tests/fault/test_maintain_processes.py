@@ -80,7 +80,10 @@ def test_a_run_goes_on_where_a_killed_one_stopped(server, capsys, jobs):
     killed.kill()
     killed.communicate(timeout=60)
     assert first["status"] == "done"
-    _wait_for(workers)
+    ends_at = time.monotonic() + 60  # they see between two steps that the killed run is gone
+    while any(map(_runs, workers)):
+        assert time.monotonic() < ends_at
+        time.sleep(0.05)
     out, err = started().communicate(timeout=300)
     found = rows(out)
     assert found[first["table"].removeprefix(PREFIX)]["status"] == "nothing-to-do", err
@@ -89,14 +92,6 @@ def test_a_run_goes_on_where_a_killed_one_stopped(server, capsys, jobs):
     check_kept(server, tables)
     last, _ = started().communicate(timeout=300)
     assert {row["status"] for row in rows(last).values()} == {"nothing-to-do"}
-
-
-def _wait_for(workers: list[str]) -> None:
-    """Wait until workers of a killed run have seen that it is gone: they end between two steps."""
-    ends_at = time.monotonic() + 60
-    while any(map(_runs, workers)):
-        assert time.monotonic() < ends_at
-        time.sleep(0.05)
 
 
 def _runs(process: str) -> bool:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import current_metadata, read_metadata
-from tests.fault.changing import Subject, run, subject_of
+from tests.fault.changing import run, subject_of
 
 FULL = pytest.mark.full
 COMMANDS = ("expire-v2", "remove-orphans", "rewrite-manifests", "compact-v2")
@@ -97,10 +97,6 @@ class Writer:
         named.rename(hint)
 
 
-def words_of(subject: Subject, form: list[str]) -> list[str]:
-    return [word for word in subject.words if word != "--yes"] + form
-
-
 @pytest.mark.parametrize("rounds", [2, pytest.param(25, marks=FULL)])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_beside_a_writer_that_renames_runs_end_well_or_with_a_conflict(tmp_path, name, rounds):
@@ -113,7 +109,8 @@ def test_beside_a_writer_that_renames_runs_end_well_or_with_a_conflict(tmp_path,
         writer = Writer(subject.directory, seed=number)
         with writer.at_work():
             for form in FORMS:
-                code, document = run(words_of(subject, form), env=env)
+                words = [word for word in subject.words if word != "--yes"]
+                code, document = run(words + form, env=env)
                 assert code in ({0} if "--skip-if-busy" in form else {0, 4, 11}), document
                 codes[code] += 1
             for words in READING:

@@ -144,15 +144,10 @@ def main() -> int:
     mutants = [(one["line"], one["source"]) for one in asked["mutants"]]
     module = asked["module"].removesuffix(".py").replace("/", ".")
     forks = Forks(module, mutants, asked["seconds"])
-    _be_silent()
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", *asked["tests"]], plugins=[forks]))
-
-
-def _be_silent() -> None:
-    """Let nothing be printed that pytest prints."""
     silent = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(silent, number)
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", *asked["tests"]], plugins=[forks]))
 
 
 if __name__ == "__main__":

@@ -416,7 +416,11 @@ def live(life: Life) -> None:
         if number == 0:
             life.append(file_format=formats[2])
         if number == 1 and branched:
-            _branch(life)
+            life.spark.sql(f"ALTER TABLE {life.name} CREATE TAG `v 1.0`")
+            life.spark.sql(f"ALTER TABLE {life.name} CREATE BRANCH {BRANCH}")
+            life.append(f".branch_{BRANCH}")
+            life.append(f".branch_{BRANCH}")
+            life.delete(f".branch_{BRANCH}")
         _change(life)
     life.append()
     _change(life)
@@ -428,15 +432,6 @@ def _change(life: Life) -> None:
     if life.version > 1:
         ways += [life.delete_by_value, life.delete_by_value]
     life.rng.choice(ways)()
-
-
-def _branch(life: Life) -> None:
-    """A tag, and a branch that goes its own way."""
-    life.spark.sql(f"ALTER TABLE {life.name} CREATE TAG `v 1.0`")
-    life.spark.sql(f"ALTER TABLE {life.name} CREATE BRANCH {BRANCH}")
-    life.append(f".branch_{BRANCH}")
-    life.append(f".branch_{BRANCH}")
-    life.delete(f".branch_{BRANCH}")
 
 
 def _properties(rng: random.Random, version: int) -> dict[str, str]:

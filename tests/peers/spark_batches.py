@@ -44,16 +44,6 @@ class Written:
         return sum(self.sizes.values())
 
 
-def create(spark: SparkSession) -> None:
-    """Create the table of version 3, with the columns of the other."""
-    spark.sql(
-        "CREATE TABLE peer.db.v3 (id bigint NOT NULL, category string, amount decimal(9,2),"
-        " at timestamp_ntz, note string) USING iceberg TBLPROPERTIES ('format-version'='3',"
-        " 'write.metadata.delete-after-commit.enabled'='true',"
-        " 'write.metadata.previous-versions-max'='20')"
-    )
-
-
 def feed(write: Callable[[DataFrame], Any], spark: SparkSession, seconds: float, at: Path) -> Any:
     """Write a batch each second, or as soon as the one before has ended."""
     write(rows(spark, 0))  # what is slow but once
@@ -93,7 +83,12 @@ def main(jar: str, folder: Path, writer: str, seconds: float) -> None:
     spark = session(jar, str(folder), is_timed=True)
     table = folder / "db" / ("v3" if writer == "iceberg" else "sfc1")
     if writer == "iceberg":
-        create(spark)
+        spark.sql(
+            "CREATE TABLE peer.db.v3 (id bigint NOT NULL, category string, amount decimal(9,2),"
+            " at timestamp_ntz, note string) USING iceberg TBLPROPERTIES ('format-version'='3',"
+            " 'write.metadata.delete-after-commit.enabled'='true',"
+            " 'write.metadata.previous-versions-max'='20')"
+        )
         told = feed(lambda batch: batch.writeTo("peer.db.v3").append(), spark, seconds, table)
         told["planned_by_iceberg"] = timed(lambda: spark.table("peer.db.v3").inputFiles())
     else:

@@ -43,18 +43,14 @@ def tell(name: str, work: Callable[[], Report]) -> None:
     print(json.dumps({"name": name, **told}), flush=True)
 
 
-def on_the_command_line(remote: str, table: Path) -> None:
-    """Compact in a session of icectl's own."""
+def main(remote: str, folder: Path, names: Collection[str]) -> None:
+    """Compact by the command line, and in a session that is the caller's."""
+    table = folder / "packed"
     out = io.StringIO()
     words = ("--min-input-files", "2", "--target-file-size", "4KiB", "--json")
     with contextlib.redirect_stdout(out):
         icectl(["compact", str(table), "--remote", remote, *words])
     print(json.dumps({"name": table.name, "document": json.loads(out.getvalue())}), flush=True)
-
-
-def main(remote: str, folder: Path, names: Collection[str]) -> None:
-    """Compact by the command line, and in a session that is the caller's."""
-    on_the_command_line(remote, folder / "packed")
     spark = SparkSession.builder.remote(remote).getOrCreate()
     before = dict(spark.conf.getAll)
     moments: list[Moment] = []

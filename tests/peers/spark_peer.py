@@ -219,14 +219,6 @@ def fixed_and_decimal(spark: SparkSession, table: str, version: int) -> None:
     spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(2, id)")
 
 
-def write_tables(spark: SparkSession, names: Sequence[str]) -> None:
-    """The tables of these names, and those that are rewritten beside deletes."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
-    for name in names:
-        write_table(spark, name)
-    write_raced(spark)
-
-
 def write_table(spark: SparkSession, name: str) -> None:
     """A table of a version and of a kind: row-level operations, refs, evolved specs."""
     version, kind = int(name[1]), name[3:]
@@ -568,7 +560,11 @@ def main(arguments: list[str]) -> None:
         elif verb == "time-expiry":
             time_expiry(spark, *rest[1:])
         elif verb == "write":
-            write_tables(spark, rest[1:])
+            names = rest[1:]
+            spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
+            for name in names:
+                write_table(spark, name)
+            write_raced(spark)
         elif verb == "begin":
             write_followed(spark, rest[1:])
         elif verb == "follow":

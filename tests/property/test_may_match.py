@@ -207,13 +207,8 @@ def test_one_row_with_all_metrics_is_decided_exactly(leaf, row, negated):
     predicate = Not(leaf) if negated else leaf
     name = leaf.column.name
     if name in "sy" and not isinstance(leaf, IsNull):
-        row = replace_text(row, name)
+        value = row[name]
+        row = row | {name: None if value is None else value[:1]}
     found = entries(data("f", record_count=1) | metrics([row], {"nulls", "nans", "lower", "upper"}))
     kept = may_match(found, predicate, [], [SCHEMA])
     assert kept.tolist() == [holds(predicate, row) is True]
-
-
-def replace_text(row: dict[str, Any], name: str) -> dict[str, Any]:
-    """The row with a text that the bounds of `metrics` hold in full."""
-    value = row[name]
-    return row | {name: None if value is None else value[:1]}

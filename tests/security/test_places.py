@@ -31,7 +31,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServe
         for name in ("a", "b"):
             two_appends(started.warehouse / name)
             register(started, name)
-        give_uuid(started.warehouse / "b")
+        directory = started.warehouse / "b"
+        for path in (directory / "metadata").glob("*.metadata.json"):
+            path.write_text(json.dumps(read_metadata(path) | {"table-uuid": OTHER_UUID}))
         yield started
 
 
@@ -40,12 +42,6 @@ def two_appends(directory: Path) -> TableBuilder:
     table.append(range(5))
     table.append(range(5, 10))
     return table
-
-
-def give_uuid(directory: Path, uuid: str = OTHER_UUID) -> None:
-    """Make a built table another one than all that are built."""
-    for path in (directory / "metadata").glob("*.metadata.json"):
-        path.write_text(json.dumps(read_metadata(path) | {"table-uuid": uuid}))
 
 
 def swap(
@@ -224,16 +220,12 @@ def test_tables_side_by_side_expire(server):
 
 
 def test_twins_of_one_catalog_do_not_expire(server):
-    register_again(server, "a", "twin")
+    server.register("twin", server.current("a"))
     before = files_of(server.warehouse / "a")
     for name in (A, f"main.{NAMESPACE}.twin"):
         code, document = run(["expire-snapshots", name, *LAST_ONE])
         assert (code, document["error"]["id"]) == (5, "other-table")
     assert files_of(server.warehouse / "a") == before
-
-
-def register_again(server: SqlServer, name: str, twin: str) -> None:
-    server.register(twin, server.current(name))
 
 
 @pytest.mark.parametrize("command", ["rewrite-manifests", "expire-snapshots"])

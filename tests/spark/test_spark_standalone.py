@@ -208,7 +208,10 @@ def test_what_a_driver_that_dies_leaves_goes_with_the_next_run(cluster, shipped,
         run.communicate()
     assert current_metadata(table) == metadata
     assert unreferenced(table)
-    wait_until_no_executor_is_left(cluster)
+    ends_at = time.monotonic() + HAPPENS_WITHIN_SECONDS
+    while any(executors(worker.pid) for worker in cluster.workers):
+        assert time.monotonic() < ends_at, "executors outlive their driver"
+        time.sleep(0.5)
     again = ("-m", "icectl", "compact", str(table), *SMALL, "--engine", "local", "--json")
     done = subprocess.run([sys.executable, *again], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -347,10 +350,3 @@ def here(*words: str) -> tuple[int, Any]:
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
-
-
-def wait_until_no_executor_is_left(cluster: Cluster) -> None:
-    ends_at = time.monotonic() + HAPPENS_WITHIN_SECONDS
-    while any(executors(worker.pid) for worker in cluster.workers):
-        assert time.monotonic() < ends_at, "executors outlive their driver"
-        time.sleep(0.5)

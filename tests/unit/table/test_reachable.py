@@ -51,16 +51,12 @@ def names(found: Files) -> list[tuple[str, FileKind]]:
     return [(place.rsplit("/", 1)[1], kind) for place, kind, _ in rows(found)]
 
 
-def every_live_file(table: TableBuilder) -> list[tuple[str, FileKind]]:
+def test_r110_live_files_are_those_of_live_entries_whatever_the_manifest(table):
     metadata = table.metadata
     lists = manifests_by_snapshot(READER, metadata, metadata.snapshots)
-    return names(
+    found = names(
         distinct(files_of_live_entries(READER, metadata, all_manifests(lists, metadata.snapshots)))
     )
-
-
-def test_r110_live_files_are_those_of_live_entries_whatever_the_manifest(table):
-    found = every_live_file(table)
     written = sorted(path.name for path in (table.directory / "data").iterdir())
     assert [name for name, _ in found] == written
     assert [kind for _, kind in found] == [FileKind.DATA_FILES] * 4 + [
