@@ -167,22 +167,16 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
     unread: dict[int, Problem] = {}
     for at, row in columns.rows_of(Content.MANIFEST_DV).items():
         try:
-            bitmaps[at] = _positions(store, row)
-        except (CorruptTable, Unsupported, StorageError) as error:
+            bitmaps[at] = vector_positions(store.read_range, row)
+        except MissingFile:
+            unread[at] = CorruptTable(f"`{row.location}` is missing", rule="V4-182")  # V4-182
+        except CorruptTable as error:
+            message = error.message.removesuffix(f" ({error.rule})")
+            unread[at] = CorruptTable(message, rule="V4-082")  # V4-082
+        except (Unsupported, StorageError) as error:
             unread[at] = of_one_file(error)
     vectors = RootVectors(snapshot.root_manifest or "", columns, bitmaps)
     return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
-
-
-def _positions(store: Store, row: ListedRow) -> Positions:
-    try:
-        return vector_positions(store.read_range, row)
-    except MissingFile as error:
-        message = f"`{row.location}` is missing"
-        raise CorruptTable(message, rule="V4-182") from error  # V4-182
-    except CorruptTable as error:
-        message = error.message.removesuffix(f" ({error.rule})")
-        raise CorruptTable(message, rule="V4-082") from error  # V4-082
 
 
 def root_files(rows: pa.Table) -> pa.Table:

@@ -6,6 +6,7 @@ A state of a table is one Arrow table of root rows, and leaves that are read as 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ from icectl.sfc1.content_stats import (
     with_tuples,
 )
 from icectl.sfc1.manifest_file import (
+    COUNTS,
     LISTED,
     STATS,
     TREE_ROWS,
@@ -239,23 +241,18 @@ def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
 
 def manifest_file(row: ListedRow) -> ManifestFile:
     """Return a leaf's row in the form that older versions list manifests in."""
-    data = row.content == Content.DATA_MANIFEST
+    is_data = row.content == Content.DATA_MANIFEST
+    counts: dict[str, Any] = {name: number_of(getattr(row, name)) for name in COUNTS}
     return ManifestFile(
         manifest_path=text_of(row.location),
         manifest_length=number_of(row.file_size_in_bytes),
         partition_spec_id=number_of(row.spec_id),
-        content=ManifestContent.DATA if data else ManifestContent.DELETES,
+        content=ManifestContent.DATA if is_data else ManifestContent.DELETES,
         sequence_number=number_of(row.sequence_number),
-        min_sequence_number=number_of(row.min_sequence_number),
         added_snapshot_id=number_of(row.snapshot_id),
-        added_files_count=number_of(row.added_files_count),
-        existing_files_count=number_of(row.existing_files_count),
-        deleted_files_count=number_of(row.deleted_files_count),
-        added_rows_count=number_of(row.added_rows_count),
-        existing_rows_count=number_of(row.existing_rows_count),
-        deleted_rows_count=number_of(row.deleted_rows_count),
         key_metadata=row.key_metadata,
         first_row_id=row.first_row_id,
+        **counts,
     )
 
 

@@ -7,6 +7,7 @@ that it lists directly. What a snapshot changed is marked in its root (sfc-1 9).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -215,8 +216,12 @@ class RootReader:
         deleted = read_bitmap(manifest.dead) if manifest.dead else NONE
         wanted = columns | _KEYS
         if manifest.file_format is FileFormat.AVRO:
-            header, entries = _legacy(content, facts, manifest, wanted, index)
-            return [header], entries
+            spec = facts.metadata.spec(manifest.partition_spec_id)
+            header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
+            entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
+            alive = _alive(len(entries), read_bitmap(manifest.dead))
+            live = RawEntries(with_manifest_number(where(entries, alive), index).table)
+            return [header], with_schemes(facts.metadata, live)
         if manifest.in_root:
             needed = LeafPart(stats=_part(facts, wanted).stats)
             by_root = {one.root_manifest: one for one in reversed(self.metadata.snapshots)}
@@ -224,7 +229,20 @@ class RootReader:
             rows = of_contents(root, *OWN_CONTENTS[manifest.content])
         else:
             rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))
-        return [_header(manifest)], raw_entries(facts, rows, deleted, wanted, index)
+        header = ManifestHeader(
+            format_version=4,
+            content=manifest.content,
+            spec_id=manifest.partition_spec_id,
+            schema_id=None,
+            partition_fields=None,
+            schema=None,
+            metadata={},
+            codec="zstd",
+            partition_record=(),
+            unknown_field_ids=(),
+            has_lengths_of_fixed=False,
+        )
+        return [header], raw_entries(facts, rows, deleted, wanted, index)
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
@@ -280,11 +298,11 @@ def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
         rows = of_contents(root, *kinds)
         if not len(rows):
             continue
-        counts = {status: rows.filter(pc.equal(rows["status"], int(status))) for status in Status}
-
-        def records(status: Status, counts: Mapping[Status, pa.Table] = counts) -> int:
-            return int(pc.sum(counts[status]["record_count"], min_count=0).as_py())
-
+        counts: dict[str, Any] = {}
+        for status in Status:
+            records = rows["record_count"].filter(pc.equal(rows["status"], int(status)))
+            counts[f"{status.name.lower()}_files_count"] = len(records)
+            counts[f"{status.name.lower()}_rows_count"] = pc.sum(records, min_count=0).as_py()
         yield ManifestFile(
             manifest_path=snapshot.root_manifest or "",
             manifest_length=0,
@@ -293,14 +311,9 @@ def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
             sequence_number=snapshot.sequence_number,
             min_sequence_number=int(pc.min(rows["sequence_number"]).as_py()),
             added_snapshot_id=snapshot.snapshot_id,
-            added_files_count=len(counts[Status.ADDED]),
-            existing_files_count=len(counts[Status.EXISTING]),
-            deleted_files_count=len(counts[Status.DELETED]),
-            added_rows_count=records(Status.ADDED),
-            existing_rows_count=records(Status.EXISTING),
-            deleted_rows_count=records(Status.DELETED),
             file_format=FileFormat.PARQUET,
             in_root=True,
+            **counts,
         )
 
 
@@ -319,18 +332,6 @@ def _part(facts: TreeFacts, wanted: frozenset[str]) -> LeafPart:
     specs = facts.metadata.partition_specs
     fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id))
     return LeafPart(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
-
-
-def _legacy(
-    content: bytes, facts: TreeFacts, manifest: ManifestFile, wanted: frozenset[str], index: int
-) -> tuple[ManifestHeader, RawEntries]:
-    """The rows of an Avro leaf as any snapshot of an older version reads them, less the dead."""
-    spec = facts.metadata.spec(manifest.partition_spec_id)
-    header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
-    entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
-    alive = _alive(len(entries), read_bitmap(manifest.dead))
-    live = RawEntries(with_manifest_number(where(entries, alive), index).table)
-    return header, with_schemes(facts.metadata, live)
 
 
 def _row(manifest: ManifestFile) -> ListedRow:
@@ -356,22 +357,6 @@ def _row_count(manifest: ManifestFile) -> int:
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
     )  # fmt: skip
     return sum(count or 0 for count in counts)
-
-
-def _header(manifest: ManifestFile) -> ManifestHeader:
-    return ManifestHeader(
-        format_version=4,
-        content=manifest.content,
-        spec_id=manifest.partition_spec_id,
-        schema_id=None,
-        partition_fields=None,
-        schema=None,
-        metadata={},
-        codec="zstd",
-        partition_record=(),
-        unknown_field_ids=(),
-        has_lengths_of_fixed=False,
-    )
 
 
 def raw_entries(

@@ -242,7 +242,6 @@ def _listed(
     columns: frozenset[str],
     within: Predicate | None,
 ) -> tuple[tuple[ManifestFile, ...], Entries]:
-    """Read the manifests of a snapshot that `within` needs, and their entries."""
     if within is not None:
         reader = snapshot_reader(metadata, snapshot)
         manifests, is_part = reader.manifests_of(context.store, snapshot, within)
@@ -264,10 +263,7 @@ def _listed_since(
     columns: frozenset[str],
     earlier: LiveFiles,
 ) -> tuple[tuple[ManifestFile, ...], Entries]:
-    """Read the manifests of a snapshot that `earlier` does not have.
-
-    Order: the common ones first, as in `earlier`.
-    """
+    """Read the manifests that `earlier` does not have. Order: the common ones first, as there."""
     listed = read_snapshot_manifests(context.store, metadata, snapshot)
     by_identity = {manifest.identity: manifest for manifest in listed}
     common = [
@@ -342,14 +338,12 @@ def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:
     """Return the live data files that deletes spell differently, by that spelling."""
     names = names_of(files.deletes, named)
-    if not names:  # saves the memory of locations as texts
-        return {}
     locations = files.data.table["location"]
-    other_names = names.difference(locations.to_pylist())
+    # Without names the memory of locations as texts is saved.
+    other_names = names.difference(locations.to_pylist()) if names else names
     if not other_names:
         return {}
-    keys = loosest_keys(locations).to_pylist()
-    by_key = dict(zip(keys, locations.to_pylist(), strict=True))
+    by_key = dict(zip(loosest_keys(locations).to_pylist(), locations.to_pylist(), strict=True))
     spelling = {name: by_key.get(loosest_key(name)) for name in other_names}
     return {name: location for name, location in spelling.items() if location is not None}
 

@@ -80,7 +80,7 @@ class MarkedManifest:
 
 
 class SnapshotReader(Protocol):
-    """Reads the snapshots of one layout of one table."""
+    """Reads the snapshots of one layout of one table; what a layout lacks is read by default."""
 
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
@@ -94,12 +94,14 @@ class SnapshotReader(Protocol):
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: "Predicate"
     ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same, without manifests that have no row matching a condition.
+        """Read the same, perhaps without manifests that have no row matching a condition.
 
         Returns also whether manifests were left out: deletes may then be of files that are not
         listed.
         Order, errors: as `manifests`.
         """
+        del within
+        return self.manifests(store, snapshot), False
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         """Read the manifests of a snapshot, with damaged and missing files as problems.
@@ -115,12 +117,16 @@ class SnapshotReader(Protocol):
         Order: kept.
         Raises: as `manifests`.
         """
+        del store, snapshot
+        return tuple(manifests)
 
     def root(self, store: Store, snapshot: Snapshot) -> RootManifest | None:
         """Read the members of a root beside its manifests; None for a layout without roots.
 
         Raises: as `manifests`.
         """
+        del store, snapshot
+        return None
 
     def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
         """Return the manifests with a snapshot's changes; none if its layout does not record them.
@@ -128,9 +134,12 @@ class SnapshotReader(Protocol):
         Order: as listed.
         Raises: as `manifests`.
         """
+        del store, snapshot
+        return ()
 
     def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
-        """Return the same manifest with live and deleted positions swapped."""
+        """Return the same manifest with live and deleted positions swapped, where it has such."""
+        return manifest
 
     def decode(
         self,
@@ -249,7 +258,7 @@ _MANY_LISTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ListReader:
+class ListReader(SnapshotReader):
     """Reads snapshots of one table; `read_list` decodes a manifest list."""
 
     metadata: TableMetadata
@@ -265,12 +274,6 @@ class ListReader:
             manifests = decode_file(location, lambda: self._decoded(snapshot, content, sound=sound))
             return tuple(listed_with_scheme(self.metadata, item) for item in manifests)
         return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
-
-    def manifests_of(
-        self, store: Store, snapshot: Snapshot, within: "Predicate"
-    ) -> tuple[tuple[ManifestFile, ...], bool]:
-        del within
-        return self.manifests(store, snapshot), False
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         location = snapshot.manifest_list
@@ -312,23 +315,6 @@ class ListReader:
         if sound:
             check_own_list(self.metadata, snapshot, read_list_properties(content), manifests)
         return manifests
-
-    def described(
-        self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
-    ) -> tuple[ManifestFile, ...]:
-        del store, snapshot
-        return tuple(manifests)
-
-    def root(self, store: Store, snapshot: Snapshot) -> None:
-        """Return None."""
-        del store, snapshot
-
-    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
-        del store, snapshot
-        return ()
-
-    def deleted_only(self, manifest: ManifestFile) -> ManifestFile:
-        return manifest
 
     def decode(
         self,

@@ -117,8 +117,7 @@ def _is_same(folder: str, other: str) -> bool:
         return real_location(folder) == real_location(other)
     if not SameStore().holds(folder, other):
         return False
-    first, second = (place[len(root(place)) :].rstrip("/") for place in (folder, other))
-    return first == second
+    return folder[len(root(folder)) :].rstrip("/") == other[len(root(other)) :].rstrip("/")
 
 
 _BEGINNING_BYTES = 4_096

@@ -18,7 +18,7 @@ from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import Snapshot
+from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
 from icectl.storage import location as locations
 from icectl.storage.identity import SameStore, linked_files
 from icectl.storage.location import is_local, join, loosest_key, loosest_keys, relative_ones
@@ -202,22 +202,16 @@ def metadata_files(
 
 def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Files:
     """Return the statistics files of snapshots, there or not (R-141)."""
-    table = {
-        item.statistics_path: item.file_size_in_bytes
-        for item in metadata.statistics
-        if item.snapshot_id in snapshot_ids
-    }
-    partition = {
-        item.statistics_path: item.file_size_in_bytes
-        for item in metadata.partition_statistics
-        if item.snapshot_id in snapshot_ids
-    }
-    return together(
-        [
-            _named(FileKind.STATISTICS_FILES, table, {}),
-            _named(FileKind.PARTITION_STATISTICS_FILES, partition, {}),
-        ]
+    named: Sequence[tuple[FileKind, Sequence[StatisticsFile | PartitionStatisticsFile]]] = (
+        (FileKind.STATISTICS_FILES, metadata.statistics),
+        (FileKind.PARTITION_STATISTICS_FILES, metadata.partition_statistics),
     )
+    parts = []
+    for kind, items in named:
+        chosen = [item for item in items if item.snapshot_id in snapshot_ids]
+        sizes = {item.statistics_path: item.file_size_in_bytes for item in chosen}
+        parts.append(_named(kind, sizes, {}))
+    return together(parts)
 
 
 def every_statistics_file(metadata: TableMetadata) -> Files:

@@ -112,16 +112,11 @@ def row_ids_of_files(tree: LiveTree) -> Iterator[Breach]:
         yield from tree.breaches(what, rows[ends > tree.next_row_id])
 
 
-def _large_vectors(tree: LiveTree) -> Integers:
+def _vectors_where(tree: LiveTree, name: str, is_wrong: Callable[..., Mask]) -> Integers:
+    """Return delete vectors whose number of a name does not go with that of their data file."""
     vectors, targets = _pairs(tree)
-    records = tree.numbers("record_count") if len(vectors) else vectors
-    return vectors[records[vectors] > records[targets]] if len(vectors) else vectors
-
-
-def _old_vectors(tree: LiveTree) -> Integers:
-    vectors, targets = _pairs(tree)
-    numbers = tree.numbers("sequence_number") if len(vectors) else vectors
-    return vectors[numbers[vectors] < numbers[targets]] if len(vectors) else vectors
+    numbers = tree.numbers(name) if len(vectors) else vectors
+    return vectors[is_wrong(numbers[vectors], numbers[targets])] if len(vectors) else vectors
 
 
 def _unknown_partitions(tree: LiveTree) -> Integers:
@@ -283,7 +278,6 @@ class TreeFiles:
         self.codes, self.named = codes[: len(table)], codes[len(table) :]
         self.is_file = (self.codes >= 0) & (self.content <= Content.EQUALITY_DELETES)
         self.code_count = int(codes.max(initial=-1)) + 1
-        self.specs = table["spec_id"].to_numpy()
         self.is_unknown = _unknown(table["partition_key"])
         self._numbers: dict[str, Integers] = {}
 
@@ -441,12 +435,6 @@ def _again(codes: Integers, rows: Integers) -> Integers:
     return rows[repeated]
 
 
-def _of_other_spec(live: CheckedTree) -> Integers:
-    vectors, targets = _pairs(live)
-    wrong: Integers = vectors[live.files.specs[vectors] != live.files.specs[targets]]
-    return wrong
-
-
 def _live_and_deleted(live: CheckedTree) -> Integers:
     gone = live.files.dropped(live.tree)
     if not len(gone):
@@ -490,12 +478,17 @@ LIVE_RULES = (
          in_tree(LiveTree, "is a delete vector of no live data file",
                  lambda tree: tree.vector_targets[0][tree.vector_targets[1] < 0])),
     rule("V4-123", "deleted positions lie inside of the data file", "Across entries", "error",
-         ROLL_BACK, in_tree(LiveTree, "deletes more rows than its data file has", _large_vectors)),
+         ROLL_BACK,
+         in_tree(LiveTree, "deletes more rows than its data file has",
+                 lambda tree: _vectors_where(tree, "record_count", np.greater))),
     rule("V4-124", "no delete vector is older than its data file", "Across entries", "error",
-         ROLL_BACK, in_tree(LiveTree, "is older than its data file", _old_vectors)),
+         ROLL_BACK,
+         in_tree(LiveTree, "is older than its data file",
+                 lambda tree: _vectors_where(tree, "sequence_number", np.less))),
     rule("V4-125", "delete vectors have the spec of their data file", "Across entries", "warning",
          REWRITE_MANIFESTS,
-         in_tree(CheckedTree, "has another spec than its data file", _of_other_spec)),
+         in_tree(CheckedTree, "has another spec than its data file",
+                 lambda tree: _vectors_where(tree, "spec_id", np.not_equal))),
     rule("V4-126", "partitions that deletes depend on are known", "Across entries", "error",
          ROLL_BACK,
          in_tree(LiveTree, "has an unknown partition, on which deletes depend",

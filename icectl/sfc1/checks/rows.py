@@ -81,9 +81,6 @@ class TreeColumns:
         values: Integers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
         return values
 
-    def equal_to(self, name: str, text: str) -> Mask:
-        return mask_of(pc.equal(self.rows[name], text))
-
     def starting(self, name: str, prefix: str) -> Mask:
         """Find where a text column starts with a prefix; null does not."""
         return mask_of(pc.starts_with(self.rows[name], prefix))
@@ -377,7 +374,7 @@ ROW_RULES = (
     rule("V4-051", "every entry has a location, unless its content is inline", "Entries", "error",
          ROLL_BACK,
          in_rows("has a location where it must not, or none where it must",
-                 lambda one: one.equal_to("location", "") | (one.absent("location")
+                 lambda one: mask_of(pc.equal(one.rows["location"], "")) | (one.absent("location")
                  ^ (one.of(Content.MANIFEST_DV) & one.present("inline_content")))),
          in_rows(_NO_SCHEME, lambda one: one.starting("location", "/")),
          in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/"))),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,14 +63,11 @@ from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
-from icectl.table.reading import decode_file, read_file
+from icectl.table.reading import naming, read_file
 
 _COLUMNS = [*PLANNING.names, *CARRIED.names]
-
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
-
-_COUNTED = frozenset({"status", "record_count", "snapshot_id"})
-
+_COUNTED = ("status", "record_count", "snapshot_id")
 _STATUSES = ("added", "existing", "deleted")
 
 
@@ -91,7 +89,7 @@ class ListsOfRoots:
     context: TableContext
     outputs: Outputs
     _lists: dict[str, NewList] = field(default_factory=dict)
-    _made: dict[tuple[str, bytes, bool], tuple[ManifestFile, ...]] = field(default_factory=dict)
+    _written: dict[tuple[str, bytes, bool], tuple[ManifestFile, ...]] = field(default_factory=dict)
 
     def lists(self, metadata: TableMetadata) -> Mapping[int, NewList]:
         """Write a manifest list for each snapshot that has a root; those written before stay.
@@ -128,9 +126,8 @@ class ListsOfRoots:
             sync_marker=bytes.fromhex(self.context.env.new_uuid().replace("-", "")),
         )
         self.context.store.create(location, content)
-        return NewList(
-            location, frozenset({location, *(manifest.manifest_path for manifest in manifests)})
-        )
+        paths = {manifest.manifest_path for manifest in manifests}
+        return NewList(location, frozenset({location, *paths}))
 
     def _own(self, facts: TreeFacts, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
         """Write the files that a root lists itself, with what the snapshot removed from leaves."""
@@ -144,10 +141,8 @@ class ListsOfRoots:
                 removed_rows = of_status(self._load(facts, mark.manifest), *mark.removed)
                 parts.append(_deleted(removed_rows, snapshot))
         whole = concat(Entries(part.table.select(_COLUMNS)) for part in parts)
-        return [
-            _of_snapshot(one, snapshot)
-            for one in self._write(facts, whole, snapshot.sequence_number)
-        ]
+        written = self._write(facts, whole, snapshot.sequence_number)
+        return [_of_snapshot(manifest, snapshot) for manifest in written]
 
     def _of_leaf(
         self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
@@ -156,14 +151,12 @@ class ListsOfRoots:
         is_new = leaf.status == Status.ADDED
         digest = sha256(deleted.tobytes()).digest() if len(deleted) else b""
         key = (comparison_key(leaf.name), digest, is_new and bool(len(deleted)))
-        if key not in self._made:
-            manifests = (
-                self._with_deletes(facts, snapshot, leaf, deleted)
-                if len(deleted)
-                else self._untouched(facts, leaf)
-            )
-            self._made[key] = tuple(manifests)
-        return self._made[key]
+        if key not in self._written:
+            manifests = self._untouched(facts, leaf)
+            if len(deleted):
+                manifests = self._with_deletes(facts, snapshot, leaf, deleted)
+            self._written[key] = tuple(manifests)
+        return self._written[key]
 
     def _untouched(self, facts: TreeFacts, leaf: ListedRow) -> Iterator[ManifestFile]:
         """Yield manifests of a leaf's rows, each with its status.
@@ -185,9 +178,8 @@ class ListsOfRoots:
         content = read_file(self.context.store, leaf.name)
         spec = facts.metadata.spec(leaf.spec_id)
         names = frozenset({"location", "referenced_data_file"})
-        _, raw = decode_file(
-            leaf.name, lambda: read_manifest(content, columns=names, manifest=0, spec=spec)
-        )
+        with naming(leaf.name):
+            _, raw = read_manifest(content, columns=names, manifest=0, spec=spec)
         bare = (pc.any(without_scheme(raw.table[name]), min_count=0).as_py() for name in names)
         return any(bare)
 
@@ -263,13 +255,9 @@ def _deleted(entries: Entries, snapshot: Snapshot) -> Entries:
 
 def _by_row_ids(entries: Entries) -> Iterator[Entries]:
     """Entries that have row ids, then those without: a manifest gives ids to all or to none."""
-    lacks = pc.and_(
-        pc.and_(
-            entries.table["first_row_id"].is_null(),
-            pc.equal(entries.table["content"], int(Content.DATA)),
-        ),
-        pc.not_equal(entries.table["status"], int(Status.DELETED)),
-    )
+    is_data = pc.equal(entries.table["content"], int(Content.DATA))
+    is_live = pc.not_equal(entries.table["status"], int(Status.DELETED))
+    lacks = pc.and_(pc.and_(entries.table["first_row_id"].is_null(), is_data), is_live)
     for part in (where(entries, pc.invert(lacks)), where(entries, lacks)):
         if len(part):
             yield part
@@ -346,14 +334,11 @@ def _counted(
         return manifest
     content = read_file(store, manifest.manifest_path)
     spec = facts.metadata.spec(manifest.partition_spec_id)
-    _, raw = decode_file(
-        manifest.manifest_path,
-        lambda: read_manifest(content, columns=_COUNTED, manifest=0, spec=spec),
-    )
-    files: Counter[int] = Counter()
-    records: Counter[int] = Counter()
-    writers = set()
-    columns = (raw.table[name].to_pylist() for name in ("status", "record_count", "snapshot_id"))
+    names = frozenset(_COUNTED)
+    with naming(manifest.manifest_path):
+        _, raw = read_manifest(content, columns=names, manifest=0, spec=spec)
+    files, records, writers = Counter[int](), Counter[int](), set()
+    columns = (raw.table[name].to_pylist() for name in _COUNTED)
     for status, record_count, snapshot_id in zip(*columns, strict=True):
         files[status] += 1
         records[status] += record_count
@@ -362,16 +347,11 @@ def _counted(
     added_by = manifest.added_snapshot_id
     if added_by is None:
         added_by = writers.pop() if len(writers) == 1 else snapshot.snapshot_id
-    return replace(
-        manifest,
-        added_snapshot_id=added_by or snapshot.snapshot_id,
-        added_files_count=files[Status.ADDED],
-        existing_files_count=files[Status.EXISTING],
-        deleted_files_count=files[Status.DELETED],
-        added_rows_count=records[Status.ADDED],
-        existing_rows_count=records[Status.EXISTING],
-        deleted_rows_count=records[Status.DELETED],
-    )
+    counted: dict[str, Any] = {}
+    for status in Status:
+        counted[f"{status.name.lower()}_files_count"] = files[status]
+        counted[f"{status.name.lower()}_rows_count"] = records[status]
+    return replace(manifest, added_snapshot_id=added_by or snapshot.snapshot_id, **counted)
 
 
 def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:

@@ -73,9 +73,7 @@ _UNMOVABLE = (
     "`icectl upgrade-to-v4 TABLE --layout iceberg-1.12` leads back; there `icectl compact TABLE"
     " --deletes-only` makes deletion vectors of position delete files"
 )
-
 _IDENTITY = ("content", "key", "content_offset")
-
 _CARRIED = ("spec_id", "snapshot_id", "sequence_number", "file_sequence_number", "record_count")
 
 ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
