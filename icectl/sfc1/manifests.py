@@ -153,12 +153,8 @@ NAMES = LeafPart(
 """What identifies entries, and what they refer to."""
 
 
-def read_root(
-    store: Store, facts: TreeFacts, snapshot: Snapshot, *, carried: bool = False
-) -> pa.Table:
+def read_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
     """Return the rows of a snapshot's root, inheritance resolved, locations absolute.
-
-    With `carried` the rows will be written again, and must be known whole.
 
     Raises: StorageError; CorruptTable; Unsupported. `snapshot` has a root manifest.
     """
@@ -166,26 +162,24 @@ def read_root(
     if location is None:
         raise ValueError(snapshot.snapshot_id)
     content = read_file(store, location)
-    return decode_file(location, lambda: root_rows(facts, content, snapshot, carried=carried))
+    return decode_file(location, lambda: root_rows(facts, content, snapshot))
 
 
 def root_rows(
-    facts: TreeFacts,
-    content: bytes,
-    snapshot: Snapshot,
-    *,
-    part: LeafPart = WHOLE,
-    carried: bool = False,
+    facts: TreeFacts, content: bytes, snapshot: Snapshot, *, part: LeafPart = WHOLE
 ) -> pa.Table:
     """Return the rows of a root, as read_root gives them, out of its bytes.
 
     Statistics that are not in the `part` asked for are null.
     """
-    return resolved_rows(facts, root_file(content, part=part, carried=carried).rows, snapshot)
+    return resolved_rows(facts, root_file(content, part=part).rows, snapshot)
 
 
 def root_file(content: bytes, *, part: LeafPart = WHOLE, carried: bool = False) -> TreeFile:
-    """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
+    """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported.
+
+    With `carried` the rows will be written again, and must be known whole.
+    """
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
         check_known(file.unknown_field_ids)
@@ -400,12 +394,8 @@ def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
     Position delete files of version 2 have no form of version 4, nor have tuples whose type is
     not known (sfc-1 X6).
     """
-    is_file = pc.and_(
-        pc.equal(rows["content"], int(Content.POSITION_DELETES)),
-        pc.not_equal(rows["file_format"], int(FileFormat.PUFFIN)),
-    )
-    is_live = pc.not_equal(rows["status"], int(Status.DELETED))
-    if pc.any(pc.and_(is_file, is_live), min_count=0).as_py():
+    deletes = live_rows(of_contents(rows, Content.POSITION_DELETES))
+    if set(deletes["file_format"].unique().to_pylist()) - {FileFormat.PUFFIN}:
         return False
     specs = [facts.metadata.spec(number) for number in rows["spec_id"].unique().to_pylist()]
     schemas = facts.metadata.schemas

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -76,8 +76,8 @@ class LiveFiles:
     entries: Entries
     known_spec_ids: frozenset[int]
     unpartitioned_spec_ids: frozenset[int]
-    named_files: NamedFiles
-    spelling: Mapping[str, str]
+    named_files: NamedFiles = field(default_factory=dict)
+    spelling: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def data(self) -> Entries:
@@ -112,10 +112,8 @@ def files_of_snapshot(
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
     entries: Entries,
-    named_files: NamedFiles,
-    spelling: Mapping[str, str],
 ) -> LiveFiles:
-    """Return the files of a snapshot for a plan."""
+    """Return the files of a snapshot for a plan, as far as no delete file was read."""
     specs = metadata.partition_specs
     known_specs = (  # all transforms and source columns are known
         spec
@@ -127,8 +125,6 @@ def files_of_snapshot(
         entries,
         known_spec_ids=frozenset(spec.spec_id for spec in known_specs),
         unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
-        named_files=named_files,
-        spelling=spelling,
     )
 
 
@@ -223,14 +219,14 @@ def load_live_files(
     Raises: StorageError, for a missing file; CorruptTable; Unsupported.
     """
     if snapshot is None:
-        return files_of_snapshot(metadata, (), EMPTY, {}, {})
+        return files_of_snapshot(metadata, (), EMPTY)
     loaded = LOADED_COLUMNS | columns
     if earlier is None:
         manifests, entries = _listed(context, metadata, snapshot, loaded, within)
     else:
         manifests, entries = _listed_since(context, metadata, snapshot, loaded, earlier)
     check_live(metadata, snapshot, manifests, entries)
-    files = files_of_snapshot(metadata, manifests, entries, {}, {})
+    files = files_of_snapshot(metadata, manifests, entries)
     named = _named(context, metadata, files, known, read_names)
     return replace(files, named_files=named, spelling=_spelling(files, named))
 

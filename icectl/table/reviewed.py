@@ -1,7 +1,7 @@
 """The parts of plans: the state that one was made from, and what a reviewed one lets a run do."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,11 +81,6 @@ def _of_expiry(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     yield from (ReviewedAct(DELETE_FILE, file["path"]) for file in result["files"])
 
 
-def _of_manifests(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
-    for path in result["manifests_rewritten"]:
-        yield ReviewedAct(REWRITE_MANIFEST, path, result["branch"])
-
-
 def _of_compaction(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     for group in result["groups"]:
         for file in group["files"]:
@@ -101,16 +96,6 @@ def _of_orphans(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
         )
 
 
-def _of_upgrade(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
-    yield from (ReviewedAct(item["step"], item["detail"]) for item in result["steps"])
-
-
-def _of_repair(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
-    target = str(result["to_snapshot"])
-    for item in result["repairs"]:
-        yield ReviewedAct(item["kind"], f"{item['subject']}: {item['what']}", target)
-
-
 def _of_refs(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     for change in result["changes"]:
         kind = REMOVE_REF if change["after"] is None else SET_REF
@@ -124,14 +109,22 @@ def _of_properties(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
         yield ReviewedAct(kind, change["key"], json.dumps([change["before"], change["after"]]))
 
 
-_ACTS = {
+_ACTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[ReviewedAct]]] = {
     "expire-snapshots": _of_expiry,
-    "rewrite-manifests": _of_manifests,
+    "rewrite-manifests": lambda result: (
+        ReviewedAct(REWRITE_MANIFEST, path, result["branch"])
+        for path in result["manifests_rewritten"]
+    ),
     "compact": _of_compaction,
     "remove-orphans": _of_orphans,
-    "migrate-v1-v2": _of_upgrade,
-    "upgrade-to-v4": _of_upgrade,
-    "repair": _of_repair,
+    **dict.fromkeys(
+        ("migrate-v1-v2", "upgrade-to-v4"),
+        lambda result: (ReviewedAct(item["step"], item["detail"]) for item in result["steps"]),
+    ),
+    "repair": lambda result: (
+        ReviewedAct(item["kind"], f"{item['subject']}: {item['what']}", str(result["to_snapshot"]))
+        for item in result["repairs"]
+    ),
     "refs": _of_refs,
     "properties": _of_properties,
 }

@@ -12,7 +12,7 @@ from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import engine_summary, head, put_on
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Outputs, Proposal
-from icectl.entries.columns import NONE, Positions
+from icectl.entries.columns import NONE
 from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
@@ -93,11 +93,6 @@ class WrittenTree:
         listed = of_contents(self.rows, *LEAVES, Content.MANIFEST_DV)["location"].to_pylist()
         return {self.root, *(place for place in listed if place is not None)}
 
-    @property
-    def leaves(self) -> tuple[ManifestFile, ...]:
-        rows = leaf_rows(self.rows)
-        return tuple(manifest_file(row) for row in rows if row.location in self.new_leaves)
-
 
 def writer(context: TableContext, branch: str, outputs: Outputs) -> SnapshotWriter:
     """Return a writer of one snapshot."""
@@ -116,7 +111,10 @@ class TreeWriter:
 
     @property
     def written(self) -> tuple[ManifestFile, ...]:
-        return () if self.last is None else self.last.leaves
+        if self.last is None:
+            return ()
+        rows, new_leaves = leaf_rows(self.last.rows), self.last.new_leaves
+        return tuple(manifest_file(row) for row in rows if row.location in new_leaves)
 
     def replace_files(
         self, metadata: TableMetadata, snapshot_id: int, files: LiveFiles, changes: Changes
@@ -274,10 +272,9 @@ def _once(read: ReadLeaf) -> ReadLeaf:
     leaves: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
-        location = leaf.name
-        if location not in leaves:
-            leaves[location] = read(leaf)
-        return leaves[location]
+        if leaf.name not in leaves:
+            leaves[leaf.name] = read(leaf)
+        return leaves[leaf.name]
 
     return read_once
 
@@ -285,14 +282,12 @@ def _once(read: ReadLeaf) -> ReadLeaf:
 def _operation(tree: NewTree) -> str:
     rows = tree.rows.filter(pc.equal(tree.rows["status"], int(Status.ADDED)))
     kinds = set(rows["content"].unique().to_pylist())
-    adds_data = bool(kinds & {Content.DATA, Content.DATA_MANIFEST})
-    adds_deletes = bool(
-        kinds & {Content.POSITION_DELETES, Content.EQUALITY_DELETES, Content.DELETE_MANIFEST}
-    )
-    removes_data = Content.DATA in set(tree.removed["content"].unique().to_pylist())
-    if adds_data:
-        return "overwrite" if removes_data or adds_deletes else "append"
-    return "delete" if removes_data or adds_deletes else "replace"
+    deletes = {Content.POSITION_DELETES, Content.EQUALITY_DELETES, Content.DELETE_MANIFEST}
+    removes_data = Content.DATA in tree.removed["content"].unique().to_pylist()
+    removes_rows = removes_data or not kinds.isdisjoint(deletes)
+    if kinds.isdisjoint({Content.DATA, Content.DATA_MANIFEST}):
+        return "delete" if removes_rows else "replace"
+    return "overwrite" if removes_rows else "append"
 
 
 def _entries(rows: pa.Table) -> Entries:
@@ -396,8 +391,8 @@ def check(
         for key in before_by_leaf & after_by_leaf
         if np.array_equal(parent.dead.get(key, NONE), new.dead.get(key, NONE))
     }
-    before = _files(_beside(parent.rows, same), parent.dead, means.look)
-    after = _files(_beside(new.rows, same), new.dead, new.read)
+    before = _files_of(live_in_tree(_beside(parent.rows, same), parent.dead, means.look))
+    after = _files_of(live_in_tree(_beside(new.rows, same), new.dead, new.read))
     gone, added = _files_of(tree.removed), _files_of(change.added)
     stays = _without(before, gone)
     if len(stays) != len(before) - len(gone):
@@ -457,10 +452,6 @@ def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:
     return pa.concat_tables(
         [of_contents(live, *FILES), leaves.filter(pa.array(changed, pa.bool_()))]
     )
-
-
-def _files(rows: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    return _files_of(live_in_tree(rows, vectors, read))
 
 
 def _files_of(rows: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ HEAD = Branch("main", Snapshot(5, 0, sequence_number=9))
 
 
 def live(*rows):
-    return files_of_snapshot(METADATA, (), entries(*rows), {}, {})
+    return files_of_snapshot(METADATA, (), entries(*rows))
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def delete_files(locations: tuple[str, ...]) -> tuple[DeleteFile, ...]:
 
 def found(task: RewriteTask | MergeDeletesTask, *head: dict[str, Any], added=()) -> str | None:
     """The reason why a task's group can't be committed on a head of these entries."""
-    files = files_of_snapshot(METADATA, (), entries(*head), {}, {})
+    files = files_of_snapshot(METADATA, (), entries(*head))
     result = GroupResult(0, (task,), entries(*(added or [data("new")])))
     return conflict(result, head_of(files, [result]))
 

@@ -38,7 +38,11 @@ OPTIONS = CompactOptions(Sizes(1000, 750, 1800), 0)
 def planned(
     *rows: dict[str, Any], named=None, spelling=None, metadata=METADATA, **options: Any
 ) -> CompactPlan:
-    files = files_of_snapshot(metadata, (), entries(*rows), named or {}, spelling or {})
+    files = replace(
+        files_of_snapshot(metadata, (), entries(*rows)),
+        named_files=named or {},
+        spelling=spelling or {},
+    )
     return plan(metadata, HEAD, files, replace(OPTIONS, **options))
 
 
@@ -124,7 +128,7 @@ def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before
         )
         for row in files(100, 5, name, partition_key=keys[place], file_format=file_format)
     ]  # fmt: skip
-    live = files_of_snapshot(metadata, (), entries(*rows), {}, {})
+    live = files_of_snapshot(metadata, (), entries(*rows))
     found = plan(metadata, HEAD, live, OPTIONS)
     groups = [(group.partition_key, inputs(group)[0][0]) for group in found.groups]
     assert groups == [(keys[0], "b0"), (keys[1], "c0"), (None, "a0")]
@@ -375,7 +379,7 @@ def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform_or_column()
     lost = PartitionField((9,), 1002, "lost", parse_transform("identity"))
     metadata = replace(METADATA, partition_specs=(PartitionSpec(0, ()), PartitionSpec(1, (lost,))))
     rows = entries(data("f", spec_id=1, partition_key=key("a")), data("g"))
-    found = files_of_snapshot(metadata, (), rows, {}, {})
+    found = files_of_snapshot(metadata, (), rows)
     made = plan(metadata, HEAD, found, replace(OPTIONS, every=True))
     assert [group.files for group in made.groups] == [(1,)]
     with pytest.raises(Unsupported, match="spec 1 has a transform or a column that is not known"):
