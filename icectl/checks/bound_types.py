@@ -72,6 +72,12 @@ _KINDS: Mapping[str, Kind] = {
 }
 
 
+_KINDS_OF_CLASSES: Mapping[type, Kind] = {
+    DecimalType: Kind.DECIMAL, FixedType: Kind.BYTES, GeometryType: Kind.GEOMETRY,
+    GeographyType: Kind.GEOGRAPHY,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class BoundTypes:
     """The columns that bounds may be of, with what is known of them.
@@ -129,17 +135,9 @@ def _widths(type_: Type) -> int:
 
 
 def _kind(type_: Type) -> Kind:
-    if isinstance(type_, DecimalType):
-        return Kind.DECIMAL
-    if isinstance(type_, FixedType):
-        return Kind.BYTES
-    if isinstance(type_, GeometryType):
-        return Kind.GEOMETRY
-    if isinstance(type_, GeographyType):
-        return Kind.GEOGRAPHY
-    return (
-        _KINDS.get(type_.name, Kind.UNKNOWN) if isinstance(type_, PrimitiveType) else Kind.UNKNOWN
-    )
+    if isinstance(type_, PrimitiveType):
+        return _KINDS.get(type_.name, Kind.UNKNOWN)
+    return _KINDS_OF_CLASSES.get(type(type_), Kind.UNKNOWN)
 
 
 _OF_POSITION_DELETES: Mapping[int, Sequence[Type]] = {

@@ -11,13 +11,7 @@ from icectl.checks.objects import Columns, ManifestEntries, in_entries, in_lists
 from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of
 from icectl.format.manifest import Content, ManifestContent, Status
-from icectl.format.rule import (
-    OURS,
-    RESTORE,
-    ROLL_BACK,
-    WRITE_DELETES_AGAIN,
-    Severity,
-)
+from icectl.format.rule import OURS, RESTORE, ROLL_BACK, WRITE_DELETES_AGAIN, Severity
 from icectl.format.types import PrimitiveType, is_comparable, is_nested, type_text
 
 

@@ -95,27 +95,33 @@ def _of_columns(entries: Entries, name: str, ids: npt.NDArray[np.int32]) -> list
     """Return a metrics map of each entry, with some of its keys."""
     stated: list[dict[int, Any]] = [{} for _ in range(len(entries))]
     pairs = flat(entries, name)
-    places = np.flatnonzero(np.isin(pairs["field_id"].to_numpy(), ids))
-    for row, id_, value in zip(
-        *(column.to_pylist() for column in pairs.take(pa.array(places)).columns), strict=True
-    ):
+    chosen = pairs.take(pa.array(np.flatnonzero(np.isin(pairs["field_id"].to_numpy(), ids))))
+    for row, id_, value in zip(*(column.to_pylist() for column in chosen.columns), strict=True):
         stated[row][id_] = value
     return stated
 
 
 def check_own_file(
-    location: str,
-    stated: StatedFile,
-    size_bytes: int,
-    metrics: FileMetrics,
-    signs: Sequence[str],
+    location: str, stated: StatedFile, size_bytes: int, metrics: FileMetrics, signs: Sequence[str]
 ) -> None:
     """Do nothing where a file may be the one that its entry states; `signs` are others against it.
 
     Raises: OtherFile R-063.
     """
-    differences = [*signs, *_other_rows(stated, metrics)]
-    other_bytes = list(_other_bytes(stated, size_bytes, metrics))
+    differences = [*signs, *_other_count(stated, metrics, "value_counts", "values")]
+    differences += _other_count(stated, metrics, "null_value_counts", "nulls")
+    differences += [
+        f"values of `{column.name}` are outside of its bounds"
+        for column in stated.columns
+        if is_outside(column, stated.metrics, metrics)
+    ]
+    other_bytes = []
+    if stated.size_bytes != size_bytes:
+        other_bytes.append(f"it has {size_bytes:,} bytes, not {stated.size_bytes:,}")
+    offsets = stated.metrics.split_offsets
+    if offsets and metrics.split_offsets and offsets != metrics.split_offsets:
+        other_bytes.append("its row groups begin at other bytes")
+    other_bytes += _other_count(stated, metrics, "column_sizes", "bytes")
     if other_bytes and not stated.has_deletes:
         differences.append(", ".join(other_bytes))
     if len(differences) > 1 or (differences and stated.has_deletes):
@@ -123,25 +129,6 @@ def check_own_file(
             f"{location} is not the file that the manifest describes: {'; '.join(differences)}"
         )
         raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
-
-
-def _other_bytes(stated: StatedFile, size_bytes: int, metrics: FileMetrics) -> Iterator[str]:
-    """Yield how the bytes of a file differ from what its entry states."""
-    if stated.size_bytes != size_bytes:
-        yield f"it has {size_bytes:,} bytes, not {stated.size_bytes:,}"
-    offsets = stated.metrics.split_offsets
-    if offsets and metrics.split_offsets and offsets != metrics.split_offsets:
-        yield "its row groups begin at other bytes"
-    yield from _other_count(stated, metrics, "column_sizes", "bytes")
-
-
-def _other_rows(stated: StatedFile, metrics: FileMetrics) -> Iterator[str]:
-    """Yield how the columns of a file differ from what its entry states."""
-    yield from _other_count(stated, metrics, "value_counts", "values")
-    yield from _other_count(stated, metrics, "null_value_counts", "nulls")
-    for column in stated.columns:
-        if is_outside(column, stated.metrics, metrics):
-            yield f"values of `{column.name}` are outside of its bounds"
 
 
 def _other_count(stated: StatedFile, metrics: FileMetrics, name: str, unit: str) -> Iterator[str]:
@@ -163,12 +150,8 @@ def is_outside(column: NestedField, stated: FileMetrics, metrics: FileMetrics) -
     try:
         lower, upper, least, greatest = (
             _decoded(column, bounds)
-            for bounds in (
-                stated.lower_bounds,
-                stated.upper_bounds,
-                metrics.lower_bounds,
-                metrics.upper_bounds,
-            )
+            for of in (stated, metrics)
+            for bounds in (of.lower_bounds, of.upper_bounds)
         )
         if None in (lower, upper, least, greatest) or column.type == PrimitiveType("uuid"):
             return False  # writers do not agree on the order of uuids

@@ -66,19 +66,15 @@ def check_own_list(
         differences.append(
             f"its header says `sequence-number` {number}, not {snapshot.sequence_number}"
         )
-    if named is None and _lacks_own(snapshot, manifests):
+    summary = snapshot.summary or {}
+    added = {summary.get(name, "0") for name in ("added-data-files", "added-delete-files")}
+    is_own = (manifest.added_snapshot_id in (None, snapshot.snapshot_id) for manifest in manifests)
+    if named is None and added != {"0"} and not any(is_own):
         differences.append("the snapshot added files, and none of its manifests belongs to it")
     differences += _other_totals(snapshot, manifests)
     if is_known or len(differences) > 1:
         message = f"it is not the list of snapshot {own}: {'; '.join(differences)}"
         raise OtherFile(message, rule="R-054")
-
-
-def _lacks_own(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
-    summary = snapshot.summary or {}
-    added = [summary.get(name, "0") for name in ("added-data-files", "added-delete-files")]
-    is_own = (manifest.added_snapshot_id in (None, snapshot.snapshot_id) for manifest in manifests)
-    return added != ["0", "0"] and not any(is_own)
 
 
 _TOTALS = (

@@ -6,6 +6,7 @@ distinct manifests; a snapshot then only has to choose among the few candidates 
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,11 @@ _TAIL = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
+def fault_of(places: npt.NDArray[Any], locations: pa.Array | pa.ChunkedArray) -> Fault | None:
+    """Return the entries at places, which ascend; None where there are none."""
+    return Fault(len(places), locations[int(places[0])].as_py()) if len(places) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Rows that share something two live entries of a snapshot must not share.
@@ -44,10 +50,7 @@ class Candidates:
         """Return the repetitions among the rows of the chosen manifests."""
         here = np.flatnonzero(chosen[self.manifests])
         _, first = np.unique(self.groups[here], return_index=True)
-        again = np.setdiff1d(here, here[first])
-        if not len(again):
-            return None
-        return Fault(len(again), self.locations[int(again[0])].as_py())
+        return fault_of(np.setdiff1d(here, here[first]), self.locations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +69,13 @@ class Vectors:
         lost = np.zeros(len(self.manifests), np.bool_)
         present = self.pairs[chosen[self.pairs[:, 1]]] if len(self.pairs) else self.pairs
         lost[present[:, 0]] = True
-        return self._fault(np.flatnonzero(chosen[self.manifests] & ~lost))
+        return fault_of(np.flatnonzero(chosen[self.manifests] & ~lost), self.named)
 
     def elsewhere(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Return vectors of another partition than their data file (R-211)."""
         differing = self.pairs[self.pairs[:, 2] == 0] if len(self.pairs) else self.pairs
         here = chosen[differing[:, 1]] & chosen[self.manifests[differing[:, 0]]]
-        return self._fault(np.unique(differing[here, 0]))
-
-    def _fault(self, places: Integers) -> Fault | None:
-        if not len(places):
-            return None
-        return Fault(len(places), self.named[int(places[0])].as_py())
+        return fault_of(np.unique(differing[here, 0]), self.named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +94,7 @@ class RowIds:
             return None
         reached = np.maximum.accumulate(self.ends[here])
         wrong = here[1:][self.starts[here][1:] < reached[:-1]]
-        if not len(wrong):
-            return None
-        return Fault(len(wrong), self.locations[int(wrong[0])].as_py())
+        return fault_of(wrong, self.locations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +123,9 @@ def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> 
     is_vector = (_numbers(alive, "content") == Content.POSITION_DELETES) & (
         _numbers(alive, "file_format") == FileFormat.PUFFIN
     )
-    vectors = (
-        vocabulary.where(alive, is_vector) if is_vector.any() else Entries(alive.table.slice(0, 0))
-    )
-    files = vocabulary.where(alive, ~is_vector) if is_vector.any() else alive
+    vectors, files = Entries(alive.table.slice(0, 0)), alive
+    if is_vector.any():
+        vectors, files = vocabulary.where(alive, is_vector), vocabulary.where(alive, ~is_vector)
     is_data = _numbers(files, "content") == Content.DATA
     data = files if is_data.all() else vocabulary.where(files, is_data)
     keys = location_keys(files.table["location"])
@@ -370,9 +365,8 @@ class LiveRows:
     def numbers(self, name: str) -> Integers:
         """Return a number column; null is -1."""
         column = self.table[name]
-        return np.asarray(
-            (pc.fill_null(column, -1) if column.null_count else column).to_numpy(), np.int64
-        )
+        filled = pc.fill_null(column, -1) if column.null_count else column
+        return np.asarray(filled.to_numpy(), np.int64)
 
     def keys(self, name: str, mask: Mask) -> pa.ChunkedArray:
         """Return a column of locations in the form that they are compared in, of some rows."""
@@ -381,9 +375,7 @@ class LiveRows:
 
     def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
         """Yield one breach for all rows that have the same thing wrong."""
-        if len(rows):
-            fault = Fault(len(rows), str(self.table[column][int(rows[0])].as_py()))
-            yield from located(self.subject, fault, what)
+        yield from located(self.subject, fault_of(rows, self.table[column]), what)
 
 
 def deletes_in_version_1(live: LiveRows) -> Iterator[Breach]:

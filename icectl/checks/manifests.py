@@ -56,11 +56,10 @@ def _only_deleted(listed: ManifestList) -> Iterator[Breach]:
         and manifest.added_snapshot_id != listed.snapshot.snapshot_id
     ]
     if locations:
-        message = (
+        yield Breach(
             f"{len(locations)} of its {len(listed.manifests)} manifests hold nothing but deleted "
             f"entries of older snapshots; the first is `{locations[0]}`"
         )
-        yield Breach(message)
 
 
 # -- manifests ------------------------------------------------------------------------------------
@@ -108,8 +107,7 @@ def _other_counts(stored: StoredManifest) -> Iterator[Breach]:
                 if status is not Status.DELETED and of_files:
                     severity = "error"
         if differing:
-            message = f"the manifest list counts {'; '.join(differing)}"
-            yield Breach(message, severity=severity)
+            yield Breach(f"the manifest list counts {'; '.join(differing)}", severity=severity)
 
 
 def entry_counts(stored: StoredManifest) -> Mapping[Status, tuple[int, int]]:
@@ -144,18 +142,16 @@ def _other_kind(stored: StoredManifest) -> Iterator[Breach]:
             said, listed = _CONTENTS[header.content], _CONTENTS[row.content]
             yield Breach(f"its header says `{said}`, the manifest list `{listed}`")
         if header.spec_id is not None and header.spec_id != row.partition_spec_id:
-            message = (
+            yield Breach(
                 f"its header says partition spec {header.spec_id}, the manifest list "
                 f"{row.partition_spec_id}"
             )
-            yield Breach(message)
         spec = stored.metadata.spec(row.partition_spec_id)
         if spec is not None and not _has_fields(header.partition_fields, spec):
-            message = (
+            yield Breach(
                 f"its header has other fields for partition spec {row.partition_spec_id} than the "
                 "table"
             )
-            yield Breach(message)
 
 
 def _has_fields(stored: Sequence[Mapping[str, Any]] | None, spec: PartitionSpec) -> bool:

@@ -16,14 +16,7 @@ from icectl.checks.objects import (
 )
 from icectl.checks.rule import Breach, Check, at_most_once, of_object, rule
 from icectl.entries.columns import Mask, mask_of
-from icectl.format.rule import (
-    NEXT_COMMIT,
-    OLDER_METADATA,
-    OURS,
-    ROLL_BACK,
-    WRITER,
-    Fault,
-)
+from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRITER, Fault
 from icectl.format.snapshot import (
     MetadataLogEntry,
     PartitionStatisticsFile,

@@ -251,14 +251,9 @@ class _Bounds:
     @cached_property
     def texts(self) -> tuple[Places, pa.Array]:
         """The places of the bounds that are text, and these."""
-        return self._values(Kind.TEXT)
+        return self.values(Kind.TEXT)
 
-    @cached_property
-    def strings(self) -> tuple[Places, pa.Array]:
-        """The places of the bounds that compare byte by byte, and these."""
-        return self._values(Kind.BYTES)
-
-    def _values(self, kind: Kind) -> tuple[Places, pa.Array]:
+    def values(self, kind: Kind) -> tuple[Places, pa.Array]:
         chosen = self.of_kind(kind)
         return chosen, self.pairs.values.take(pa.array(self.places[chosen]))
 
@@ -321,18 +316,12 @@ def _cornerless(columns: Columns, bounds: _Bounds) -> Fault | None:
             is_wrong |= (np.abs(corners[:, :2]) > (EAST, NORTH)).any(axis=1)
         wrong.append(chosen[is_wrong])
     chosen = bounds.of_kind(Kind.VARIANT)
-    objects = [_is_object(bounds.packed.bytes_at(int(place))) for place in chosen]
-    wrong.append(chosen[~np.array(objects, np.bool_)])
+    for place in chosen:
+        try:
+            read_bounds(bounds.packed.bytes_at(int(place)))
+        except ValueError:
+            wrong.append(np.array([place]))
     return _fault(columns, bounds, np.concatenate(wrong))
-
-
-def _is_object(bound: bytes) -> bool:
-    """Return whether a bound of variants has primitives by paths (R-093)."""
-    try:
-        read_bounds(bound)
-    except ValueError:
-        return False
-    return True
 
 
 def _corners(packed: Spans, places: Places) -> npt.NDArray[np.float64]:
@@ -367,10 +356,8 @@ def _crossed(columns: Columns, lower: _Bounds, upper: _Bounds) -> Fault | None:
             wrong.append(chosen[above])
     wrong.append(_crossed_corners(lower, upper))
     # The same fields on both sides, so the same kinds at the same places.
-    for (chosen, values), (_, others) in (
-        (lower.texts, upper.texts),
-        (lower.strings, upper.strings),
-    ):
+    strings = (lower.values(Kind.BYTES), upper.values(Kind.BYTES))
+    for (chosen, values), (_, others) in ((lower.texts, upper.texts), strings):
         above = pc.greater(values, others).to_numpy(zero_copy_only=False)
         wrong.append(chosen[above.astype(np.bool_)])
     return _fault(columns, lower, np.concatenate(wrong))
@@ -402,8 +389,6 @@ def _crossed_corners(lower: _Bounds, upper: _Bounds) -> Places:
 
 
 def _fault(columns: Columns, bounds: _Bounds, chosen: Places) -> Fault | None:
-    if not len(chosen):
-        return None
     return columns.fault_at(distinct_rows(bounds.pairs, bounds.places[chosen]))
 
 

@@ -22,12 +22,7 @@ from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.checks.snapshots import own_ancestors
 from icectl.entries.columns import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
-from icectl.format.rule import (
-    OURS,
-    REPAIR_LIST,
-    ROLL_BACK,
-    WRITER,
-)
+from icectl.format.rule import OURS, REPAIR_LIST, ROLL_BACK, WRITER
 from icectl.format.snapshot import Snapshot
 
 # -- counters of the metadata ---------------------------------------------------------------------
@@ -158,22 +153,20 @@ def _least_of_entries(stored: StoredManifest) -> Iterator[Breach]:
     for row in stored.described:
         numbers = _live_numbers(stored, row)
         if len(numbers) and row.min_sequence_number > numbers.min():
-            message = (
+            yield Breach(
                 f"its least sequence number is {row.min_sequence_number} in the list, "
                 f"but an entry has {numbers.min()}"
             )
-            yield Breach(message)
 
 
 def _changed_number(stored: StoredManifest) -> Iterator[Breach]:
     for row in stored.described:
         numbers = _live_numbers(stored, row)
         if len(numbers) and numbers.max() > row.sequence_number > 0:  # none counts in version 1
-            message = (
+            yield Breach(
                 f"an entry has sequence number {numbers.max()}, above its own, "
                 f"{row.sequence_number}"
             )
-            yield Breach(message)
     listed = sorted({row.sequence_number for row in stored.described})
     if len(listed) > 1:
         message = f"manifest lists give it different sequence numbers, {listed[0]} and {listed[-1]}"
@@ -184,11 +177,10 @@ def _number_of_the_future(snapshot: LiveSnapshot) -> Iterator[Breach]:
     if snapshot.metadata.format_version > 1 and snapshot.chosen.any():
         greatest = int(snapshot.faults.greatest_number[snapshot.chosen].max())
         if greatest > snapshot.snapshot.sequence_number:
-            message = (
+            yield Breach(
                 f"a file has sequence number {greatest}, above its own, "
                 f"{snapshot.snapshot.sequence_number}"
             )
-            yield Breach(message)
 
 
 # -- row ids --------------------------------------------------------------------------------------

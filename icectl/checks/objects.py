@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.bound_types import BoundTypes
-from icectl.checks.live_entries import LiveFaults
+from icectl.checks.live_entries import LiveFaults, fault_of
 from icectl.checks.rule import Breach, Check, located
 from icectl.entries.columns import Mask, mask_of
 from icectl.entries.rows import ALL_COLUMNS, RawEntries
@@ -234,9 +234,7 @@ class Columns:
 
     def fault_at(self, places: Numbers) -> Fault | None:
         """Return the entries at these places, which ascend."""
-        if not len(places):
-            return None
-        return Fault(len(places), self.table["location"][int(places[0])].as_py())
+        return fault_of(places, self.table["location"])
 
 
 def merge_faults(faults: Iterable[Fault | None]) -> Fault | None:

@@ -17,14 +17,7 @@ from icectl.errors import CorruptTable
 from icectl.format import single_value
 from icectl.format.manifest import FieldSummary
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
-from icectl.format.rule import (
-    COMPACT_OWN,
-    OURS,
-    REPAIR_LIST,
-    RESTORE,
-    REWRITE_MANIFESTS,
-    Fault,
-)
+from icectl.format.rule import COMPACT_OWN, OURS, REPAIR_LIST, RESTORE, REWRITE_MANIFESTS, Fault
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 from icectl.units import print_text
 
@@ -205,17 +198,12 @@ def _fields_of(
 def _summaries(listed: ManifestList) -> Iterator[Breach]:
     for manifest in listed.manifests:
         spec = listed.metadata.spec(manifest.partition_spec_id)
-        if (
-            spec is None
-            or manifest.partitions is None
-            or len(manifest.partitions) == len(spec.fields)
-        ):
-            continue
-        message = (
-            f"it has summaries of {len(manifest.partitions)} partition fields, its spec "
-            f"{manifest.partition_spec_id} has {len(spec.fields)}"
-        )
-        yield Breach(message, manifest.manifest_path)
+        if spec is not None and manifest.partitions is not None:
+            count, expected = len(manifest.partitions), len(spec.fields)
+            if count != expected:
+                message = f"it has summaries of {count} partition fields, its spec "
+                message += f"{manifest.partition_spec_id} has {expected}"
+                yield Breach(message, manifest.manifest_path)
 
 
 def _excluding_summaries(stored: StoredManifest) -> Iterator[Breach]:
@@ -299,11 +287,10 @@ def _out_of_range(
 
 def _other_lengths_of_fixed(stored: StoredManifest) -> Iterator[Breach]:
     if stored.header.has_lengths_of_fixed:
-        message = (
+        yield Breach(
             "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
             "them; by its Avro schema nobody else can read it"
         )
-        yield Breach(message)
 
 
 def _excluded(summary: FieldSummary, type_: Type | None, range_: FieldRange) -> str | None:

@@ -135,7 +135,15 @@ def check_own_manifest(
     breaches = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
     if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
         breaches.append(("R-061", "its entries have another content than the list says"))
-    of_other = _of_another_snapshot(columns, row)
+    of_other = None
+    if row.added_snapshot_id is not None:
+        changed = columns.of("status", Status.ADDED, Status.DELETED)
+        ids = columns.numbers("snapshot_id")[changed & columns.present("snapshot_id")]
+        if len(ids) and (ids != row.added_snapshot_id).all():
+            of_other = (
+                f"its entries were added or removed by snapshot {ids[0]}, "
+                f"not {row.added_snapshot_id}"
+            )
     # A header and the entries tell of the content each for itself; several ranges tell the same.
     by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in breaches}
     if of_other is not None or len(by_rule) > 1:
@@ -144,14 +152,3 @@ def check_own_manifest(
         reasons += [message for _, message in ordered]
         message = f"it is not the manifest that the list describes: {'; '.join(reasons)}"
         raise OtherFile(message, rule="R-064" if of_other is not None else ordered[0][0])
-
-
-def _of_another_snapshot(columns: Columns, row: ManifestFile) -> str | None:
-    """Tell that all which a manifest says to be added or removed was so by another snapshot."""
-    if row.added_snapshot_id is None:
-        return None
-    changed = columns.of("status", Status.ADDED, Status.DELETED) & columns.present("snapshot_id")
-    ids = columns.numbers("snapshot_id")[changed]
-    if not len(ids) or (ids == row.added_snapshot_id).any():
-        return None
-    return f"its entries were added or removed by snapshot {ids[0]}, not {row.added_snapshot_id}"

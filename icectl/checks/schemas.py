@@ -10,7 +10,7 @@ from icectl.format.json_members import parse_json
 from icectl.format.partition import PartitionField
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.rule import COMPACT, ENGINE, OURS, RESTORE
-from icectl.format.schema import Schema, children
+from icectl.format.schema import children
 from icectl.format.sort import SortField
 from icectl.format.types import (
     NestedField,
@@ -57,10 +57,17 @@ def _has_default_but_null(field: NestedField) -> bool:
 def _unfit_identifier_fields(file: MetadataFile) -> Iterator[Breach]:
     for schema in file.metadata.schemas:
         for id_ in schema.identifier_field_ids:
-            problem = _unfit(schema, id_)
+            field, problem = schema.field(id_), None
+            if field is None:
+                problem = "is not a column of the schema"
+            elif not field.required:
+                problem = "is optional"
+            elif is_nested(field.type):
+                problem = "is not primitive"
+            elif field.type in (PrimitiveType("float"), PrimitiveType("double")):
+                problem = f"is a {type_text(field.type)}"
             if problem is not None:
-                message = f"identifier field {id_} {problem}"
-                yield Breach(message, f"schema {schema.schema_id}")
+                yield Breach(f"identifier field {id_} {problem}", f"schema {schema.schema_id}")
 
 
 SCHEMA_IDS = (
@@ -86,20 +93,6 @@ def _fields(fields: Sequence[NestedField]) -> Iterator[NestedField]:
     for field in fields:
         yield field
         yield from _fields(children(field.type))
-
-
-def _unfit(schema: Schema, field_id: int) -> str | None:
-    """Tell why a field cannot identify rows; None where it can."""
-    field = schema.field(field_id)
-    if field is None:
-        return "is not a column of the schema"
-    if not field.required:
-        return "is optional"
-    if is_nested(field.type):
-        return "is not primitive"
-    if isinstance(field.type, PrimitiveType) and field.type.name in ("float", "double"):
-        return f"is a {field.type.name}"
-    return None
 
 
 def _promotions(file: MetadataFile) -> Iterator[Breach]:

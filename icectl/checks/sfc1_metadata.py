@@ -49,11 +49,10 @@ def _roots_before_version_4(base: CommitBase) -> Iterator[Breach]:
     metadata = base.metadata
     rooted = [snapshot for snapshot in metadata.snapshots if snapshot.root_manifest is not None]
     if rooted and metadata.format_version < 4:
-        message = (
+        yield Breach(
             f"`format-version` is {metadata.format_version}, but {len(rooted)} snapshots have "
             "a root manifest"
         )
-        yield Breach(message)
 
 
 def _long_metadata_log(file: MetadataFile) -> Iterator[Breach]:

@@ -101,7 +101,6 @@ def run(common: Common, places: Sequence[str]) -> Outcome:
 
 
 def _machine() -> Iterator[Check]:
-    """Check icectl itself, Python, libraries, Java and Spark."""
     loops = (
         "with compiled loops" if compiled.loops() is not None else "without compiled loops: slower"
     )
@@ -128,7 +127,6 @@ def _machine() -> Iterator[Check]:
 
 
 def _settings(common: Common, configuration: Configuration) -> Iterator[Check]:
-    """Check the settings file and the configured catalogs."""
     file = common.shell.settings.file
     if file is None:
         hint = "`--config FILE` names one; the usual place is ~/.config/icectl/icectl.toml"
@@ -174,7 +172,6 @@ def _tried_catalog(common: Common, configuration: Configuration, name: str) -> C
 
 
 def _tried_location(common: Common, location: str) -> Check:
-    """List what lies directly in a location."""
     limited = _with_seconds(common)
     try:
         options = replace(storage_of(limited, location), home=location)

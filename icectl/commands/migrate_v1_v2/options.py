@@ -13,8 +13,7 @@ class MigrateRequest:
     """The options of `icectl migrate-v1-v2`, as given."""
 
     rewrite_manifests: Annotated[
-        bool,
-        option("--rewrite-manifests", help="rewrite the current manifests as version 2"),
+        bool, option("--rewrite-manifests", help="rewrite the current manifests as version 2")
     ] = False
 
 
@@ -28,10 +27,7 @@ class MigrateRequest:
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
 def migrate_v1_v2(
-    common: Common,
-    tables: TablesArgument,
-    request: MigrateRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: MigrateRequest, change: Change
 ) -> Outcome:
     """Turn a version 1 table into a version 2 table.
 

@@ -1,8 +1,9 @@
 """The plan of a change of branches and tags: pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
 from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.format.metadata import TableMetadata
@@ -23,15 +24,6 @@ class RefChange:
     before: SnapshotRef | None
     after: SnapshotRef | None
     leaving: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RefSettings:
-    """The retention that is asked for; None for what stays as it is."""
-
-    max_ref_age_ms: int | None = None
-    min_snapshots_to_keep: int | None = None
-    max_snapshot_age_ms: int | None = None
 
 
 def refs_of(metadata: TableMetadata) -> dict[str, SnapshotRef]:
@@ -71,13 +63,14 @@ def plan_ref(
     kind: str,
     name: str,
     snapshot_id: int | None,
-    settings: RefSettings,
+    retention: Mapping[str, int | None],
     *,
     replaces: bool,
 ) -> RefChange | None:
     """Plan to make a branch or tag, or to move one; None if it is so already.
 
-    `snapshot_id` None: the head of main, or where the ref is. Raises: Refused; UsageError.
+    `snapshot_id` None: the head of main, or where the ref is. `retention` has settings by member,
+    None for those that stay. Raises: Refused; UsageError.
     """
     before = refs_of(metadata).get(name)
     if before is not None and before.type != kind:
@@ -87,13 +80,8 @@ def plan_ref(
     if snapshot_id is None:
         snapshot_id = snapshot_at(metadata, "main", None) if before is None else before.snapshot_id
     base = before or SnapshotRef(snapshot_id, kind)
-    after = replace(
-        base,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=settings.max_ref_age_ms or base.max_ref_age_ms,
-        min_snapshots_to_keep=settings.min_snapshots_to_keep or base.min_snapshots_to_keep,
-        max_snapshot_age_ms=settings.max_snapshot_age_ms or base.max_snapshot_age_ms,
-    )
+    settings: dict[str, Any] = {name: value for name, value in retention.items() if value}
+    after = replace(base, snapshot_id=snapshot_id, **settings)
     if after == before:
         return None
     if before is not None and not replaces:

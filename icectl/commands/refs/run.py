@@ -12,7 +12,6 @@ from icectl.commands.change import MetadataReport, PlannedChange, carry_out, com
 from icectl.commands.refs.options import VERBS, RefsRequest
 from icectl.commands.refs.plan import (
     RefChange,
-    RefSettings,
     plan_drop,
     plan_fast_forward,
     plan_ref,
@@ -58,9 +57,11 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     context = session.context
     leftovers = Leftovers(context, (COMMAND,))
     values = read_options(request)
-    settings = RefSettings(
-        values["max_ref_age"], values["min_snapshots_to_keep"], values["max_snapshot_age"]
-    )
+    retention = {
+        "max_ref_age_ms": values["max_ref_age"],
+        "min_snapshots_to_keep": values["min_snapshots_to_keep"],
+        "max_snapshot_age_ms": values["max_snapshot_age"],
+    }
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     now_ms = context.env.now_ms()
@@ -76,7 +77,7 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     else:
         where, kind = request.at, request.verb or ""
         at = None if where is None else snapshot_at(metadata, where, _instant(where, now_ms))
-        planned = [plan_ref(metadata, kind, names[0], at, settings, replaces=request.replace)]
+        planned = [plan_ref(metadata, kind, names[0], at, retention, replaces=request.replace)]
     changes = [item for item in planned if item is not None]
     if request.verb == "drop":
         for name in request.names or ():

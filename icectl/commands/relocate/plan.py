@@ -121,7 +121,7 @@ def _target(recorded: str, place: str, rest: str, *, is_home: bool) -> str:
     if not place.endswith(f"/{rest}"):
         raise UsageError(
             f"`--to` is missing: {locations.redacted(place)} does not end with `{rest}`, as "
-            f"{locations.redacted(recorded)} does",
+            f"{locations.redacted(recorded)} does"
         )
     return place.removesuffix(rest).rstrip("/")
 

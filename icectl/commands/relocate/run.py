@@ -18,12 +18,7 @@ from icectl.catalog.files import (
     next_version_name,
     refresh_hint,
 )
-from icectl.catalog.metadata_files import (
-    METADATA_FOLDER,
-    is_same_place,
-    list_versions,
-    wants_gzip,
-)
+from icectl.catalog.metadata_files import METADATA_FOLDER, is_same_place, list_versions, wants_gzip
 from icectl.catalog.protocol import Committed, Conflict, LoadedTable, unpinned_catalog
 from icectl.catalog.resolve import located
 from icectl.cli.console import Console
@@ -454,9 +449,7 @@ def _files_missing(plan: RelocatePlan) -> Refused:
         else f"has {first.found_bytes:,} bytes where the table says {first.size_bytes or 0:,}"
     )
     return Refused(
-        f"{locations.redacted(first.target)} {what}{more}",
-        hint=_COPY_FIRST,
-        id="files-missing",
+        f"{locations.redacted(first.target)} {what}{more}", hint=_COPY_FIRST, id="files-missing"
     )
 
 

@@ -231,10 +231,7 @@ def _operation(fixes: Sequence[Fix]) -> str:
 
 
 def _written(
-    reader: Reader,
-    manifest: ManifestFile,
-    change: ManifestChange,
-    outputs: Outputs,
+    reader: Reader, manifest: ManifestFile, change: ManifestChange, outputs: Outputs
 ) -> Iterator[tuple[ManifestFile, Entries]]:
     """Write the changed live entries of a manifest into new manifests."""
     entries = change.rebuilt

@@ -170,7 +170,6 @@ def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:
 
 
 def _counted(entries: Entries) -> tuple[int, int]:
-    """Return the number of files and of rows."""
     return len(entries), total(entries, "record_count")
 
 

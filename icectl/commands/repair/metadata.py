@@ -181,5 +181,4 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
 
 
 def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
-    """Return the file of the highest number; None without files."""
     return max(versions, key=lambda version: version.version or 0, default=None)

@@ -63,10 +63,7 @@ class RepairRequest:
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
 def repair(
-    common: Common,
-    tables: TablesArgument,
-    request: RepairRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: RepairRequest, change: Change
 ) -> Outcome:
     """Repair a broken table, as far as the right state can be proved.
 

@@ -130,8 +130,7 @@ def repair_result(repair: Repair) -> dict[str, Any]:
         "left": [{**asdict(left.finding), "reason": left.reason} for left in plan.left],
         "to_snapshot": None if target is None else id_text(target.snapshot_id),
         "way_back": next(
-            (way.options[1] for way in prepared.ways_out if way.options[0] == "--to-snapshot"),
-            None,
+            (way.options[1] for way in prepared.ways_out if way.options[0] == "--to-snapshot"), None
         ),
         "ways_out": [
             {"options": list(way.options), **_loss(way.loss), "errors_left": way.errors_left}
@@ -317,11 +316,7 @@ def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> 
     """Return what `validate` finds on the head of the branch. Raises: Incomplete."""
     choice = SnapshotChoice(snapshot_id=None if head is None else head.snapshot_id)
     validate_options = ValidateOptions(
-        level=options.level,
-        choice=choice,
-        all_snapshots=False,
-        sample=None,
-        rules=RuleChoice(),
+        level=options.level, choice=choice, all_snapshots=False, sample=None, rules=RuleChoice()
     )
     validation = validate(reader, validate_options)
     if not validation.complete:
@@ -370,10 +365,7 @@ def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
 
 
 def _target(
-    reader: Reader,
-    options: RepairOptions,
-    findings: Sequence[Finding],
-    head: Snapshot | None,
+    reader: Reader, options: RepairOptions, findings: Sequence[Finding], head: Snapshot | None
 ) -> Snapshot:
     """Return the whole snapshot that the branch goes back to."""
     if head is None:

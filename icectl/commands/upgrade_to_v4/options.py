@@ -47,8 +47,7 @@ class UpgradeRequest:
         str, option("--branch", metavar="NAME", help="branch that gets a root (default: main)")
     ] = "main"
     allow_read_only: Annotated[
-        bool,
-        option("--allow-read-only", help="even if a transform makes the table read-only"),
+        bool, option("--allow-read-only", help="even if a transform makes the table read-only")
     ] = False
 
 
@@ -66,10 +65,7 @@ class UpgradeRequest:
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
 def upgrade_to_v4(
-    common: Common,
-    tables: TablesArgument,
-    request: UpgradeRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: UpgradeRequest, change: Change
 ) -> Outcome:
     """Upgrade a table to version 4, or convert a version 4 table to the other layout.
 

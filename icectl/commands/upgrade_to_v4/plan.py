@@ -120,9 +120,7 @@ class UpgradePlan:
 
 
 def plan(
-    metadata: TableMetadata,
-    heads: Sequence[BranchHead],
-    options: UpgradeOptions,
+    metadata: TableMetadata, heads: Sequence[BranchHead], options: UpgradeOptions
 ) -> UpgradePlan:
     """Decide what an upgrade changes; `heads` are those of all branches.
 

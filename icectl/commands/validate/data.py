@@ -119,26 +119,15 @@ class RemoteReaders:
     storage: StorageOptions
 
 
-@dataclass(frozen=True, slots=True)
-class HowToCheck:
-    """How files are checked: which part of them, by their footers or row by row, and where."""
-
-    part: float | None
-    by_footers: bool
-    elsewhere: RemoteReaders | None = None
-
-    @property
-    def bundle_count(self) -> int:
-        """The number of files that are checked together."""
-        return _BUNDLE if self.elsewhere is None else _BUNDLE_OF_SPARK
-
-
 def check_data(
     reader: Reader,
     manifests: Sequence[ManifestFile],
     entries: Entries,
     snapshots: Sequence[Snapshot],
-    how: HowToCheck,
+    *,
+    part: float | None,
+    by_footers: bool,
+    elsewhere: RemoteReaders | None,
 ) -> Generator[FileChecked, None, None]:
     """Read the files of live entries, or a part of them, and the statistics of snapshots.
 
@@ -156,26 +145,27 @@ def check_data(
         metadata.format_version,
         metadata.next_row_id,
     )
-    facts = _Facts(table, how.by_footers, layout_of_table(metadata) is not Layout.SFC_1)
+    facts = _Facts(table, by_footers, layout_of_table(metadata) is not Layout.SFC_1)
     check = reader.context.deadline.check
-    if how.elsewhere is None:
+    if elsewhere is None:
         total = None
-        if how.part is None:  # many manifests may list one file
+        if part is None:  # many manifests may list one file
             total = pc.count_distinct(entries.table["location"]).as_py()
-        doing = "reading footers" if how.by_footers else "decoding files"
-        reader.context.progress.phase(doing, total=total)
+        reader.context.progress.phase(
+            "reading footers" if by_footers else "decoding files", total=total
+        )
     with WorkerPool((Finding,), check) as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.context.store, facts, workers, _data_files(entries), named)
         spark: Spark | None = None
         deleted = _deleted_counts(entries)
-        for tasks in _bundles(_tasks(reader, manifests, deleted, how.part), how.bundle_count):
-            checked_files: Iterator[FileChecked]
-            if how.elsewhere is None:
+        count = _BUNDLE if elsewhere is None else _BUNDLE_OF_SPARK
+        for tasks in _bundles(_tasks(reader, manifests, deleted, part), count):
+            if elsewhere is None:
                 checked_files = _checked_here(reader, checks, tasks)
             else:
-                spark = spark or stack.enter_context(how.elsewhere.open())
-                checked_files = _checked_there(spark, how.elsewhere.storage, checks, tasks)
+                spark = spark or stack.enter_context(elsewhere.open())
+                checked_files = _checked_there(spark, elsewhere.storage, checks, tasks)
             for checked in checked_files:
                 check()
                 yield checked
@@ -250,10 +240,7 @@ def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[
 
 
 def _tasks(
-    reader: Reader,
-    manifests: Sequence[ManifestFile],
-    deleted: "_DeletedCounts",
-    part: float | None,
+    reader: Reader, manifests: Sequence[ManifestFile], deleted: "_DeletedCounts", part: float | None
 ) -> Iterator[Sequence[_Task]]:
     """Yield the files of each manifest that no manifest before it lists alike."""
     metadata = reader.metadata

@@ -179,8 +179,7 @@ def _check_manifests(
             try:
                 parts.append(
                     with_manifest_number(
-                        inherit(with_manifest_number(planning(rows), 0), [manifest]),
-                        item.index,
+                        inherit(with_manifest_number(planning(rows), 0), [manifest]), item.index
                     )
                 )
             except CorruptTable as error:

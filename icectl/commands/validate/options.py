@@ -93,11 +93,7 @@ class ValidateRequest:
     ],
     exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
 )
-def validate(
-    common: Common,
-    tables: TablesArgument,
-    request: ValidateRequest,
-) -> Outcome:
+def validate(common: Common, tables: TablesArgument, request: ValidateRequest) -> Outcome:
     """Check a table against the rules of the format.
 
     Level metadata checks the table metadata, manifest lists and manifests against each other and

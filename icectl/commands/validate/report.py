@@ -10,7 +10,7 @@ from icectl.checks.rule import Finding
 from icectl.checks.rules import SEVERITIES, Level, counts
 from icectl.cli.console import Console, Style
 from icectl.format.rule import Severity
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 LISTED_WITHOUT_VERBOSE = 20
 """Findings of one rule that are printed when not all were asked for."""
@@ -116,29 +116,19 @@ def _wrapped(console: Console, text: str, indent: str, further: str) -> list[str
 
 def _verdict(checked: CheckedTable) -> str:
     number = counts(checked.findings)
-    named = [_plural(count, _NOUNS[severity]) for severity, count in number.items() if count]
+    named = [print_count(count, _NOUNS[severity]) for severity, count in number.items() if count]
     if not named:
         verdict = "no problems found"
     else:
         verdict = ", ".join(named if number["error"] else ["no errors", *named])
+    of_contents = {
+        "data": f"{checked.files_decoded:,} decoded, ",
+        "footers": f"{checked.files_judged:,} judged by footers, ",
+    }
     looked_at = (
-        f"{_plural(checked.snapshots_checked, 'snapshot')}, "
-        f"{_plural(checked.files_checked, 'file')}, {_contents(checked)}"
+        f"{print_count(checked.snapshots_checked, 'snapshot')}, "
+        f"{print_count(checked.files_checked, 'file')}, {of_contents.get(checked.level, '')}"
         f"{print_size(checked.bytes_read)} read"
     )
     part = "" if checked.sample is None else f", a sample of {checked.sample:.3%}"
     return f"{verdict} (level {checked.level}{part}: {looked_at})"
-
-
-def _contents(checked: CheckedTable) -> str:
-    match checked.level:
-        case "data":
-            return f"{checked.files_decoded:,} decoded, "
-        case "footers":
-            return f"{checked.files_judged:,} judged by footers, "
-        case _:
-            return ""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

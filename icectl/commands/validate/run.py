@@ -10,13 +10,7 @@ from typing import cast
 from icectl.catalog.metadata_files import check_own_version
 from icectl.checks.objects import CommitBase, MetadataFile
 from icectl.checks.rule import Breach, Finding
-from icectl.checks.rules import (
-    Level,
-    RuleChoice,
-    fails,
-    finding,
-    rules_of_metadata,
-)
+from icectl.checks.rules import Level, RuleChoice, fails, finding, rules_of_metadata
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
 from icectl.cli.naming import name_in_hints
@@ -24,7 +18,7 @@ from icectl.cli.options import Common, read_options
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
 from icectl.cli.spark_options import check_no_spark_options, spark_options
-from icectl.commands.validate.data import HowToCheck, RemoteReaders, check_data
+from icectl.commands.validate.data import RemoteReaders, check_data
 from icectl.commands.validate.files import check_files, check_version_hint
 from icectl.commands.validate.lists import CheckTally, SnapshotsChecked, check_snapshots_of
 from icectl.commands.validate.options import ValidateRequest
@@ -117,8 +111,7 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
         raise UsageError("`--snapshot` and `--ref` cannot be used together")
     if choice.count and request.all_snapshots:
         raise UsageError(
-            "`--all-snapshots` cannot be used with `--snapshot` or `--ref`",
-            hint="leave one out",
+            "`--all-snapshots` cannot be used with `--snapshot` or `--ref`", hint="leave one out"
         )
     sample = read_options(request)["sample"]
     if sample == 0:
@@ -203,8 +196,10 @@ def _check(
     if options.level not in ("footers", "data"):
         return
     manifests = [manifest for part in checked for manifest in part.manifests()]
-    how = HowToCheck(options.sample, options.level == "footers", options.elsewhere)
-    read = check_data(reader, manifests, alive, snapshots, how)
+    read = check_data(
+        reader, manifests, alive, snapshots, part=options.sample,
+        by_footers=options.level == "footers", elsewhere=options.elsewhere,
+    )  # fmt: skip
     with closing(read):
         for file in read:
             tally.add(_with_layout_ids(metadata, _OF_CONTENTS, file.findings))

@@ -37,13 +37,7 @@ from icectl.sfc1.checked import (
     try_leaf,
     try_tree,
 )
-from icectl.sfc1.checks.live import (
-    ALWAYS,
-    CheckedTree,
-    LeafUse,
-    Tree,
-    TreeFiles,
-)
+from icectl.sfc1.checks.live import ALWAYS, CheckedTree, LeafUse, Tree, TreeFiles
 from icectl.sfc1.checks.rows import LeafRows, ListedLeaf, RootRows, TreeColumns, TreeRows
 from icectl.sfc1.checks.statistics import LeafStatistics, RowStatistics, TableStatistics
 from icectl.sfc1.checks.steps import (
@@ -200,7 +194,6 @@ class _Check:
                     self._keep(snapshot, root)
 
     def _stored(self, rows: TreeRows) -> Iterator[Finding]:
-        """Check a root or a leaf by itself."""
         yield from SFC1_RULES.findings(rows)
         schema = rows.file.rows.schema
         statistics = RowStatistics(rows.subject, rows, schema, self._statistics)
