@@ -43,11 +43,7 @@ def may_be_earlier(values: pa.Array, second: int) -> pa.Array:
 
 
 def may_leave(
-    data: Entries,
-    rows: Integers,
-    spec: PartitionSpec,
-    types: Sequence[Type | None],
-    schema: Schema,
+    data: Entries, rows: Integers, spec: PartitionSpec, types: Sequence[Type | None], schema: Schema
 ) -> Mask:
     """Return whether rows of data files, by what is shown of them, may belong to other partitions.
 

@@ -43,10 +43,7 @@ def decode_columns(
 
 
 def _decode_batch(
-    layout: ManifestLayout,
-    entries: Sequence[tuple[Any, ...]],
-    columns: Sequence[str],
-    order: Order,
+    layout: ManifestLayout, entries: Sequence[tuple[Any, ...]], columns: Sequence[str], order: Order
 ) -> dict[str, pa.Array]:
     files = [entry[layout.data_file_position] for entry in entries]
     decoded = {}

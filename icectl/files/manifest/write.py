@@ -102,11 +102,7 @@ def write_manifest(
     form = ManifestForm(schema, spec, format_version, content)
     encoded = encode_entries(entries, form, snapshot_id)
     return write_file(
-        form.avro_schema,
-        form.properties,
-        blocks(encoded),
-        codec=codec,
-        sync_marker=sync_marker,
+        form.avro_schema, form.properties, blocks(encoded), codec=codec, sync_marker=sync_marker
     )
 
 

@@ -130,10 +130,7 @@ class ParquetDataFile:
             file = self._piece_by_piece()
         # By position: names with dots in them are ambiguous to the method of the file itself.
         batches: Iterator[pa.RecordBatch] = file.reader.iter_batches(
-            row_sizes.next(),
-            [number],
-            columns,
-            use_threads=size_bytes >= _WORTH_THREADS_BYTES,
+            row_sizes.next(), [number], columns, use_threads=size_bytes >= _WORTH_THREADS_BYTES
         )
 
         def sized() -> Iterator[pa.RecordBatch]:

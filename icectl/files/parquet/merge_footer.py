@@ -561,12 +561,7 @@ def row_groups_of(
         numbers = group, int(ordinals[group])
         start, list_at, list_end, end = stored.bounds[group]
         chunks = [sources[at].part(numbers[at], leaf, had, has) for at, leaf, had, has in leaves]
-        parts = (
-            stored.content[start:list_at],
-            header,
-            *chunks,
-            stored.content[list_end:end],
-        )
+        parts = (stored.content[start:list_at], header, *chunks, stored.content[list_end:end])
         groups.append(b"".join(parts))
     return groups
 

@@ -51,10 +51,7 @@ METADATA, VALUE, TYPED_VALUE = "metadata", "value", "typed_value"
 """The fields of a variant in files; the last is there where it is shredded."""
 
 VARIANT_TYPE = pa.struct(
-    [
-        pa.field(METADATA, pa.binary(), nullable=False),
-        pa.field(VALUE, pa.binary(), nullable=False),
-    ]
+    [pa.field(METADATA, pa.binary(), nullable=False), pa.field(VALUE, pa.binary(), nullable=False)]
 )
 """A variant that is not shredded; its fields have no field ids (R-095)."""
 

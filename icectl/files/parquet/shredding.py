@@ -346,11 +346,7 @@ def _decimals(column: pa.Array) -> _Values:
     return found
 
 
-_DECIMALS = (
-    (9, variant.DECIMAL4, 4),
-    (18, variant.DECIMAL8, 8),
-    (38, variant.DECIMAL16, 16),
-)
+_DECIMALS = ((9, variant.DECIMAL4, 4), (18, variant.DECIMAL8, 8), (38, variant.DECIMAL16, 16))
 """Precision up to which a type of decimals is meant, and its bytes."""
 
 
