@@ -66,7 +66,6 @@ class Spans:
         return numbers
 
     def bytes_at(self, place: int) -> bytes:
-        """Return the bytes of the value at a place."""
         start = int(self.starts[place])
         return self.content[start : start + int(self.lengths[place])].tobytes()
 

@@ -34,7 +34,6 @@ class DeleteRanges:
 
     @property
     def counts(self) -> Integers:
-        """The number of deletes per data file."""
         if not len(self.order):
             return self.first
         return self.stop - self.first

@@ -98,7 +98,6 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.Chu
 
 
 def _per_row(table: pa.Table, of_manifest: Sequence[int | None]) -> pa.ChunkedArray:
-    """Repeat for each row what its manifest says."""
     return pc.take(pa.array(of_manifest, pa.int64()), table["manifest"])
 
 

@@ -314,7 +314,6 @@ class _Evaluation:
 
     @cached_property
     def flattened(self) -> Mapping[str, pa.Table]:
-        """The metrics as one row per field and entry."""
         return {name: flat(self.entries, name) for name in METRICS}
 
 

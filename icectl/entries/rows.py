@@ -430,7 +430,6 @@ def count_by_value(entries: E, column: str) -> Mapping[Any, int]:
 
 
 def _filled(entries: E, column: str, value: int) -> E:
-    """Return the rows with one value in a column."""
     kind = entries.table.schema.field(column).type
     values = pa.repeat(pa.scalar(int(value), kind), len(entries))
     return type(entries)(replace_column(entries.table, column, values))

@@ -75,7 +75,6 @@ class Totals:
 
     @property
     def delete_file_bytes(self) -> int:
-        """Bytes of delete files of every kind."""
         return (
             self.position_delete_file_bytes
             + self.equality_delete_file_bytes

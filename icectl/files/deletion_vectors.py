@@ -134,8 +134,6 @@ def write_bitmap(positions: npt.ArrayLike) -> bytes:
 
 
 class _Reader:
-    """Bytes with a place in them."""
-
     def __init__(self, content: bytes, expected: int | None) -> None:
         self.content = content
         self.offset = 0

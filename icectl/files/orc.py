@@ -117,12 +117,10 @@ class OrcDataFile:
 
     @property
     def record_count(self) -> int:
-        """Rows, by the footer's word."""
         return int(self.file.nrows)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The user metadata of the footer."""
         members = self.stored.metadata or {}
         return {
             key.decode(errors="replace"): value.decode(errors="replace")
@@ -168,7 +166,6 @@ class OrcDataFile:
         return (self.metrics(schema),)
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
-        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
@@ -218,7 +215,6 @@ class OrcDataFile:
 
     @cached_property
     def _row_bytes(self) -> float:
-        """Bytes of a decoded row by what the footer says of all columns."""
         total = sum(
             column.total_bytes + _NUMBER_BYTES * (column.value_count or self.record_count)
             for column in self.tail.columns[1:]
@@ -258,7 +254,6 @@ class OrcDataFile:
             ) from error
 
     def _timestamps(self, places: list[int]) -> list[int]:
-        """Return the columns with timestamps, at any depth."""
         return [place for place in places if _has_timestamps(self.schema.field(place).type)]
 
     def _is_out_of_range(self, number: int, place: int) -> bool:
@@ -309,7 +304,6 @@ class BlockFile(RandomAccessFile):
         return BlockFile(self._file, most)
 
     def forget(self) -> None:
-        """Drop all blocks."""
         self._blocks.clear()
 
     def read_at(self, offset: int, length: int) -> bytes:

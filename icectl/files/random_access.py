@@ -24,7 +24,6 @@ class RandomAccessFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the place in the file."""
         return self.position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

@@ -90,7 +90,6 @@ class Shapes:
         runs.flush()
 
     def merge(self, other: "Shapes") -> None:
-        """Take the shapes of further values into account."""
         self.types |= other.types
         self.invalid_count += other.invalid_count
         self.reason = self.reason or other.reason
@@ -173,7 +172,6 @@ class _Runs:
         return is_read
 
     def _headers(self, values: _Array, starts: _Array, ends: _Array) -> "_Headers":
-        """Return what the headers of values say, of those with a known one."""
         has_room = ends - starts >= _HEADER + _COUNT
         values, starts, ends = values[has_room], starts[has_room], ends[has_room]
         orders = self.octets[starts].astype(np.int64)
@@ -282,12 +280,10 @@ class _Headers:
 
     @property
     def base(self) -> _Array:
-        """The types without dimensions."""
         return self.type % 1000
 
     @property
     def is_multi(self) -> npt.NDArray[np.bool_]:
-        """Those of several points, lines or polygons."""
         return (self.base >= MULTI_POINT) & (self.base <= MULTI_POLYGON)
 
     @property

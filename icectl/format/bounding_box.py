@@ -39,7 +39,6 @@ class BoundingBox:
         return encode_corner(self.lower), encode_corner(self.upper)
 
     def joined(self, other: "BoundingBox", *, is_geography: bool) -> "BoundingBox":
-        """Return the smallest box around both."""
         lower = [_present(min, *pair) for pair in zip(self.lower, other.lower, strict=True)]
         upper = [_present(max, *pair) for pair in zip(self.upper, other.upper, strict=True)]
         if is_geography:

@@ -73,11 +73,9 @@ class TableMetadata:
 
     @cached_property
     def snapshots_by_id(self) -> Mapping[int, Snapshot]:
-        """Every snapshot by its id."""
         return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
 
     def snapshot(self, snapshot_id: int) -> Snapshot | None:
-        """Return the snapshot with an id."""
         return self.snapshots_by_id.get(snapshot_id)
 
     @property
@@ -88,7 +86,6 @@ class TableMetadata:
         return self.snapshot(self.current_snapshot_id)
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema with an id."""
         return next((item for item in self.schemas if item.schema_id == schema_id), None)
 
     @property
@@ -97,7 +94,6 @@ class TableMetadata:
         return next(item for item in self.schemas if item.schema_id == self.current_schema_id)
 
     def spec(self, spec_id: int) -> PartitionSpec | None:
-        """Return the partition spec with an id."""
         return next((item for item in self.partition_specs if item.spec_id == spec_id), None)
 
     @property
@@ -106,5 +102,4 @@ class TableMetadata:
         return next(item for item in self.partition_specs if item.spec_id == self.default_spec_id)
 
     def sort_order(self, order_id: int) -> SortOrder | None:
-        """Return the sort order with an id."""
         return next((item for item in self.sort_orders if item.order_id == order_id), None)

@@ -119,7 +119,6 @@ class _Reading:
         self.oddities.append(Oddity(error.rule, reason, name, lost))
 
     def _is_due(self, name: str) -> bool:
-        """Return whether the format version knows a member."""
         return _FIRST_VERSION.get(name, 1) <= int(self.read["format-version"])
 
     def _single(self, name: str) -> None:

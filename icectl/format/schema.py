@@ -45,7 +45,6 @@ class Schema:
         return dict(self._named.values())
 
     def field(self, field_id: int) -> NestedField | None:
-        """Return the field with an id, at any depth."""
         return self.all_fields.get(field_id)
 
     def line_to(self, field_id: int) -> tuple[NestedField, ...]:
@@ -53,7 +52,6 @@ class Schema:
         return _line(self.fields, field_id)
 
     def name_of(self, field_id: int) -> str | None:
-        """Return the dotted name of a field."""
         name = self._named.get(field_id)
         return name[0] if name else None
 

@@ -343,7 +343,6 @@ _READERS = {
 
 
 def _shown(one: Primitive) -> Any:
-    """Return a primitive as JSON has it for people."""
     value, kind = one.value, one.type_id
     if kind == DATE:
         return print_date(value)

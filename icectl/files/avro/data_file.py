@@ -78,7 +78,6 @@ class AvroDataFile:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The metadata of the header."""
         stored = self.header.metadata.items()
         return {key: value for key, value in stored if not key.startswith("avro.")}
 
@@ -91,7 +90,6 @@ class AvroDataFile:
         return ()
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
-        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         columns = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(column) for column in columns])
         stored = maps_as_lists(self.header.schema)

@@ -69,7 +69,6 @@ class ManifestLayout:
 
     @property
     def data_file(self) -> AvroType:
-        """The record of the file."""
         return self.schema.fields[self.data_file_position].type
 
     @property

@@ -135,7 +135,6 @@ def _opened(
 
 
 def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Table:
-    """Return the entries of manifests of one form."""
     layout, order, _ = alike[0].form
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
     decoded: Mapping[str, pa.Array | pa.ChunkedArray]

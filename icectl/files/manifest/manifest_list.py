@@ -106,7 +106,6 @@ class ManifestListReader:
         self._known: dict[str, dict[bytes, ManifestFile]] = {}
 
     def read(self, content: bytes) -> tuple[ManifestFile, ...]:
-        """Read the rows of a manifest list, as read_manifest_list does."""
         file = read_header(content)
         known = self._known.setdefault(file.metadata["avro.schema"], {})
         try:

@@ -143,7 +143,6 @@ def _valid(entries: Entries, name: str, order: Integers) -> npt.NDArray[np.uint8
 def _encoded(
     content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
 ) -> Iterator[Moved]:
-    """Yield all entries, decoded and encoded."""
     header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
     check_known(header.unknown_field_ids)
     order = np.argsort(pieces, kind="stable")

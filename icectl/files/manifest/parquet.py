@@ -61,12 +61,10 @@ class ParquetManifest:
 
     @property
     def row_count(self) -> int:
-        """The number of entries."""
         return int(self._stored.file.metadata.num_rows)
 
     @property
     def partition_field_ids(self) -> Sequence[int | None]:
-        """The ids of the partition fields, as stored."""
         return [field_id(field) for field in self._partition]
 
     @property
@@ -168,7 +166,6 @@ def write_parquet(
 
 
 def _place(name: str) -> Place:
-    """Return where a column of an entries table lies."""
     number = PARTITION if name == "partition_key" else COLUMN_IDS[name]
     return (None if name in ENTRY_IDS else DATA_FILE), number
 

@@ -82,7 +82,6 @@ class ManifestColumns:
                 yield from ((part, member) for member in part.members)
 
     def structs(self) -> Iterator[Struct]:
-        """Yield the structs that rows have as they are."""
         return (part for part in self.parts if isinstance(part, Struct))
 
     def ids(self) -> frozenset[int]:
@@ -100,7 +99,6 @@ class ManifestColumns:
         return pa.int32() if kind == pa.int8() else kind
 
     def field(self, column: Column) -> pa.Field:
-        """Return a column as it is written."""
         kind = self.kind(column)
         if column.element_id is not None:
             element = pa.field("element", kind.value_type, nullable=False)
@@ -136,7 +134,6 @@ class ParquetColumns:
         }
 
     def find(self, place: Place) -> pa.Field | None:
-        """Return the field of a column."""
         return self._shape.find(place)
 
     def members(self, group: int) -> list[pa.Field]:
@@ -168,7 +165,6 @@ class Columns:
         self.row_count = table.num_rows
 
     def column(self, number: int) -> tuple[pa.Field, pa.ChunkedArray] | None:
-        """Return a column of the file as it was read, with its field."""
         at = self._shape.top.get(number)
         return None if at is None else (self._table.schema.field(at), self._table.column(at))
 

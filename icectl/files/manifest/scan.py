@@ -134,7 +134,6 @@ class Compiler:
             self.add(avro_scan.NUMBER_PAIRS, target, key, places.items.index(name), valid)
 
     def skip(self, type_: AvroType) -> None:
-        """Step over a value."""
         self._optional(type_, None)
 
     def _skip_present(self, type_: AvroType) -> None:
@@ -191,7 +190,6 @@ class EntryCompiler(Compiler):
         self._layout = layout
 
     def compile(self) -> None:
-        """Compile the entry."""
         layout = self._layout
         wanted = {name: layout.columns[name] for name in self._valid if name in layout.columns}
         in_entry = {
@@ -430,7 +428,6 @@ class _PartitionKeys:
         self._known: dict[bytes, bytes] = {}
 
     def of(self, spans: pa.Array) -> pa.Array:
-        """Return the key of every stored record."""
         if spans.null_count:  # the manifest has no partition
             spans = spans.fill_null(b"")
         encoded = spans.dictionary_encode()

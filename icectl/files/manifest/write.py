@@ -52,17 +52,14 @@ class ManifestForm:
 
     @cached_property
     def types(self) -> tuple[Type | None, ...]:
-        """The types of the partition fields."""
         return tuple(result_types(self.spec, [self.schema]))
 
     @cached_property
     def avro_schema(self) -> Mapping[str, Any]:
-        """The Avro schema of entries."""
         return entry_schema(self.spec, self.types, self.format_version)
 
     @cached_property
     def column_positions(self) -> ManifestLayout:
-        """The positions of the columns in the Avro schema."""
         return find_layout(parse_schema(self.avro_schema))
 
     @property
@@ -232,8 +229,6 @@ def _fields(schema: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 class _Columns:
-    """Columns laid out as the encoder reads them."""
-
     def __init__(self, row_count: int) -> None:
         self._rows = row_count
         self._steps: list[list[int]] = []
@@ -247,7 +242,6 @@ class _Columns:
         self._texts = _Joined(np.uint8)
 
     def add(self, array: pa.Array, *, is_optional: bool, is_raw: bool) -> None:
-        """Append one column in the order of the schema."""
         valid = -1
         if is_optional:
             valid = len(self._valid)

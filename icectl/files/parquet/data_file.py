@@ -69,12 +69,10 @@ class ParquetDataFile:
 
     @property
     def record_count(self) -> int:
-        """Rows, by the footer's word."""
         return int(self.file.metadata.num_rows)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The key-value metadata of the footer."""
         stored = self.file.metadata.metadata or {}
         return {
             key.decode(errors="replace"): value.decode(errors="replace")
@@ -83,17 +81,14 @@ class ParquetDataFile:
         }
 
     def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:
-        """Read what the footer says of the columns, or `only` of those of the schema."""
         with reading_data_file(_KIND):
             return footer_metrics(self.file.metadata, self.schema, schema, only=only)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
-        """Read what the footer says of the columns of each row group."""
         with reading_data_file(_KIND):
             return row_group_metrics(self.file.metadata, self.schema, schema)
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
-        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         columns = self._columns(frozenset(places))
@@ -218,7 +213,6 @@ class ParquetDataFile:
         return [_WIDTHS.get(column.physical_type) or max(column.length, 0) for column in columns]
 
     def _columns(self, places: frozenset[int]) -> list[int]:
-        """Return the columns of Parquet that make these top-level fields."""
         if self._is_flat:
             return sorted(places)
         roots = [

@@ -62,7 +62,6 @@ class Members:
         return self.rows[order], self.rows[order, 0]
 
     def of(self, node: int) -> Integers:
-        """Return the rows of a node."""
         rows, nodes = self._by_node
         start, end = np.searchsorted(nodes, [node, node + 1])
         return rows[start:end]
@@ -264,7 +263,6 @@ def _struct(
 
 
 def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) -> Copied:
-    """Return a list of structs, each of them changed."""
     kind, count, first = _list_header(content, at)
     if kind != _STRUCT:
         raise damaged_data_file(
@@ -295,7 +293,6 @@ def _far(number: int, kind: int) -> bytes:
 
 
 def _end(content: bytes, at: int, kind: int) -> int:
-    """Find where a value ends that starts here."""
     if kind in (4, 5, 6):
         end = at
         while end < len(content) and content[end] > 0x7F:

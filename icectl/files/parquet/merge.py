@@ -90,7 +90,6 @@ class _Copied:
     column_indexes: Sequence[bytes]
 
     def chunks(self, numbers: Mapping[int, Integers]) -> CopiedChunks:
-        """Return the chunks with their new places, and with further numbers."""
         chunks = self.source.footer.of(CHUNK)
         nodes = (CHUNK_OFFSET, DATA_AT, DICTIONARY_AT)
         moved = {node: self.source.footer.column(node, chunks) + self.shift for node in nodes}
@@ -340,7 +339,6 @@ def _blocks(file: IO[bytes], size: int, buffer: memoryview) -> Iterator[memoryvi
 
 
 def _has(file: IO[bytes], parts: Iterable[_Part]) -> bool:
-    """Return whether a file has the bytes of some parts."""
     buffer = _block()
     for part in parts:
         file.seek(part.start)

@@ -135,7 +135,6 @@ class FileColumn:
 
     @property
     def shown(self) -> str:
-        """Return its name for people."""
         return self.name.decode("utf-8", "replace")
 
     @property
@@ -357,7 +356,6 @@ class Layout:
 
     @property
     def paths(self) -> Sequence[bytes]:
-        """Return the paths of what is stored, in order."""
         return [path for column in self.columns for path in column.paths]
 
     def places_in(self, source: MergeSource) -> Integers:

@@ -204,7 +204,6 @@ def _box(chunks: Sequence[Any], *, is_geography: bool) -> BoundingBox | None:
 
 
 def _depth(z: float | None, m: float | None) -> tuple[float, float]:
-    """Return z and m; NaN without them."""
     return math.nan if z is None else z, math.nan if m is None else m
 
 

@@ -318,7 +318,6 @@ def _with_first(type_id: int, contents: Sequence[bytes | None]) -> _Values:
 
 
 def _little_endian(column: pa.Array, width: int) -> _Values:
-    """Return the bytes of numbers of some bytes; None where there is none."""
     stored: npt.NDArray[np.uint8] = np.frombuffer(column.buffers()[1] or b"", np.uint8)
     first = column.offset * width
     content = stored[first : first + len(column) * width].tobytes()
