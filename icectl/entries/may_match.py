@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from operator import eq, le, lt
 
 import numpy as np
 import numpy.typing as npt
@@ -120,16 +121,12 @@ def _of_identity(leaf: Leaf, value: PartitionValue) -> May:
                 return _either(holds=False)
             if operator != "=" and column.type in _NO_ORDER:
                 return UNKNOWN
-            return _either(_HOLDS[operator](value, wanted))
+            return _either(bool(_HOLDS[operator](value, wanted)))
         case _:
             return UNKNOWN
 
 
-_HOLDS: dict[str, Callable[[Value, Value], bool]] = {
-    "<": lambda value, wanted: bool(value < wanted),
-    "<=": lambda value, wanted: bool(value <= wanted),
-    "=": lambda value, wanted: bool(value == wanted),
-}
+_HOLDS: Mapping[str, Callable[[Value, Value], object]] = {"<": lt, "<=": le, "=": eq}
 
 
 def _of_ordered(leaf: Leaf, transform: Transform, value: Value) -> May:

@@ -12,7 +12,7 @@ have 1 for the writer. So no writer is asked for. What is shown in the second af
 of the second before, and the partition tells which: its value was made of the row in memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,14 @@ def may_leave(
     Shape: one for each of the rows `rows` of `data`; `types` are those of the spec's values.
     Raises: CorruptTable R-068.
     """
-    timed = list(_timed(spec, schema))
+    timed: list[tuple[int, int | None]] = []  # fields of timestamps, and what such rows have there
+    for at, item in enumerate(spec.fields):
+        source = schema.field(item.source_ids[0])
+        if source is not None and second_of(source.type) is not None:
+            if item.transform.name in _LAST_PARTS:
+                timed.append((at, -1))
+            elif item.transform.name == "bucket":
+                timed.append((at, None))  # any
     sources = [id_ for item in spec.fields for id_ in item.source_ids]
     if not timed or any(not schema.line_to(id_) for id_ in sources):
         return np.zeros(len(rows), np.bool_)
@@ -66,15 +73,3 @@ def may_leave(
     ]
     leaves = pc.is_in(table["partition_key"], value_set=pa.array(left, pa.binary()))
     return np.asarray(pc.and_(is_orc, leaves), np.bool_)
-
-
-def _timed(spec: PartitionSpec, schema: Schema) -> Iterator[tuple[int, int | None]]:
-    """Yield places of fields made of timestamps, and what such rows have there; None for any."""
-    for at, item in enumerate(spec.fields):
-        source = schema.field(item.source_ids[0])
-        if source is None or second_of(source.type) is None:
-            continue
-        if item.transform.name in _LAST_PARTS:
-            yield at, -1
-        elif item.transform.name == "bucket":
-            yield at, None

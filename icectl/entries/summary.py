@@ -30,16 +30,10 @@ SIZE_BANDS = tuple(size << 20 for size in (1, 8, 32, 128, 512, 1024))
 """Bounds of the size histogram: the default target is 512 MiB, a default row group 128 MiB."""
 
 _PARTITION_COUNTS = (
-    "file_count",
-    "record_count",
-    "size_bytes",
-    "position_delete_file_count",
-    "position_delete_record_count",
-    "equality_delete_file_count",
-    "equality_delete_record_count",
-    "deletion_vector_count",
-    "deletion_vector_record_count",
-)
+    "file_count", "record_count", "size_bytes", "position_delete_file_count",
+    "position_delete_record_count", "equality_delete_file_count", "equality_delete_record_count",
+    "deletion_vector_count", "deletion_vector_record_count",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,9 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.format.rule import RESTORE
 
 _BEYOND_PYARROW = (
-    "Not yet implemented",
-    "Logical type",
-    "encrypt",
-    "decrypt",
-    "not supported",
-    "out of range for nanosecond",
-    "too deeply nested",
-)
+    "Not yet implemented", "Logical type", "encrypt", "decrypt", "not supported",
+    "out of range for nanosecond", "too deeply nested",
+)  # fmt: skip
 """What messages of pyarrow say, in one class with damage, of things that it can't read."""
 
 

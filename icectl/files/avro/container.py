@@ -25,13 +25,8 @@ from icectl.files.inflate import (
 )
 
 _NOT_OF_CODEC: tuple[type[Exception], ...] = (  # type: ignore[assignment] # isal calls its class a value
-    igzip_lib.error,
-    cramjam.DecompressionError,
-    OSError,
-    lzma.LZMAError,
-    ValueError,
-    EOFError,
-)
+    igzip_lib.error, cramjam.DecompressionError, OSError, lzma.LZMAError, ValueError, EOFError,
+)  # fmt: skip
 _BLOCK_BYTES = 96 * 2**10
 """Room to start inflating a block with: most writers end a block at 64 KiB."""
 
@@ -322,15 +317,9 @@ def decode_fields(
 
 
 _FAILURES = (
-    EOFError,
-    ValueError,
-    IndexError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    MemoryError,
+    EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError,
     StopIteration,
-)
+)  # fmt: skip
 """What fastavro makes of damage."""
 
 

@@ -1,6 +1,6 @@
 """Avro data files in batches of a few blocks, and their writer schemas in the terms of Arrow."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -240,9 +240,27 @@ def _type(stored: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     kind = stored["type"]
     if not isinstance(kind, str):
         return _type(kind, named)
-    if kind not in _KINDS:
-        return _plain(kind, stored) if kind in _PRIMITIVES else named[kind]
-    parsed = _KINDS[kind](stored, named)
+    match kind:
+        case "record":
+            parsed = pa.struct(_fields(stored, named))
+        case "array":
+            element = _type(stored["items"], named)
+            if stored.get("logicalType") == "map":  # a map whose keys are no strings
+                key = element.field(0).with_name("key").with_nullable(nullable=False)
+                parsed = pa.map_(key, element.field(1).with_name("value"))
+            else:
+                item = _part("element", element, stored.get("element-id"), nullable=True)
+                parsed = pa.list_(item)
+        case "map":
+            key = _part("key", pa.string(), stored.get("key-id"), nullable=False)
+            value = _type(stored["values"], named)
+            parsed = pa.map_(key, _part("value", value, stored.get("value-id"), nullable=True))
+        case "enum":
+            parsed = pa.string()
+        case "fixed":
+            parsed = _bytes(stored, pa.binary(stored["size"]))
+        case _:
+            return _plain(kind, stored) if kind in _PRIMITIVES else named[kind]
     if "name" in stored:
         named[str(stored["name"])] = parsed
     return parsed
@@ -254,20 +272,6 @@ def _fields(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> Iterato
         kind = _type(field["type"], named)
         has_null = isinstance(field["type"], list) and "null" in field["type"]
         yield _part(name, kind, field.get("field-id"), nullable=has_null or kind == pa.null())
-
-
-def _map(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
-    key = _part("key", pa.string(), stored.get("key-id"), nullable=False)
-    value = _type(stored["values"], named)
-    return pa.map_(key, _part("value", value, stored.get("value-id"), nullable=True))
-
-
-def _list(stored: Mapping[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
-    element = _type(stored["items"], named)
-    if stored.get("logicalType") == "map":  # a map whose keys are no strings
-        key, value = (element.field(place) for place in (0, 1))
-        return pa.map_(key.with_name("key").with_nullable(nullable=False), value.with_name("value"))
-    return pa.list_(_part("element", element, stored.get("element-id"), nullable=True))
 
 
 def _part(name: str, kind: pa.DataType, number: Any, *, nullable: bool) -> pa.Field:
@@ -289,12 +293,3 @@ def _bytes(stored: Mapping[str, Any], plain: pa.DataType) -> pa.DataType:
         return pa.decimal128(int(stored["precision"]), int(stored.get("scale", 0)))
     is_uuid = stored.get("logicalType") == "uuid" and plain == pa.binary(16)
     return pa.uuid() if is_uuid else plain
-
-
-_KINDS: Mapping[str, Callable[[Mapping[str, Any], dict[str, pa.DataType]], pa.DataType]] = {
-    "record": lambda stored, named: pa.struct(_fields(stored, named)),
-    "array": _list,
-    "map": _map,
-    "enum": lambda _, __: pa.string(),
-    "fixed": lambda stored, _: _bytes(stored, pa.binary(stored["size"])),
-}

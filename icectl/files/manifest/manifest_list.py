@@ -21,23 +21,12 @@ from icectl.files.manifest.schema import optional_field
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 
 _IDS: Mapping[str, int] = {
-    "manifest_path": 500,
-    "manifest_length": 501,
-    "partition_spec_id": 502,
-    "content": 517,
-    "sequence_number": 515,
-    "min_sequence_number": 516,
-    "added_snapshot_id": 503,
-    "added_files_count": 504,
-    "existing_files_count": 505,
-    "deleted_files_count": 506,
-    "added_rows_count": 512,
-    "existing_rows_count": 513,
-    "deleted_rows_count": 514,
-    "partitions": 507,
-    "key_metadata": 519,
-    "first_row_id": 520,
-}
+    "manifest_path": 500, "manifest_length": 501, "partition_spec_id": 502, "content": 517,
+    "sequence_number": 515, "min_sequence_number": 516, "added_snapshot_id": 503,
+    "added_files_count": 504, "existing_files_count": 505, "deleted_files_count": 506,
+    "added_rows_count": 512, "existing_rows_count": 513, "deleted_rows_count": 514,
+    "partitions": 507, "key_metadata": 519, "first_row_id": 520,
+}  # fmt: skip
 LOCATION_IDS: Mapping[str, int] = {
     name: _IDS[name] for name in ("manifest_path", "manifest_length")
 }
@@ -49,11 +38,8 @@ _OLD_NAMES: Mapping[str, int] = {
     "deleted_data_files_count": 506,
 }
 _SUMMARY_IDS: Mapping[str, int] = {
-    "contains_null": 509,
-    "contains_nan": 518,
-    "lower_bound": 510,
-    "upper_bound": 511,
-}
+    "contains_null": 509, "contains_nan": 518, "lower_bound": 510, "upper_bound": 511,
+}  # fmt: skip
 _REQUIRED = ("manifest_path", "manifest_length", "partition_spec_id")
 _COUNTS = tuple(name for name in _IDS if name.endswith("_count"))
 _INTEGERS = frozenset({"int", "long"})

@@ -35,32 +35,21 @@ def decode_columns(
     Shape: numbers as int64 and file_format as string, nulls as stored.
     Raises: CorruptTable.
     """
-    batches = [
-        _decode_batch(layout, list(decode_records(layout.schema, batch)), columns, order)
-        for batch in in_batches(layout.schema, blocks)
-    ]
-    return {name: pa.chunked_array([batch[name] for batch in batches]) for name in columns}
-
-
-def _decode_batch(
-    layout: ManifestLayout, entries: Sequence[tuple[Any, ...]], columns: Sequence[str], order: Order
-) -> dict[str, pa.Array]:
-    files = [entry[layout.data_file_position] for entry in entries]
-    decoded = {}
-    for name in columns:
-        if name == "partition_key":
-            position = str(layout.partition_position)
-            records = [file.get(position, {}) for file in files]
-            decoded[name] = pa.array(partition_keys(layout.partition, order, records), pa.binary())
-            continue
-        column = layout.columns[name]
-        values = (
-            [file[str(column.position)] for file in files]
-            if column.in_data_file
-            else [entry[column.position] for entry in entries]
-        )
-        decoded[name] = _array(column, values)
-    return decoded
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
+    for batch in in_batches(layout.schema, blocks):
+        entries = list(decode_records(layout.schema, batch))
+        files = [entry[layout.data_file_position] for entry in entries]
+        for name in columns:
+            if name == "partition_key":
+                records = [file.get(str(layout.partition_position), {}) for file in files]
+                keys = partition_keys(layout.partition, order, records)
+                chunks[name].append(pa.array(keys, pa.binary()))
+                continue
+            column = layout.columns[name]
+            rows: Sequence[Any] = files if column.in_data_file else entries
+            at = str(column.position) if column.in_data_file else column.position
+            chunks[name].append(_array(column, [row[at] for row in rows]))
+    return {name: pa.chunked_array(chunks[name]) for name in columns}
 
 
 def partition_keys(

@@ -25,31 +25,14 @@ ENTRY_IDS: Mapping[str, int] = {
 }
 """Field ids of an entry by Avro name."""  # R-062
 DATA_FILE_IDS: Mapping[str, int] = {
-    "content": CONTENT,
-    "file_path": 100,
-    "file_format": 101,
-    "partition": PARTITION,
-    "record_count": 103,
-    "file_size_in_bytes": 104,
-    "block_size_in_bytes": 105,
-    "file_ordinal": 106,
-    "sort_columns": 107,
-    "column_sizes": 108,
-    "value_counts": 109,
-    "null_value_counts": 110,
-    "distinct_counts": 111,
-    "nan_value_counts": 137,
-    "lower_bounds": 125,
-    "upper_bounds": 128,
-    "key_metadata": 131,
-    "split_offsets": 132,
-    "equality_ids": 135,
-    "sort_order_id": 140,
-    "first_row_id": 142,
-    "referenced_data_file": 143,
-    "content_offset": 144,
-    "content_size_in_bytes": 145,
-}
+    "content": CONTENT, "file_path": 100, "file_format": 101, "partition": PARTITION,
+    "record_count": 103, "file_size_in_bytes": 104, "block_size_in_bytes": 105,
+    "file_ordinal": 106, "sort_columns": 107, "column_sizes": 108, "value_counts": 109,
+    "null_value_counts": 110, "distinct_counts": 111, "nan_value_counts": 137,
+    "lower_bounds": 125, "upper_bounds": 128, "key_metadata": 131, "split_offsets": 132,
+    "equality_ids": 135, "sort_order_id": 140, "first_row_id": 142, "referenced_data_file": 143,
+    "content_offset": 144, "content_size_in_bytes": 145,
+}  # fmt: skip
 """Field ids of a data_file by Avro name."""  # R-063
 _NOT_READ = {"partition", "block_size_in_bytes", "file_ordinal", "sort_columns", "distinct_counts"}
 COLUMN_IDS: Mapping[str, int] = {
@@ -66,33 +49,20 @@ BLOCK_SIZE_IN_BYTES = 64 * 2**20
 """What version 1 writers put into the required field 105; readers ignore it (R-012)."""
 
 MAP_IDS: Mapping[str, tuple[int, int]] = {
-    "column_sizes": (117, 118),
-    "value_counts": (119, 120),
-    "null_value_counts": (121, 122),
-    "nan_value_counts": (138, 139),
-    "lower_bounds": (126, 127),
-    "upper_bounds": (129, 130),
-}
+    "column_sizes": (117, 118), "value_counts": (119, 120), "null_value_counts": (121, 122),
+    "nan_value_counts": (138, 139), "lower_bounds": (126, 127), "upper_bounds": (129, 130),
+}  # fmt: skip
 ELEMENT_IDS: Mapping[str, tuple[str, int]] = {
-    "split_offsets": ("long", 133),
-    "equality_ids": ("int", 136),
-}
+    "split_offsets": ("long", 133), "equality_ids": ("int", 136),
+}  # fmt: skip
 REQUIRED: Mapping[str, str] = {
-    "content": "int",
-    "file_path": "string",
-    "file_format": "string",
-    "record_count": "long",
-    "file_size_in_bytes": "long",
-    "block_size_in_bytes": "long",
-}
+    "content": "int", "file_path": "string", "file_format": "string", "record_count": "long",
+    "file_size_in_bytes": "long", "block_size_in_bytes": "long",
+}  # fmt: skip
 OPTIONAL: Mapping[str, str] = {
-    "key_metadata": "bytes",
-    "sort_order_id": "int",
-    "first_row_id": "long",
-    "referenced_data_file": "string",
-    "content_offset": "long",
-    "content_size_in_bytes": "long",
-}
+    "key_metadata": "bytes", "sort_order_id": "int", "first_row_id": "long",
+    "referenced_data_file": "string", "content_offset": "long", "content_size_in_bytes": "long",
+}  # fmt: skip
 _METRICS = (*MAP_IDS, "key_metadata", "split_offsets")
 _FILE = ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
 DATA_FILE_FIELDS: Mapping[int, Sequence[str]] = {

@@ -233,34 +233,22 @@ def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
     return _READERS[name]
 
 
+_TEMPORAL = {
+    "time": 1000, "timestamp": 1000, "timestamptz": 1000, "timestamp_ns": 1, "timestamptz_ns": 1,
+}  # fmt: skip
+"""Nanoseconds in one unit of the values of each type."""
+
 _PHYSICAL_TYPES: Mapping[str, Sequence[str]] = {
     "boolean": ("BOOLEAN",),
-    "int": ("INT32",),
-    "long": ("INT32", "INT64"),
     "float": ("FLOAT",),
     "double": ("FLOAT", "DOUBLE"),
-    "date": ("INT32",),
-    "time": ("INT32", "INT64"),
-    "timestamp": ("INT32", "INT64"),
-    "timestamptz": ("INT32", "INT64"),
-    "timestamp_ns": ("INT32", "INT64"),
-    "timestamptz_ns": ("INT32", "INT64"),
-    "string": ("BYTE_ARRAY",),
-    "binary": ("BYTE_ARRAY",),
-    "uuid": ("FIXED_LEN_BYTE_ARRAY",),
-    FixedType.__name__: ("FIXED_LEN_BYTE_ARRAY",),
+    **dict.fromkeys(("int", "date"), ("INT32",)),
+    **dict.fromkeys(("long", *_TEMPORAL), ("INT32", "INT64")),
+    **dict.fromkeys(("string", "binary"), ("BYTE_ARRAY",)),
+    **dict.fromkeys(("uuid", FixedType.__name__), ("FIXED_LEN_BYTE_ARRAY",)),
     DecimalType.__name__: ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"),
 }
 """What a column may be stored as, narrower types of promoted columns included (R-095, R-097)."""
-
-_TEMPORAL = {
-    "time": 1000,
-    "timestamp": 1000,
-    "timestamptz": 1000,
-    "timestamp_ns": 1,
-    "timestamptz_ns": 1,
-}
-"""Nanoseconds in one unit of the values of each type."""
 
 
 def _float(raw: float) -> float | None:
