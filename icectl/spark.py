@@ -32,34 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "Access",
-    "CompactOptions",
-    "ExpireOptions",
-    "MigrateOptions",
-    "Moment",
-    "OrphanOptions",
-    "RepairOptions",
-    "Report",
-    "RewriteOptions",
-    "RowChange",
-    "UpgradeOptions",
-    "ValidateOptions",
-    "ViewOptions",
-    "append",
-    "compact",
-    "delete_rows",
-    "delete_where",
-    "expire_snapshots",
-    "inspect",
-    "load",
-    "migrate_v1_v2",
-    "overwrite_partitions",
-    "remove_orphans",
-    "repair",
-    "rewrite_manifests",
-    "upgrade_to_v4",
-    "validate",
-]
+    "Access", "CompactOptions", "ExpireOptions", "MigrateOptions", "Moment", "OrphanOptions",
+    "RepairOptions", "Report", "RewriteOptions", "RowChange", "UpgradeOptions",
+    "ValidateOptions", "ViewOptions", "append", "compact", "delete_rows", "delete_where",
+    "expire_snapshots", "inspect", "load", "migrate_v1_v2", "overwrite_partitions",
+    "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v4", "validate",
+]  # fmt: skip
 
 _NOWHERE = Access()
 
@@ -250,7 +228,12 @@ def delete_where(
     a null, the row stays. `spark` is the session to read with; None is the active one.
     Raises: IcectlError.
     """
-    call = Call(spark or _active(), table, access, progress)
+    from pyspark.sql import SparkSession
+
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise UsageError("there is no active session of Spark", hint="`spark=` names one")
+    call = Call(session, table, access, progress)
     return on_rows(call, WRITE, lambda common: program.delete_where(common, table, where, branch))
 
 
@@ -292,16 +275,6 @@ def load(
     selection = Selection(snapshot, columns, where)
     call = Call(spark, table, access, None)
     return on_rows(call, WRITE, lambda common: program.load(common, table, selection))
-
-
-def _active() -> "SparkSession":
-    """The active session. Raises: UsageError, where there is none."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise UsageError("there is no active session of Spark", hint="`spark=` names one")
-    return session
 
 
 def _change(call: Call, command: str, options: Any, *, dry_run: bool) -> Report:

@@ -103,11 +103,9 @@ class EncodedEntries:
     _size_bytes: int = 0
 
     def of(self, key: object) -> list[Moved] | None:
-        """Return the entries of a key, if they were kept."""
         return self._by_key.get(key)
 
     def keep(self, key: object, moved: list[Moved]) -> None:
-        """Keep the entries of a key if there is room."""
         size = sum(len(encoded) for _, encoded, _ in moved)
         if self._size_bytes + size <= self.most_bytes:
             self._size_bytes += size

@@ -173,7 +173,6 @@ class LiveHead:
         return None if row is None else row[1]
 
     def row(self, location: str) -> int:
-        """Return the row of a live data file."""
         return self._entries[location][0]
 
     def applied(self, location: str) -> tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]:
@@ -306,7 +305,6 @@ class Changes:
 
     @property
     def removed_delete_files(self) -> int:
-        """The number of removed delete files and vectors."""
         return len(delete_files(self.removed))
 
 

@@ -142,7 +142,6 @@ class ListWriter:
 
     @property
     def written(self) -> tuple[ManifestFile, ...]:
-        """The manifests of a rewrite."""
         return tuple(output.manifest for output in self._regrouped)
 
     # -- replacing files --------------------------------------------------------------------------
@@ -341,7 +340,6 @@ class ListWriter:
 def _counts(
     written: Sequence[ManifestFile], kept: Sequence[ManifestFile], before: Sequence[ManifestFile]
 ) -> Mapping[str, str]:
-    """Return the members of a summary about manifests."""
     return {
         "manifests-created": str(len(written)),
         "manifests-kept": str(len(kept)),

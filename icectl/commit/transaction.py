@@ -41,7 +41,8 @@ from icectl.table.rewrite_tasks import Task
 class Outputs:
     """Files that a run writes for one commit: `locations` names each before it is written.
 
-    A journal records the run before the first one, if a later run can use it.
+    A journal records the run before the first one, if a later run can use it: naming a file raises
+    what writing the journal raises.
     """
 
     store: Store
@@ -52,23 +53,19 @@ class Outputs:
     has_begun: bool = False
 
     def manifest(self, file_format: FileFormat = FileFormat.AVRO) -> str:
-        """Name the next manifest. Raises: what writing the journal raises."""
         return self._named(f"{self.journal.uuid}-m{len(self.locations)}.{file_format.name.lower()}")
 
     def manifest_list(self, snapshot_id: int) -> str:
-        """Name the next manifest list. Raises: what writing the journal raises."""
         return self._named(f"snap-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.avro")
 
     def leaf(self) -> str:
-        """Name the next leaf of version 4. Raises: what writing the journal raises."""
+        """Name the next leaf of version 4."""
         return self.manifest(FileFormat.PARQUET)
 
     def bitmaps(self) -> str:
-        """Name the next Puffin file of vectors. Raises: what writing the journal raises."""
         return self._named(f"{self.journal.uuid}-{len(self.locations)}-mdv.puffin")
 
     def root(self, snapshot_id: int) -> str:
-        """Name the next root. Raises: what writing the journal raises."""
         return self._named(f"root-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.parquet")
 
     def begin(self) -> None:
@@ -78,7 +75,6 @@ class Outputs:
         self.has_begun = True
 
     def add(self, location: str) -> str:
-        """Record a file that will be written. Raises: as writing the journal."""
         self.begin()
         self.locations.append(location)
         return location
@@ -146,12 +142,10 @@ class DataOutputs:
             return self._outputs.add(self.names.location(task, number, partition, count))
 
     def record(self, locations: Sequence[str]) -> None:
-        """Record files that workers have named."""
         for location in locations:
             self._outputs.add(location)
 
     def find(self) -> None:
-        """Record all files of the run, by listing their folders."""
         self._outputs.find()
 
 

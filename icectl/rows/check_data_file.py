@@ -229,7 +229,6 @@ class _Check:
         return None if column is None or is_nested(column.type) else column.type
 
     def _unproven(self, measured: Mapping[int, ColumnFacts]) -> set[int]:
-        """Return the columns whose rows have to be read."""
         recorded, unproven = self.recorded, set()
         for id_ in {*recorded.lower_bounds, *recorded.upper_bounds, *recorded.null_value_counts}:
             facts = measured.get(id_)
@@ -270,7 +269,6 @@ class _Check:
         return _ROW_IDS if self.table.format_version >= 3 else frozenset()
 
     def _paths(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
-        """Return the paths of the columns that are outside of lists and maps."""
         paths = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
         return {id_: path for id_, path in paths if path is not None}
 

@@ -113,7 +113,6 @@ class _Positions:
         self._nulls = 0
 
     def add(self, paths: pa.Array, positions: pa.Array) -> None:
-        """Add the deletes of a batch."""
         self._nulls += paths.null_count + positions.null_count
         if self._nulls or not len(paths):
             return

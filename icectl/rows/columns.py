@@ -155,7 +155,6 @@ class ColumnFacts:
             self._widen(value_of(shapes["min"], type_), value_of(shapes["max"], type_))
 
     def merge(self, other: "ColumnFacts") -> None:
-        """Add the facts of further rows."""
         self.row_count += other.row_count
         self.null_count += other.null_count
         self.nan_count += other.nan_count
@@ -167,7 +166,6 @@ class ColumnFacts:
             self.shapes.merge(other.shapes)
 
     def clear(self) -> None:
-        """Drop all facts."""
         self.row_count = self.null_count = self.nan_count = 0
         self.lower = self.upper = self.shapes = None
 

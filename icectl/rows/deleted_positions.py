@@ -138,17 +138,41 @@ def named_positions(
     if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
         message = "a position delete file lacks one of the columns `file_path` and `pos`"
         raise CorruptTable(message, rule="R-121")  # R-121
-    order = [field_id(item) for item in deletes.schema]
-    order = [id_ for id_ in order if id_ in (FILE_PATH, POSITION)]
+    order = [id_ for id_ in map(field_id, deletes.schema) if id_ in (FILE_PATH, POSITION)]
     places = order.index(FILE_PATH), order.index(POSITION)
-    named = _Named(frozenset(applies_to), by_key, scheme, only)
+    applies = frozenset(applies_to)
+    targets: dict[str, NamedFile | None] = {}
+
+    def target_of(path: str) -> NamedFile | None:
+        if scheme:
+            path = with_scheme(scheme, path)
+        if only is not None and loosest_key(path) != loosest_key(only):
+            message = f"a position delete file of {only} names {path}"
+            raise OtherFile(message, rule="R-121", hint=RESTORE_IT)  # R-121
+        if path in applies:
+            return NamedFile(path, is_exact=True)
+        meant = by_key.get(loosest_key(path))
+        return NamedFile(meant, is_exact=False) if meant in applies else None
+
     for rows in deletes.batches({FILE_PATH, POSITION}):
         paths = as_stated(rows.batch.column(places[0]), PATH_FIELD)
         positions = as_stated(rows.batch.column(places[1]), POSITION_FIELD)
         if paths.null_count or positions.null_count:
             message = "a position delete file has a null path or position"
             raise CorruptTable(message, rule="R-121")  # R-121
-        yield from named.split(paths, positions)
+        encoded = paths.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        in_order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
+        numbers = positions.to_numpy()[in_order]
+        start = 0
+        for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
+            if path not in targets:
+                targets[path] = target_of(path)
+            target = targets[path]
+            if target is not None:
+                yield target, numbers[start:end]
+            start = end
 
 
 def as_stated(column: pa.Array, stated: NestedField) -> pa.Array:
@@ -164,52 +188,6 @@ def as_stated(column: pa.Array, stated: NestedField) -> pa.Array:
         pass
     message = f"`{stated.name}` of a position delete file is stored as {column.type}"
     raise CorruptTable(message, rule="R-121")  # R-121
-
-
-class _Named:
-    """The data files that the paths of one delete file mean."""
-
-    def __init__(
-        self,
-        applies_to: frozenset[str],
-        by_key: Mapping[str, str],
-        scheme: str,
-        only: str | None,
-    ) -> None:
-        self._applies_to = applies_to
-        self._by_key = by_key
-        self._scheme = scheme
-        self._only = only
-        self._known: dict[str, NamedFile | None] = {}
-
-    def split(
-        self, paths: pa.Array, positions: pa.Array
-    ) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
-        """Yield the positions of each named data file that the deletes apply to."""
-        encoded = paths.dictionary_encode()
-        codes = encoded.indices.to_numpy()
-        order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
-        numbers = positions.to_numpy()[order]
-        start = 0
-        for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
-            if path not in self._known:
-                self._known[path] = self._look_up(path)
-            target = self._known[path]
-            if target is not None:
-                yield target, numbers[start:end]
-            start = end
-
-    def _look_up(self, path: str) -> NamedFile | None:
-        if self._scheme:
-            path = with_scheme(self._scheme, path)
-        if self._only is not None and loosest_key(path) != loosest_key(self._only):
-            message = f"a position delete file of {self._only} names {path}"
-            raise OtherFile(message, rule="R-121", hint=RESTORE_IT)  # R-121
-        if path in self._applies_to:
-            return NamedFile(path, is_exact=True)
-        meant = self._by_key.get(loosest_key(path))
-        return NamedFile(meant, is_exact=False) if meant in self._applies_to else None
 
 
 def named_data_files(opened: DataFile) -> dict[str, int]:

@@ -30,7 +30,6 @@ LARGEST_INDEX_BYTES = 32 << 20
 
 _FLAGS_PER_KEY = 16
 _Places = npt.NDArray[np.int64]
-_Ranks = npt.NDArray[np.int32]
 
 Line = tuple[NestedField, ...]
 """A compared column, behind the structs around it."""
@@ -67,24 +66,34 @@ class _Chain:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Keys of delete rows by ascending hash, the highest rank of a key first."""
-
-    hashes: Hashes
-    encoded: pa.Array
-    ranks: _Ranks
+_KeyRows = tuple[Hashes, pa.Array, int]
+"""The hashes and the canonical bytes of some keys, and the rank of their delete file."""
 
 
 class EqualityIndex:
     """Keys that equality deletes delete, of some columns."""
 
-    def __init__(self, chain: _Chain, keys: _Keys) -> None:
+    def __init__(self, chain: _Chain, parts: Sequence[_KeyRows]) -> None:
         self._chain = chain
-        self._keys = keys
-        self._mask = np.uint64((1 << (len(keys.hashes) * _FLAGS_PER_KEY).bit_length()) - 1)
+        # Keys are by ascending hash; equal keys keep the highest rank.
+        hashes = np.concatenate([part_hashes for part_hashes, _, _ in parts])
+        ranks = np.repeat(
+            np.array([rank for _, _, rank in parts], np.int32), [len(part[0]) for part in parts]
+        )
+        order = np.lexsort((-ranks, hashes))
+        encoded = pa.chunked_array([part_keys for _, part_keys, _ in parts])
+        keys = encoded.take(pa.array(order)).combine_chunks()
+        hashes, ranks = hashes[order], ranks[order]
+        repeated = hashes[1:] == hashes[:-1]
+        if repeated.any():
+            equal = pc.equal(keys.slice(1), keys.slice(0, len(order) - 1))
+            repeated &= equal.to_numpy(zero_copy_only=False)
+            distinct = np.flatnonzero(np.append(True, ~repeated))
+            hashes, ranks, keys = hashes[distinct], ranks[distinct], keys.take(pa.array(distinct))
+        self._hashes, self._keys, self._ranks = hashes, keys, ranks
+        self._mask = np.uint64((1 << (len(hashes) * _FLAGS_PER_KEY).bit_length()) - 1)
         self._flags = np.zeros(int(self._mask) + 1, np.bool_)
-        self._flags[keys.hashes & self._mask] = True
+        self._flags[hashes & self._mask] = True
 
     @property
     def read_ids(self) -> set[int]:
@@ -106,20 +115,10 @@ class EqualityIndex:
         columns = [source.values(stored, line) for line in self._chain.lines]
         hashes = row_hashes(columns, stored.num_rows)
         rows = np.flatnonzero(self._flags[hashes & self._mask])
-        places = np.searchsorted(self._keys.hashes, hashes[rows]).astype(np.int64)
-        return self._exact(columns, hashes, rows, places, least)
-
-    def _exact(
-        self,
-        columns: Sequence[pa.Array],
-        hashes: Hashes,
-        rows: _Places,
-        places: _Places,
-        least: int,
-    ) -> _Places:
-        """Return the `rows` whose key is among those with its hash, from `places` on."""
+        # A key is among those with its hash, from `places` on.
+        places = np.searchsorted(self._hashes, hashes[rows]).astype(np.int64)
         ranges: list[_Places] = []
-        known_hashes = self._keys.hashes
+        known_hashes = self._hashes
         while True:
             in_range = np.minimum(places, len(known_hashes) - 1)
             has_hash = (places < len(known_hashes)) & (known_hashes[in_range] == hashes[rows])
@@ -127,9 +126,9 @@ class EqualityIndex:
             if not len(rows):
                 break
             keys = _encoded(self._chain.fields, [column.take(pa.array(rows)) for column in columns])
-            equal = pc.equal(keys, self._keys.encoded.take(pa.array(places)))
+            equal = pc.equal(keys, self._keys.take(pa.array(places)))
             is_equal = equal.to_numpy(zero_copy_only=False)
-            ranges.append(rows[is_equal & (self._keys.ranks[places] >= least)])
+            ranges.append(rows[is_equal & (self._ranks[places] >= least)])
             rows, places = rows[~is_equal], places[~is_equal] + 1
         return np.sort(np.concatenate(ranges)) if ranges else np.empty(0, np.int64)
 
@@ -146,19 +145,19 @@ def equality_indexes(
     part: list[EqualityIndex] = []
     row_count = key_bytes = 0
     for chain in _chains(deletes, schema):
-        collected = _Collected(chain)
+        collected: list[_KeyRows] = []
         for rank, delete in enumerate(chain.deletes):
-            for keys in _read_keys(delete, chain.lines, open_file):
-                collected.add(keys, rank)
+            for hashes, keys in _read_keys(delete, chain.lines, open_file):
+                collected.append((hashes, keys, rank))
                 row_count += len(keys)
-                key_bytes += keys.encoded.nbytes
+                key_bytes += keys.nbytes
                 if row_count >= limit or key_bytes >= LARGEST_INDEX_BYTES:
-                    full = [*part, collected.index()]
-                    part, collected, row_count, key_bytes = [], _Collected(chain), 0, 0
+                    full = [*part, EqualityIndex(chain, collected)]
+                    part, collected, row_count, key_bytes = [], [], 0, 0
                     pa.default_memory_pool().release_unused()
                     yield full
         if collected:
-            part.append(collected.index())
+            part.append(EqualityIndex(chain, collected))
     if part:
         yield part
 
@@ -170,23 +169,15 @@ def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
     chain, and each row is looked up once for all delete files.
     """
     chains: dict[tuple[int, ...], list[_Chain]] = {}
-    for delete in sorted(
-        deletes, key=lambda delete_file: (len(delete_file.applies_to), delete_file.file.location)
-    ):
+    for delete in sorted(deletes, key=lambda file: (len(file.applies_to), file.file.location)):
         ids = tuple(sorted(delete.equality_ids))
         same_columns = chains.setdefault(ids, [])
-        chain = next(
-            (
-                candidate
-                for candidate in same_columns
-                if candidate.deletes[-1].applies_to <= delete.applies_to
-            ),
-            None,
-        )
-        if chain is None:
-            chain = _Chain(_lines(ids, delete, schema), [])
-            same_columns.append(chain)
-        chain.deletes.append(delete)
+        for chain in same_columns:
+            if chain.deletes[-1].applies_to <= delete.applies_to:
+                chain.deletes.append(delete)
+                break
+        else:
+            same_columns.append(_Chain(_lines(ids, delete, schema), [delete]))
     return [chain for of_ids in chains.values() for chain in of_ids]
 
 
@@ -203,51 +194,9 @@ def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tupl
     return tuple((*around, replace(column, required=False)) for *around, column in lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyRows:
-    hashes: Hashes
-    encoded: pa.Array
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-
-class _Collected:
-    """Keys that become an index."""
-
-    def __init__(self, chain: _Chain) -> None:
-        self._chain = chain
-        self._parts: list[_KeyRows] = []
-        self._ranks: list[_Ranks] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def add(self, keys: _KeyRows, rank: int) -> None:
-        self._parts.append(keys)
-        self._ranks.append(np.full(len(keys), rank, np.int32))
-
-    def index(self) -> EqualityIndex:
-        """Return the index, by ascending hash; equal keys keep the highest rank."""
-        hashes = np.concatenate([part.hashes for part in self._parts])
-        ranks = np.concatenate(self._ranks)
-        order = np.lexsort((-ranks, hashes))
-        encoded = pa.chunked_array([part.encoded for part in self._parts])
-        sorted_keys = encoded.take(pa.array(order)).combine_chunks()
-        hashes, ranks = hashes[order], ranks[order]
-        repeated = hashes[1:] == hashes[:-1]
-        if repeated.any():
-            equal = pc.equal(sorted_keys.slice(1), sorted_keys.slice(0, len(order) - 1))
-            repeated &= equal.to_numpy(zero_copy_only=False)
-            distinct = np.flatnonzero(np.append(True, ~repeated))
-            hashes, ranks = hashes[distinct], ranks[distinct]
-            sorted_keys = sorted_keys.take(pa.array(distinct))
-        return EqualityIndex(self._chain, _Keys(hashes, sorted_keys, ranks))
-
-
 def _read_keys(
     deletes: EqualityDeletes, lines: Sequence[Line], open_file: OpenFile
-) -> Iterator[_KeyRows]:
+) -> Iterator[tuple[Hashes, pa.Array]]:
     fields = [line[-1] for line in lines]
     with open_file(deletes.file.location) as file:
         source = open_source(file, deletes.file, Schema(0, ()), ())
@@ -258,7 +207,7 @@ def _read_keys(
         for rows in source.stored([item.id for item in fields]):
             columns = [source.values(rows.batch, line) for line in lines]
             hashes = row_hashes(columns, rows.batch.num_rows)
-            yield _KeyRows(hashes, _encoded(fields, columns))
+            yield hashes, _encoded(fields, columns)
 
 
 def _encoded(fields: Sequence[NestedField], columns: Sequence[pa.Array]) -> pa.Array:

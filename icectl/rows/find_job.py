@@ -101,11 +101,6 @@ class Keys:
     count: int
     field_ids: tuple[int, ...]
 
-    def deletes(self, locations: Sequence[str]) -> EqualityDeletes:
-        """Return the keys as equality deletes of some data files."""
-        file = SourceFile("the keys", "parquet", self.count, 0)
-        return EqualityDeletes(file, self.field_ids, frozenset(locations))
-
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
@@ -165,11 +160,10 @@ def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, s
     if not isinstance(target, Keys):
         yield partial(_of_condition, target), set()
         return
-    deletes, content = target.deletes(locations), target.content
-    parts = equality_indexes(
-        [deletes], lambda _: BytesIO(content), job.reading.columns.ever, LARGEST_INDEX_ROWS
-    )
-    for part in parts:
+    file = SourceFile("the keys", "parquet", target.count, 0)
+    deletes = EqualityDeletes(file, target.field_ids, frozenset(locations))
+    content, ever = target.content, job.reading.columns.ever
+    for part in equality_indexes([deletes], lambda _: BytesIO(content), ever, LARGEST_INDEX_ROWS):
         for index in part:
             yield partial(_of_keys, index), index.read_ids
 

@@ -25,12 +25,13 @@ from icectl.rows.compact_job import (
     TaskResult,
     run_rewrite,
 )
-from icectl.rows.merge_deletes import merge_in_threads
+from icectl.rows.merge_deletes import run_merge
 from icectl.rows.worker_context import WorkerContext, bundle_small_tasks, read_bytes
 from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
+from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
 
 _WORTH_A_WORKER_BYTES = 16 << 20
@@ -54,11 +55,9 @@ class LocalEngine:
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Run tasks, and yield their results. Close the iterator to stop early.
+        """Run tasks in workers. Raises: also CorruptTable, if a reader crashes on a file.
 
-        Order: that of the tasks.
-        Raises: as run_rewrite; CorruptTable, if a reader crashes on a file; EngineError;
-        Incomplete, at the time limit. Files stay, recorded.
+        Close the iterator to stop early.
         """
         total = sum(map(read_bytes, tasks))
         self.progress.phase("rewriting data files", total=total, unit="bytes")
@@ -78,21 +77,19 @@ class LocalEngine:
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Merge the deletes of tasks in threads of this process.
-
-        Order: that of the tasks.
-        Raises: as run_merge; Incomplete, at the time limit. Files stay.
-        """
+        """Merge the deletes of tasks in threads of this process."""
         self.progress.phase("merging deletes", total=len(tasks))
         self.counts.tasks += len(tasks)
 
-        def outputs(task: MergeDeletesTask) -> FileOutputs:
-            return FileOutputs(
-                partial(places.next_file_location, task), self.store.open_new, self.store.open
-            )
+        def run(task: MergeDeletesTask) -> TaskResult:
+            self.deadline.check()
+            next_location = partial(places.next_file_location, task)
+            outputs = FileOutputs(next_location, self.store.open_new, self.store.open)
+            return run_merge(task, job, outputs)
 
-        check = self.deadline.check
-        for result in merge_in_threads(tasks, job, outputs, check, self.concurrency):
+        sizes = [sum(file.size_bytes for file in task.delete_files) for task in tasks]
+        threads = min(os.cpu_count() or 1, self.concurrency)
+        for result in in_threads(run, tasks, sizes, threads=threads):
             self.progress.advance(1)
             yield result
 

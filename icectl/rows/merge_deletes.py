@@ -1,7 +1,6 @@
 """Merged deletes by position: one delete file or one vector for each data file."""
 
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +29,6 @@ from icectl.rows.deleted_positions import named_positions, spelled_otherwise, ve
 from icectl.rows.rewrite_data import DeletesOfGroup, positions_of
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.location import loosest_key
-from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask
 
 _ROW_GROUP_ROWS = 1 << 20
@@ -176,27 +174,6 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
         deleted_row_count=sum(deletes.record_count for deletes in merged_deletes),
         written_bytes=sum(sizes.values()),
     )
-
-
-def merge_in_threads(
-    tasks: Sequence[MergeDeletesTask],
-    job: MergeJob,
-    outputs_of: Callable[[MergeDeletesTask], FileOutputs],
-    check: Callable[[], None],
-    concurrency: int,
-) -> Iterator[TaskResult]:
-    """Merge the deletes of tasks in threads of this process; `check` is called before each.
-
-    Order: that of the tasks.
-    Raises: as run_merge and `check`.
-    """
-
-    def run(task: MergeDeletesTask) -> TaskResult:
-        check()
-        return run_merge(task, job, outputs_of(task))
-
-    sizes = [sum(file.size_bytes for file in task.delete_files) for task in tasks]
-    return in_threads(run, tasks, sizes, threads=min(os.cpu_count() or 1, concurrency))
 
 
 def delete_file_entries(

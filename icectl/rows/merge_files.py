@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO
@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from icectl.errors import SelfCheckFailed, StorageError
 from icectl.files.data_file import open_data_file
-from icectl.files.parquet.footer import Integers
 from icectl.files.parquet.merge import (
     CopyRange,
     MergedFile,
@@ -188,8 +187,17 @@ class _Merge:
                         merged.add(source, handles[file.location], copy)
                 self._finish(merged, opened)
                 copied = [handles[file.location] for file, _ in opened.sources]
-                sample = _sample(merged.chunk_places(), copied)
-            output = stack.enter_context(self._reopened(assembly))
+                places, sample = merged.chunk_places(), {}
+                spread = np.linspace(0, len(places) - 1, _SAMPLED_CHUNKS).astype(np.int64)
+                for number, at, new_at, size in places[np.unique(spread)].tolist():
+                    copied[number].seek(at)
+                    sample[new_at] = copied[number].read(min(size, _SAMPLED_BYTES))
+                    check_page(sample[new_at])
+            try:  # without reading ahead
+                output = stack.enter_context(assembly.open(self.location))
+            except CopyRefused as error:  # too late to copy here: the name is taken
+                raise StorageError(str(error)) from error
+            stack.enter_context(naming(self.location))
             is_same = output.seek(0, 2) == merged.size_bytes
             for at, content in sample.items():
                 output.seek(at)
@@ -199,16 +207,6 @@ class _Merge:
                     f"the storage made {self.location} of other bytes than it was asked to"
                 )
             return self._result(output, merged, opened)
-
-    @contextmanager
-    def _reopened(self, assembly: Assembly) -> Iterator[IO[bytes]]:
-        """Open the new file, without reading ahead. Raises: StorageError."""
-        try:
-            file = assembly.open(self.location)
-        except CopyRefused as error:  # too late to copy here: the name is taken
-            raise StorageError(str(error)) from error
-        with file, naming(self.location):
-            yield file
 
     def _source(self, file: SourceFile, handle: IO[bytes]) -> tuple[MergeSource, pa.Schema]:
         """Return the footer and columns of the file of an entry. Raises: as merge_files."""
@@ -347,17 +345,6 @@ def _check_rows(
             of_files.add(rows)
         totals.append(of_files)
     check_totals(*totals)
-
-
-def _sample(places: Integers, files: Sequence[IO[bytes]]) -> dict[int, bytes]:
-    """Return the first bytes of some chunks, by place in the new file. Raises: NotMergeable."""
-    chosen = np.unique(np.linspace(0, len(places) - 1, _SAMPLED_CHUNKS).astype(np.int64))
-    sample = {}
-    for source, at, new_at, size in places[chosen].tolist():
-        files[source].seek(at)
-        sample[new_at] = files[source].read(min(size, _SAMPLED_BYTES))
-        check_page(sample[new_at])
-    return sample
 
 
 def _with_live_groups(

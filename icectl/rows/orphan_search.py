@@ -65,23 +65,19 @@ class LocalListing:
     links: list[str] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add listed files."""
         self.spool.append(batch)
         self.metadata_files += metadata_files(batch)
         self.links += symbolic_links(batch)
 
     @property
     def file_count(self) -> int:
-        """The number of files."""
         return self.spool.file_count
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all of them."""
         return self.spool.total_bytes
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """Yield the files that are not known, each with its verdict."""
         for batch in self.spool:
             yield unreached(batch, known, rule)
 

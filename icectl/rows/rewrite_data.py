@@ -69,7 +69,6 @@ class PositionDeletes:
     named: str | None = None
 
     def open(self, file: IO[bytes]) -> DataFile:
-        """Open it. Raises: as open_own."""
         return open_own(file, self.file, Schema(0, ()))
 
 
@@ -99,7 +98,6 @@ class DeletionVector:
             raise OtherFile(message, rule="R-118", hint=RESTORE_IT)  # R-118
 
     def positions(self, file: IO[bytes]) -> Positions:
-        """Read the positions from the Puffin file."""
         size = self.content_size_in_bytes
         return vector_positions(file, self.content_offset, size, self.record_count)
 
@@ -128,7 +126,6 @@ class TableColumns:
 
     @property
     def arrow(self) -> pa.Schema:
-        """The Arrow schema of the columns to write."""
         return arrow_schema(self.written, self.shredding)
 
 

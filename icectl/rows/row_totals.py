@@ -27,7 +27,6 @@ class RowTotals:
     null_counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch."""
         self.row_count += batch.num_rows
         hashes = row_hashes(batch.columns, batch.num_rows)
         self.row_hash = (self.row_hash + sum_of(hashes)) % _MODULUS
@@ -35,7 +34,6 @@ class RowTotals:
             self._add_nulls(batch.column(place), item)
 
     def add_totals(self, other: "RowTotals") -> None:
-        """Add other totals."""
         self.row_count += other.row_count
         self.row_hash = (self.row_hash + other.row_hash) % _MODULUS
         for number, count in other.null_counts.items():

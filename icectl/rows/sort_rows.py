@@ -154,28 +154,24 @@ def _fields(text: str, schema: Schema) -> Sequence[SortField]:
                 f"`--sort-order`: at position {at + 1}: `{text[at:].strip()}` is not a sort key"
             )
             raise UsageError(message, hint=_SUPPORTED)
-        fields.append(_field(match, schema))
+        name = match["source"] or match["column"]
+        item = _column("--sort-order", name, schema)
+        function = (match["transform"] or "identity").lower()
+        widths = [width for width in match.group("shown", "before", "after") if width is not None]
+        spelled = _SPELLINGS.get(function, function) + "".join(f"[{width}]" for width in widths)
+        transform = parse_transform(spelled)
+        if transform.name in ("unknown", "void"):
+            raise UsageError(f"`--sort-order`: there is no transform `{spelled}`", hint=_SUPPORTED)
+        if not accepts(transform, item.type):
+            shown = f"{transform.text} of `{name}`, which is {type_text(item.type)}"
+            raise UsageError(f"`--sort-order`: there is no {shown}", hint=_SUPPORTED)
+        direction = (match["direction"] or "asc").lower()
+        usual = "first" if direction == "asc" else "last"
+        nulls = f"nulls-{(match['nulls'] or usual).lower()}"
+        fields.append(SortField((item.id,), transform, direction, nulls))
         at = match.end()
         if not match["end"]:
             return fields
-
-
-def _field(match: re.Match[str], schema: Schema) -> SortField:
-    name = match["source"] or match["column"]
-    item = _column("--sort-order", name, schema)
-    function = (match["transform"] or "identity").lower()
-    widths = [text for text in match.group("shown", "before", "after") if text is not None]
-    spelled = _SPELLINGS.get(function, function) + "".join(f"[{width}]" for width in widths)
-    transform = parse_transform(spelled)
-    if transform.name in ("unknown", "void"):
-        raise UsageError(f"`--sort-order`: there is no transform `{spelled}`", hint=_SUPPORTED)
-    if not accepts(transform, item.type):
-        shown = f"{transform.text} of `{name}`, which is {type_text(item.type)}"
-        raise UsageError(f"`--sort-order`: there is no {shown}", hint=_SUPPORTED)
-    direction = (match["direction"] or "asc").lower()
-    usual = "first" if direction == "asc" else "last"
-    nulls = f"nulls-{(match['nulls'] or usual).lower()}"
-    return SortField((item.id,), transform, direction, nulls)
 
 
 def _column(option: str, text: str, schema: Schema) -> NestedField:

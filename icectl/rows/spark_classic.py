@@ -89,7 +89,6 @@ class SparkOptions:
 
     @property
     def own_master(self) -> str:
-        """The master of a session of our own."""
         return self.master or LOCAL_MASTER
 
     @property
@@ -183,7 +182,6 @@ class ClassicJobs:
 
     @property
     def is_local(self) -> bool:
-        """Whether the workers are processes of this machine."""
         master: str = self.context.master
         return master.startswith("local") and not master.startswith("local-cluster")
 
@@ -263,7 +261,6 @@ class ClassicJobs:
             self.settle()
 
     def all_succeeded(self) -> bool:
-        """Return whether all jobs of this run came to a good end."""
         tracker = self.context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
         return all(job is None or job.status == "SUCCEEDED" for job in jobs)
@@ -324,7 +321,6 @@ class _Keeper:
             session.stop()
 
     def end(self) -> None:
-        """Stop what is kept."""
         session, self._session = self._session, None
         if session is not None:
             session.stop()
@@ -359,7 +355,22 @@ def _start(
     log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
     starting = pool.submit(_start_context, options, log)
     try:
-        context = _context(starting, deadline, log, options.own_master)
+        try:
+            context = _awaited(starting, deadline)
+        except EngineError as error:
+            if "stopped SparkContext" in error.message:
+                raise EngineError(
+                    f"the Spark master {options.own_master} accepts no application",
+                    hint="the master's log says why; its Spark must have PySpark's version",
+                ) from error
+            lines = _lines(log)
+            errors = [line for line in lines if "xception" in line] or [
+                line for line in lines if "rror" in line
+            ]
+            if not errors:
+                raise
+            reason = _EXCEPTION.sub("", errors[0].strip())
+            raise EngineError(f"Spark does not start: {reason}", hint=_MASTER_HINT) from error
         return _OwnSession(context, _settings(options), log)
     except BaseException:
         with suppress(EngineError), spark_failures():
@@ -382,7 +393,6 @@ def _running() -> Any:
 
 
 def _submitted() -> Any:
-    """Return the context of a submitted program."""
     from pyspark import SparkConf, SparkContext
 
     return SparkContext.getOrCreate(SparkConf())
@@ -421,25 +431,6 @@ def check_master(master: str) -> None:
         problems[f"{place.hostname}:{port}"] = problem
     address, problem = next(iter(problems.items()))
     raise EngineError(f"no Spark master at {address}: {problem}", hint=_MASTER_HINT)
-
-
-def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes], master: str) -> Any:
-    try:
-        return _awaited(starting, deadline)
-    except EngineError as error:
-        if "stopped SparkContext" in error.message:
-            raise EngineError(
-                f"the Spark master {master} accepts no application",
-                hint="the master's log says why; its Spark must have PySpark's version",
-            ) from error
-        lines = _lines(log)
-        errors = [line for line in lines if "xception" in line] or [
-            line for line in lines if "rror" in line
-        ]
-        if not errors:
-            raise
-        reason = _EXCEPTION.sub("", errors[0].strip())
-        raise EngineError(f"Spark does not start: {reason}", hint=_MASTER_HINT) from error
 
 
 def _start_context(options: SparkOptions, log: IO[bytes]) -> Any:

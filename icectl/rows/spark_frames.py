@@ -105,13 +105,6 @@ def _kind(column: NestedField, type_: Type) -> pa.DataType:
     return arrow_type(type_)
 
 
-def _not_given(column: str, why: str) -> Unsupported:
-    return Unsupported(
-        f"the column `{column}` {why}, which Spark can't be given",
-        hint="`columns=` names the others",
-    )
-
-
 def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
     if values.offset:
         values = pa.concat_arrays([values])  # no slice, whose nulls retype_array does not take
@@ -120,7 +113,11 @@ def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
     try:
         return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid:
-        raise _not_given(field.name, "has moments between two microseconds") from None
+        raise Unsupported(
+            f"the column `{field.name}` has moments between two microseconds, which Spark can't be "
+            "given",
+            hint="`columns=` names the others",
+        ) from None
 
 
 def _holds_variant(type_: Type) -> bool:
@@ -154,18 +151,16 @@ def _with_values_first(values: pa.Array, type_: Type) -> pa.Array:
 
 def _given_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values in what Spark gets of them. Raises: pa.ArrowInvalid, for lost nanoseconds."""
-    return _texts(values) if isinstance(values, pa.ExtensionArray) else values.cast(kind)
-
-
-def _texts(uuids: pa.ExtensionArray) -> pa.Array:
-    stored = uuids.storage.fill_null(bytes(16))
+    if not isinstance(values, pa.ExtensionArray):
+        return values.cast(kind)
+    stored = values.storage.fill_null(bytes(16))
     digits = b"".join(stored.to_pylist()).hex().encode()
-    texts = np.full((len(uuids), 36), b"-", "S1")
+    texts = np.full((len(values), 36), b"-", "S1")
     texts[:, _UUID_DIGITS] = np.frombuffer(digits, "S1").reshape(-1, 32)
-    ends = np.arange(len(uuids) + 1, dtype=np.int32) * np.int32(36)
+    ends = np.arange(len(values) + 1, dtype=np.int32) * np.int32(36)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
-    texts_array = pa.Array.from_buffers(pa.string(), len(uuids), buffers)
-    return pc.if_else(uuids.is_valid(), texts_array, pa.scalar(None, pa.string()))
+    texts_array = pa.Array.from_buffers(pa.string(), len(values), buffers)
+    return pc.if_else(values.is_valid(), texts_array, pa.scalar(None, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,26 +217,21 @@ def _spark_schema(session: Any, schema: pa.Schema) -> Any:
 
     Raises: Unsupported, for times in a session that has none.
     """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import types
     from pyspark.sql.pandas.types import from_arrow_schema
 
     name = next((field.name for field in schema if _holds_time(field.type)), None)
-    if name is not None and not _has_times(session):
+    has_times = hasattr(types, "TimeType")
+    if name is not None and has_times:
+        with suppress(PySparkException):  # of versions that do without the setting
+            has_times = session.conf.get(_TIMES) == "true"
+    if name is not None and not has_times:
         raise Unsupported(
             f"the column `{name}` is or holds a time, which this session of Spark does not have",
             hint=f"`{_TIMES}` of Spark 4.1 lets it; `columns=` names the others",
         )
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
-
-
-def _has_times(session: Any) -> bool:
-    from pyspark.errors import PySparkException
-    from pyspark.sql import types
-
-    if not hasattr(types, "TimeType"):
-        return False
-    with suppress(PySparkException):  # of versions that do without the setting
-        return bool(session.conf.get(_TIMES) == "true")
-    return True
 
 
 def _holds_time(kind: pa.DataType) -> bool:
@@ -281,7 +271,6 @@ def _reading(storage: StorageOptions) -> FileOutputs:
     store = open_store(storage, SystemEnv())
 
     def next_location(_: str) -> str:
-        """Write nothing."""
         raise SelfCheckFailed("a file is written where rows are read")
 
     return FileOutputs(next_location, store.open_new, store.open)
@@ -321,34 +310,32 @@ class SparkFrame:
         Raises: as run_write; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
         """
+        from pyspark.sql.types import BinaryType, StructField, StructType
+
         at = WorkerContext.of(self.storage(), places.names)
         self.progress.phase("writing data files on Spark")
         try:
             # Left before files are looked for: no worker goes on writing behind its back.
             session = self.frame.sparkSession
             with open_beside(session, self.progress, self.deadline) as spark:
-                frame = self._distributed(job) if by_partition else self.frame
+                frame = self.frame
+                if by_partition:
+                    with spark_failures():
+                        fields = [*frame.schema.fields, StructField(_PARTITION, BinaryType())]
+                        keyed = frame.mapInArrow(partial(_keyed, job), StructType(fields))
+                        frame = keyed.repartition(keyed[_PARTITION])
                 tables, is_clean = spark.on_rows(frame, partial(_write, at, job))
         except BaseException:
             with suppress(IcectlError):
                 places.find()
             raise
-        entries = pa.concat_tables(tables) if tables else None
         if not is_clean:
             places.find()
-        if entries is None:
+        if not tables:
             return pa.table({"location": pa.array([], pa.string())})
+        entries = pa.concat_tables(tables)
         places.record(entries["location"].to_pylist())
         return entries
-
-    def _distributed(self, job: WriteJob) -> Any:
-        """Return the frame, rows of one partition together."""
-        from pyspark.sql.types import BinaryType, StructField, StructType
-
-        with spark_failures():
-            fields = [*self.frame.schema.fields, StructField(_PARTITION, BinaryType())]
-            keyed = self.frame.mapInArrow(partial(_keyed, job), StructType(fields))
-            return keyed.repartition(keyed[_PARTITION])
 
 
 def collect_small_frame(frame: Any) -> pa.Table:

@@ -98,7 +98,6 @@ def _keep_answers(
     """Return the answers, computed now."""
 
     def keep() -> Any:
-        """Compute the answers, and keep them on the disks of the workers."""
         import pyspark
 
         # Spark 3 knows but memory first, and then disks.
@@ -163,7 +162,6 @@ class _SparkListing:
     links: Sequence[str]
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """Yield the files that are not known, each with its verdict."""
         yield from self.local.unreached(known, rule)
         if self.remote is None:
             return
@@ -265,29 +263,22 @@ def _list(storage: StorageOptions, parts: Sequence[ListingPart]) -> Iterator[Ans
     yield _SUMMARY, json.dumps(summary).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A file that was sent to every worker, or its content."""
+@contextmanager
+def _opened(sent: Any) -> Iterator[KnownLocations]:
+    """Open what `_send_known` returned, on a worker."""
+    if isinstance(sent, str):
+        from pyspark import SparkFiles
 
-    name: str
-    content: Any = None
-
-    @contextmanager
-    def path(self) -> Iterator[str]:
-        """Tell the path of the file, on a worker, for as long as it is opened."""
-        if self.content is None:
-            from pyspark import SparkFiles
-
-            yield SparkFiles.get(self.name)
-            return
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(self.content.value)
-            file.flush()
-            yield file.name
+        yield KnownLocations.opened(SparkFiles.get(sent))
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(sent.value)
+        file.flush()
+        yield KnownLocations.opened(file.name)
 
 
-def _send_known(spark: Spark, known: KnownLocations) -> _Sent:
-    """Have what is known in a file on every worker.
+def _send_known(spark: Spark, known: KnownLocations) -> Any:
+    """Have what is known in a file on every worker; returns its name, or the value.
 
     Workers that come later ask for it too, so it stays until the end. A session of others would
     have to keep the file for good: there it crosses as a value.
@@ -298,15 +289,13 @@ def _send_known(spark: Spark, known: KnownLocations) -> _Sent:
     with spark_failures():
         if jobs.is_own:
             jobs.context.addFile(file.name)
-            return _Sent(Path(file.name).name)
-        value = jobs.context.broadcast(Path(file.name).read_bytes())
-        return _Sent(Path(file.name).name, value)
+            return Path(file.name).name
+        return jobs.context.broadcast(Path(file.name).read_bytes())
 
 
-def _unreached(known: _Sent, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
+def _unreached(known: Any, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
     """Keep those of the listed files that are not known, as they were listed, on a worker."""
-    with known.path() as path:
-        files = KnownLocations.opened(path)
+    with _opened(known) as files:
         rows = unreached(payload_batch(payload), files, rule)
     if rows.num_rows:
         yield _FILES, batch_payload(rows.select(LISTING_SCHEMA.names))

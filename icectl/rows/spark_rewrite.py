@@ -335,7 +335,6 @@ class _KeyRanges:
         rows, ordered = batch.take(order), pc.binary_slice(keys.take(order), 0, _COMPARED_BYTES)
 
         def place(low: bytes, find: Callable[..., int]) -> int:
-            """Find a key among those of the rows."""
             return find(range(len(ordered)), low, key=lambda at: ordered[at].as_py())
 
         cuts = [place(low, bisect_left) for low in self.lows[1:]]

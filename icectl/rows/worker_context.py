@@ -91,11 +91,9 @@ class _Noted:
         return self.assembly.open(location)
 
     def write(self, content: bytes | memoryview, /) -> int:
-        """Append bytes."""
         return self.assembly.write(content)
 
     def copy(self, location: str, start: int, end: int) -> None:
-        """Append a range of a file."""
         self.assembly.copy(location, start, end)
 
 

@@ -136,14 +136,17 @@ class _Worker:
         return _Worker(process, Connection(own_end.detach()), types, check)
 
     def send(self, value: Any) -> None:
-        """Send a call, or the answer to a question."""
         with self._alive():
             self.line.send(value)
 
     def answer(self, file: IO[bytes] | None, ask: Ask | None) -> tuple[Any, ...]:
         """Answer the questions of a kernel until it ends, and return what it yielded."""
         while True:
-            kind, value = self._receive()
+            self.check()
+            with self._alive():
+                if not self.line.poll(_CHECK_SECONDS):
+                    continue
+                kind, value = decode(self.line.recv_bytes(), self.types)
             if kind == _READ and file is not None:
                 file.seek(value[0])
                 content = file.read(value[1])
@@ -159,13 +162,6 @@ class _Worker:
                 raise value
             else:
                 raise EngineError("the answer of a worker makes no sense")
-
-    def _receive(self) -> Any:
-        while True:
-            self.check()
-            with self._alive():
-                if self.line.poll(_CHECK_SECONDS):
-                    return decode(self.line.recv_bytes(), self.types)
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

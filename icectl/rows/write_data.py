@@ -229,7 +229,6 @@ class _NewFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far."""
         return self._writer.size_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -248,12 +247,10 @@ class _NewFile:
             shapes.add(inside(batch.column(place), tuple(inner)))
 
     def _no_shapes(self) -> dict[int, Shapes]:
-        """Begin to look at the columns of geometry and geography."""
         columns = self._shape_columns.items()
         return {id_: Shapes(isinstance(type_, GeographyType)) for id_, (type_, _) in columns}
 
     def flush(self) -> None:
-        """Write what is held as a row group."""
         if self.pending_rows:
             self._writer.write_row_group(self._pending, frozenset(self._with_nan), self._shapes)
             self.row_count += self.pending_rows
@@ -288,7 +285,6 @@ class _NewFile:
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
 
     def abandon(self, *error: Any) -> None:
-        """Give the file up, after an error."""
         self._writer.abandon()
         self._stack.__exit__(*error)
 
@@ -367,18 +363,21 @@ def with_bounds(
     with_values = {id_: measured for id_, measured in facts.items() if measured.lower is not None}
     measured = FileMetrics(
         written.metrics.record_count,
-        lower_bounds={
-            id_: encode(types[id_], measured.lower) for id_, measured in with_values.items()
-        },
-        upper_bounds={
-            id_: encode(types[id_], measured.upper) for id_, measured in with_values.items()
-        },
+        lower_bounds={id_: encode(types[id_], of.lower) for id_, of in with_values.items()},
+        upper_bounds={id_: encode(types[id_], of.upper) for id_, of in with_values.items()},
     )
-    lower, upper = _cut(measured, schema, options.modes)
+    return _with_more(written, *_cut(measured, schema, options.modes))
+
+
+def _with_more(
+    written: WrittenFile, lower: Mapping[int, bytes], upper: Mapping[int, bytes], **others: Any
+) -> WrittenFile:
+    """Return a new file with more bounds, and with other members of its metrics."""
     metrics = replace(
         written.metrics,
         lower_bounds=dict(sorted({**written.metrics.lower_bounds, **lower}.items())),
         upper_bounds=dict(sorted({**written.metrics.upper_bounds, **upper}.items())),
+        **others,
     )
     return replace(written, metrics=metrics)
 
@@ -411,12 +410,7 @@ def with_joined_bounds(
                     found = joined_bounds(known_bounds, side)
                     if found is not None:
                         joined[id_] = found
-    metrics = replace(
-        written.metrics,
-        lower_bounds=dict(sorted(lower.items())),
-        upper_bounds=dict(sorted(upper.items())),
-    )
-    return replace(written, metrics=metrics)
+    return _with_more(written, lower, upper)
 
 
 def with_stated_metrics(
@@ -458,14 +452,9 @@ def with_stated_metrics(
             if schema.all_fields[id_].type not in _REAL or nan_counts.get(id_) == 0
         },
     )
-    lower, upper = _cut(stated, schema, options.modes)
-    more = replace(
-        metrics,
-        nan_value_counts=_only(nan_counts, set(nan_counts) - _only_nan(stated)),
-        lower_bounds=dict(sorted({**metrics.lower_bounds, **lower}.items())),
-        upper_bounds=dict(sorted({**metrics.upper_bounds, **upper}.items())),
-    )
-    return replace(written, metrics=more)
+    counts_by_id = _only(nan_counts, set(nan_counts) - _only_nan(stated))
+    bounds_cut = _cut(stated, schema, options.modes)
+    return _with_more(written, *bounds_cut, nan_value_counts=counts_by_id)
 
 
 def _joined_range(

@@ -179,10 +179,11 @@ def _kind(stored: pa.DataType, type_: Type, shown: str) -> pa.DataType:
         case StructType(fields) if arrow_types.is_struct(stored):
             return pa.struct(_matched(child_fields(stored), fields, f"{shown}."))
         case ListType() if arrow_types.is_list(stored):
-            return pa.list_(_inner(child_fields(stored)[0], children(type_)[0], shown))
+            element = children(type_)[0]
+            return pa.list_(_field(child_fields(stored)[0], element, f"{shown}.{element.name}"))
         case MapType() if arrow_types.is_map(stored):
             parts = zip(child_fields(stored), children(type_), strict=True)
-            key, value = (_inner(frame_field, item, shown) for frame_field, item in parts)
+            key, value = (_field(part, item, f"{shown}.{item.name}") for part, item in parts)
             return pa.map_(key.with_nullable(nullable=False), value)
     kind = stored if _is_lossless(stored, type_) else _checked(stored, type_)
     if kind is not None:
@@ -204,10 +205,6 @@ _SPARK = {
     "uuid": "string",
 }
 """Types by Spark's names for them, where these are others."""
-
-
-def _inner(frame_field: pa.Field, column: NestedField, shown: str) -> pa.Field:
-    return _field(frame_field, column, f"{shown}.{column.name}")
 
 
 def _is_lossless(stored: pa.DataType, type_: Type) -> bool:
