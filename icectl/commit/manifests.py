@@ -85,13 +85,8 @@ class WrittenManifest:
     entries: Entries
 
 
-@dataclass(frozen=True, slots=True)
-class _NewManifest:
-    """A new manifest that is not stored yet, and the entries that it must have."""
-
-    location: str
-    content: bytes
-    entries: Entries
+_New = tuple[str, bytes, Entries]
+"""The location and content of a new manifest, and the entries that it must have."""
 
 
 @dataclass(slots=True)
@@ -223,50 +218,45 @@ class ManifestWriter:
         chosen = fill(piece_sizes, self.target_size_bytes)
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
 
-        def encoded() -> Iterator[_NewManifest]:
+        def encoded() -> Iterator[_New]:
             for cut in chosen:
                 content = in_file_format(writer.manifest(cut), self.form)
-                location = self.new_location(self.form.file_format)
-                yield _NewManifest(location, content, held_by(cut))
+                yield self.new_location(self.form.file_format), content, held_by(cut)
 
-        def compare(manifest: _NewManifest) -> tuple[_NewManifest, WrittenManifest]:
-            return manifest, WrittenManifest(self._compared(manifest, columns), manifest.entries)
+        def compare(new: _New) -> tuple[_New, ManifestFile]:
+            return new, self._compared(new, columns)
 
-        def store(compared_manifest: tuple[_NewManifest, WrittenManifest]) -> WrittenManifest:
-            new, written = compared_manifest
-            self.context.store.create(new.location, new.content)
-            return written
+        def store(compared_manifest: tuple[_New, ManifestFile]) -> WrittenManifest:
+            (location, content, rows), manifest = compared_manifest
+            self.context.store.create(location, content)
+            return WrittenManifest(manifest, rows)
 
         compared = in_threads(compare, encoded(), sizes, threads=self._processors)
         with closing(compared):
             yield from in_threads(store, compared, sizes, threads=self.context.concurrency)
 
-    def _compared(self, new: _NewManifest, columns: Sequence[str]) -> ManifestFile:
+    def _compared(self, new: _New, columns: Sequence[str]) -> ManifestFile:
         """Compare a manifest with its entries in some columns, and return its row in the list.
 
         Locations are compared by their hashes if the entries have only these.
         """
+        location, content, expected = new
+        types, spec = self.form.types, self.form.spec
         manifest = describe_manifest(
-            new.entries,
-            self.form.types,
-            location=new.location,
-            length=len(new.content),
-            spec_id=self.form.spec.spec_id,
+            expected, types, location=location, length=len(content), spec_id=spec.spec_id
         )
         try:
-            _, stored = read_manifest(
-                new.content, columns=frozenset(columns), manifest=0, spec=self.form.spec
-            )
+            _, stored = read_manifest(content, columns=frozenset(columns), manifest=0, spec=spec)
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
         if self.form.table_location:  # its locations may be relative
             stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
         entries = inherit(stored, [manifest])
-        if LOCATION_HASH in new.entries.table.column_names:
+        if LOCATION_HASH in expected.table.column_names:
             entries = Entries(with_location_hashes(entries.table))
             columns = [LOCATION_HASH if name == "location" else name for name in columns]
-        differs = differing_column(entries, new.entries, columns)
-        if differs is not None or len(stored) != len(new.entries):  # R-069
+        differs = differing_column(entries, expected, columns)
+        if differs is not None or len(stored) != len(expected):  # R-069
             column = "location" if differs == LOCATION_HASH else differs
             raise SelfCheckFailed(
                 f"a new manifest does not match its entries in {column}", rule="R-069"

@@ -61,14 +61,6 @@ _MOST_GONE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """Entries of new delete files, and how many of their rows were deleted since the plan."""
-
-    entries: Entries
-    row_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteCarrier:
     """Carries deletes over to the new files of groups, for one table."""
 
@@ -78,9 +70,10 @@ class DeleteCarrier:
     has_vectors: bool
     names: NameMapping = ()
 
-    def carry(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> Carried:
+    def carry(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> tuple[Entries, int]:
         """Write the deletes of a group's new files; `files` are those of the head.
 
+        Returns entries of new delete files, and how many rows were deleted since the plan.
         Raises: NotCarried, if the group is dropped; StorageError; SelfCheckFailed.
         """
         missing = {file.location for file in result.inputs if head.entry(file.location) is None}
@@ -121,7 +114,7 @@ class DeleteCarrier:
             raise NotCarried(error.message) from error
         # Deletes apply to the new files from the greatest of their sequence numbers on.
         least = max(task.sequence_number for task in result.rewrites)
-        return Carried(self._written(result, positions, max(newest, least)), deleted_count)
+        return self._written(result, positions, max(newest, least)), deleted_count
 
     def _sorted_positions(
         self,
@@ -305,8 +298,8 @@ class FileRewrite:
         )
         if carrier is None or (is_same and not result.moves_deletes):
             return result
-        carried = carrier.carry(result, files, head)
-        if not len(carried.entries):
+        entries, row_count = carrier.carry(result, files, head)
+        if not len(entries):
             return result
-        self.carried[result.number] = carried.row_count
-        return replace(result, added=concat([result.added, carried.entries]))
+        self.carried[result.number] = row_count
+        return replace(result, added=concat([result.added, entries]))

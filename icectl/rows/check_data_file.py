@@ -29,6 +29,7 @@ from icectl.rows.columns import (
     differing,
     has_order,
     inside,
+    is_real,
     is_shape,
     not_earlier,
     path_to,
@@ -57,7 +58,6 @@ _FAMILIES: Mapping[str, str] = {
 """Types that writers store for one another, beside what was promoted (R-095, R-097)."""
 
 _MONOTONE = frozenset({"identity", "truncate", "year", "month", "day", "hour"})
-_REAL = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class _Check:
             facts = measured.get(id_)
             if facts is None or not _proves_bounds(recorded, facts, id_, self._type(id_)):
                 unproven.add(id_)
-        unproven |= {id_ for id_ in recorded.nan_value_counts if _is_real(self._type(id_))}
+        unproven |= {id_ for id_ in recorded.nan_value_counts if is_real(self._type(id_))}
         for field_, expected in recorded.partition:
             source = _source(field_)
             if source is not None and not self._proves_partition(field_, expected, measured):
@@ -325,7 +325,7 @@ def check_metrics(
         if recorded_count is not None and recorded_count != facts.null_count:
             wrong_counts.append(f"`{name}` has {facts.null_count} nulls, not {recorded_count}")
         recorded_count = recorded.nan_value_counts.get(id_)
-        if recorded_count is not None and _is_real(type_) and facts.nan_count != recorded_count:
+        if recorded_count is not None and is_real(type_) and facts.nan_count != recorded_count:
             wrong_counts.append(f"`{name}` has {facts.nan_count} NaN, not {recorded_count}")
         if facts.shapes is not None:
             yield from _check_shapes(recorded, facts.shapes, id_, name)
@@ -389,13 +389,9 @@ def _bound(stored: bytes | None, type_: Type | None) -> Value | None:
         return None  # level metadata reports it
 
 
-def _is_real(type_: Type | None) -> bool:
-    return isinstance(type_, PrimitiveType) and type_.name in _REAL
-
-
 def _is_one(values: pa.Array, type_: Type, field_: PartitionField, expected: Value) -> bool:
     """Return whether a transform that keeps the order gives the expected value at both ends."""
-    if field_.transform.name not in _MONOTONE or values.null_count or _is_real(type_):
+    if field_.transform.name not in _MONOTONE or values.null_count or is_real(type_):
         return False
     if not len(values):
         return True

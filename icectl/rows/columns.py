@@ -31,7 +31,6 @@ _TEMPORAL = {
     "timestamptz_ns": pa.timestamp("ns", "UTC"),
     "time": pa.time64("us"),
 }
-_REAL = frozenset({"float", "double"})
 Convert = Callable[[pa.Array], pa.Array]
 """May raise pa.ArrowInvalid, for a value that is not of the type."""
 _Test = Callable[[pa.DataType], bool]
@@ -83,6 +82,11 @@ def as_values(column: pa.Array, type_: Type) -> pa.Array:
 def has_order(type_: Type) -> bool:
     """Whether bounds of a type are its smallest and largest values."""
     return is_comparable(type_) and type_ != PrimitiveType("unknown")
+
+
+def is_real(type_: Type | None) -> bool:
+    """Whether values of a type may be NaN."""
+    return type_ in (PrimitiveType("float"), PrimitiveType("double"))
 
 
 def is_shape(type_: Type) -> bool:
@@ -145,7 +149,7 @@ class ColumnFacts:
             shapes.add(values)
             self.merge(ColumnFacts(shapes=shapes))
             return
-        if isinstance(type_, PrimitiveType) and type_.name in _REAL:
+        if is_real(type_):
             is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
             nans = pc.sum(is_nan).as_py() or 0
             self.nan_count += nans

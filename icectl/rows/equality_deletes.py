@@ -60,10 +60,8 @@ class _Chain:
         return tuple(line[-1] for line in self.lines)
 
     def first_rank(self, location: str) -> int | None:
-        for rank, delete in enumerate(self.deletes):
-            if location in delete.applies_to:
-                return rank
-        return None
+        ranks = (at for at, delete in enumerate(self.deletes) if location in delete.applies_to)
+        return next(ranks, None)
 
 
 _KeyRows = tuple[Hashes, pa.Array, int]

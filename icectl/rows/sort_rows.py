@@ -45,7 +45,7 @@ from icectl.format.types import (
     is_comparable,
     type_text,
 )
-from icectl.rows.columns import has_order, inside, path_to
+from icectl.rows.columns import has_order, inside, is_real, path_to
 from icectl.rows.partition_rows import Partitioner
 
 _PART_OF_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
@@ -333,7 +333,7 @@ def _word(type_: Type, column: pa.Array) -> Words:
     elif type_ == PrimitiveType("boolean"):
         flags = pc.fill_null(plain(column), fill_value=False).to_numpy(zero_copy_only=False)
         words = flags.astype(np.uint64) << np.uint64(63)
-    elif isinstance(type_, DecimalType) or type_ in _REAL:
+    elif isinstance(type_, DecimalType) or is_real(type_):
         numbers = plain(column).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
         # R-084: -0.0 before 0.0, NaN first or last, by its sign
         nan = np.copysign(np.nan, numbers).view(np.uint64)
@@ -348,9 +348,6 @@ def _word(type_: Type, column: pa.Array) -> Words:
         words = octets.view(">u8").reshape(-1).astype(np.uint64)
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     return np.where(is_null, np.uint64(0), words)
-
-
-_REAL = (PrimitiveType("float"), PrimitiveType("double"))
 
 
 def _rows(octets: Octets) -> pa.Array:

@@ -34,11 +34,10 @@ from icectl.format.schema import Schema, schema_json
 from icectl.format.single_value import decode, encode
 from icectl.format.types import GeographyType, NestedField, PrimitiveType, Type
 from icectl.format.variant import Side, joined_bounds
-from icectl.rows.columns import ColumnFacts, inside, is_shape, path_to
+from icectl.rows.columns import ColumnFacts, inside, is_real, is_shape, path_to
 from icectl.storage.store import Assembly
 from icectl.table.reading import naming
 
-_REAL = (PrimitiveType("float"), PrimitiveType("double"))
 _VARIANT = PrimitiveType("variant")
 _OF_ANY_LENGTH = (PrimitiveType("string"), PrimitiveType("binary"))
 MOST_OPEN_FILES = 64
@@ -215,10 +214,10 @@ class _NewFile:
         columns = {
             id_: (item.type, place)
             for id_, item in schema.all_fields.items()
-            if (item.type in _REAL or is_shape(item.type))
+            if (is_real(item.type) or is_shape(item.type))
             and (place := path_to(arrow, id_)) is not None
         }
-        self._paths = {id_: path for id_, (type_, path) in columns.items() if type_ in _REAL}
+        self._paths = {id_: path for id_, (type_, path) in columns.items() if is_real(type_)}
         self._nan_counts = dict.fromkeys(self._paths, 0)
         self._with_nan: set[int] = set()
         self._shape_columns = {id_: of for id_, of in columns.items() if is_shape(of[0])}
@@ -432,11 +431,11 @@ def with_stated_metrics(
     for id_ in metrics.value_counts:
         item = schema.field(id_)
         having = [source for source in sources if not _has_only_nulls(source, id_)]
-        if item is None or item.type not in (*_REAL, *_OF_ANY_LENGTH):
+        if item is None or not (is_real(item.type) or item.type in _OF_ANY_LENGTH):
             continue
         counts = [source.nan_value_counts.get(id_) for source in having]
         known_counts = [count for count in counts if count is not None]
-        if has_all_rows and item.type in _REAL and len(known_counts) == len(counts):
+        if has_all_rows and is_real(item.type) and len(known_counts) == len(counts):
             nan_counts[id_] = sum(known_counts)
         joined = None if id_ in metrics.lower_bounds else _joined_range(having, id_, item.type)
         if joined is not None:
@@ -449,7 +448,7 @@ def with_stated_metrics(
         upper_bounds={
             id_: highest
             for id_, (_, highest) in bounds.items()
-            if schema.all_fields[id_].type not in _REAL or nan_counts.get(id_) == 0
+            if not is_real(schema.all_fields[id_].type) or nan_counts.get(id_) == 0
         },
     )
     counts_by_id = _only(nan_counts, set(nan_counts) - _only_nan(stated))
