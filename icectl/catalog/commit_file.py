@@ -73,20 +73,14 @@ def create_file(
 
 
 def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> TableMetadata:
-    """Return the metadata after some updates, as the file that follows `base` holds it.
-
-    Raises: Refused, where an update breaks a rule.
-    """
+    """Return the metadata that follow `base`. Raises: Refused, where an update breaks a rule."""
     now_ms = max(now_ms, base.metadata.last_updated_ms)  # R-017
     applied = apply_all(base.metadata, updates)
     return with_log(applied, base.metadata_location, now_ms)[0]
 
 
 def why_changed(base: LoadedTable, content: bytes) -> str | None:
-    """Return why the file that was loaded is no base any more, if so.
-
-    Raises: Refused, when another table is there now.
-    """
+    """Return why the loaded file is no base any more, if so. Raises: Refused, for another table."""
     newer = read_metadata(content)
     check_same_table(base, newer)
     if newer != base.metadata:

@@ -62,9 +62,8 @@ class CatalogSettings:
         """Values, and parts of values, that must not be shown, as they are sent too."""
         properties = self.properties
         secrets = [value for key, value in properties.items() if is_secret_property(key, value)]
-        secrets += (
-            [properties["credential"].partition(":")[2]] if "credential" in properties else []
-        )
+        if "credential" in properties:
+            secrets.append(properties["credential"].partition(":")[2])
         secrets += [
             base64.b64encode(f"{properties.get(user, '')}:{properties[password]}".encode()).decode()
             for user, password in _SENT_TOGETHER
@@ -147,9 +146,7 @@ class Configuration:
 
 
 def read_configuration(
-    environment: Mapping[str, str],
-    own: Layer,
-    folders: Callable[[], Sequence[Path]],
+    environment: Mapping[str, str], own: Layer, folders: Callable[[], Sequence[Path]]
 ) -> Configuration:
     """Return all catalogs that are configured; `own` are those of icectl.toml.
 
@@ -292,10 +289,7 @@ def from_environment(text: str, environment: Mapping[str, str], what: str) -> st
 
 
 def _kind(name: str, properties: Mapping[str, str]) -> str:
-    """Return the kind that the properties name, else that of the URI.
-
-    Raises: UsageError; Unsupported.
-    """
+    """Return the kind that the properties name, or their URI. Raises: UsageError; Unsupported."""
     named, uri = properties.get("type", "").lower(), properties.get("uri", "")
     if "py-catalog-impl" in properties:
         raise Unsupported(f"catalog `{name}` is a Python class, and icectl runs none")

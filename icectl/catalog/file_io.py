@@ -53,17 +53,10 @@ _KINDS = (
 )
 
 _NOT_FROM_SERVERS = {
-    "s3.profile-name",
-    "client.access-key-id",
-    "client.secret-access-key",
-    "client.session-token",
-    "client.profile-name",
-    "gcs.requester-pays",
-    "adls.connection-string",
-    "adls.tenant-id",
-    "adls.client-id",
-    "adls.client-secret",
-}
+    "s3.profile-name", "client.access-key-id", "client.secret-access-key",
+    "client.session-token", "client.profile-name", "gcs.requester-pays",
+    "adls.connection-string", "adls.tenant-id", "adls.client-id", "adls.client-secret",
+}  # fmt: skip
 """What the user alone may say: logins elsewhere, who pays, an address within a login."""
 
 _FROM_SERVERS = {*_S3, *_GCS, *_ADLS} - _NOT_FROM_SERVERS | {
@@ -85,10 +78,7 @@ def of_server(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def served_places(properties: Mapping[str, Mapping[str, str]]) -> Places:
-    """Return the options by what a server says, of locations that begin with a prefix.
-
-    Its tokens are never names of files.
-    """
+    """Return a server's options by beginnings of locations; its tokens are never names of files."""
     places = with_file_io_at(
         StorageOptions(),
         {start: _of_account(of_server(values)) for start, values in properties.items()},

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,13 +35,7 @@ from icectl.catalog.metadata_files import (
     wants_gzip,
     without_uncommitted,
 )
-from icectl.catalog.protocol import (
-    Capabilities,
-    CommitOutcome,
-    Committed,
-    Conflict,
-    LoadedTable,
-)
+from icectl.catalog.protocol import Capabilities, CommitOutcome, Committed, Conflict, LoadedTable
 from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, TableNotFound
 from icectl.files.metadata_file import read_version_hint
@@ -99,21 +94,21 @@ class FileSystemCatalog:
     def load(self, *, to_show: bool = False) -> LoadedTable:
         for _ in range(_LOOKS - 1):
             try:
-                return self._load(to_show)
+                return self._load(to_show=to_show)
             except FileNotFoundError:  # renamed, or deleted by a commit that came meanwhile
                 continue
-        return self._load(to_show)
+        return self._load(to_show=to_show)
 
-    def _load(self, to_show: bool) -> LoadedTable:  # noqa: FBT001
+    def _load(self, *, to_show: bool) -> LoadedTable:
         versions = list_versions(self.store, self._metadata_directory)
         if not versions:
             raise self._not_found()
-        loaded = self._load_newest(versions, to_show)
+        loaded = self._load_newest(versions, to_show=to_show)
         elsewhere = self._relocated_directory(loaded.metadata)
         if elsewhere is None:
             return loaded
         moved = list_versions(self.store, elsewhere)
-        return self._load_newest((*versions, *moved), to_show) if moved else loaded
+        return self._load_newest((*versions, *moved), to_show=to_show) if moved else loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
         hint, versions = self._survey(loaded)
@@ -149,9 +144,7 @@ class FileSystemCatalog:
         return outcome
 
     def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
-        """The number in the hint, and the metadata files: read in this order, as they are written
-        in the other.
-        """
+        """The number in the hint, then the files: they are written in the other order."""
         directory = loaded.metadata_folder
         try:
             hint = read_version_hint(self.store.read(locations.join(directory, VERSION_HINT)))
@@ -160,10 +153,7 @@ class FileSystemCatalog:
         return hint if isinstance(hint, int) else None, list_versions(self.store, directory)
 
     def check_current(self, loaded: LoadedTable) -> None:
-        """Do nothing where the loaded file is current, wherever it says that the table lies.
-
-        Raises: as check_writable.
-        """
+        """Do nothing where the loaded file is current, wherever it is. Raises: Refused."""
         hint, versions = self._survey(loaded)
         self._check_current(loaded, hint, versions)
         under_way, _ = uncommitted_files(versions, self.store, self.env)
@@ -203,20 +193,13 @@ class FileSystemCatalog:
     def _metadata_directory(self) -> str:
         return locations.join(self.table_location, METADATA_FOLDER)  # R-161
 
-    def _load_newest(
-        self,
-        versions: tuple[MetadataVersion, ...],
-        to_show: bool,  # noqa: FBT001
-    ) -> LoadedTable:
-        loaded = newest(
-            without_uncommitted(versions),
-            lambda version: (
-                read_file(self.store, version.location, to_show=to_show).last_updated_ms
-            ),
-        )
+    def _load_newest(self, versions: Sequence[MetadataVersion], *, to_show: bool) -> LoadedTable:
+        read = partial(read_file, self.store, to_show=to_show)
+        location = newest(
+            without_uncommitted(versions), lambda version: read(version.location).last_updated_ms
+        ).location
         capabilities = FILE_SYSTEM if is_file_system_table(versions) else OF_A_CATALOG
-        metadata = read_file(self.store, loaded.location, to_show=to_show)
-        return loaded_from(metadata, loaded.location, capabilities)
+        return loaded_from(read(location), location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
         """Find where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
@@ -380,10 +363,7 @@ class SingleFileCatalog:
 
 
 def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTable:
-    """Read the metadata file that the caller named.
-
-    Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
-    """
+    """Read a metadata file. Raises: TableNotFound; CorruptTable; Unsupported; StorageError."""
     try:
         metadata = read_file(store, location, to_show=to_show)
     except FileNotFoundError as error:

@@ -29,13 +29,7 @@ from icectl.catalog.pointer import (
     entry_locations,
     store_of_catalog,
 )
-from icectl.catalog.protocol import (
-    CatalogAccess,
-    Conflict,
-    TableInCatalog,
-    TablePlace,
-    places,
-)
+from icectl.catalog.protocol import CatalogAccess, Conflict, TableInCatalog, TablePlace, places
 from icectl.env import Deadline, Env
 from icectl.errors import IcectlError, Refused, StorageError, TableNotFound, UsageError
 from icectl.format.json_members import parse_json
@@ -51,25 +45,15 @@ COMMIT_SECONDS = 60.0
 """How long the answer to a commit is waited for at least, whatever the time limit is."""
 
 _FIRST_PAUSE_SECONDS = 0.2
-_TIMEOUTS = {
-    "rest.client.connection-timeout-ms": "10000",
-    "rest.client.socket-timeout-ms": "60000",
-}
+_TIMEOUTS = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
 _THROTTLED = frozenset(
     {"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"}
 )
-_OF_CREDENTIALS = frozenset(
-    {
-        "UnrecognizedClientException",
-        "InvalidSignatureException",
-        "IncompleteSignature",
-        "ExpiredTokenException",
-        "ExpiredToken",
-        "InvalidClientTokenId",
-        "MissingAuthenticationToken",
-        "MissingAuthenticationTokenException",
-    }
-)
+_OF_CREDENTIALS = frozenset({
+    "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignature",
+    "ExpiredTokenException", "ExpiredToken", "InvalidClientTokenId",
+    "MissingAuthenticationToken", "MissingAuthenticationTokenException",
+})  # fmt: skip
 _UNANSWERED = frozenset({"OperationTimeoutException", "InternalServiceException"})
 _NOT_FOUND = "EntityNotFoundException"
 _CHANGED = "ConcurrentModificationException"
@@ -77,21 +61,10 @@ _RESENDS = 3
 _PAUSE_SECONDS = 0.5
 
 _INPUT = (
-    "Name",
-    "Description",
-    "Owner",
-    "LastAccessTime",
-    "LastAnalyzedTime",
-    "Retention",
-    "StorageDescriptor",
-    "PartitionKeys",
-    "ViewOriginalText",
-    "ViewExpandedText",
-    "TableType",
-    "Parameters",
-    "TargetTable",
-    "FederatedTable",
-)
+    "Name", "Description", "Owner", "LastAccessTime", "LastAnalyzedTime", "Retention",
+    "StorageDescriptor", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "TableType",
+    "Parameters", "TargetTable", "FederatedTable",
+)  # fmt: skip
 """The members of a table that Glue takes back; the others are its own to tell."""
 
 _S3_TABLES = "s3tables"
@@ -124,10 +97,7 @@ class Glue:
     env: Env
 
     def ask(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask for something that only reads, again where Glue is busy or does not answer.
-
-        Raises: GlueRejection; StorageError.
-        """
+        """Ask, again where Glue is busy or does not answer. Raises: GlueRejection; StorageError."""
         reason = ""
         for number in range(_TRIES):
             try:
@@ -143,10 +113,7 @@ class Glue:
     def pages(
         self, action: str, member: str, request: Mapping[str, Any]
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield what an action lists in a member of its answers, page after page.
-
-        Raises: as `ask`.
-        """
+        """Yield what an action lists in a member of answers, page by page. Raises: as `ask`."""
         token: Mapping[str, Any] = {}
         for _ in range(_MOST_PAGES):
             page = self.ask(action, {**request, **token})
@@ -257,10 +224,7 @@ def _first(properties: Mapping[str, str], *keys: str) -> str | None:
 
 
 def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
-    """Return the JSON of an answer.
-
-    Raises: GlueRejection; GlueAnswerLost; StorageError, where it is not Glue's.
-    """
+    """Return the JSON. Raises: GlueRejection; GlueAnswerLost; StorageError, if it is not Glue's."""
     status = answer.status
     try:
         answer_members = parse_json(answer.body or b"{}")
@@ -296,9 +260,7 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
     if not catalog_id:
         return None
     named = {"catalogId": catalog_id, "databaseName": table["DatabaseName"]}
-    request = {
-        "Entries": [{**named, "tableName": table["Name"], "type": kind} for kind in _WORK],
-    }
+    request = {"Entries": [{**named, "tableName": table["Name"], "type": kind} for kind in _WORK]}
     try:
         answer = service.send("BatchGetTableOptimizer", request)
     except (GlueAnswerLost, GlueRejection, StorageError):
@@ -347,10 +309,7 @@ class GlueWarehouse:
         return behind_pointer(self.access, self.store, GluePointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:
-        """Yield every table, those of other formats too, with its location.
-
-        Raises: StorageError.
-        """
+        """Yield every table, of other formats too, with its location. Raises: StorageError."""
         for database in self._databases():
             for table in self._tables((database,)):
                 location = (table.get("StorageDescriptor") or {}).get("Location")
@@ -470,10 +429,7 @@ class GluePointer:
         return self.is_settled
 
     def _rejected(self, error: GlueRejection, lost: str | None) -> Conflict:
-        """Return the conflict that Glue tells of.
-
-        Raises: StorageError; SwapUncertain, after a lost answer.
-        """
+        """Return Glue's conflict. Raises: StorageError; SwapUncertain, after a lost answer."""
         if error.code == _CHANGED and lost is None:
             return Conflict("another writer has changed the table in AWS Glue meanwhile")
         if lost is not None:  # the version may be gone because the first request was carried out

@@ -87,15 +87,20 @@ class Http:
             "timeout": urllib3.Timeout(connect=connect_ms / 1000, read=read_ms / 1000),
             "maxsize": _CONNECTIONS,
         }
+        from urllib.request import getproxies, proxy_bypass
+
         self._deadline = deadline
         try:
-            scheme = urlsplit(uri).scheme
-            proxy = _proxy(uri)
+            parts = urlsplit(uri)
+            proxies = getproxies()
+            proxy = proxies.get(parts.scheme) or proxies.get("all")
+            if proxy and proxy_bypass(parts.netloc.rpartition("@")[2]):
+                proxy = None
         except ValueError:
             raise UsageError("the address of the catalog cannot be read") from None
-        if scheme == "https":
+        if parts.scheme == "https":
             arguments["ssl_context"] = tls_context(properties)
-        if proxy is None:
+        if not proxy:
             self._pool = urllib3.PoolManager(**arguments)
             return
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
@@ -241,13 +246,3 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
             f"catalog property `{name}`: `{text}` is not a number of milliseconds up to a day"
         )
     return number
-
-
-def _proxy(uri: str) -> str | None:
-    """Return the proxy that the environment names for an address."""
-    from urllib.request import getproxies, proxy_bypass
-
-    parts = urlsplit(uri)
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return None if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) else proxy

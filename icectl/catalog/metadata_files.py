@@ -8,19 +8,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal
 
-from icectl.catalog.protocol import (
-    Capabilities,
-    Conflict,
-    LoadedTable,
-)
+from icectl.catalog.protocol import Capabilities, Conflict, LoadedTable
 from icectl.env import Env
-from icectl.errors import (
-    CommitConflict,
-    CorruptTable,
-    OtherFile,
-    Refused,
-    TableNotFound,
-)
+from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, TableNotFound
 from icectl.files.metadata_file import read_metadata, read_metadata_to_show
 from icectl.format.file_names import VERSION_HINT, parse_metadata_file_name
 from icectl.format.metadata import TableMetadata
@@ -73,10 +63,7 @@ def is_metadata_file_name(name: str) -> bool:
 
 
 def metadata_version(location: str, modified_ms: int | None = None) -> MetadataVersion:
-    """Read what the name of a metadata file says (R-160, R-162).
-
-    The digits that a bare UUID begins with are no number.
-    """
+    """Read the name of a metadata file (R-160, R-162); a bare UUID's first digits are no number."""
     name = locations.name(location)
     if _BARE_UUID.match(name):
         kind: Kind = "uncommitted" if _UNCOMMITTED.fullmatch(name) else "other"
@@ -98,10 +85,7 @@ def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
 
 
 def without_uncommitted(versions: Sequence[MetadataVersion]) -> tuple[MetadataVersion, ...]:
-    """Return the files that are versions of a table; all of them where none looks like one.
-
-    Order: kept.
-    """
+    """Return those that are versions; all of them where none looks like one. Order: kept."""
     versions_left = tuple(version for version in versions if version.kind != "uncommitted")
     return versions_left or tuple(versions)
 
@@ -286,10 +270,7 @@ def check_metadata_folder(store: Store, loaded: LoadedTable) -> None:
 
 
 def check_original(store: Store, loaded: LoadedTable) -> None:
-    """Refuse a copy that a catalog has: its metadata lie in one directory and name another.
-
-    Raises: Refused.
-    """
+    """Refuse a copy in a catalog: its metadata name another directory. Raises: Refused."""
     check_metadata_folder(store, loaded)
     folder, table_location = locations.parent(loaded.metadata_location), loaded.metadata.location
     is_told = METADATA_PATH.name in loaded.metadata.properties
@@ -375,10 +356,7 @@ def newer_than(base: LoadedTable, versions: Sequence[MetadataVersion]) -> Sequen
 
 
 def rivals(store: Store, loaded: LoadedTable) -> Iterator[str]:
-    """What to tell of files beside the current one of a catalog's table that may be taken for it.
-
-    Raises: StorageError.
-    """
+    """Warnings of files that may be taken for a catalog's current one. Raises: StorageError."""
     if loaded.capabilities.numbers_versions or loaded.version is None:
         return
     current = locations.name(loaded.metadata_location)

@@ -13,12 +13,7 @@ from typing import Protocol
 from icectl.catalog.commit_file import next_metadata, unmet, why_changed
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName, dotted_name
-from icectl.catalog.metadata_files import (
-    check_original,
-    metadata_version,
-    read_file,
-    wants_gzip,
-)
+from icectl.catalog.metadata_files import check_original, metadata_version, read_file, wants_gzip
 from icectl.catalog.protocol import (
     Capabilities,
     CatalogAccess,
@@ -100,10 +95,7 @@ class Pointer(Protocol):
         """
 
     def settle(self, pointed: PointerState) -> bool:
-        """Whether a swap of `pointed` that ended in SwapUncertain can come no more; waits a little.
-
-        Raises: StorageError.
-        """
+        """Whether a swap that ended in SwapUncertain can come no more. Raises: StorageError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +201,7 @@ class PointerCatalog:
     def _look(
         self, base: LoadedTable, ours: LoadedTable, *, is_settled: bool
     ) -> CommitOutcome | None:
-        """What became of a swap, as far as the current metadata tells; None where it does not.
-
-        Raises: what loading raises.
-        """
+        """What the current metadata tells of a swap, if anything. Raises: what loading raises."""
         now = self.load()
         check_same_table(base, now.metadata)
         key = locations.loosest_key(ours.metadata_location)

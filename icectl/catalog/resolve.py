@@ -70,8 +70,7 @@ def located(location: str) -> str:
         return str(Path(location).absolute())
     if _WITHOUT_BUCKET.match(location):
         raise UsageError(
-            f"`{location}` names no bucket",
-            hint="a location there looks like s3://bucket/db/table",
+            f"`{location}` names no bucket", hint="a location there looks like s3://bucket/db/table"
         )
     trimmed = location.rstrip("/")
     return location if trimmed.endswith(":") else trimmed

@@ -18,13 +18,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from icectl.catalog.identifier import TableName, no_namespace, no_table
 from icectl.catalog.metadata_files import read_file
 from icectl.catalog.pointer import PointerState, SwapUncertain, behind_pointer, store_of_catalog
-from icectl.catalog.protocol import (
-    CatalogAccess,
-    Conflict,
-    TableInCatalog,
-    TablePlace,
-    places,
-)
+from icectl.catalog.protocol import CatalogAccess, Conflict, TableInCatalog, TablePlace, places
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, StorageError, TableNotFound, Unsupported, UsageError
 from icectl.format.metadata import TableMetadata
@@ -230,41 +224,32 @@ def _driver(family: str, wanted: str) -> Any:
     """Return the driver that a URI asks for, where it is there, else another of the database."""
     known = _DRIVERS[family]
     for name in sorted(known, key=lambda name: name.lower() != wanted):
-        try:
-            return _imported(name)
-        except ImportError:
-            continue
+        with suppress(ImportError):
+            match name:
+                case "psycopg":
+                    import psycopg
+
+                    return psycopg
+                case "psycopg2":
+                    import psycopg2
+
+                    return psycopg2
+                case "pymysql":
+                    import pymysql
+
+                    return pymysql
+                case _:
+                    import MySQLdb
+
+                    return MySQLdb
     raise Unsupported(
         f"no driver for {family} is installed: icectl uses {' or '.join(known)}",
         hint="`pip install 'icectl[sql]'`, in the environment of icectl, installs one",
     )
 
 
-def _imported(name: str) -> Any:
-    match name:
-        case "psycopg":
-            import psycopg
-
-            return psycopg
-        case "psycopg2":
-            import psycopg2
-
-            return psycopg2
-        case "pymysql":
-            import pymysql
-
-            return pymysql
-        case _:
-            import MySQLdb
-
-            return MySQLdb
-
-
 def connect(access: CatalogAccess) -> "SqlWarehouse":
-    """Return the catalog in a database.
-
-    Raises: UsageError; Unsupported, where its driver is missing.
-    """
+    """Return the catalog in a database. Raises: UsageError; Unsupported, without its driver."""
     settings = access.settings
     database = database_of(settings.name, settings.properties, access.deadline)
     return SqlWarehouse(access, CatalogRows(database, settings.name), store_of_catalog(access))
@@ -411,10 +396,7 @@ class SqlWarehouse:
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the namespaces right below one: levels are separated by dots in the database.
-
-        Raises: TableNotFound; StorageError.
-        """
+        """Yield namespaces, whose levels dots separate. Raises: TableNotFound; StorageError."""
         every = [tuple(name.split(".")) for name in self.rows.namespaces() if name]
         depth = len(parent)
         below = sorted({name[: depth + 1] for name in every if name[:depth] == parent})

@@ -50,10 +50,7 @@ class PartLimits:
 
 
 class Parts(Protocol):
-    """An object in the making, at the storage that it is made by.
-
-    Any thread may call open, read, copy and send.
-    """
+    """An object in the making, at its storage. Any thread may call open, read, copy and send."""
 
     @property
     def limits(self) -> PartLimits:
@@ -64,10 +61,7 @@ class Parts(Protocol):
         """How many requests may run at once."""
 
     def open(self, location: str) -> tuple[Source, bytes]:
-        """Return what there is to copy, and its last bytes.
-
-        Raises: CopyRefused; FileNotFoundError.
-        """
+        """Return what there is to copy, and its end. Raises: CopyRefused; FileNotFoundError."""
 
     def read(self, location: str, source: Source, start: int, end: int) -> bytes:
         """Return bytes of a source. Raises: StorageError; FileNotFoundError."""
@@ -114,10 +108,7 @@ def assembled(parts: Parts, location: str) -> Iterator[Assembly]:
 
 
 class _Assembled:
-    """An object in the making.
-
-    Bytes wait until they are a part. A copied range waits too: the next may go on where it ends.
-    """
+    """An object in the making: bytes wait for a part, a range for one that goes on at its end."""
 
     copies_whole = False
     pool: ThreadPoolExecutor

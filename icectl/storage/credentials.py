@@ -21,27 +21,12 @@ Places = Mapping[str, Mapping[str, str]]
 
 
 _LOGIN = {
-    "key",
-    "secret",
-    "token",
-    "bearer_token",
-    "profile",
-    "anon",
-    "account_key",
-    "sas_token",
-    "client_id",
-    "client_secret",
-    "tenant_id",
-    "credential",
-}
+    "key", "secret", "token", "bearer_token", "profile", "anon", "account_key", "sas_token",
+    "client_id", "client_secret", "tenant_id", "credential",
+}  # fmt: skip
 _ADDRESS = {"endpoint_url", "client_kwargs.endpoint_url", "account_host"}
 _BOTH = {"connection_string"}
-_WHOLE_LOGINS = (
-    {"key", "secret"},
-    {"bearer_token"},
-    {"account_key"},
-    {"sas_token"},
-)
+_WHOLE_LOGINS = ({"key", "secret"}, {"bearer_token"}, {"account_key"}, {"sas_token"})
 """What a server has to send for its login to be one."""
 
 _CLOUDS = re.compile(
@@ -92,10 +77,7 @@ class Renewed:
         return self._expire is not None
 
     def current(self) -> Mapping[str, str]:
-        """Return all options; the same object as long as they hold.
-
-        Raises: what whoever is asked does.
-        """
+        """Return all options; the same object as long as they hold. Raises: what `ask` does."""
         keys = self._ask()
         with self._lock:
             if keys != self._options:
@@ -187,7 +169,10 @@ def joined(
     users = {**configured, **options}
     if not served:
         return users
-    is_served = _logs_in(served) and not options.keys() & (_LOGIN | _BOTH)
+    has_login = served.get("anon", "").lower() == "true" or any(
+        names <= served.keys() for names in _WHOLE_LOGINS
+    )
+    is_served = has_login and not options.keys() & (_LOGIN | _BOTH)
     login = served if is_served else users
     address = options if is_served else users
     rest = {**configured, **served, **options}
@@ -209,12 +194,6 @@ def joined(
             "`adls.account-host`",
         )
     return settings
-
-
-def _logs_in(served: Mapping[str, str]) -> bool:
-    if served.get("anon", "").lower() == "true":
-        return True
-    return any(names <= served.keys() for names in _WHOLE_LOGINS)
 
 
 def _is_clouds_address(address: str) -> bool:

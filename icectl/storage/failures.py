@@ -38,15 +38,9 @@ _NAME_HINT = (
 )
 _TRANSIENT_STATUS = {429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {
-    "InternalError",
-    "RequestLimitExceeded",
-    "RequestTimeout",
-    "ServiceUnavailable",
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-}
+    "InternalError", "RequestLimitExceeded", "RequestTimeout", "ServiceUnavailable", "SlowDown",
+    "Throttling", "ThrottlingException", "TooManyRequestsException",
+}  # fmt: skip
 _UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs start-up time
     "ClientConnectionError",
     "ConnectTimeoutError",
@@ -58,55 +52,33 @@ _UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs s
     "TimeoutError",
 }
 _NOT_SENT = {
-    "ConnectTimeoutError",
-    "ConnectionRefusedError",
-    "EndpointConnectionError",
-    "NoCredentials",
-    "NoNameNode",
-    "NotReached",
-}
+    "ConnectTimeoutError", "ConnectionRefusedError", "EndpointConnectionError", "NoCredentials",
+    "NoNameNode", "NotReached",
+}  # fmt: skip
 _BROKEN_OFF = {
-    "BrokenOff",
-    "ClientPayloadError",
-    "ConnectionClosedError",
-    "HTTPClientError",
-    "IncompleteReadError",
-    "ReadTimeoutError",
-    "ResponseStreamingError",
-}
+    "BrokenOff", "ClientPayloadError", "ConnectionClosedError", "HTTPClientError",
+    "IncompleteReadError", "ReadTimeoutError", "ResponseStreamingError",
+}  # fmt: skip
 _TRANSIENT_ERRNO = {errno.EBUSY, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT}
 ENDED_CREDENTIALS = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
 """Codes of answers to credentials that held before, and may be renewed."""
 
 _BAD_CREDENTIALS = ENDED_CREDENTIALS | {
-    "AuthenticationFailed",
-    "AuthenticationRequired",
-    "InvalidAccessKeyId",
-    "InvalidAuthenticationInfo",
-    "InvalidToken",
-    "SignatureDoesNotMatch",
-}
+    "AuthenticationFailed", "AuthenticationRequired", "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo", "InvalidToken", "SignatureDoesNotMatch",
+}  # fmt: skip
 _DENIED = {
-    "403",
-    "AccessDenied",
-    "AllAccessDisabled",
-    "AuthorizationFailure",
-    "AuthorizationPermissionMismatch",
-    "InsufficientAccountPermissions",
-}
+    "403", "AccessDenied", "AllAccessDisabled", "AuthorizationFailure",
+    "AuthorizationPermissionMismatch", "InsufficientAccountPermissions",
+}  # fmt: skip
 _DENIED_REASON = "access denied"
 OTHER_REGION = {"301", "AuthorizationHeaderMalformed", "PermanentRedirect"}
 """Codes of answers about a bucket that is not where it was asked for."""
 
 _NO_CREDENTIALS = {
-    "CredentialRetrievalError",
-    "NoCredentials",
-    "NoCredentialsError",
-    "PartialCredentialsError",
-    "ProfileNotFound",
-    "SSOError",
-    "TokenRetrievalError",
-}
+    "CredentialRetrievalError", "NoCredentials", "NoCredentialsError",
+    "PartialCredentialsError", "ProfileNotFound", "SSOError", "TokenRetrievalError",
+}  # fmt: skip
 _ENDPOINT_HINT = (
     "for storage other than AWS, set its address with `--storage-option endpoint_url=https://...` "
     "or AWS_ENDPOINT_URL"
@@ -130,13 +102,8 @@ _CREDENTIALS_HINTS = {
         "machine's identity; `--storage-option anon=true` uses none"
     ),
 }
-_HINTS_OF = {
-    "gs": "gs",
-    "gcs": "gs",
-    "hdfs": "hdfs",
-    "http": "http",
-    "https": "http",
-} | dict.fromkeys(("az", "abfs", "abfss", "wasb", "wasbs"), "az")
+_HINTS_OF = {"gs": "gs", "gcs": "gs", "hdfs": "hdfs", "http": "http", "https": "http"}
+_HINTS_OF |= dict.fromkeys(("az", "abfs", "abfss", "wasb", "wasbs"), "az")
 _CLUSTER_HINT = (
     "HADOOP_CONF_DIR names the folder with core-site.xml and hdfs-site.xml, which say where the "
     "name nodes are"
@@ -168,10 +135,7 @@ class AnswerLost(StorageError):
 
 
 def local_failure(doing: str, location: str, error: OSError) -> StorageError:
-    """Return the error for a local file that could not be used.
-
-    `doing` says for what, as in `read`.
-    """
+    """Return the error for a local file, `doing` being what could not be done, as in `read`."""
     reason, shown = error.strerror or str(error), locations.redacted(location)
     hint = _LOCAL_HINTS.get(error.errno or 0)
     if error.errno == errno.ENAMETOOLONG:
@@ -209,11 +173,21 @@ def remote_failure(
     if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":
         return FileNotFoundError(location)
     kind = _HINTS_OF.get(locations.scheme(location), "")
-    reason, hint = _reason_and_hint(
-        error,
-        _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT),
-        _ENDPOINT_HINTS.get(kind, _ENDPOINT_HINT),
+    credentials_hint = _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT)
+    endpoint_hint = _ENDPOINT_HINTS.get(kind, _ENDPOINT_HINT)
+    code, said = error_code(error) or "", _first_line(error)
+    names = {name for cause in _causes(error) for name in _class_names(cause)}
+    known = (
+        (code == "NoSuchBucket", "there is no such bucket", endpoint_hint),
+        (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", credentials_hint),
+        (code in OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
+        ("PermissionError" in names or code in _DENIED, _DENIED_REASON, credentials_hint),
+        (names & _NO_CREDENTIALS, f"no credentials: {said}", credentials_hint),
+        ("UnknownCluster" in names, said, endpoint_hint),
+        (names & _UNREACHABLE, f"no answer: {said}", endpoint_hint),
+        (True, said, None),
     )
+    reason, hint = next((reason, hint) for applies, reason, hint in known if applies)
     message = f"cannot {doing} {locations.redacted(location)}: {redact(reason, secrets)}"
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
 
@@ -298,24 +272,6 @@ def error_status(error: Exception) -> int | None:
     """Return the HTTP status of the answer behind an error."""
     statuses = (_status(cause) for cause in _causes(error))
     return next((status for status in statuses if status is not None), None)
-
-
-def _reason_and_hint(
-    error: Exception, credentials_hint: str, endpoint_hint: str
-) -> tuple[str, str | None]:
-    code = error_code(error) or ""
-    names = {name for cause in _causes(error) for name in _class_names(cause)}
-    known = (
-        (code == "NoSuchBucket", "there is no such bucket", endpoint_hint),
-        (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", credentials_hint),
-        (code in OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
-        ("PermissionError" in names or code in _DENIED, _DENIED_REASON, credentials_hint),
-        (names & _NO_CREDENTIALS, f"no credentials: {_first_line(error)}", credentials_hint),
-        ("UnknownCluster" in names, _first_line(error), endpoint_hint),
-        (names & _UNREACHABLE, f"no answer: {_first_line(error)}", endpoint_hint),
-    )
-    plain = (_first_line(error), None)
-    return next(((reason, hint) for applies, reason, hint in known if applies), plain)
 
 
 def _first_line(error: Exception) -> str:

@@ -18,13 +18,7 @@ from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost, remote_errors, remote_failure, repeated
 from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
 from icectl.storage.new_files import PartWriter, Prober, Proof, temporary_name
-from icectl.storage.store import (
-    Assembly,
-    FailedRemoval,
-    FileStatus,
-    ListingPart,
-    ListingSplit,
-)
+from icectl.storage.store import Assembly, FailedRemoval, FileStatus, ListingPart, ListingSplit
 from icectl.storage.streams import Tail, range_reader
 
 Result = TypeVar("Result")
@@ -276,10 +270,7 @@ class HdfsStore:
             self._rename(temporary, location)
 
     def _rename(self, temporary: str, location: str) -> None:
-        """Give a whole file its name, by one request that is never repeated (R-162).
-
-        Raises: FileExistsError; AnswerLost; StorageError.
-        """
+        """Name a whole file, once (R-162). Raises: FileExistsError; AnswerLost; StorageError."""
         rename = partial(self.client.rename, temporary, path_of(location), False)  # noqa: FBT003
         try:
             driver_result(rename)

@@ -49,10 +49,7 @@ class SameStore:
         return self._scheme(location) == self._scheme(other)
 
     def respelled(self, location: str, base: str) -> str | None:
-        """Return the location as one that begins with `base`.
-
-        None where it is neither that nor below.
-        """
+        """Return the location as one that begins with `base`; None where it is not below."""
         if not self.holds(location, base):
             return None
         start, path = root(base), location[len(root(location)) :].rstrip("/")

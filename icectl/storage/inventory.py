@@ -315,7 +315,7 @@ class InventoryFiles:
         others = named.filter(pc.invert(pc.starts_with(named, f"{start}/")))
         spellings += [
             root
-            for root in locations.distinct_roots(others)
+            for root in pc.unique(locations.roots(others)).to_pylist()
             if root != start and self.same_store.holds(f"{root}/", location)
         ]
         parts = []

@@ -31,10 +31,7 @@ _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 
 
 def scheme(location: str) -> str:
-    """Return the URI scheme in lower case; empty for a path without one.
-
-    Spec: sfc-1 L1, two or more characters.
-    """
+    """Return the URI scheme in lower case, or nothing. Spec: sfc-1 L1, two or more characters."""
     match = _SCHEME.match(location)
     return match.group()[:-1].lower() if match else ""
 
@@ -58,12 +55,6 @@ def root(location: str) -> str:
     """Scheme and authority, as in `s3://bucket` or `hdfs://host:8020`; empty for a bare path."""
     match = _SCHEME_AND_AUTHORITY.match(location)
     return match.group() if match else ""
-
-
-def distinct_roots(locations: pa.Array) -> list[str]:
-    """List the `root` of all locations, each once. Order: first appearance."""
-    names: list[str] = pc.unique(roots(locations)).to_pylist()
-    return names
 
 
 def roots(locations: pa.Array) -> pa.Array:
@@ -101,10 +92,7 @@ def comparison_key(location: str) -> str:
 
 
 def comparison_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the `comparison_key` of every location, none of which is a relative path.
-
-    Order: kept; null stays null.
-    """
+    """Return the `comparison_key` of locations, none relative. Order: kept; null stays null."""
     local = pc.or_(
         pc.starts_with(locations, "file:", ignore_case=True), pc.starts_with(locations, "/")
     )
@@ -156,10 +144,7 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def is_within(location: str, base: str) -> bool:
-    """Return whether a location is `base` or lies below it.
-
-    A path that climbs out with `..` does not.
-    """
+    """Return whether a location is `base` or lies below it, as none with `..` in it does."""
     key, base_key = comparison_key(location), comparison_key(base).rstrip("/")
     if key.rstrip("/") == base_key:
         return True

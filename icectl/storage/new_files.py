@@ -29,14 +29,9 @@ TEMPORARY = r"\.icectl-(?:[0-9]+-[0-9]+-[^/]*|probe-[0-9a-f-]{36})$"
 _NAME = re.compile(TEMPORARY)
 
 _TAKEN = {
-    "409",
-    "412",
-    "BlobAlreadyExists",
-    "ConditionNotMet",
-    "ConditionalRequestConflict",
-    "PreconditionFailed",
-    "UnauthorizedBlobOverwrite",
-}
+    "409", "412", "BlobAlreadyExists", "ConditionNotMet", "ConditionalRequestConflict",
+    "PreconditionFailed", "UnauthorizedBlobOverwrite",
+}  # fmt: skip
 
 
 class PartWriter(io.RawIOBase, BinaryIO):

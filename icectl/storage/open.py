@@ -89,10 +89,7 @@ class StorageOptions:
     home: str | None = None
 
     def now(self) -> "StorageOptions":
-        """Return the options with what the server says that is valid at this moment.
-
-        Raises: StorageError.
-        """
+        """Return the options with what the server says at this moment. Raises: StorageError."""
         return self if self.renewed is None else replace(self, served=self.renewed())
 
     def crossing(self) -> "StorageOptions":
@@ -167,10 +164,7 @@ def add_root(store: Store, folder: str) -> None:
 
 
 def files_behind_links(store: Store, files: pa.Array) -> list[str]:
-    """Return the files of this machine that only a link leads to, below what `add_root` was told.
-
-    Order: kept.
-    """
+    """Return the files here that only a link leads to, below what `add_root` named. Order: kept."""
     local, known, behind_links = _local(store), dict[str, bool](), []
     for file in files.to_pylist() if local is not None else ():
         folder = locations.parent(file)
@@ -201,10 +195,7 @@ class SchemeStore:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str, what: Literal["file", "folder", "bucket"] = "file") -> Store:
-        """Return the store for a file, for a folder, or for all of the bucket that it lies in.
-
-        Raises: Unsupported; Refused, as Home.check.
-        """
+        """The store for a file, folder or bucket. Raises: Unsupported; Refused, as Home.check."""
         self.home.check(location)
         if locations.is_local(location):
             return self.local

@@ -131,10 +131,7 @@ def has_objects(filesystem: Any, location: str, call: Call) -> bool:
 
 
 def server_time_ms(filesystem: Any, location: str, call: Call) -> int | None:
-    """Return the time that a server stamps its answers with; None where it leaves that out.
-
-    Units: milliseconds, in whole seconds.
-    """
+    """Return the time of a server's answers, if any. Units: milliseconds, in whole seconds."""
     answer = _shortest_page(filesystem, location, call)
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
@@ -188,10 +185,7 @@ class S3Writer:
         return settings
 
     def call(self, doing: str, location: str, method: str, **arguments: Any) -> Any:
-        """Return the answer to a request about an object, which may be repeated.
-
-        Raises: StorageError; FileNotFoundError.
-        """
+        """Return the answer to a request, repeated. Raises: StorageError; FileNotFoundError."""
         action = partial(self._request, method, location, **arguments)
         return repeated(doing, location, action, self.env, secrets=self.secrets)
 
@@ -211,10 +205,7 @@ class S3Writer:
         return repeated("read", location, action, self.env, secrets=self.secrets)  # type: ignore[no-any-return]
 
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
-        """Delete objects, a thousand a request; those already gone count as removed.
-
-        Raises: StorageError, when a whole request fails.
-        """
+        """Delete objects, a thousand a request. Raises: StorageError, where one fails whole."""
         return remove_in_batches(removed, self._remove, self.concurrency)
 
     def _put_new(self, location: str, content: bytes) -> None:

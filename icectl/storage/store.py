@@ -59,10 +59,7 @@ class CopyRefused(Exception):
 
 
 class Assembly(Protocol):
-    """A new file, put together of bytes and of ranges of other files that the storage copies.
-
-    Not for several threads.
-    """
+    """A new file of bytes and of ranges of other files that the storage copies. For one thread."""
 
     @property
     def copies_whole(self) -> bool:
@@ -173,10 +170,7 @@ def remove_in_batches(
 
 
 def check_creatable(location: str) -> None:
-    """Do nothing where `create` is offered: on local paths, on S3, Azure, GCS and HDFS, in memory.
-
-    Raises: Refused elsewhere.
-    """
+    """Do nothing where `create` is offered, by the scheme. Raises: Refused elsewhere."""
     scheme = locations.scheme(location)
     if scheme not in CREATABLE:
         raise Refused(

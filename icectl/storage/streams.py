@@ -45,10 +45,7 @@ class Tail:
 def range_reader(
     tail: Tail, read: Callable[[int, int], bytes], buffer_bytes: int = _RANGE_BYTES
 ) -> IO[bytes]:
-    """Return a seekable reader over `read(offset, length)`.
-
-    What the tail holds is not read again.
-    """
+    """Return a seekable reader over `read(offset, length)`, which is not asked for the tail."""
     return io.BufferedReader(_RangeReader(tail, read), buffer_bytes)
 
 

@@ -380,23 +380,14 @@ def alter_table(connection: Connection, table: HiveTable, expected: str | None =
             "expected_parameter_value": expected,
         }
     context: Fields = {1: texts(words)}
-    arguments: Fields = {
-        1: text(database),
-        2: text(name),
-        3: (STRUCT, table.fields),
-        4: (STRUCT, context),
-    }
+    members = text(database), text(name), (STRUCT, table.fields), (STRUCT, context)
+    arguments: Fields = dict(enumerate(members, 1))
     try:
         _result(connection.call("alter_table_with_environment_context", arguments))
     except CallRefused as error:
         if not error.is_unknown:
             raise
-        request: Fields = {
-            2: text(database),
-            3: text(name),
-            4: (STRUCT, table.fields),
-            5: (STRUCT, context),
-        }
+        request: Fields = dict(enumerate(members, 2))
         _result(connection.call("alter_table_req", {1: (STRUCT, request)}))
 
 
@@ -413,13 +404,8 @@ def lock(
         3: text(database),
         4: text(name),
     }
-    user, host, agent = owner
-    request: Fields = {
-        1: (LIST, ThriftList(STRUCT, (component,))),
-        3: text(user),
-        4: text(host),
-        5: text(agent),
-    }
+    components, (user, host, agent) = ThriftList(STRUCT, (component,)), owner
+    request: Fields = {1: (LIST, components), 3: text(user), 4: text(host), 5: text(agent)}
     return _lock_of(_result(connection.call("lock", {1: (STRUCT, request)})))
 
 
@@ -454,10 +440,7 @@ def show_locks(connection: Connection, database: str, name: str) -> Sequence[Loc
 
 
 def version(connection: Connection) -> str:
-    """Return what the server calls its version; empty where it does not say.
-
-    Raises: StorageError.
-    """
+    """Return what the server calls its version; empty if it does not say. Raises: StorageError."""
     try:
         return text_of(connection.ask("getVersion", {}), 0) or ""
     except CallRefused:

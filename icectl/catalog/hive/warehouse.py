@@ -20,12 +20,7 @@ from icectl.catalog.hive.metastore import (
     servers_of,
 )
 from icectl.catalog.hive.thrift import CallRefused
-from icectl.catalog.identifier import (
-    TableName,
-    no_iceberg_table,
-    no_namespace,
-    no_table,
-)
+from icectl.catalog.identifier import TableName, no_iceberg_table, no_namespace, no_table
 from icectl.catalog.pointer import (
     METADATA_LOCATION,
     PREVIOUS,
@@ -35,13 +30,7 @@ from icectl.catalog.pointer import (
     entry_locations,
     store_of_catalog,
 )
-from icectl.catalog.protocol import (
-    CatalogAccess,
-    Conflict,
-    TableInCatalog,
-    TablePlace,
-    places,
-)
+from icectl.catalog.protocol import CatalogAccess, Conflict, TableInCatalog, TablePlace, places
 from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.format.metadata import TableMetadata
@@ -124,10 +113,7 @@ class HiveWarehouse:
         return behind_pointer(self.access, self.store, HivePointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:
-        """Yield every table, Hive's own too, with its location: all their files are somebody's.
-
-        Raises: StorageError.
-        """
+        """Yield every table, Hive's own too: all files are somebody's. Raises: StorageError."""
         with self.servers.connected() as connection:
             for database in metastore.databases(connection):
                 for table in metastore.tables(connection, database):
@@ -286,10 +272,7 @@ class HivePointer:
                 raise SwapUncertain("the metastore's lock was lost")
 
     def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
-        """Send the change, again after a lost answer: of equal ones only one can be carried out.
-
-        Raises: StorageError; SwapUncertain.
-        """
+        """Send equal changes, of which one is done. Raises: StorageError; SwapUncertain."""
         lost: str | None = None
         for number in range(1 + _RESENDS):
             try:
@@ -354,10 +337,7 @@ class _Change:
 
 
 def next_parameters(
-    parameters: Mapping[str, str],
-    target: str,
-    metadata: TableMetadata,
-    catalog: Mapping[str, str],
+    parameters: Mapping[str, str], target: str, metadata: TableMetadata, catalog: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the parameters of a table once `target` is its metadata file, which holds `metadata`.
 

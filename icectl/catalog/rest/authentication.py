@@ -22,10 +22,7 @@ _DEFAULT_SCOPE = "catalog"
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _LONGEST_LIFE_SECONDS = 1e9
 _KINDS = ("none", "noop", "basic", "oauth2", "legacyoauth2", "sigv4")
-_ELSEWHERE = {
-    "google": "gcloud auth print-access-token",
-    "entra": "az account get-access-token",
-}
+_ELSEWHERE = {"google": "gcloud auth print-access-token", "entra": "az account get-access-token"}
 
 
 class Authentication(Protocol):

@@ -139,10 +139,7 @@ class RestClient:
     def get(
         self, path: str, query: Mapping[str, str] | None = None, *, token: str | None = None
     ) -> Any:
-        """Return the JSON object at a path, asked for again where that may help.
-
-        Raises: NotThere; StorageError.
-        """
+        """Return the JSON object at a path, asked for again. Raises: NotThere; StorageError."""
         uri = self.config.uri
         answer = self._ask(f"{uri}/{path}", query or {}, token)
         return self.parsed(answer, f"{uri}/{path}")
@@ -167,10 +164,7 @@ class RestClient:
         )
 
     def namespaces(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Yield the namespaces right below one.
-
-        Raises: NotThereError; Unsupported; StorageError.
-        """
+        """Yield the namespaces below one. Raises: NotThereError; Unsupported; StorageError."""
         self.check_offers(wire.NAMESPACES, "listing namespaces")
         at = self.config.addresses
         self._listings += 1

@@ -53,32 +53,17 @@ _LOOKS, _LOOK_SECONDS = 3, 0.5
 _PAUSES_SECONDS = (0.5, 2.0, 5.0)
 """Before a commit is sent again of which nobody knows."""
 _TRIES_TO_PUT_BACK = 5
-_FAULTS_OF_CLIENTS = frozenset(
-    {
-        "AlreadyExistsException",
-        "BadRequestException",
-        "CommitFailedException",
-        "ForbiddenException",
-        "IllegalArgumentException",
-        "NoSuchNamespaceException",
-        "NoSuchTableException",
-        "NotAuthorizedException",
-        "NotImplementedException",
-        "UnprocessableEntityException",
-        "UnsupportedOperationException",
-        "ValidationException",
-    }
-)
+_FAULTS_OF_CLIENTS = frozenset({
+    "AlreadyExistsException", "BadRequestException", "CommitFailedException",
+    "ForbiddenException", "IllegalArgumentException", "NoSuchNamespaceException",
+    "NoSuchTableException", "NotAuthorizedException", "NotImplementedException",
+    "UnprocessableEntityException", "UnsupportedOperationException", "ValidationException",
+})  # fmt: skip
 """Types of errors that servers raise before they change anything, whatever the status is."""
 
 _NOT_COMPARED = {
-    "summary",
-    "properties",
-    "snapshot-log",
-    "metadata-log",
-    "schema",
-    "partition-spec",
-}
+    "summary", "properties", "snapshot-log", "metadata-log", "schema", "partition-spec",
+}  # fmt: skip
 """Members that servers have in a form of their own, or of which they show a part."""
 
 _IDS = ("snapshot-id", "schema-id", "spec-id", "order-id", "field-id", "id", "key-id")
@@ -264,10 +249,7 @@ class RestAttempt:
     def _with(
         self, now: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
     ) -> LoadedTable:
-        """Return the table after another commit, whatever becomes of that one.
-
-        Raises: IcectlError.
-        """
+        """Return the table after another commit, whatever becomes of it. Raises: IcectlError."""
         table = self.table
         name = (table.namespace, table.name)
         body = commit_json(name, now.metadata, requirements, updates)

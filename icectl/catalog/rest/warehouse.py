@@ -44,10 +44,7 @@ class RestTable:
         return loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Do nothing where the server can carry out changes of the table, and loses nothing of it.
-
-        Raises: Unsupported; Refused.
-        """
+        """Do nothing where the server loses nothing by changes. Raises: Unsupported; Refused."""
         self.served.client.check_offers(wire.UPDATE_TABLE, "changing a table")
         loaded.capabilities.check_version(loaded.metadata.format_version)
         check_metadata_folder(self.store, loaded)

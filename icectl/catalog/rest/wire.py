@@ -66,10 +66,7 @@ _UPDATES: Mapping[type, tuple[str, Callable[[Any, int], dict[str, Any]]]] = {
     RemoveSnapshotRef: ("remove-snapshot-ref", lambda update, _: {"ref-name": update.name}),
     SetProperties: ("set-properties", lambda update, _: {"updates": dict(update.updates)}),
     RemoveProperties: ("remove-properties", lambda update, _: {"removals": list(update.removals)}),
-    RemoveStatistics: (
-        "remove-statistics",
-        lambda update, _: {"snapshot-id": update.snapshot_id},
-    ),
+    RemoveStatistics: ("remove-statistics", lambda update, _: {"snapshot-id": update.snapshot_id}),
     RemovePartitionStatistics: (
         "remove-partition-statistics",
         lambda update, _: {"snapshot-id": update.snapshot_id},

@@ -45,10 +45,7 @@ _FILES = {"service_account": "service_account", "authorized_user": "application_
 
 
 def gcs_source(bucket: str, renewed: Renewed) -> ClientSource | None:
-    """Return how obstore reaches a bucket; None where only gcsfs can, by its options.
-
-    Raises: what a refresher does.
-    """
+    """How obstore reaches a bucket; None where only gcsfs can. Raises: what a refresher does."""
     options = renewed.current()
     if not options.keys() <= _EXPRESSED or options.get("token") in _ONLY_GCSFS_KNOWS or not bucket:
         return None
@@ -137,10 +134,7 @@ class _Logins:
         self._lock = Lock()
 
     def token(self, path: str) -> str:
-        """Return the token that holds now, of a file of credentials.
-
-        Raises: Unsupported, without that library; what it does.
-        """
+        """Return the token of a file of credentials. Raises: Unsupported, without that library."""
         return self._token(path, f"the credentials of {path}")
 
     def token_of(self, access: BucketAccess) -> str | None:
@@ -361,10 +355,7 @@ class _Composed:
     def _ask(
         self, method: str, query: str, headers: Mapping[str, str], body: bytes = b"", of: str = ""
     ) -> PlainAnswer:
-        """Make a request about the new object, or `of` another place of the storage.
-
-        Raises: StorageError; FileNotFoundError.
-        """
+        """Request the object, or `of` another place. Raises: StorageError; FileNotFoundError."""
 
         def action(_: Any) -> PlainAnswer:
             client = self._requests.client

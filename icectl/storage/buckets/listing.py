@@ -42,10 +42,7 @@ class _Page:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeysBelow:
-    """The keys below one location, listed in so many ranges.
-
-    `other` gives a store for keys that obstore cannot express.
-    """
+    """The keys below one location; `other` gives a store for those that obstore cannot express."""
 
     requests: Requests
     base: str
@@ -56,10 +53,6 @@ class KeysBelow:
     def prefix(self) -> str:
         return f"{key_of(self.base)}/"
 
-    def list_all(self, concurrency: int) -> Iterator[pa.RecordBatch]:
-        """Yield all objects, key ranges in parallel, in no order."""
-        return run_steps([_Page()], self.step, concurrency)
-
     def split(self) -> ListingSplit:
         """Return the first page, and ranges of the keys behind it."""
         first = self.step(_Page())
@@ -69,7 +62,7 @@ class KeysBelow:
     def list_parts(
         self, parts: Sequence[ListingPart], concurrency: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all objects in some ranges, in no order."""
+        """Yield all objects in some ranges, in parallel and in no order."""
         return run_steps([_Page(part.after, part.until) for part in parts], self.step, concurrency)
 
     def step(self, page: _Page) -> ListingStep[_Page]:
@@ -219,10 +212,7 @@ def _expressed(action: Callable[[], Any]) -> Any:
 
 
 def _prefixes(prefix: str, store: Any) -> Sequence[str]:
-    """Return what common prefixes there are.
-
-    None, where to find them would take as long as to list.
-    """
+    """Return common prefixes; none, where to find them would take as long as to list."""
     import asyncio
 
     async def prefixes_below() -> Any:

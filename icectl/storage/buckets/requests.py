@@ -14,12 +14,7 @@ import obstore
 from icectl.env import Deadline, Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.buckets.client import (
-    Answered,
-    BucketClient,
-    Unexpected,
-    obstore_failures,
-)
+from icectl.storage.buckets.client import Answered, BucketClient, Unexpected, obstore_failures
 from icectl.storage.failures import (
     ENDED_CREDENTIALS,
     OTHER_REGION,
@@ -109,15 +104,16 @@ class Requests:
     deadline: Deadline
 
     def once(self, action: Callable[[Any], Result]) -> Result:
-        """The result of one call of obstore; again where credentials or region are other ones now.
-
-        Raises: what BucketClient.run does.
-        """
+        """Call obstore, again with other credentials or region. Raises: as BucketClient.run."""
         try:
             return self.in_flight.run(partial(self.client.run, action))
         except Exception as error:  # the seam: drivers raise what they like
             code = error_code(error)
-            if code in ENDED_CREDENTIALS or self._may_have_ended(error, code):
+            if (
+                code in ENDED_CREDENTIALS  # or some that never held
+                or (self.client.kind == "gcs" and error_status(error) == _NOT_KNOWN)
+                or (self.client.kind == "azure" and code == "AuthenticationFailed")
+            ):
                 mended = self.client.renew()
             else:
                 mended = code in OTHER_REGION and self.client.move()
@@ -125,17 +121,8 @@ class Requests:
                 raise
         return self.in_flight.run(partial(self.client.run, action))
 
-    def _may_have_ended(self, error: Exception, code: str | None) -> bool:
-        """Return whether an answer means credentials that have ended, or some that never held."""
-        if self.client.kind == "gcs":
-            return error_status(error) == _NOT_KNOWN
-        return self.client.kind == "azure" and code == "AuthenticationFailed"
-
     def make(self, doing: str, location: str, action: Callable[[Any], Result]) -> Result:
-        """Return the result of a call that may be repeated.
-
-        Raises: StorageError; FileNotFoundError.
-        """
+        """Return the result of a call, repeated. Raises: StorageError; FileNotFoundError."""
         whole = partial(
             retry,
             partial(self.once, action),
@@ -175,7 +162,11 @@ class Requests:
 
     def read_same(self, location: str, etag: str, start: int, end: int) -> bytes:
         """Return bytes that all lie within the object of that ETag. Raises: as make."""
-        return self.make("read", location, partial(read_same, key_of(location), etag, start, end))
+        key = key_of(location)
+        options: Any = {"range": (start, end), "if_match": etag}
+        return self.make(
+            "read", location, lambda store: bytes(obstore.get(store, key, options=options).bytes())
+        )
 
     def put(self, location: str, content: bytes) -> None:
         """Write or overwrite an object by one request. Raises: StorageError."""
@@ -243,12 +234,6 @@ def read_inside(key: str, offset: int, length: int, store: Any) -> bytes:
     starts = list(range(offset, offset + length, _AT_ONCE_BYTES))
     ends = [min(start + _AT_ONCE_BYTES, offset + length) for start in starts]
     return b"".join(obstore.get_ranges(store, key, starts=starts, ends=ends, coalesce=0))
-
-
-def read_same(key: str, etag: str, start: int, end: int, store: Any) -> bytes:
-    """Return bytes that all lie within an object, as long as it is the one of that ETag."""
-    options: Any = {"range": (start, end), "if_match": etag}
-    return bytes(obstore_failures(lambda: obstore.get(store, key, options=options).bytes()))
 
 
 def open_object(key: str, length: int, store: Any) -> tuple[int, str | None, str | None, bytes]:

@@ -20,22 +20,12 @@ from icectl.storage.credentials import (
 )
 
 _EXPRESSED = {
-    "key",
-    "secret",
-    "token",
-    "anon",
-    "profile",
-    "endpoint_url",
-    "requester_pays",
-    "client_kwargs.region_name",
-    "client_kwargs.endpoint_url",
-    "config_kwargs.s3.addressing_style",
-    "config_kwargs.connect_timeout",
-    "config_kwargs.read_timeout",
-    "s3_additional_kwargs.ServerSideEncryption",
-    "s3_additional_kwargs.SSEKMSKeyId",
-    "s3_additional_kwargs.BucketKeyEnabled",
-}
+    "key", "secret", "token", "anon", "profile", "endpoint_url", "requester_pays",
+    "client_kwargs.region_name", "client_kwargs.endpoint_url",
+    "config_kwargs.s3.addressing_style", "config_kwargs.connect_timeout",
+    "config_kwargs.read_timeout", "s3_additional_kwargs.ServerSideEncryption",
+    "s3_additional_kwargs.SSEKMSKeyId", "s3_additional_kwargs.BucketKeyEnabled",
+}  # fmt: skip
 _ENCRYPTION = {
     "s3_additional_kwargs.ServerSideEncryption": "server_side_encryption",
     "s3_additional_kwargs.SSEKMSKeyId": "sse_kms_key_id",
@@ -73,8 +63,11 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
     options = renewed.current()
     if not _is_expressed(bucket, options) or _has_other_settings():
         return None
-    session = _session(options)
-    if session is not None:
+    profile = options.get("profile")
+    session = None
+    has_keys = _is_anonymous(options) or "key" in options or keys_in_environment()
+    if not has_keys or has_aws_settings(profile):  # AWS's own settings say something, or must
+        session = AwsSession(profile)
         of_s3 = session.profile.get("s3")
         names = set(of_s3) if isinstance(of_s3, dict) else set()
         if _OTHER_WAYS_IN & session.profile.keys() or _OTHER_WAYS_OF_S3 & names:
@@ -149,14 +142,6 @@ def _has_other_settings() -> bool:
         or any(name.upper().startswith("FSSPEC_S3") for name in os.environ)
         or Path("~/.config/fsspec").expanduser().is_dir()
     )
-
-
-def _session(options: Mapping[str, str]) -> AwsSession | None:
-    """AWS's own settings, where there are any, or where keys are wanted that only they have."""
-    is_known = _is_anonymous(options) or "key" in options or keys_in_environment()
-    if is_known and not has_aws_settings(options.get("profile")):
-        return None
-    return AwsSession(options.get("profile"))
 
 
 def _is_anonymous(options: Mapping[str, str]) -> bool:

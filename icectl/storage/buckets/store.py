@@ -179,7 +179,7 @@ class NativeStore:
         return FileStatus(location, int(metadata["size"]), modified_ms)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        return self._below(location, 4 * self.concurrency).list_all(self.concurrency)
+        return self.list_parts([ListingPart(location)])
 
     def split(self, location: str, count: int) -> ListingSplit:
         return self._below(location, count).split()

@@ -108,10 +108,7 @@ def _absolute(path: str) -> str:
 
 
 def _opened(folder: str, location: str, *, make: bool = False) -> int:
-    """Open a folder, none of its own through a link; `make` those that are missing.
-
-    Raises: StorageError; OSError.
-    """
+    """Open a folder by no link; `make` those that are missing. Raises: StorageError; OSError."""
     descriptor, path = os.open("/", _FOLDER), ""
     for name in filter(None, folder.split("/")):
         path, above = f"{path}/{name}", descriptor
@@ -121,7 +118,13 @@ def _opened(folder: str, location: str, *, make: bool = False) -> int:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
                 status = os.stat(name, dir_fd=above, follow_symlinks=False)
                 if stat.S_ISLNK(status.st_mode):
-                    raise behind_a_link(location, path) from error
+                    raise StorageError(
+                        f"{locations.redacted(location)} lies behind a link, {path}, which is not "
+                        "followed",
+                        hint="icectl writes and deletes nothing through a link below a table's "
+                        "location",
+                        id=BEHIND_A_LINK,
+                    ) from error
             raise
         finally:
             os.close(above)
@@ -137,12 +140,3 @@ def _open_folder(name: str, above: int, *, make: bool) -> int:
     with suppress(FileExistsError):  # another writer was quicker
         os.mkdir(name, dir_fd=above)
     return os.open(name, _FOLDER, dir_fd=above)
-
-
-def behind_a_link(location: str, link: str) -> StorageError:
-    """Make the error for a file that only a link leads to."""
-    return StorageError(
-        f"{locations.redacted(location)} lies behind a link, {link}, which is not followed",
-        hint="icectl writes and deletes nothing through a link below a table's location",
-        id=BEHIND_A_LINK,
-    )

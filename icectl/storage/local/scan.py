@@ -48,12 +48,7 @@ def has_loop() -> bool:
 
 
 def _read_entries(
-    directory: int,
-    prefix: _Array,
-    names: _Array,
-    ends: _Array,
-    sizes: _Array,
-    times: _Array,
+    directory: int, prefix: _Array, names: _Array, ends: _Array, sizes: _Array, times: _Array
 ) -> tuple[int, int]:
     """Read entries of an open directory, and return (_MORE, 0 or a failure, how many entries).
 
@@ -209,10 +204,7 @@ def _look_up(location: str, rows: ListingRows, below: list[str]) -> None:
 
 
 def regular(path: str, flags: int) -> int:
-    """Open a regular file, as an `opener`: nothing else is opened, nor waited for.
-
-    Raises: OSError.
-    """
+    """Open a regular file, as an `opener`: nothing else is opened or awaited. Raises: OSError."""
     return open_regular(path, flags)[0]
 
 

@@ -160,10 +160,7 @@ class LocalStore:
         return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
-        """Delete files; those already gone count as removed.
-
-        No link is followed to them below the roots, and without one, none at all.
-        """
+        """Delete files through no link below the roots, and without a root, through none at all."""
         return remove_in_batches(tuple(removed), self._remove, self.concurrency, _PART)
 
     def _remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
@@ -263,10 +260,7 @@ class _Written(io.FileIO):
 
 
 def _empty_file(path: str, _: int) -> int:
-    """Open the temporary file, as an `opener`: no other is made, nor loses what it holds.
-
-    Raises: OSError.
-    """
+    """Open the temporary file, as an `opener`: only if it is there, and empty. Raises: OSError."""
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
@@ -288,23 +282,18 @@ def _new_file(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
     with _temporary(folder, name) as (temporary, file):
         yield temporary, file
         _sync(file)
-        _link(folder, temporary, name)
+        try:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)  # R-162
+        except OSError as error:
+            if error.errno == errno.EEXIST:
+                raise FileExistsError(error.errno, error.strerror, name) from error
+            if error.errno not in _NO_LINKS:
+                raise
+            raise Refused(
+                f"the file system of the new file {name} has no hard links, which commits need",
+                hint="keep tables that icectl changes on a file system with hard links",
+            ) from error
     _sync_directory(folder)
-
-
-def _link(folder: int, temporary: str, name: str) -> None:
-    """Give a whole file its name."""
-    try:
-        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)  # R-162
-    except OSError as error:
-        if error.errno == errno.EEXIST:
-            raise FileExistsError(error.errno, error.strerror, name) from error
-        if error.errno not in _NO_LINKS:
-            raise
-        raise Refused(
-            f"the file system of the new file {name} has no hard links, which commits need",
-            hint="keep tables that icectl changes on a file system with hard links",
-        ) from error
 
 
 @contextmanager
@@ -361,10 +350,7 @@ def _sync(file: IO[bytes]) -> None:
 
 
 def begin_to_write_out(descriptor: int, start: int, end: int) -> None:
-    """Have the system begin to write bytes of a file to the disk, where it can be asked to.
-
-    Nothing waits for it, or relies on it.
-    """
+    """Have the system begin to write bytes to the disk, if it can; nothing relies on it."""
     begin = _sync_file_range()
     if begin is not None:
         begin(descriptor, start, end - start, _SYNC_FILE_RANGE_WRITE)
@@ -380,10 +366,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def _open_temporary(folder: int, name: str) -> tuple[str, int]:
-    """A file whose name ends as the one to come, so that who looks for that finds what a kill left.
-
-    Shape: its name, and its descriptor.
-    """
+    """Make a file whose name ends as the one to come, as who looks for leftovers expects."""
     end = name if len(os.fsencode(name)) <= _LONGEST_NAME else ".tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     while True:
