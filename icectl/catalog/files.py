@@ -153,7 +153,7 @@ class FileSystemCatalog:
         return hint if isinstance(hint, int) else None, list_versions(self.store, directory)
 
     def check_current(self, loaded: LoadedTable) -> None:
-        """Do nothing where the loaded file is current, wherever it is. Raises: Refused."""
+        """Do nothing where the loaded file is current, anywhere. Raises: as check_writable."""
         hint, versions = self._survey(loaded)
         self._check_current(loaded, hint, versions)
         under_way, _ = uncommitted_files(versions, self.store, self.env)

@@ -17,7 +17,7 @@ from icectl.errors import StorageError, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost, remote_errors, remote_failure, repeated
 from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
-from icectl.storage.new_files import PartWriter, Prober, Proof, temporary_name
+from icectl.storage.new_files import PartWriter, Proof, prove_condition, temporary_name
 from icectl.storage.store import Assembly, FailedRemoval, FileStatus, ListingPart, ListingSplit
 from icectl.storage.streams import Tail, range_reader
 
@@ -210,8 +210,10 @@ class HdfsStore:
         return sorted(statuses, key=lambda file: file.location)
 
     def create(self, location: str, content: bytes) -> None:
-        prober = Prober(self._put_new, self.remove, self.env, self.warn, "rename without overwrite")
-        prober.prove(self.proof, location)
+        condition = "rename without overwrite"
+        prove_condition(
+            self.proof, location, self._put_new, self.remove, self.env, self.warn, condition
+        )
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:

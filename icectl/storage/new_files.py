@@ -124,51 +124,46 @@ class Proof:
     lock: Lock = field(default_factory=Lock)
 
 
-@dataclass(frozen=True, slots=True)
-class Prober:
-    """How storage is put to the test: by writing what must be new, and removing that."""
+def prove_condition(
+    proof: Proof,
+    location: str,
+    put_new: Callable[[str, bytes], None],
+    remove: Callable[[Sequence[str]], Sequence[FailedRemoval]],
+    env: Env,
+    warn: Callable[[str], None],
+    condition: str = "If-None-Match: *",
+) -> None:
+    """Put the same object twice under the condition that there is none (decision of R-162).
 
-    put_new: Callable[[str, bytes], None]
-    remove: Callable[[Sequence[str]], Sequence[FailedRemoval]]
-    env: Env
-    warn: Callable[[str], None]
-    condition: str = "If-None-Match: *"
-
-    def prove(self, proof: Proof, location: str) -> None:
-        """Put the same object twice under the condition that there is none (decision of R-162).
-
-        Raises: Refused, where the second is taken too; what `put_new` does.
-        """
-        bucket = locations.root(location)
-        with proof.lock:
-            if bucket in proof.buckets:
-                return
-            probe = locations.join(locations.parent(location), probe_name(self.env.new_uuid()))
-            self.put_new(probe, b"icectl")
-            try:
-                self.put_new(probe, b"icectl again")
-            except FileExistsError:
-                proof.buckets.add(bucket)
-            else:
-                raise Refused(
-                    f"the storage behind {locations.redacted(location)} ignores conditions: a "
-                    "second writer would overwrite what the first has committed",
-                    hint=f"use storage that honours `{self.condition}`, or a catalog",
-                    id="conditional-put-ignored",
-                )
-            finally:
-                self._clear(probe)
-
-    def _clear(self, probe: str) -> None:
-        """Remove what the test has written; that it stays is no reason to end the run."""
+    Raises: Refused, where the second is taken too; what `put_new` does.
+    """
+    bucket = locations.root(location)
+    with proof.lock:
+        if bucket in proof.buckets:
+            return
+        probe = locations.join(locations.parent(location), probe_name(env.new_uuid()))
+        put_new(probe, b"icectl")
         try:
-            failed = [removal.error for removal in self.remove([probe])]
-        except StorageError as error:
-            failed = [error.message]
-        for reason in failed:
-            self.warn(
-                f"{locations.redacted(probe)}, which holds nothing, could not be removed: {reason}"
+            put_new(probe, b"icectl again")
+        except FileExistsError:
+            proof.buckets.add(bucket)
+        else:
+            raise Refused(
+                f"the storage behind {locations.redacted(location)} ignores conditions: a "
+                "second writer would overwrite what the first has committed",
+                hint=f"use storage that honours `{condition}`, or a catalog",
+                id="conditional-put-ignored",
             )
+        finally:
+            try:
+                failed = [removal.error for removal in remove([probe])]
+            except StorageError as error:
+                failed = [error.message]
+            for reason in failed:  # that it stays is no reason to end the run
+                warn(
+                    f"{locations.redacted(probe)}, which holds nothing, could not be removed: "
+                    f"{reason}"
+                )
 
 
 def temporary_name(number: int, end: str) -> str:

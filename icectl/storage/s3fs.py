@@ -20,7 +20,7 @@ from icectl.storage import location as locations
 from icectl.storage.assembly import TAIL_BYTES, PartLimits, Source, assembled
 from icectl.storage.failures import error_code, remote_failure, repeated
 from icectl.storage.listing import ListingRows
-from icectl.storage.new_files import PartWriter, Prober, Proof, put_once, whole_or_none
+from icectl.storage.new_files import PartWriter, Proof, prove_condition, put_once, whole_or_none
 from icectl.storage.store import (
     Assembly,
     CopyRefused,
@@ -162,8 +162,7 @@ class S3Writer:
     warn: Callable[[str], None]
 
     def create(self, location: str, content: bytes) -> None:
-        prober = Prober(self._put_new, self.remove, self.env, self.warn)
-        prober.prove(self.proof, location)
+        prove_condition(self.proof, location, self._put_new, self.remove, self.env, self.warn)
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
@@ -257,7 +256,7 @@ class _CopiedUpload:
 
     def __init__(self, calls: S3Writer, location: str) -> None:
         self._calls, self._location = calls, location
-        self._upload_id: str | None = None
+        self.id: str | None = None
 
     @property
     def concurrency(self) -> int:
@@ -281,13 +280,12 @@ class _CopiedUpload:
         return content
 
     def begin(self) -> None:
-        begun = self._call("create_multipart_upload", **self._calls.settings)
-        self._upload_id = begun["UploadId"]
+        self.id = self.ask("create_multipart_upload", **self._calls.settings)["UploadId"]
 
     def copy(self, number: int, location: str, source: Source, start: int, end: int) -> str:
         bucket, key = _bucket_and_key(location)
         try:
-            answer = self._request(
+            answer = self.request(
                 "upload_part_copy",
                 PartNumber=number,
                 CopySource={"Bucket": bucket, "Key": key},
@@ -304,16 +302,15 @@ class _CopiedUpload:
         return str(etag)
 
     def send(self, number: int, content: bytes) -> str:
-        answer = self._request("upload_part", PartNumber=number, Body=content)
-        return str(answer["ETag"])
+        return str(self.request("upload_part", PartNumber=number, Body=content)["ETag"])
 
     def put(self, content: bytes) -> None:
-        self._call("put_object", Body=content, **self._calls.settings)
+        self.ask("put_object", Body=content, **self._calls.settings)
 
     def complete(self, names: Sequence[str], size_bytes: int) -> None:
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(names, 1)]
         try:
-            self._request(
+            self.request(
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, IfNoneMatch="*"
             )
         except (StorageError, FileNotFoundError) as error:
@@ -331,7 +328,7 @@ class _CopiedUpload:
         S3 makes the ETag of an upload in parts of those of its parts, where these are digests.
         """
         try:
-            metadata = self._call("head_object")
+            metadata = self.ask("head_object")
         except (StorageError, FileNotFoundError):
             return False
         digests = [_MD5.fullmatch(etag) for etag in etags]
@@ -343,14 +340,16 @@ class _CopiedUpload:
         return int(metadata["ContentLength"]) == size_bytes and is_same
 
     def abandon(self) -> None:
-        if self._upload_id is not None:
+        if self.id is not None:
             with suppress(StorageError, FileNotFoundError):
-                self._request("abort_multipart_upload")
+                self.request("abort_multipart_upload")
 
-    def _request(self, method: str, **arguments: Any) -> Any:
-        return self._call(method, UploadId=self._upload_id, **arguments)
+    def request(self, method: str, **arguments: Any) -> Any:
+        """Return the answer to a request about the upload. Raises: as S3Writer.call."""
+        return self.ask(method, UploadId=self.id, **arguments)
 
-    def _call(self, method: str, **arguments: Any) -> Any:
+    def ask(self, method: str, **arguments: Any) -> Any:
+        """Return the answer to a request about the object. Raises: as S3Writer.call."""
         return self._calls.call("write", self._location, method, **arguments)
 
 
@@ -359,45 +358,37 @@ class _Uploaded(PartWriter):
 
     def __init__(self, writer: S3Writer, location: str) -> None:
         super().__init__(_PART_BYTES)
-        self._writer, self._location = writer, location
-        self._upload_id: str | None = None
+        self._upload = _CopiedUpload(writer, location)
         self._parts: list[Mapping[str, Any]] = []
 
     def send_part(self, content: bytes) -> None:
         """Send a part; the first begins the upload."""
-        if self._upload_id is None:
-            begun = self._request("create_multipart_upload", **self._writer.settings)
-            self._upload_id = begun["UploadId"]
+        if self._upload.id is None:
+            self._upload.begin()
         number = len(self._parts) + 1
-        place = {"UploadId": self._upload_id, "PartNumber": number}
-        answer = self._request("upload_part", **place, Body=content)
-        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+        self._parts.append({"PartNumber": number, "ETag": self._upload.send(number, content)})
 
     def end(self) -> None:
         content = self.last_part()
-        if self._upload_id is None:
-            self._request("put_object", Body=content, **self._writer.settings)
+        if self._upload.id is None:
+            self._upload.put(content)
             return
         if content:
             self.send_part(content)
-        place = {"UploadId": self._upload_id, "MultipartUpload": {"Parts": self._parts}}
         try:
-            self._request("complete_multipart_upload", **place)
+            self._upload.request(
+                "complete_multipart_upload", MultipartUpload={"Parts": self._parts}
+            )
         except (StorageError, FileNotFoundError):
             # An answer that was lost leaves no upload to complete again, but the whole object.
             stored = None
             with suppress(StorageError, FileNotFoundError):
-                stored = int(self._request("head_object")["ContentLength"])
+                stored = int(self._upload.ask("head_object")["ContentLength"])
             if stored != self.size_bytes:
                 raise
 
     def abandon(self) -> None:
-        if self._upload_id is not None:
-            with suppress(StorageError, FileNotFoundError):
-                self._request("abort_multipart_upload", UploadId=self._upload_id)
-
-    def _request(self, method: str, **arguments: Any) -> Any:
-        return self._writer.call("write", self._location, method, **arguments)
+        self._upload.abandon()
 
 
 def _bucket_and_key(location: str) -> tuple[str, str]:

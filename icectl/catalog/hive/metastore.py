@@ -309,14 +309,6 @@ class HiveTable:
 
 
 @dataclass(frozen=True, slots=True)
-class MetastoreLock:
-    """A lock of the metastore; `state` is ACQUIRED where it is held."""
-
-    lock_id: int
-    state: int
-
-
-@dataclass(frozen=True, slots=True)
 class LockRow:
     """What the metastore tells of a lock on a table; `heartbeat_ms` is by the server's clock."""
 
@@ -393,8 +385,8 @@ def alter_table(connection: Connection, table: HiveTable, expected: str | None =
 
 def lock(
     connection: Connection, database: str, name: str, owner: tuple[str, str, str]
-) -> MetastoreLock:
-    """Ask for the lock of a table, as a user on a host, by an agent of a name of its own.
+) -> tuple[int, int]:
+    """Ask for a table's lock, as a user on a host, by a named agent; return its id and its state.
 
     Raises: HiveAnswerLost; ServerException; CallRefused.
     """
@@ -409,9 +401,9 @@ def lock(
     return _lock_of(_result(connection.call("lock", {1: (STRUCT, request)})))
 
 
-def check_lock(connection: Connection, lock_id: int) -> MetastoreLock:
-    """Ask how a lock is, which keeps it alive. Raises: as lock."""
-    return _lock_of(_result(connection.call("check_lock", {1: (STRUCT, {1: (I64, lock_id)})})))
+def check_lock(connection: Connection, lock_id: int) -> int:
+    """Return the state of a lock; to ask for it keeps it alive. Raises: as lock."""
+    return _lock_of(_result(connection.call("check_lock", {1: (STRUCT, {1: (I64, lock_id)})})))[1]
 
 
 def heartbeat(connection: Connection, lock_id: int) -> None:
@@ -466,9 +458,9 @@ def _result(fields: Fields) -> Fields:
     return fields
 
 
-def _lock_of(fields: Fields) -> MetastoreLock:
+def _lock_of(fields: Fields) -> tuple[int, int]:
     answer = struct_of(fields, 0)
-    return MetastoreLock(number_of(answer, 1) or 0, number_of(answer, 2) or 0)
+    return number_of(answer, 1) or 0, number_of(answer, 2) or 0
 
 
 def _failure(connection: Connection, reason: str) -> StorageError:

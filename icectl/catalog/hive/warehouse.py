@@ -13,7 +13,6 @@ from icectl.catalog.hive.metastore import (
     Connection,
     HiveAnswerLost,
     HiveTable,
-    MetastoreLock,
     ServerException,
     Servers,
     one_line,
@@ -272,7 +271,7 @@ class HivePointer:
                 raise SwapUncertain("the metastore's lock was lost")
 
     def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
-        """Send equal changes, of which one is done. Raises: StorageError; SwapUncertain."""
+        """Send a change, again if unanswered: one is done. Raises: StorageError; SwapUncertain."""
         lost: str | None = None
         for number in range(1 + _RESENDS):
             try:
@@ -408,40 +407,40 @@ class Locker:
         agent = f"{_AGENT}{self.env.new_uuid()}"
         owner = _user(), self.env.host_name() or "localhost", agent
         try:
-            lock = metastore.lock(connection, self.database, self.table, owner)
-            self._wait_for(connection, lock)
+            lock_id, state = metastore.lock(connection, self.database, self.table, owner)
+            self._wait_for(connection, lock_id, state)
         except HiveAnswerLost as error:
             self._give_back(agent)
             raise self._failure(str(error)) from error
         except (ServerException, CallRefused) as error:
             raise self._failure(one_line(str(error))) from error
-        taken = TableLock(connection, lock.lock_id)
+        taken = TableLock(connection, lock_id)
         try:
             yield taken
         finally:
             if not taken.kept:
                 try:
-                    metastore.unlock(connection, lock.lock_id)
+                    metastore.unlock(connection, lock_id)
                 except HiveAnswerLost:
                     self._give_back(agent)
                 except (ServerException, CallRefused):
-                    _LOGGER.debug("cannot unlock %s", lock.lock_id, exc_info=True)
+                    _LOGGER.debug("cannot unlock %s", lock_id, exc_info=True)
 
-    def _wait_for(self, connection: Connection, lock: MetastoreLock) -> None:
+    def _wait_for(self, connection: Connection, lock_id: int, state: int) -> None:
         """Ask until the lock is acquired; one that is not is given back."""
         ends_at = self.env.monotonic_seconds() + self.limit
-        pause, state = self.shortest, lock.state
+        pause = self.shortest
         if state == metastore.WAITING:
-            self._end_expired(connection, lock)
+            self._end_expired(connection, lock_id)
         while state == metastore.WAITING and self.env.monotonic_seconds() < ends_at:
             self.env.sleep(pause)
             pause = min(pause * _GROWTH, self.longest)
-            state = metastore.check_lock(connection, lock.lock_id).state
+            state = metastore.check_lock(connection, lock_id)
         if state == metastore.ACQUIRED:
             return
-        owners = self._owners(connection, lock)
+        owners = self._owners(connection, lock_id)
         with suppress(*_CALL_ERRORS):
-            metastore.unlock(connection, lock.lock_id)
+            metastore.unlock(connection, lock_id)
         raise CommitConflict(
             f"could not get the metastore's lock on {self.database}.{self.table} within "
             f"{self.limit:g} seconds: {owners}",
@@ -449,12 +448,12 @@ class Locker:
             "expire within minutes",
         )
 
-    def _end_expired(self, connection: Connection, lock: MetastoreLock) -> None:
+    def _end_expired(self, connection: Connection, lock_id: int) -> None:
         """Give back locks that runs of icectl have left and no server has ended since.
 
         Raises: HiveAnswerLost; ServerException; CallRefused.
         """
-        metastore.check_lock(connection, lock.lock_id)  # which gives it the server's time
+        metastore.check_lock(connection, lock_id)  # which gives it the server's time
         rows = metastore.show_locks(connection, self.database, self.table)
         now_ms = max((row.heartbeat_ms for row in rows), default=0)
         for row in rows:
@@ -462,12 +461,12 @@ class Locker:
                 with suppress(ServerException):
                     metastore.unlock(connection, row.lock_id)
 
-    def _owners(self, connection: Connection, lock: MetastoreLock) -> str:
+    def _owners(self, connection: Connection, lock_id: int) -> str:
         try:
             rows = metastore.show_locks(connection, self.database, self.table)
         except _CALL_ERRORS:
             return "others have it"
-        others = [row.owner for row in rows if row.lock_id != lock.lock_id]
+        others = [row.owner for row in rows if row.lock_id != lock_id]
         return f"held by {', '.join(others)}" if others else "the server has ended it"
 
     def _give_back(self, agent: str) -> None:

@@ -26,7 +26,7 @@ from icectl.env import Env
 from icectl.errors import IcectlError, Refused, TableNotFound, Unsupported
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import metadata_json
-from icectl.format.snapshot import PUT_BACK, Snapshot, SnapshotRef
+from icectl.format.snapshot import PUT_BACK, SnapshotRef
 from icectl.format.updates import (
     AddSnapshot,
     AssertRefSnapshotId,
@@ -231,15 +231,15 @@ class RestAttempt:
             return Committed(now)
         before = self.table.stored(replaced)
         for _ in range(_TRIES_TO_PUT_BACK):
-            lost = lost_in(before, now.metadata, self.updates)
-            if not lost.refs:
+            refs = lost_refs(before, now.metadata, self.updates)
+            if not refs:
                 return Committed(now)
             again = put_back(
-                lost, now.metadata, self.table.client.env, keep_ids=not self.is_doubtful
+                refs, before, now.metadata, self.table.client.env, keep_ids=not self.is_doubtful
             )
             now = self._with(now, *again)
-            names = ", ".join(f"`{name}`" for name in lost.refs)
-            if set(lost.refs) <= set(now.metadata.refs):
+            names = ", ".join(f"`{name}`" for name in refs)
+            if set(refs) <= set(now.metadata.refs):
                 self.table.warn(
                     f"another writer set {names} on a snapshot while it was expired, and the "
                     "server dropped that: it was put back, on a snapshot with the same content"
@@ -377,16 +377,10 @@ def was_there(
     return any(has_landed(updates, read(location)) for location in between)
 
 
-@dataclass(frozen=True, slots=True)
-class LostRefs:
-    """Refs that went with a commit which did not know of them, and the snapshots they show."""
-
-    refs: Mapping[str, SnapshotRef]
-    snapshots: Sequence[Snapshot]
-
-
-def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]) -> LostRefs:
-    """Return what was in the table that a commit has replaced, and should still be there."""
+def lost_refs(
+    before: TableMetadata, now: TableMetadata, updates: Sequence[Update]
+) -> Mapping[str, SnapshotRef]:
+    """Return refs of the table that a commit has replaced, which should still be there."""
     meant = {update.name for update in updates if isinstance(update, RemoveSnapshotRef)}
     removed = {
         snapshot_id
@@ -394,20 +388,22 @@ def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]
         if isinstance(update, RemoveSnapshots)
         for snapshot_id in update.snapshot_ids
     }
-    refs = {
+    return {
         name: ref
         for name, ref in before.refs.items()
         if name not in now.refs and name not in meant and ref.snapshot_id in removed
     }
-    heads = dict.fromkeys(ref.snapshot_id for ref in refs.values())
-    snapshots = [before.snapshot(head) for head in heads if now.snapshot(head) is None]
-    return LostRefs(refs, [snapshot for snapshot in snapshots if snapshot is not None])
 
 
 def put_back(
-    lost: LostRefs, now: TableMetadata, env: Env, *, keep_ids: bool
+    refs: Mapping[str, SnapshotRef],
+    before: TableMetadata,
+    now: TableMetadata,
+    env: Env,
+    *,
+    keep_ids: bool,
 ) -> tuple[Sequence[Requirement], Sequence[Update]]:
-    """Make the commit that brings lost refs back, with all that their snapshots hold.
+    """Make the commit that brings lost refs back, with all that their snapshots held before.
 
     Servers take a snapshot only as a new one: behind the last sequence number and the last update,
     with row ids that begin behind those in use (R-040, R-101). What it holds says its manifest
@@ -418,7 +414,9 @@ def put_back(
     parents = {snapshot.parent_snapshot_id for snapshot in now.snapshots}
     ids: dict[int, int] = {}
     updates: list[Update] = []
-    for number, snapshot in enumerate(lost.snapshots, start=1):
+    heads = dict.fromkeys(ref.snapshot_id for ref in refs.values())
+    snapshots = [before.snapshot(head) for head in heads if now.snapshot(head) is None]
+    for number, snapshot in enumerate(filter(None, snapshots), start=1):
         old_id = snapshot.snapshot_id
         ids[old_id] = old_id if keep_ids and old_id not in parents else env.new_snapshot_id()
         has_numbers = now.format_version > 1
@@ -433,13 +431,13 @@ def put_back(
             added_rows=None if now.next_row_id is None else 0,
         )
         updates.append(AddSnapshot(again))
-    for name, ref in lost.refs.items():
+    for name, ref in refs.items():
         shown = replace(ref, snapshot_id=ids.get(ref.snapshot_id, ref.snapshot_id))
         updates.append(SetSnapshotRef(name, shown))
     required: list[Requirement] = []
     if now.table_uuid is not None:
         required.append(AssertTableUuid(now.table_uuid))  # R-002
-    required += [AssertRefSnapshotId(name, None) for name in lost.refs]
+    required += [AssertRefSnapshotId(name, None) for name in refs]
     return required, updates
 
 

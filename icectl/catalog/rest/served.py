@@ -33,7 +33,6 @@ class Product:
     snapshot, no log, and a number in the file's name that counts nothing.
     """
 
-    name: str
     keeper: str
     shows: Callable[[Config], bool]
     keeps_history: bool = False
@@ -70,17 +69,10 @@ def _is_snowflake(config: Config) -> bool:
 
 
 PRODUCTS = (
-    Product(
-        "Nessie",
-        "`nessie-gc`, which knows all of Nessie's branches",
-        _is_nessie,
-        keeps_history=True,
-    ),
-    Product("Amazon S3 Tables", "the maintenance of the table bucket in S3 Tables", _is_s3_tables),
-    Product(
-        "Databricks Unity Catalog", "the predictive optimization of Databricks", _is_databricks
-    ),
-    Product("Snowflake", "Snowflake", _is_snowflake),
+    Product("`nessie-gc`, which knows all of Nessie's branches", _is_nessie, keeps_history=True),
+    Product("the maintenance of the table bucket in S3 Tables", _is_s3_tables),
+    Product("the predictive optimization of Databricks", _is_databricks),
+    Product("Snowflake", _is_snowflake),
 )
 """Recognised by address and configuration alone: nothing more is asked of the server."""
 

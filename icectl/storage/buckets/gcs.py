@@ -355,7 +355,7 @@ class _Composed:
     def _ask(
         self, method: str, query: str, headers: Mapping[str, str], body: bytes = b"", of: str = ""
     ) -> PlainAnswer:
-        """Request the object, or `of` another place. Raises: StorageError; FileNotFoundError."""
+        """Ask about the object, or `of` another place. Raises: StorageError; FileNotFoundError."""
 
         def action(_: Any) -> PlainAnswer:
             client = self._requests.client

@@ -38,7 +38,7 @@ from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import error_code, remote_errors
 from icectl.storage.hdfs import open_hdfs
-from icectl.storage.new_files import PartWriter, Prober, Proof, put_once, whole_or_none
+from icectl.storage.new_files import PartWriter, Proof, prove_condition, put_once, whole_or_none
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
 from icectl.storage.store import (
     Assembly,
@@ -196,8 +196,8 @@ class NativeStore:
         of_gcs = self.requests.client.kind == "gcs"
         condition = "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
         env = self.requests.env
-        prober = Prober(self._put_new, self._remove_expressed, env, self.warn, condition)
-        prober.prove(self.proof, location)
+        put, remove = self._put_new, self._remove_expressed
+        prove_condition(self.proof, location, put, remove, env, self.warn, condition)
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
