@@ -107,10 +107,7 @@ def _without_files(start: str, options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def with_file_io(storage: StorageOptions, properties: Mapping[str, str]) -> StorageOptions:
-    """Storage options by a catalog's properties; what the user gave for storage wins over them.
-
-    Properties that do not concern storage are left out.
-    """
+    """Storage options by a catalog's properties; what the user gave for storage wins over them."""
     return with_file_io_at(storage, {"": properties})
 
 

@@ -190,10 +190,7 @@ class Glue:
 
 
 def glue_of(catalog: str, properties: Mapping[str, str], env: Env, deadline: Deadline) -> Glue:
-    """Return the service that a catalog's properties name, as PyIceberg reads them.
-
-    Raises: UsageError; StorageError, where there are no credentials.
-    """
+    """Return the service of a catalog. Raises: UsageError; StorageError, without credentials."""
     who, profile = f"catalog `{catalog}`", properties.get("glue.profile-name")
     identity = identity_of(who, properties, ("glue", "client"), profile)
     region = _first(properties, "glue.region", "client.region") or identity.region

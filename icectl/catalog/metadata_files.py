@@ -389,10 +389,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:
-    """Whether the table wants its metadata files compressed; `otherwise`, where it does not say.
-
-    Raises: Refused, where the property is none that is known.
-    """
+    """Whether the table wants metadata compressed, if it says. Raises: Refused, for a bad value."""
     if METADATA_COMPRESSION.name not in base.metadata.properties:
         return otherwise
     return read(base.metadata.properties, METADATA_COMPRESSION) == "gzip"  # R-006

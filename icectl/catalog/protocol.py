@@ -109,10 +109,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody answered whether the commit landed, or what else it did (R-156).
-
-    `message` and `hint` are told in the place of what is usual.
-    """
+    """Nobody answered whether the commit landed (R-156); `message` and `hint` replace the usual."""
 
     metadata_location: str
     reason: str

@@ -84,10 +84,7 @@ def _is_local_directory(location: str) -> bool:
 
 
 def open_warehouse(access: CatalogAccess) -> Warehouse:
-    """Return a configured catalog, and import only the module of its kind, with its library.
-
-    Raises: UsageError; Unsupported, for a library that is not installed.
-    """
+    """Return a catalog, importing the module of its kind alone. Raises: UsageError; Unsupported."""
     match access.settings.kind:
         case "sql":
             from icectl.catalog import sql

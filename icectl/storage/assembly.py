@@ -90,10 +90,7 @@ class Parts(Protocol):
 
 @contextmanager
 def assembled(parts: Parts, location: str) -> Iterator[Assembly]:
-    """A new object to put together, which is there, whole, once this is left without an error.
-
-    Raises: CopyRefused; StorageError; then there is no object, and no part of one.
-    """
+    """A new object to put together, whole or not at all. Raises: CopyRefused; StorageError."""
     assembly = _Assembled(parts, location)
     with ThreadPoolExecutor(
         min(parts.concurrency, _COPIES_AT_ONCE), thread_name_prefix="copy"

@@ -212,10 +212,7 @@ def repeated(
     *,
     secrets: Sequence[str] = (),
 ) -> Result:
-    """Return the result of a request to storage, made again where it failed for a passing reason.
-
-    Raises: StorageError; FileNotFoundError; what no driver means to raise.
-    """
+    """Return the result of a request, repeated where it may help. Raises: as remote_failure."""
     return retry(
         action,
         env,
@@ -231,10 +228,7 @@ def retry(
     is_transient: Callable[[Exception], bool],
     translated: Callable[[Exception], Exception],
 ) -> Result:
-    """Return the result of `action`, tried up to six times with pauses that double in between.
-
-    Raises: the translation of the last error, or of the first that is not transient.
-    """
+    """Try up to six times, with pauses that double. Raises: the translation of the last error."""
     for attempt in range(_ATTEMPTS):
         try:
             return action()

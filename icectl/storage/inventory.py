@@ -103,26 +103,6 @@ def parse_manifest(content: bytes) -> InventoryManifest:
         raise UsageError(f"not a manifest of S3 Inventory: {error}", hint=_HINT) from error
 
 
-def read_rows(file: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[pa.Array, ...]]:
-    """Location, size and time of each object in an inventory file that is no manifest.
-
-    Noncurrent versions, delete markers and markers of directories are left out.
-    `columns` are those of a CSV file without a header line, from the manifest.
-    Units: bytes; milliseconds since 1970, null where the inventory does not tell.
-    Raises: UsageError, when the file is damaged or lacks columns; Unsupported for ORC.
-    """
-    form = form_of(file.read(4))
-    file.seek(0)
-    if form is InventoryForm.ORC:
-        hint = "choose Parquet or CSV in the settings of the inventory"
-        raise Unsupported("ORC inventories can't be read", hint=hint)
-    gzipped = form is InventoryForm.GZIPPED_CSV
-    with _translated(form):
-        is_parquet = form is InventoryForm.PARQUET
-        for batch in _parquet(file) if is_parquet else _csv(file, columns, gzipped=gzipped):
-            yield _listed(batch)
-
-
 def _parquet(file: IO[bytes]) -> Iterator[Columns]:
     opened = pq.ParquetFile(file, page_checksum_verification=True)
     names = opened.schema_arrow.names
@@ -177,7 +157,7 @@ def _places(names: Sequence[str]) -> Mapping[str, int]:
     return places
 
 
-def _listed(columns: Columns) -> tuple[pa.Array, ...]:
+def _listed(columns: Columns) -> list[pa.Array]:
     if "location" in columns:
         locations = _texts(columns, "location")
     else:
@@ -197,7 +177,7 @@ def _listed(columns: Columns) -> tuple[pa.Array, ...]:
     rows = [column.filter(there, null_selection_behavior="emit_null") for column in listed]
     if rows[1].null_count:  # as it is where the location is null
         raise UsageError("objects without a name or a size", hint=_HINT)
-    return tuple(rows)
+    return rows
 
 
 def _texts(columns: Columns, name: str) -> pa.Array:
@@ -265,10 +245,25 @@ def read_inventory(store: Store, location: str) -> Iterator[pa.RecordBatch]:
         yield from _rows(store, place, manifest.columns)
 
 
-def _rows(store: Store, location: str, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def _rows(store: Store, location: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Location, size and time of each object in an inventory file that is no manifest.
+
+    Noncurrent versions, delete markers and markers of directories are left out.
+    `columns` are those of a CSV file without a header line, from the manifest.
+    Units: bytes; milliseconds since 1970, null where the inventory does not tell.
+    Raises: UsageError, when the file is damaged or lacks columns; Unsupported for ORC.
+    """
     with _named(location), store.open(location) as file:
-        for rows in read_rows(file, columns):
-            yield pa.RecordBatch.from_arrays(list(rows), schema=LISTING_SCHEMA)
+        form = form_of(file.read(4))
+        file.seek(0)
+        if form is InventoryForm.ORC:
+            hint = "choose Parquet or CSV in the settings of the inventory"
+            raise Unsupported("ORC inventories can't be read", hint=hint)
+        gzipped = form is InventoryForm.GZIPPED_CSV
+        with _translated(form):
+            is_parquet = form is InventoryForm.PARQUET
+            for batch in _parquet(file) if is_parquet else _csv(file, columns, gzipped=gzipped):
+                yield pa.RecordBatch.from_arrays(_listed(batch), schema=LISTING_SCHEMA)
 
 
 @contextmanager
@@ -293,10 +288,7 @@ class InventoryFiles:
     same_store: SameStore
 
     def below(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield the files below a location, as Store.list gives them.
-
-        Raises: UsageError, where there is none; what reading an inventory raises.
-        """
+        """Yield files as Store.list does. Raises: UsageError, where none is; as read_inventory."""
         count = 0
         for batch in read_inventory(self.store, self.inventory):
             rows = self._below(batch, location.rstrip("/"))

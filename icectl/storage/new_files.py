@@ -83,10 +83,7 @@ class PartWriter(io.RawIOBase, BinaryIO):
 
 @contextmanager
 def whole_or_none(file: PartWriter) -> Iterator[IO[bytes]]:
-    """Write a file that is there, whole, once this is left without an error.
-
-    Raises: StorageError; then there is no file, and no part of one.
-    """
+    """Write a file that is there, whole, once this is left without error. Raises: StorageError."""
     try:
         yield file
         file.end()

@@ -101,10 +101,7 @@ class StorageOptions:
         return _longest((*self.places, *self.served), location)
 
     def of(self, location: str) -> Mapping[str, str]:
-        """Return the options by which a location is reached.
-
-        Raises: Refused, where the user's credentials would go to an address that a server names.
-        """
+        """Return the options by which a location is reached. Raises: Refused, as joined."""
         configured = self.places.get(_longest(self.places, location), {})
         served = self.served.get(_longest(self.served, location), {})
         return joined(configured, served, self.options)
@@ -115,20 +112,14 @@ def _longest(starts: Iterable[str], location: str) -> str:
 
 
 def requests_at_once(concurrency: int | None, location: str) -> int:
-    """Return how many files are read or removed at the same time, where the user does not say.
-
-    Those of a store wait for answers most of the time; those of a disk do not.
-    """
+    """Return how many files are read or removed at once: those of a store wait for answers."""
     if concurrency is not None:
         return concurrency
     return _AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
 
 
 def open_store(options: StorageOptions, env: Env, deadline: Deadline | None = None) -> Store:
-    """Return the store for every location of a table, whichever schemes its metadata names.
-
-    Nothing is connected to before it is used, and each scheme's driver is imported then.
-    """
+    """Return the store for every location of a table; drivers are imported when they are needed."""
     local = LocalStore(requests_at_once(options.concurrency, "/"))
     home = Home(None if options.path_map else options.home)
     store = SchemeStore(options, env, local, home, deadline or Deadline(env))

@@ -301,10 +301,7 @@ def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
-    """Write a new file of fsspec's memory file system, which all of a process shares.
-
-    Raises: FileExistsError, when the name is taken.
-    """
+    """Write a new file of the memory that a process shares. Raises: FileExistsError."""
     with _MEMORY_LOCK:
         if filesystem.exists(path):
             raise FileExistsError(path)

@@ -52,10 +52,7 @@ _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
 
 def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
-    """Options of s3fs from texts: `client_kwargs.region_name=…` nests, numbers and booleans count.
-
-    Raises: UsageError, when an option is both a value and a group.
-    """
+    """Options of s3fs from texts; dots in names nest. Raises: UsageError, for value and group."""
     defaults: dict[str, Any] = {
         "use_listings_cache": False,
         "max_concurrency": 1,  # more would look up a file's size before reading it
@@ -82,10 +79,7 @@ def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
 def with_refreshing_credentials(
     arguments: dict[str, Any], renewed: Callable[[], Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Return the same arguments of s3fs, with credentials that are asked for with each request.
-
-    What was begun with those that end goes on with those that follow, an upload in parts too.
-    """
+    """Return the arguments of s3fs, with credentials that are asked for at each request."""
     from aiobotocore.credentials import AioCredentials
     from aiobotocore.session import AioSession
     from botocore.credentials import ReadOnlyCredentials
@@ -247,10 +241,7 @@ class S3Writer:
 
 
 class _CopiedUpload:
-    """An object in the making of parts of an upload, which S3 copies from others (UploadPartCopy).
-
-    S3 takes parts of 5 MiB and more, but for the last.
-    """
+    """An upload of parts of 5 MiB and more, but for the last, which S3 copies (UploadPartCopy)."""
 
     limits = PartLimits(LEAST_PART_BYTES, 5 << 30, 10_000)
 

@@ -219,25 +219,23 @@ def servers_of(catalog: str, properties: Mapping[str, str], deadline: Deadline =
     has_tls = any(properties.get(key, "").lower() == "true" for key in spelled)
     ugi = properties.get("ugi", "")
     framed = properties.get("hive.metastore.thrift.framed.transport.enabled", "")
-    return Servers(
-        tuple(_addresses(catalog, properties["uri"].split(","))),
-        tuple(part for part in re.split(r"[:,]", ugi) if part),
-        framed.lower() == "true",
-        _seconds(catalog, properties),
-        tls_context(properties) if has_tls else None,
-        deadline,
-    )
-
-
-def _addresses(catalog: str, uris: Sequence[str]) -> Iterator[tuple[str, int]]:
-    for uri in uris:
+    addresses = []
+    for uri in properties["uri"].split(","):
         match = _SERVER.fullmatch(uri.strip())
         if match is None:
             raise UsageError(
                 f"catalog `{catalog}`: `{uri.strip()}` is not the address of a Hive metastore",
                 hint="`uri` is like thrift://host:9083, several of them with commas between",
             )
-        yield match["host"], int(match["port"] or _PORT)
+        addresses.append((match["host"], int(match["port"] or _PORT)))
+    return Servers(
+        tuple(addresses),
+        tuple(part for part in re.split(r"[:,]", ugi) if part),
+        framed.lower() == "true",
+        _seconds(catalog, properties),
+        tls_context(properties) if has_tls else None,
+        deadline,
+    )
 
 
 def _seconds(catalog: str, properties: Mapping[str, str]) -> float:

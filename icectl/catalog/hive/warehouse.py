@@ -338,10 +338,7 @@ class _Change:
 def next_parameters(
     parameters: Mapping[str, str], target: str, metadata: TableMetadata, catalog: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the parameters of a table once `target` is its metadata file, which holds `metadata`.
-
-    `catalog` are the catalog's properties.
-    """
+    """Return a table's parameters with new metadata; `catalog` has the catalog's properties."""
     changed = {**parameters, METADATA_LOCATION: target, PREVIOUS: parameters[METADATA_LOCATION]}
     if catalog.get(_KEEP_STATS, "").lower() != "true":
         changed.pop("COLUMN_STATS_ACCURATE", None)
@@ -430,8 +427,14 @@ class Locker:
         """Ask until the lock is acquired; one that is not is given back."""
         ends_at = self.env.monotonic_seconds() + self.limit
         pause = self.shortest
-        if state == metastore.WAITING:
-            self._end_expired(connection, lock_id)
+        if state == metastore.WAITING:  # locks may be left by runs that no server has ended
+            metastore.check_lock(connection, lock_id)  # which gives it the server's time
+            rows = metastore.show_locks(connection, self.database, self.table)
+            now_ms = max((row.heartbeat_ms for row in rows), default=0)
+            for row in rows:
+                if row.agent.startswith(_AGENT) and now_ms - row.heartbeat_ms > _DEAD_AFTER_MS:
+                    with suppress(ServerException):
+                        metastore.unlock(connection, row.lock_id)
         while state == metastore.WAITING and self.env.monotonic_seconds() < ends_at:
             self.env.sleep(pause)
             pause = min(pause * _GROWTH, self.longest)
@@ -447,19 +450,6 @@ class Locker:
             hint="run the command again when the other writer is done; locks of dead writers "
             "expire within minutes",
         )
-
-    def _end_expired(self, connection: Connection, lock_id: int) -> None:
-        """Give back locks that runs of icectl have left and no server has ended since.
-
-        Raises: HiveAnswerLost; ServerException; CallRefused.
-        """
-        metastore.check_lock(connection, lock_id)  # which gives it the server's time
-        rows = metastore.show_locks(connection, self.database, self.table)
-        now_ms = max((row.heartbeat_ms for row in rows), default=0)
-        for row in rows:
-            if row.agent.startswith(_AGENT) and now_ms - row.heartbeat_ms > _DEAD_AFTER_MS:
-                with suppress(ServerException):
-                    metastore.unlock(connection, row.lock_id)
 
     def _owners(self, connection: Connection, lock_id: int) -> str:
         try:

@@ -78,10 +78,7 @@ class TokenRequest:
 
 @dataclass(slots=True)
 class ClientCredentials:
-    """Tokens that are fetched for a client's credential, and again before their end.
-
-    `hide` takes each of them, as a server may repeat it.
-    """
+    """Tokens for a client's credential, fetched anew before they end; `hide` takes each."""
 
     http: Http
     env: Env
@@ -144,10 +141,7 @@ class SigV4:
 def authentication_of(
     properties: Mapping[str, str], uri: str, http: Http, env: Env, hide: Callable[[str], None]
 ) -> Authentication:
-    """Return the way that a catalog's properties ask for, all of which are its user's.
-
-    Raises: UsageError; Unsupported, for ways that need a driver of their own.
-    """
+    """Return the way that the user's properties ask for. Raises: UsageError; Unsupported."""
     kind = (properties.get("auth.type") or properties.get("rest.auth.type") or "").lower()
     if kind in _ELSEWHERE:
         raise Unsupported(

@@ -216,6 +216,7 @@ class RestAttempt:
         self, now: LoadedTable, between: Sequence[str] | None, *, is_own: bool
     ) -> CommitOutcome:
         """Put back what a removal took along. Raises: IcectlError; OSError, for files."""
+        table = self.table
         if is_own:
             log = now.metadata.metadata_log
             replaced = log[-1].metadata_file if log else None
@@ -234,10 +235,13 @@ class RestAttempt:
             refs = lost_refs(before, now.metadata, self.updates)
             if not refs:
                 return Committed(now)
-            again = put_back(
-                refs, before, now.metadata, self.table.client.env, keep_ids=not self.is_doubtful
-            )
-            now = self._with(now, *again)
+            env = table.client.env
+            again = put_back(refs, before, now.metadata, env, keep_ids=not self.is_doubtful)
+            body = commit_json((table.namespace, table.name), now.metadata, *again)
+            answer = table.post(body, time_ordered_uuid(env))
+            if answer.status not in {200, 409} and answer.status < 500:
+                raise self._refused(Refusal.of(answer))
+            now = table.load()  # whatever became of that commit
             names = ", ".join(f"`{name}`" for name in refs)
             if set(refs) <= set(now.metadata.refs):
                 self.table.warn(
@@ -245,18 +249,6 @@ class RestAttempt:
                     "server dropped that: it was put back, on a snapshot with the same content"
                 )
         return self._uncertain(f"{names} cannot be put back")
-
-    def _with(
-        self, now: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
-    ) -> LoadedTable:
-        """Return the table after another commit, whatever becomes of it. Raises: IcectlError."""
-        table = self.table
-        name = (table.namespace, table.name)
-        body = commit_json(name, now.metadata, requirements, updates)
-        answer = table.post(body, time_ordered_uuid(table.client.env))
-        if answer.status not in {200, 409} and answer.status < 500:
-            raise self._refused(Refusal.of(answer))
-        return table.load()
 
     def _uncertain(self, reason: str) -> Unknown:
         return Unknown(

@@ -130,10 +130,7 @@ def commit_json(
     requirements: Sequence[Requirement],
     updates: Sequence[Update],
 ) -> dict[str, Any]:
-    """Return the body of a commit to a table, by its namespace and its name.
-
-    Raises: Unsupported, for changes that the protocol has no form of.
-    """
+    """Return the body of a commit to a table. Raises: Unsupported, for changes without a form."""
     check_updates(updates)
     raised = [
         update.format_version for update in updates if isinstance(update, UpgradeFormatVersion)

@@ -4,7 +4,7 @@ import base64
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from threading import Lock
 from typing import Any, Literal
@@ -243,32 +243,27 @@ class _Blocks:
     def complete(self, names: Sequence[str], size_bytes: int) -> None:  # noqa: ARG002
         listed = "".join(f"<Uncommitted>{escape(name)}</Uncommitted>" for name in names)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
-
-        def action(store: Any) -> None:
-            headers = {"If-None-Match": "*", "Content-Type": "application/xml"}
-            self._send(store, "PUT", "comp=blocklist", headers, body)
-
+        headers = {"If-None-Match": "*", "Content-Type": "application/xml"}
         try:
-            self._requests.make("write", self._location, action)
+            self._requests.make(
+                "write",
+                self._location,
+                lambda store: self._send(store, "PUT", "comp=blocklist", headers, body),
+            )
         except (StorageError, FileNotFoundError):
             # An answer that was lost leaves no blocks to commit again, but the whole blob.
-            if self._committed() != list(names):
+            committed: list[str] = []
+            with suppress(StorageError, FileNotFoundError):
+                query = "comp=blocklist&blocklisttype=committed"
+                answer = self._requests.make(
+                    "look up", self._location, lambda store: self._send(store, "GET", query, {})
+                )
+                committed = [name.decode() for name in _BLOCK.findall(answer.body)]
+            if committed != list(names):  # ids that no other blob's blocks have
                 raise
 
     def abandon(self) -> None:
         """Do nothing: Azure has no request for that."""
-
-    def _committed(self) -> list[str]:
-        """Return the ids of the blocks that the blob has, which no other blob's have."""
-
-        def action(store: Any) -> PlainAnswer:
-            return self._send(store, "GET", "comp=blocklist&blocklisttype=committed", {})
-
-        try:
-            answer = self._requests.make("look up", self._location, action)
-        except (StorageError, FileNotFoundError):
-            return []
-        return [name.decode() for name in _BLOCK.findall(answer.body)]
 
     def _send(
         self, store: Any, method: _Method, query: str, headers: Mapping[str, str], body: bytes = b""

@@ -105,10 +105,7 @@ class BucketClient:
         self._region: str | None = None
 
     def run(self, action: Callable[[Any], Result]) -> Result:
-        """Return the result of a call of obstore on the store, whose credentials hold.
-
-        Raises: as obstore_failures; what the credentials' source does.
-        """
+        """Call obstore. Raises: as obstore_failures; what the credentials' source does."""
         store = self.store()
         return obstore_failures(lambda: action(store))
 
@@ -161,10 +158,7 @@ class BucketClient:
 
 
 def answered_headers(access: BucketAccess) -> Mapping[str, str]:
-    """Return the headers that a server answers an unsigned request with, whatever it says of it.
-
-    Raises: OSError, where it does not answer.
-    """
+    """Return the headers that an unsigned request gets. Raises: OSError, without an answer."""
     request = urllib.request.Request(access.url, method="HEAD")  # noqa: S310 - of http or https
     try:
         with urllib.request.urlopen(  # noqa: S310 - of http or https
@@ -226,10 +220,7 @@ def send(
 
 
 def client_options(access: BucketAccess) -> Any:
-    """Return how requests are made over HTTP: of any length, as long as something comes.
-
-    Raises: OSError, where the certificates cannot be read.
-    """
+    """Return how HTTP is spoken, as long as something comes. Raises: OSError, of certificates."""
     options = {
         "allow_http": access.endpoint.startswith("http://"),
         "connect_timeout": f"{ANSWER_SECONDS}s",

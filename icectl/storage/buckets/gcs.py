@@ -53,19 +53,16 @@ def gcs_source(bucket: str, renewed: Renewed) -> ClientSource | None:
 
     def access(_: str | None) -> BucketAccess:
         current = renewed.current()
-        endpoint = _endpoint(current)
+        # Emulators are named as for Google's own libraries.
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        endpoint = (current.get("endpoint_url") or emulator or _ENDPOINT).rstrip("/")
+        endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
         settings = {"bucket": bucket, "base_url": endpoint, "project": _paying(current)}
         return BucketAccess(
             endpoint, f"{endpoint}/{bucket}", settings, _keys(current, logins.token)
         )
 
     return ClientSource("gcs", access, _connect, renewed.renew, logins.token_of)
-
-
-def _endpoint(options: Mapping[str, str]) -> str:
-    """Return the address of the service; emulators are named as for Google's own libraries."""
-    value = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT
-    return (value if "://" in value else f"http://{value}").rstrip("/")
 
 
 def _paying(options: Mapping[str, str]) -> str | None:
@@ -205,10 +202,7 @@ _KEPT = ("retentionExpirationTime", "eventBasedHold", "temporaryHold")
 
 @contextmanager
 def composed(requests: Requests, location: str) -> Iterator[Assembly]:
-    """A new object to put together, which is there, whole, once this is left without an error.
-
-    Raises: CopyRefused; StorageError; then there is no object.
-    """
+    """A new object to put together, whole or not at all. Raises: CopyRefused; StorageError."""
     assembly = _Composed(requests, location)
     try:
         yield assembly

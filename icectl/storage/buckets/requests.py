@@ -179,10 +179,7 @@ def is_throttled(error: Exception) -> bool:
 
 
 def in_time(work: Callable[[], Result], seconds: float) -> Result:
-    """Return the result of work that nobody waits for any longer; it may go on by itself.
-
-    Raises: TimeoutError; what the work raises.
-    """
+    """Return the result of work, or leave it to itself. Raises: TimeoutError; as the work."""
     future: Future[Result] = Future()
 
     def run() -> None:

@@ -79,10 +79,17 @@ def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
     def access(other_region: str | None) -> BucketAccess:
         current = renewed.current()
         endpoint = _endpoint(bucket, current, session, other_region or region)
-        settings = {"bucket": bucket, **_settings(bucket, current, session)}
+        configured = _configured_endpoint(current, session)
+        is_virtual = _is_virtual(bucket, current, session, configured)
+        settings = {
+            "bucket": bucket,
+            **{ours: current[name] for name, ours in _ENCRYPTION.items() if name in current},
+            "virtual_hosted_style_request": is_virtual,
+            "request_payer": current.get("requester_pays", "").lower() == "true",
+        }
         return BucketAccess(
             endpoint,
-            endpoint if settings["virtual_hosted_style_request"] else f"{endpoint}/{bucket}",
+            endpoint if is_virtual else f"{endpoint}/{bucket}",
             settings,
             _keys(current, session),
             other_region or region,
@@ -202,14 +209,3 @@ def _endpoint(
         return base
     scheme, _, host = base.partition("://")
     return f"{scheme}://{bucket}.{host}"
-
-
-def _settings(
-    bucket: str, options: Mapping[str, str], session: AwsSession | None
-) -> Mapping[str, Any]:
-    configured = _configured_endpoint(options, session)
-    return {
-        **{ours: options[theirs] for theirs, ours in _ENCRYPTION.items() if theirs in options},
-        "virtual_hosted_style_request": _is_virtual(bucket, options, session, configured),
-        "request_payer": options.get("requester_pays", "").lower() == "true",
-    }

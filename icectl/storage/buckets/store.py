@@ -137,10 +137,7 @@ _SOURCES: Mapping[str, Callable[[str, Renewed], ClientSource | None]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NativeStore:
-    """A Store over one bucket, for names that obstore can express.
-
-    `other` gives the store for the other names, which a listing may meet.
-    """
+    """A Store over one bucket; `other` gives one for names that obstore cannot express."""
 
     requests: Requests
     concurrency: int
@@ -265,10 +262,7 @@ class NativeStore:
         return self.requests.make("read", location, partial(read_end, key_of(location), length))
 
     def _remove_expressed(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
-        """Delete objects, a thousand a request, on GCS one; those already gone count as removed.
-
-        Raises: StorageError, when a whole request fails.
-        """
+        """Delete, a thousand a request, on GCS one. Raises: StorageError, where one fails whole."""
         for location in removed:
             check_creatable(location)
         if self.requests.client.kind == "gcs":  # it has no requests for many
