@@ -177,22 +177,21 @@ def _tokens(text: str) -> Iterator[_Token]:
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
-            raise _unreadable(text, at + len(text[at:]) - len(text[at:].lstrip()))
+            at += len(text[at:]) - len(text[at:].lstrip())
+            if text[at] == '"':
+                hint = "text stands in single quotes, a name with other characters in backticks"
+                raise _failure(text, at, "a double quote does not belong here", hint)
+            is_open = text[at] in "'`"
+            what = (
+                f"the {text[at]} has no match" if is_open else f"`{text[at]}` does not belong here"
+            )
+            raise _failure(text, at, what)
         kind, shown = match.lastgroup, match[match.lastgroup]
         if kind == "word" and shown.lower() in _WORDS:
             kind, shown = "keyword", shown.lower()
         yield _Token(kind, shown, match.start(match.lastgroup))
         at = match.end()
     yield _Token("end", "the end", len(text))
-
-
-def _unreadable(text: str, at: int) -> UsageError:
-    if text[at] == '"':
-        hint = "text stands in single quotes, a name with other characters in backticks"
-        return _failure(text, at, "a double quote does not belong here", hint)
-    if text[at] in "'`":
-        return _failure(text, at, f"the {text[at]} has no match")
-    return _failure(text, at, f"`{text[at]}` does not belong here")
 
 
 class _Parser:

@@ -142,12 +142,7 @@ def dangling(matches: Matches) -> Entries:
 
 
 def pairs(matches: Matches) -> pa.Table:
-    """Return every delete file with every data file that it applies to.
-
-    Shape: data_row, delete_row: positions in `matches.data` and `matches.deletes`.
-    Order: data_row, then delete_row.
-    Cost: a row for each pair.
-    """
+    """Return (data_row, delete_row) of every pair that applies, in this order."""
     data_rows: list[Integers] = []
     delete_rows: list[Integers] = []
     for part in matches.ranges:
@@ -296,7 +291,17 @@ def resolve_names(
 
     `spelling` gives the location of a live data file that is named in another way.
     """
-    read, names = _names_read(matches, named, spelling)
+    read = np.zeros(len(matches.deletes), np.bool_)
+    names: list[tuple[int, str, int]] = []  # rows of deletes, and how many rows they delete of what
+    of_partitions = matches.position_deletes[0].order
+    locations = rows.take(matches.deletes, of_partitions).table["location"].to_pylist()
+    for row, location in zip(of_partitions.tolist(), locations, strict=True):
+        if location in named:
+            read[row] = True
+            names += [(row, name, count) for name, count in named[location].items()]
+    if spelling:  # entries whose names are misspelt: `matches` may not have found these
+        entries = rows.by_row(matches.deletes, "referenced_data_file", "record_count")
+        names += [(row, name, n) for row, (name, n) in enumerate(entries) if name in spelling]
     data_rows = np.empty(0, np.int64)
     if names:  # looking up in all data files takes its time
         meant = pa.array([spelling.get(name, name) for _, name, _ in names], pa.string())
@@ -318,27 +323,6 @@ def resolve_names(
         np.concatenate([whole[1], data_rows[elsewhere]]),
     )
     return NamedPositionDeletes(read, delete_rows[order], data_rows[order], misspelt, both)
-
-
-def _names_read(
-    matches: Matches, named: NamedFiles, spelling: Mapping[str, str]
-) -> tuple[Mask, list[tuple[int, str, int]]]:
-    """Find which delete files were read, and names with delete rows and counts of deleted rows.
-
-    Those of entries are among them where they are misspelt: `matches` may not have found them.
-    """
-    read = np.zeros(len(matches.deletes), np.bool_)
-    names: list[tuple[int, str, int]] = []
-    of_partitions = matches.position_deletes[0].order
-    locations = rows.take(matches.deletes, of_partitions).table["location"].to_pylist()
-    for row, location in zip(of_partitions.tolist(), locations, strict=True):
-        if location in named:
-            read[row] = True
-            names += [(row, name, count) for name, count in named[location].items()]
-    if spelling:
-        entries = rows.by_row(matches.deletes, "referenced_data_file", "record_count")
-        names += [(row, name, n) for row, (name, n) in enumerate(entries) if name in spelling]
-    return read, names
 
 
 _NONE = Applied((), (), ())

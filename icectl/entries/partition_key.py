@@ -51,12 +51,7 @@ _ABSENT = b"\x00"
 
 
 def encode_keys(types: Sequence[Type], columns: Sequence[pa.Array]) -> pa.Array:
-    """Return the key of each row of these columns, of which there is one or more.
-
-    Shape: one binary value per row, none of them null.
-    Order: kept.
-    Raises: ValueError, when a column is not of its type.
-    """
+    """Return the key of each row of one or more columns. Order: kept. Raises: ValueError."""
     parts = []
     for type_, column in zip(types, columns, strict=True):
         present = _present(type_, column)
@@ -263,10 +258,7 @@ def spread(clusters: Clusters, manifests: Integers) -> int:
 
 
 def pieces(ranks: Integers, sizes: npt.NDArray[np.float64], piece_size: float) -> Integers:
-    """Number the pieces that entries are cut into, one after the other in the order of ranks.
-
-    Shape: one number for each entry, from 0 without a gap. `sizes` are estimates.
-    """
+    """Number the pieces, from 0 without a gap, that entries are cut into by ranks and sizes."""
     order = np.argsort(ranks, kind="stable")
     starts = np.cumsum(sizes[order]) - sizes[order]
     cut = (starts // piece_size).astype(np.int64)

@@ -294,11 +294,7 @@ def repeats(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 
 def concat(parts: Iterable[Entries]) -> Entries:
-    """Return all parts one after the other, without a copy.
-
-    Shape: the columns of the parts, which must agree; every column when there is no part.
-    Order: that of the parts.
-    """
+    """Return all parts one after the other, without a copy; EMPTY where there is none."""
     tables = [part.table for part in parts]
     return Entries(pa.concat_tables(tables)) if tables else EMPTY
 

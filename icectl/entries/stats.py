@@ -48,21 +48,12 @@ def flat(entries: E, column: str) -> pa.Table:
 
 
 def metric(entries: E, column: str, field_id: int) -> pa.Array:
-    """Return the value that a metrics map holds for one field.
-
-    Shape: one value per entry; null where the map or the key is missing (R-130).
-    Order: kept.
-    Cost: the whole map column; several fields are cheaper through `flat` and `of_field`.
-    """
+    """Return one field's value of a metrics map; null without (R-130). Cost: the whole map."""
     return of_field(flat(entries, column), field_id, len(entries))
 
 
 def of_field(flattened: pa.Table, field_id: int, entry_count: int) -> pa.Array:
-    """Return the values of one field out of a `flat` table.
-
-    Shape: one value per entry; null where the map or the key is missing (R-130).
-    Order: of the entries.
-    """
+    """Return one field's value per entry, of a `flat` table; null where it has none (R-130)."""
     # Batch by batch with numpy: five times as fast as filtering the table, and a value column of
     # more than 2 GiB can't be one array.
     rows, values = [np.empty(0, np.int64)], []

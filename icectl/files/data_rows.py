@@ -27,10 +27,7 @@ class FileRows:
     batch: pa.RecordBatch
 
     def check(self) -> None:
-        """Look at each value, which reading does not: rows may be copied whatever they are.
-
-        Raises: CorruptTable R-099, where text is no UTF-8 or a decimal has too many digits.
-        """
+        """Look at each text and decimal, as reading does not. Raises: CorruptTable R-099."""
         for column in self.batch.columns:
             check_values(column)
 
@@ -83,10 +80,7 @@ def child_columns(column: pa.Array) -> list[pa.Array]:
 
 
 def elements_of(lists: pa.Array) -> pa.Array:
-    """Return what lists hold, without what lies below a null.
-
-    Arrow makes no empty array of structs that have UUIDs: none is made here.
-    """
+    """Return what lists hold, nothing below a null; Arrow makes no empty array with UUIDs."""
     is_empty = not pc.sum(pc.list_value_length(lists)).as_py()
     return lists.values.slice(0, 0) if is_empty else lists.flatten()
 

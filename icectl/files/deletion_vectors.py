@@ -87,12 +87,7 @@ def dv_blob(positions: npt.ArrayLike, data_file: str) -> NewBlob:
 
 
 def read_positions(bitmap: bytes, expected: int | None = None) -> Positions:
-    """Read a portable 64-bit Roaring bitmap, of as many positions as `expected` if that is known.
-
-    Order: ascending, each once.
-    Raises: CorruptTable, when it is damaged or has bytes left over (R-119), or more positions than
-    expected (R-118); Unsupported, for more than memory holds.
-    """
+    """Read a portable 64-bit Roaring bitmap; order, errors and `expected` are as of read_dv."""
     reader = _Reader(bitmap, expected)
     parts: list[Positions] = []
     last_key = -1
@@ -108,12 +103,7 @@ def read_positions(bitmap: bytes, expected: int | None = None) -> Positions:
 
 
 def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
-    """Read a bare portable 32-bit Roaring bitmap, the inline form of a manifest DV (sfc-1 6.3).
-
-    Order: ascending, each once.
-    Raises: CorruptTable, when it is damaged or has bytes left over (V4-082), or more positions than
-    `expected` (R-118); Unsupported, for more than memory holds.
-    """
+    """Read a bare 32-bit Roaring bitmap (sfc-1 6.3) as read_dv does; damage is of V4-082."""
     reader = _Reader(content, expected)
     try:
         parts = _bitmap32(reader)

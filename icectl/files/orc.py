@@ -231,10 +231,7 @@ class OrcDataFile:
     def _naming_columns_out_of_range(
         self, places: list[int], number: int | None = None
     ) -> Iterator[None]:
-        """Name the columns whose timestamps pyarrow can't hold, of one stripe or of all parts.
-
-        Raises: Unsupported. Errors of the file pass.
-        """
+        """Raises: Unsupported, for timestamps that pyarrow can't hold, naming their columns."""
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -288,10 +285,7 @@ def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
 
 
 class BlockFile(RandomAccessFile):
-    """A file that keeps every block that it has read until `forget`, so that none is read twice.
-
-    With `most` it keeps so many, those that were asked for last.
-    """
+    """A file that keeps blocks until `forget`: all that it read, or the last `most` of them."""
 
     def __init__(self, file: IO[bytes], most: int | None = None) -> None:
         super().__init__(file.seek(0, io.SEEK_END))

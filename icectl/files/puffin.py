@@ -68,10 +68,7 @@ class NewBlob:
 
 
 def footer_size(tail: bytes) -> int:
-    """Return how many bytes at the end of the file the footer spans, its leading magic included.
-
-    Raises: CorruptTable, when `tail`, the last FOOTER_END bytes or more, ends no Puffin file.
-    """
+    """Return the bytes of the footer at a file's end, magic included. Raises: CorruptTable."""
     if len(tail) < FOOTER_END or tail[-4:] != MAGIC:
         raise _corrupt("it does not end with the magic bytes")
     payload_size = int.from_bytes(tail[-12:-8], "little", signed=True)
@@ -81,10 +78,7 @@ def footer_size(tail: bytes) -> int:
 
 
 def read_footer(tail: bytes, file_size: int) -> PuffinFile:
-    """Read the footer from the last `footer_size` bytes of a file, or more.
-
-    Raises: CorruptTable; Unsupported, for a flag that this version of the format does not know.
-    """
+    """Read the footer from its bytes, or more. Raises: CorruptTable; Unsupported, for flags."""
     size = footer_size(tail)
     if size > min(len(tail), file_size - len(MAGIC)):
         raise _corrupt("its footer is longer than the file")
@@ -127,11 +121,7 @@ def read_blob(stored: bytes, blob: PuffinBlob) -> bytes:
 
 
 def write_puffin(blobs: Iterable[NewBlob], properties: Mapping[str, str]) -> bytes:
-    """Write blobs one after the other and a footer that is not compressed.
-
-    Order: that of `blobs`; `read_puffin` tells their offsets.
-    Raises: Unsupported, for an unknown codec.
-    """
+    """Write blobs in order, and a footer not compressed. Raises: Unsupported, for a codec."""
     parts = [MAGIC]
     offset = len(MAGIC)
     members: list[Mapping[str, Any]] = []

@@ -67,11 +67,7 @@ class Shapes:
     """The longitudes of geography, by sector of the globe."""
 
     def add(self, column: pa.Array) -> None:
-        """Take the values of a column of bytes into account; nulls are none.
-
-        Cost: some passes over the coordinates in bounded memory; shapes of several parts are read
-        one by one.
-        """
+        """Take a column of values into account, in bounded memory; nulls are none."""
         if arrow_types.is_dictionary(column.type):
             column = column.dictionary_decode()
         values = column.drop_null().cast(pa.large_binary())

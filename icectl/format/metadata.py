@@ -21,10 +21,7 @@ from icectl.format.sort import SortOrder
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """A part of a metadata file that breaks a rule, and was not read as it stands there.
-
-    `member` is one of the JSON object; `lost` says that part of it is not shown.
-    """
+    """A part of a metadata file that breaks a rule; `lost` says that some of it is not shown."""
 
     rule: str
     message: str

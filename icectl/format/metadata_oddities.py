@@ -155,10 +155,7 @@ class _Reading:
         return changed
 
     def _readable(self, name: str, items: Sequence[Any], start: int = 0) -> Iterator[Any]:
-        """Yield the entries that can be read, halving down to single ones, of which a part may do.
-
-        Order: kept. Cost: n log n for a few that cannot.
-        """
+        """Yield the entries that can be read, halving down to single ones. Cost: n log n."""
         error = self._try(self._with_items(name, items))
         if error is None:
             yield from items

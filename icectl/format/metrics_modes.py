@@ -19,10 +19,7 @@ _LAST_CODE_POINT = 0x10FFFF
 
 @dataclass(frozen=True, slots=True)
 class MetricsMode:
-    """Whether values, nulls and NaN are counted; `longest_bound` is 0 without bounds.
-
-    Units: code points of text, bytes of binary; other bounds are never cut.
-    """
+    """Whether values are counted, and the longest bound in code points or bytes; 0 is none."""
 
     has_counts: bool
     longest_bound: int
@@ -78,10 +75,7 @@ def lower_bound(type_: Type, bound: bytes, longest: int) -> bytes:
 
 
 def upper_bound(type_: Type, bound: bytes, longest: int) -> bytes | None:
-    """Return the single-value bytes of a bound at or above a value, cut to a length.
-
-    Shape: None where what remains of the value is the last of all of its length.
-    """
+    """Return bytes at or above a value, cut to a length; None where no text or bytes are."""
     if type_ == PrimitiveType("string"):
         text = bound.decode()
         if len(text) <= longest:

@@ -113,10 +113,7 @@ def result_types(spec: PartitionSpec, schemas: Sequence[Schema]) -> tuple[Type |
 def partition_path(
     spec: PartitionSpec, types: Sequence[Type | None], values: Sequence[Value]
 ) -> str:
-    """Write `category=a/at_day=2024-01-02`, escaped as the reference implementation does.
-
-    Shape: `types` are result types; a value without a type is shown as it is.
-    """
+    """Write `category=a/at_day=2024-01-02` as Java does; values without a type as they are."""
     parts = []
     for item, type_, value in zip(spec.fields, types, values, strict=True):
         shown = str(value) if type_ is None else path_text(item.transform, type_, value)

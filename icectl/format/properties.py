@@ -14,10 +14,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class TableProperty(Generic[T]):
-    """One property: its name in the table, how its text is read, the value where it is absent.
-
-    `description` is a clause for manuals and for `-v`.
-    """
+    """One property: its name, parser and default, and a clause for manuals and for `-v`."""
 
     name: str
     parse: Callable[[str], T]

@@ -170,10 +170,7 @@ def _hash_input(type_: Type, value: Value) -> bytes:
 
 
 def path_text(transform: Transform, source: Type, value: Value) -> str:
-    """Return a partition value as the reference implementation shows it in paths: `2024-01-02-03`.
-
-    Result types do for `source`, since only identity and truncate look at it.
-    """
+    """Return a partition value as Java shows it in paths; `source` may be the result type."""
     if value is None:
         return "null"
     match transform.name:

@@ -47,11 +47,7 @@ class GeographyType:
 
 @dataclass(frozen=True, slots=True)
 class NestedField:
-    """One field of a struct.
-
-    Defaults are kept as their JSON single values (R-094, R-182); `unknown` holds members that this
-    program does not know.
-    """
+    """One field of a struct; its defaults are JSON single values (R-094, R-182)."""
 
     id: int
     name: str

@@ -1,9 +1,9 @@
 """Changes of table metadata in the vocabulary of the REST catalog, and what they require."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 from icectl.errors import Refused
 from icectl.format.expressions import guard, link_specs, without_links
@@ -146,7 +146,38 @@ ALL_UPDATES: frozenset[type[Update]] = frozenset(get_args(Update))
 
 def apply(metadata: TableMetadata, update: Update) -> TableMetadata:
     """Return the metadata after one update. Raises: Refused, when the update breaks a rule."""
-    return _APPLY[type(update)](metadata, update)
+    match update:
+        case AssignUuid():
+            return _assign_uuid(metadata, update)
+        case UpgradeFormatVersion():
+            return _upgrade(metadata, update)
+        case SetLayout():
+            return _set_layout(metadata, update)
+        case AddSnapshot():
+            return _add_snapshot(metadata, update)
+        case RemoveSnapshots():
+            return _remove_snapshots(metadata, update)
+        case SetManifestList():
+            return _set_manifest_list(metadata, update)
+        case SetSnapshotRef(name, ref):
+            return _set_ref(metadata, name, ref)
+        case RemoveSnapshotRef():
+            return _remove_ref(metadata, update)
+        case SetProperties(updates):
+            return replace(metadata, properties={**metadata.properties, **updates})
+        case RemoveProperties(removals):
+            kept = {key: value for key, value in metadata.properties.items() if key not in removals}
+            return replace(metadata, properties=kept)
+        case RemoveStatistics(id_):
+            statistics = tuple(file for file in metadata.statistics if file.snapshot_id != id_)
+            return replace(metadata, statistics=statistics)
+        case RemovePartitionStatistics(id_):
+            files = tuple(file for file in metadata.partition_statistics if file.snapshot_id != id_)
+            return replace(metadata, partition_statistics=files)
+        case RemoveSchemas():
+            return _remove_schemas(metadata, update)
+        case RemovePartitionSpecs():
+            return _remove_specs(metadata, update)
 
 
 def apply_all(metadata: TableMetadata, updates: Iterable[Update]) -> TableMetadata:
@@ -309,18 +340,9 @@ def _set_manifest_list(metadata: TableMetadata, update: SetManifestList) -> Tabl
     return replace(metadata, snapshots=snapshots)
 
 
-def _set_ref(metadata: TableMetadata, update: SetSnapshotRef) -> TableMetadata:
-    if metadata.snapshot(update.ref.snapshot_id) is None:  # R-022
-        raise Refused(f"snapshot {update.ref.snapshot_id} is not in the table")
-    _check_retention(update.name, update.ref)
-    refs = {**metadata.refs, update.name: update.ref}
-    if update.name != "main":
-        return replace(metadata, refs=refs)
-    return replace(metadata, refs=refs, current_snapshot_id=update.ref.snapshot_id)  # R-015
-
-
-def _check_retention(name: str, ref: SnapshotRef) -> None:
-    """A ref's settings are positive and those of its kind; main is a branch (R-027)."""
+def _set_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> TableMetadata:
+    if metadata.snapshot(ref.snapshot_id) is None:  # R-022
+        raise Refused(f"snapshot {ref.snapshot_id} is not in the table")
     if ref.type not in ("branch", "tag") or (name == "main" and ref.type != "branch"):  # R-027
         raise Refused(f"`{name}` cannot be a {ref.type}")
     if ref.type == "tag" and (ref.min_snapshots_to_keep or ref.max_snapshot_age_ms):  # R-027
@@ -328,6 +350,9 @@ def _check_retention(name: str, ref: SnapshotRef) -> None:
     settings = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms)
     if any(value is not None and value <= 0 for value in settings):  # R-027
         raise Refused(f"a retention setting of `{name}` is not positive")
+    refs = {**metadata.refs, name: ref}
+    current = ref.snapshot_id if name == "main" else metadata.current_snapshot_id  # R-015
+    return replace(metadata, refs=refs, current_snapshot_id=current)
 
 
 def _remove_ref(metadata: TableMetadata, update: RemoveSnapshotRef) -> TableMetadata:
@@ -335,26 +360,6 @@ def _remove_ref(metadata: TableMetadata, update: RemoveSnapshotRef) -> TableMeta
         raise Refused("branch main cannot be removed")
     refs = {name: ref for name, ref in metadata.refs.items() if name != update.name}
     return replace(metadata, refs=refs)
-
-
-def _remove_properties(metadata: TableMetadata, update: RemoveProperties) -> TableMetadata:
-    gone = set(update.removals)
-    kept = {key: value for key, value in metadata.properties.items() if key not in gone}
-    return replace(metadata, properties=kept)
-
-
-def _remove_statistics(metadata: TableMetadata, update: RemoveStatistics) -> TableMetadata:
-    kept = tuple(file for file in metadata.statistics if file.snapshot_id != update.snapshot_id)
-    return replace(metadata, statistics=kept)
-
-
-def _remove_partition_statistics(
-    metadata: TableMetadata, update: RemovePartitionStatistics
-) -> TableMetadata:
-    kept = tuple(
-        file for file in metadata.partition_statistics if file.snapshot_id != update.snapshot_id
-    )
-    return replace(metadata, partition_statistics=kept)
 
 
 def _remove_schemas(metadata: TableMetadata, update: RemoveSchemas) -> TableMetadata:
@@ -372,26 +377,6 @@ def _remove_specs(metadata: TableMetadata, update: RemovePartitionSpecs) -> Tabl
         raise Refused(f"partition spec {metadata.default_spec_id} is the default one")
     kept = tuple(item for item in metadata.partition_specs if item.spec_id not in update.spec_ids)
     return replace(metadata, partition_specs=kept)
-
-
-_APPLY: Mapping[type, Callable[[TableMetadata, Any], TableMetadata]] = {
-    AssignUuid: _assign_uuid,
-    UpgradeFormatVersion: _upgrade,
-    SetLayout: _set_layout,
-    AddSnapshot: _add_snapshot,
-    RemoveSnapshots: _remove_snapshots,
-    SetManifestList: _set_manifest_list,
-    SetSnapshotRef: _set_ref,
-    RemoveSnapshotRef: _remove_ref,
-    SetProperties: lambda metadata, update: replace(
-        metadata, properties={**metadata.properties, **update.updates}
-    ),
-    RemoveProperties: _remove_properties,
-    RemoveStatistics: _remove_statistics,
-    RemovePartitionStatistics: _remove_partition_statistics,
-    RemoveSchemas: _remove_schemas,
-    RemovePartitionSpecs: _remove_specs,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,10 +65,7 @@ _LONGEST_KEPT_BYTES = 4096
 
 
 def read_metadata(metadata: bytes) -> Names:
-    """Return the names of a metadata; those of the last ones that were not too long are kept.
-
-    Raises: ValueError, where the bytes are no metadata of version 1.
-    """
+    """Return the names of a metadata; of short ones the last are kept. Raises: ValueError."""
     return _kept_names(metadata) if len(metadata) <= _LONGEST_KEPT_BYTES else _names(metadata)
 
 
@@ -302,10 +299,7 @@ class Primitive:
 
 
 def read_primitive(value: bytes) -> Primitive | None:
-    """Return a primitive, truth values and short texts under one id each; None of another value.
-
-    Raises: ValueError, for bytes that are none, and for types that this program does not know.
-    """
+    """Return a primitive, truth values and texts under one id; else None. Raises: ValueError."""
     size = value_size(value, 0, len(value))
     kind, header, content = value[0] & 3, value[0] >> 2, value[1:]
     if kind >= _OBJECT:

@@ -285,11 +285,7 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
 
 
 def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
-    """Decode records to tuples of field values, by fastavro; logical types stay as stored.
-
-    Shape: one tuple per record in field order; records inside are dicts of field position.
-    Raises: CorruptTable R-008.
-    """
+    """Decode records to tuples, as stored, with dicts inside. Raises: CorruptTable R-008."""
     names = [str(at) for at in range(len(schema.fields))]
     parsed = _fastavro_array(schema)
     for block in blocks:
@@ -300,11 +296,7 @@ def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[
 def decode_fields(
     schema: AvroType, positions: Sequence[int], blocks: Iterable[Block]
 ) -> list[list[Any]]:
-    """Decode some fields of records, by fastavro; logical types stay as stored.
-
-    Shape: for each position a list of its values; records inside are dicts of field position.
-    Raises: CorruptTable R-008.
-    """
+    """Decode fields to a list each, as stored, with dicts inside. Raises: CorruptTable R-008."""
     written = _fastavro_schema(schema, [0])
     names = [str(at) for at in positions]
     wanted = written | {"fields": [written["fields"][at] for at in positions]}

@@ -202,10 +202,7 @@ def maps_as_lists(part: AvroType) -> AvroType:
 
 
 def stored_type(part: AvroType) -> pa.DataType:
-    """Return the Arrow type of decoded values, fields of records named for their positions.
-
-    Unions are of null and one type, or of one: arrow_fields tells of others.
-    """
+    """Return the Arrow type of decoded values, fields named by position; of a union, the other."""
     part = part.present
     if part.kind == "union" and len(part.parts) == 1:
         part = part.parts[0]

@@ -129,10 +129,7 @@ def write_manifest_list(
     codec: str = "deflate",
     sync_marker: bytes,
 ) -> bytes:
-    """Write the manifests of a snapshot; equal arguments give equal bytes.
-
-    Raises: ValueError where a version 2 row lacks a count, or a version 1 row is of deletes.
-    """
+    """Write a snapshot's manifests, equal arguments alike. Raises: ValueError (R-048, R-171)."""
     metadata = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),

@@ -101,10 +101,7 @@ def _carried(
     entries: Entries,
     pieces: Integers,
 ) -> Iterator[Moved]:
-    """Yield the entries as bytes, those of some blocks at a time.
-
-    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
-    """
+    """Yield the entries as bytes. Raises: CorruptTable R-008; first UnusualSchemaError."""
     program, scanner = _splice_program(target), Scanner(_piece_program(source), _PLACES)
     positions, first = numbers(entries, "manifest_pos"), 0
     for room, row_count in scanner.scan(read_blocks(file)):

@@ -92,12 +92,7 @@ class ParquetManifest:
         return replace(header, file_format=FileFormat.PARQUET)
 
     def decode(self, columns: Iterable[str], order: Order) -> dict[str, pa.Array]:
-        """Decode stored columns, and `partition_key` with the stored fields in this order.
-
-        Shape: numbers as stored, file_format as text.
-        Order: of the file.
-        Raises: CorruptTable.
-        """
+        """Decode columns as stored, partitions in this `order`. Raises: CorruptTable."""
         wanted = list(columns)
         has_none = () if self._partition else ("partition_key",)
         decoded = self._stored.read([_place(name) for name in wanted if name not in has_none])

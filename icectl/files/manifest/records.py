@@ -30,11 +30,7 @@ Order = Sequence[int | None]
 def decode_columns(
     layout: ManifestLayout, blocks: Iterable[Block], columns: Sequence[str], order: Order
 ) -> dict[str, pa.ChunkedArray]:
-    """Decode the stored columns named, and `partition_key`, to arrays.
-
-    Shape: numbers as int64 and file_format as string, nulls as stored.
-    Raises: CorruptTable.
-    """
+    """Decode columns as stored: integers as int64, formats as text. Raises: CorruptTable."""
     chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
     for batch in in_batches(layout.schema, blocks):
         entries = list(decode_records(layout.schema, batch))
@@ -135,10 +131,7 @@ def _pairs(column: StoredColumn, maps: list[Any]) -> list[Any]:
 def encode_rows(
     table: pa.Table, schema: Mapping[str, Any], partitions: Sequence[Any]
 ) -> Iterator[Encoded]:
-    """Encode rows through fastavro; `partitions` holds the Avro record of each row's partition.
-
-    Shape: the columns of `table` are those of the Avro schema, by its names.
-    """
+    """Encode rows through fastavro, with partitions as Avro records; columns by Avro names."""
     metrics = {
         name for name in table.column_names if pa.types.is_map(table.schema.field(name).type)
     }

@@ -255,10 +255,7 @@ class Scanner:
             yield from self._scan(bounds)
 
     def _filled(self, blocks: Iterable[Block]) -> Iterator[npt.NDArray[np.int64]]:
-        """Fill the buffer: where in it each block ends, and how many records the block has.
-
-        Each block is copied while it is still in the processor's cache.
-        """
+        """Fill the buffer while blocks are in the cache: where each ends, and its records."""
         bounds: list[tuple[int, int]] = []
         end = 0
         for block in blocks:
@@ -447,10 +444,7 @@ _END = ColumnPlaces(["end"], [], [], [], [], [])
 
 
 def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
-    """Return the position in a block behind each of its records, whatever they are records of.
-
-    Raises: CorruptTable R-008; UnusualSchemaError, where the scan cannot step over a type.
-    """
+    """Return where a block's records end. Raises: CorruptTable R-008; UnusualSchemaError."""
     scanner = Scanner(_end_program(schema), _END)
     return np.concatenate([room.numbers[0, :rows].copy() for room, rows in scanner.scan([block])])
 

@@ -199,10 +199,7 @@ def blocks(encoded: Iterable[Encoded]) -> Iterator[Block]:
 def encode_table(
     table: pa.Table, schema: Mapping[str, Any], partitions: pa.Array
 ) -> Iterator[Encoded]:
-    """Encode rows some thousand at a time; `partitions` holds each row's encoded partition.
-
-    Shape: the columns of `table` are those of the Avro schema, by its names.
-    """
+    """Encode rows, some thousand at a time, by Avro names, with their encoded partitions."""
     fields = _fields(schema)
     for start in range(0, table.num_rows, _ROWS):
         part = table.slice(start, _ROWS)

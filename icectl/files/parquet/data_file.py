@@ -222,10 +222,7 @@ class ParquetDataFile:
 
 
 def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
-    """Open a Parquet file; of one that is longer than its end only the footer is read.
-
-    Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
-    """
+    """Open a Parquet file; a short one is read whole. Raises: CorruptTable R-099; Unsupported."""
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
     with reading_data_file(_KIND):

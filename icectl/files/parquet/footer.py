@@ -47,10 +47,7 @@ Change = Callable[[bytes, int], Copied]
 
 @dataclass(frozen=True)
 class Members:
-    """The members of one struct in the order of its bytes: (node, first byte, end, value) a row.
-
-    The value is that of a number, the length of bytes, or the count of a list.
-    """
+    """The members of a struct: (node, first byte, end, number, length or count) a row."""
 
     content: Octets
     rows: Integers
@@ -199,10 +196,7 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
 
 
 def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:
-    """Encode a logical type: the number of a member of the union, and the members of that struct.
-
-    Shape: of members the number, the kind and the encoded value, in order.
-    """
+    """Encode a logical type: its number, and members (number, kind, encoded value) in order."""
     return _far(number, _STRUCT) + encode_struct(members) + b"\0"
 
 

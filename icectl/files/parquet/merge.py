@@ -103,10 +103,7 @@ class _Copied:
 
 @dataclass(frozen=True, slots=True)
 class CopyRange:
-    """A means to append the bytes of a source from one offset up to another to the new file.
-
-    With `is_whole` it takes all bytes of the source or none.
-    """
+    """A means to append a range of a source; one that `is_whole` takes all bytes or none."""
 
     copy: Callable[[int, int], None]
     is_whole: bool = False
@@ -318,18 +315,12 @@ def written_columns(
 
 
 def _block() -> memoryview:
-    """Return memory to read into that begins with a page of it.
-
-    Systems copy there several times as fast as to where most of Python's own begins.
-    """
+    """Return memory that begins with a page: systems copy there several times as fast."""
     return memoryview(mmap.mmap(-1, _BLOCK_BYTES))
 
 
 def _blocks(file: IO[bytes], size: int, buffer: memoryview) -> Iterator[memoryview]:
-    """Yield the next bytes of a file in blocks, each of which holds until the next is asked for.
-
-    Raises: NotMergeable, where there are fewer.
-    """
+    """Yield a file's next bytes in blocks, each until the next. Raises: NotMergeable."""
     while size:
         count = file.readinto(buffer[: min(size, len(buffer))])  # type: ignore[attr-defined]
         if not count:

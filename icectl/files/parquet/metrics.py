@@ -71,10 +71,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
 def footer_metrics(
     metadata: Any, stored: pa.Schema, schema: Schema, *, only: bool = False
 ) -> FileMetrics:
-    """Return the metrics that a Parquet footer states; `stored` is its Arrow schema with field ids.
-
-    Shape: as read_metrics; of columns of `schema` only, where that is asked for.
-    """
+    """Return a footer's metrics as read_metrics, of all columns or `only` those of `schema`."""
     groups = _row_groups(metadata)
     return _metrics(metadata, metadata.num_rows, groups, stored, schema, only=only)
 

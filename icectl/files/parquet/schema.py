@@ -117,11 +117,7 @@ class Leaf:
 
 
 def arrow_schema(schema: Schema, shredding: Shredding = _UNSHREDDED) -> pa.Schema:
-    """Return the Arrow schema to read into and to write from, with field ids.
-
-    Variants of `shredding` have the types that these say.
-    Spec: Appendix A, Parquet; R-095.
-    """
+    """Return the Arrow schema of files, with field ids, variants as in `shredding` (R-095)."""
     return pa.schema([_arrow_field(field, shredding) for field in schema.fields])
 
 
@@ -153,10 +149,7 @@ def arrow_type(type_: Type, shredding: Shredding = _UNSHREDDED) -> pa.DataType:
 
 
 def arrow_values(type_: Type, values: Sequence[Any]) -> pa.Array:
-    """Return Python values of a type that holds no other, as single_value has them, as a column.
-
-    Dates, times and timestamps are numbers. Raises: as arrow_schema.
-    """
+    """Return Python values as a column, as single_value has them. Raises: as arrow_schema."""
     wanted = arrow_type(type_)
     if wanted == pa.uuid():
         stored = [None if value is None else value.bytes for value in values]
@@ -183,10 +176,7 @@ def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
 
 
 def is_variant(field: pa.Field) -> bool:
-    """Whether a field of a file is a variant: the parts of one have names, and no field ids.
-
-    Parquet files say it by an annotation too, which Arrow does not pass on.
-    """
+    """Whether a field is a variant: names without field ids; Arrow drops the annotation."""
     kind = field.type
     return field_id(field) is not None and is_variant_type(kind) and not any(map(_any_id, kind))
 
@@ -198,10 +188,7 @@ def is_variant_type(kind: pa.DataType) -> bool:
 
 
 def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:
-    """Return the logical types that pyarrow does not write, by element of the Parquet schema.
-
-    Elements are numbered as FooterChanges has them.
-    """
+    """Return logical types that pyarrow does not write, by element as in FooterChanges."""
     types = {}
     for number, field in enumerate((element for top in schema for element in _elements(top)), 1):
         if field is not None and is_variant(field):
@@ -212,10 +199,7 @@ def logical_types(schema: pa.Schema) -> Mapping[int, bytes]:
 
 
 def _elements(field: pa.Field) -> Iterator[pa.Field | None]:
-    """Yield a field and those inside as elements of a Parquet schema, depth first.
-
-    None is a group that a list or a map has between itself and what it holds.
-    """
+    """Yield elements of a Parquet schema, depth first; None for groups of lists and maps."""
     yield field
     kind = field.type
     stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
@@ -231,11 +215,7 @@ def has_field_ids(schema: pa.Schema) -> bool:
 
 
 def with_mapped_ids(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
-    """Give the fields of a file without field ids the ids of a name mapping (R-181).
-
-    Shape: fields that the mapping lacks stay without an id.
-    Order: kept.
-    """
+    """Give fields of a file without ids those of a mapping, where it has them (R-181)."""
     return pa.schema([_mapped(field, mapping) for field in schema])
 
 

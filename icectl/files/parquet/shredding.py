@@ -104,10 +104,7 @@ def _has_twice(kind: pa.DataType) -> bool:
 
 
 def as_parquet(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type for what Parquet has of a type inside of a variant.
-
-    Some writers note another one of the same values: views, dictionaries, large or fixed lists.
-    """
+    """Return what Parquet has of a type in a variant: no views, dictionaries or large lists."""
     if isinstance(kind, pa.BaseExtensionType):
         return kind if kind == pa.uuid() else as_parquet(kind.storage_type)
     if arrow_types.is_dictionary(kind):
@@ -174,10 +171,7 @@ def whole_variants(column: pa.Array) -> pa.Array:
 
 
 def check_variants(column: pa.Array, field: pa.Field) -> None:
-    """Look at each variant in a column of a file, at any depth, shredded or not.
-
-    Raises: CorruptTable R-099, for bytes that are no variant; Unsupported, as whole_variants.
-    """
+    """Look at all variants in a column. Raises: CorruptTable R-099; Unsupported, as of types."""
     if is_variant(field):
         whole = whole_variants(column)
         whole = whole.filter(whole.is_valid())
@@ -217,10 +211,7 @@ def _parts(column: pa.Array) -> dict[str, pa.Array]:
 
 
 def _group(column: pa.Array, names: Sequence[Names | None]) -> _Values:
-    """Return the variant of each group of a value and a typed value; None where it is missing.
-
-    `names` are those of the variant that each group is in; None where there is none.
-    """
+    """Return each group's variant, by the `names` of the one around; None where missing."""
     parts = _parts(column)
     values = parts[VALUE].to_pylist() if VALUE in parts else [None] * len(column)
     for value in values:

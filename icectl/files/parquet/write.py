@@ -46,10 +46,7 @@ _LEVEL = {"GZIP": 6}
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """The options that Parquet files are written with; `compression_level` None is the codec's own.
-
-    Units: page and dictionary sizes in bytes.
-    """
+    """The options of Parquet files, sizes in bytes; a level of None is the codec's own."""
 
     compression: str = "zstd"
     compression_level: int | None = None
@@ -88,11 +85,7 @@ class ParquetWriter:
         with_nan: Collection[int] = (),
         shapes: Mapping[int, Shapes] = MappingProxyType({}),
     ) -> None:
-        """Write batches of the schema as one row group.
-
-        `with_nan` are the columns that have NaN, `shapes` those of geometry and geography.
-        Shape: field ids.
-        """
+        """Write batches as one row group, with the ids of columns with NaN, and shapes by id."""
         table = pa.Table.from_batches(batches, self._schema)
         self._begun(table).write_table(table, row_group_size=max(1, table.num_rows))
         self._with_nan.append(with_nan)
@@ -198,10 +191,7 @@ def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:
 
 
 def columns_with_dictionary(rows: pa.Table) -> list[str] | bool:
-    """The paths of columns to give a dictionary to, by what some rows hold; true for all of them.
-
-    Only columns outside of structs, lists and maps are judged.
-    """
+    """Return columns worth a dictionary by some rows, nested ones always; True is all."""
     sample = _sample(rows)
     fruitless = {
         field.name
