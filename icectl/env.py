@@ -16,30 +16,7 @@ from icectl.errors import Incomplete
 
 
 class Env(Protocol):
-    """Clock and identifiers of one run."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970-01-01 UTC."""
-
-    def monotonic_seconds(self) -> float:
-        """Return seconds on a clock that never goes back; differences only."""
-
-    def new_uuid(self) -> str:
-        """Return a random version 4 UUID in its canonical lower-case form."""
-
-    def new_snapshot_id(self) -> int:
-        """Return a positive 63-bit id that is not derived from time alone (R-033)."""
-
-    def host_name(self) -> str:
-        """Name of this machine, for journals and commit summaries."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, for back-off between attempts."""
-
-
-@dataclass(frozen=True, slots=True)
-class SystemEnv:
-    """The machine's own clock and randomness."""
+    """Clock and identifiers of one run: the machine's own, where nothing else is said."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""
@@ -64,6 +41,11 @@ class SystemEnv:
     def sleep(self, seconds: float) -> None:
         """Wait, for back-off between attempts."""
         time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEnv(Env):
+    """The machine's own clock and randomness."""
 
 
 @dataclass(slots=True)

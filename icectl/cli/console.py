@@ -33,13 +33,8 @@ COLORS: tuple[Color, ...] = get_args(Color)
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
 _SGR: Mapping[Style, str] = {
-    "bold": "1",
-    "dim": "2",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "cyan": "36",
-}
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"
+}  # fmt: skip
 _PIPED_WIDTH = 100
 """Columns to wrap prose at where no terminal tells; tables are not cut there at all."""
 
@@ -105,7 +100,7 @@ class Console:
     def print(self, text: str = "") -> None:
         """Write a line of data to stdout, whatever the verbosity."""
         self.progress.stop()
-        self._data.write(self._escaped(text, inert) + "\n")
+        self._data.write(self._inert(text) + "\n")
 
     def write(self, text: str) -> None:
         """Write lines of data to stdout, in which there is no end of line but between them."""
@@ -210,13 +205,11 @@ class Console:
         """Ask on the terminal and return the typed line."""
         with self.progress.paused(), self._lock:
             text = f"{inert(self.redact(question))} {choices}".rstrip()
-            lines = _wrap(text, self._err_width)
-            bold = [
-                self._paint(line.removesuffix(choices), "bold", on=self._err_color)
-                + (choices if line.endswith(choices) else "")
-                for line in lines
-            ]
-            self._err.write("\n".join(self._escaped(line, inert) for line in bold) + " ")
+            bold = []
+            for line in _wrap(text, self._err_width):
+                painted = self._paint(line.removesuffix(choices), "bold", on=self._err_color)
+                bold.append(painted + (choices if line.endswith(choices) else ""))
+            self._err.write("\n".join(map(self._inert, bold)) + " ")
             self._err.flush()
             answer = ""
             try:
@@ -248,8 +241,7 @@ class Console:
 
         Nor as Python, JSON or a URI write it.
         """
-        plain = secret.strip()
-        if plain:
+        if plain := secret.strip():
             spelled = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], quote(plain, safe=""))
             self._hidden.update(spelled)
 
@@ -283,7 +275,7 @@ class Console:
         self._write_lines(lines, _CONTINUED)
 
     def _write_lines(self, lines: Sequence[str], between: str) -> None:
-        line = between.join(self._escaped(self.redact(line), inert) for line in lines) + "\n"
+        line = between.join(self._inert(self.redact(line)) for line in lines) + "\n"
         with self.progress.paused(), self._lock, suppress(BrokenPipeError):
             if self._paged is not None:
                 self._paged.write_note(line)
@@ -297,12 +289,12 @@ class Console:
         codes = ";".join(_SGR[style] for style in styles)
         return f"{self._mark}{codes}m{text}{self._mark}0m"
 
-    def _escaped(self, text: str, escape: Callable[[str], str]) -> str:
-        """Return an escaped text; its colours alone are not escaped."""
+    def _inert(self, text: str) -> str:
+        """Return an inert text; its colours alone are not escaped."""
         if self._mark not in text:
-            return escape(text)
+            return inert(text)
         parts = self._painted.split(text)  # texts and codes in turn
-        parts[::2] = map(escape, parts[::2])
+        parts[::2] = map(inert, parts[::2])
         parts[1::2] = [f"\x1b[{code}m" for code in parts[1::2]]
         return "".join(parts)
 
@@ -322,13 +314,10 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _has_color(color: Color, *, terminal: bool) -> bool:
-    if color != "auto":
+    if color != "auto" or os.environ.get("NO_COLOR"):
         return color == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return terminal and os.environ.get("TERM") != "dumb"
+    is_forced = bool(os.environ.get("FORCE_COLOR"))
+    return is_forced or (terminal and os.environ.get("TERM") != "dumb")
 
 
 class _ConsoleHandler(logging.Handler):
@@ -353,13 +342,11 @@ def messages_of_libraries(console: Console) -> Iterator[None]:
     last_resort, ended = logging.lastResort, threading.excepthook
     python_warnings, icectl_logger = logging.getLogger("py.warnings"), logging.getLogger("icectl")
     debug, level = _ConsoleHandler(console.debug), icectl_logger.level
-
-    def thread_ended(error: threading.ExceptHookArgs) -> None:
-        traced = error.exc_type, error.exc_value, error.exc_traceback
-        console.error_lines(traceback.format_exception(*traced))
-
     handler.setLevel(logging.WARNING)
-    logging.lastResort, threading.excepthook = handler, thread_ended
+    logging.lastResort = handler
+    threading.excepthook = lambda error: console.error_lines(
+        traceback.format_exception(error.exc_type, error.exc_value, error.exc_traceback)
+    )
     python_warnings.addHandler(handler)
     logging.captureWarnings(capture=True)
     if console.options.verbosity >= 2:

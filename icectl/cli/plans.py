@@ -74,21 +74,22 @@ class SavedPlan:
 def plan_text(request: PlanRequest, outcome: Outcome) -> str:
     """Write the file of a plan: JSON, for a reviewer to read, with its own check sum at the end."""
     assert outcome.table is not None
-    built = {
-        "icectl": __version__,
-        "plan": PLAN_FORMAT,
-        "command": request.command,
-        "table": request.table,
-        "base": table_json(outcome.table),
-        "instant_ms": request.instant_ms,
-        "instant": print_instant(request.instant_ms),
-        "metadata_file": request.metadata_file,
-        "options": dict(request.options),
-        "settings": {key: dict(value) for key, value in request.settings.items()},
-        "status": outcome.status,
-        "result": clean(outcome.result),
-    }
-    return sealed_plan(built)
+    return sealed_plan(
+        {
+            "icectl": __version__,
+            "plan": PLAN_FORMAT,
+            "command": request.command,
+            "table": request.table,
+            "base": table_json(outcome.table),
+            "instant_ms": request.instant_ms,
+            "instant": print_instant(request.instant_ms),
+            "metadata_file": request.metadata_file,
+            "options": dict(request.options),
+            "settings": {key: dict(value) for key, value in request.settings.items()},
+            "status": outcome.status,
+            "result": clean(outcome.result),
+        }
+    )
 
 
 def sealed_plan(built: dict[str, Any]) -> str:
@@ -151,14 +152,7 @@ def not_as_written(name: str) -> Refused:
 def saved_plan(built: Mapping[str, Any]) -> SavedPlan:
     """Make a plan of one command of what its file has, as `open_saved_plan` has read it."""
     base = built["base"]
-    request = PlanRequest(
-        built["command"],
-        built["table"],
-        built["instant_ms"],
-        built["metadata_file"],
-        built["options"],
-        built["settings"],
-    )
+    request = PlanRequest(**{entry.name: built[entry.name] for entry in fields(PlanRequest)})
     return SavedPlan(request, base["uuid"], base["metadata_location"], built["result"])
 
 
@@ -210,10 +204,12 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(f"cannot write the plan to {place}: {reason}") from error
-    if outcome.status == "nothing-to-do":
-        shell.console.note(f"there is nothing to do: the plan in {place} is empty")
-    else:
-        shell.console.note(f"the plan is in {place}; `icectl apply {quote(place)}` runs it")
+    is_empty = outcome.status == "nothing-to-do"
+    shell.console.note(
+        f"there is nothing to do: the plan in {place} is empty"
+        if is_empty
+        else f"the plan is in {place}; `icectl apply {quote(place)}` runs it"
+    )
 
 
 def planned_invocation(
@@ -250,11 +246,9 @@ def _check_options(command: Command, request: PlanRequest) -> None:
             raise not_for_plans(name, f"`{_option(name)}`")
         if not any(_is_of(value, kind) for kind in (known[name], *get_args(known[name]))):
             raise UsageError(f"the option `{name}` of the plan has a value of another type")
-    settings = set(request.settings) - {
-        f"{command.name}.{name.replace('_', '-')}" for name in known
-    }
-    if settings:
-        raise not_for_plans(min(settings), "it")
+    keys = {f"{command.name}.{name.replace('_', '-')}" for name in known}
+    if request.settings.keys() - keys:
+        raise not_for_plans(min(request.settings.keys() - keys), "it")
     texts = [request.table, request.metadata_file or "", *_texts(request.options)]
     if any("\0" in text for text in texts) or is_pattern(request.table):
         raise UsageError("the plan does not name one table, or a path in it has a NUL character")
@@ -268,11 +262,8 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 def _texts(options: Mapping[str, Any]) -> Iterator[str]:
     for value in options.values():
-        yield from (item for item in _as_list(value) if isinstance(item, str))
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+        items = value if isinstance(value, list) else [value]
+        yield from (item for item in items if isinstance(item, str))
 
 
 def not_for_plans(name: str, given_anew: str) -> Refused:
@@ -323,40 +314,34 @@ def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
         for name, value in invocation.values.items()
         if name in command.planned_options and value not in (None, False, [], ())
     }
-    left_out = sorted(_option(name) for name in SPARK_OPTIONS if invocation.value(name))
+    left_out = ", ".join(sorted(_option(name) for name in SPARK_OPTIONS if invocation.value(name)))
     if left_out:
-        shell.console.note(
-            f"not in the plan: {', '.join(left_out)}; give them to `icectl apply` again"
-        )
+        shell.console.note(f"not in the plan: {left_out}; give them to `icectl apply` again")
     check_no_password([invocation.table or "", *_texts(options)])
-    metadata_file = invocation.value("metadata_file")
-    table = invocation.table
+    for name in _LOCATIONS & options.keys():
+        place = options[name]
+        is_list = isinstance(place, list)
+        options[name] = [*map(_in_full, place)] if is_list else _in_full(place)
+    metadata_file, table = invocation.value("metadata_file"), invocation.table
     assert table is not None  # several are refused before they are planned
     return PlanRequest(
         command.name,
         table_in_full(common, table),
         shell.env.now_ms(),
         None if metadata_file is None else _in_full(metadata_file),
-        {name: _with_places(name, value) for name, value in options.items()},
+        options,
         settings_in_full(shell.settings, command.name),
     )
 
 
 def table_in_full(common: Common, table: str) -> str:
     """TABLE as it means the same in every folder."""
-    if name_in_catalog(common, table) is None:
-        return _in_full(table)
-    return name_in_hints(common, table)
+    is_location = name_in_catalog(common, table) is None
+    return _in_full(table) if is_location else name_in_hints(common, table)
 
 
 def _in_full(location: str) -> str:
     return location if scheme(location) else str(Path(location).absolute())
-
-
-def _with_places(name: str, value: Any) -> Any:
-    if name not in _LOCATIONS:
-        return value
-    return [_in_full(item) for item in value] if isinstance(value, list) else _in_full(value)
 
 
 def settings_in_full(settings: Settings, command: str) -> dict[str, Mapping[str, str]]:
@@ -418,13 +403,10 @@ class Review:
         Raises: CommitConflict, where it is not that, or, on a newer table, more than that.
         """
         acts = acts_of(self.command, result())
-        added = acts - self.reviewed.acts
-        missing_acts = self.reviewed.acts - acts if self.exact else frozenset()
-        if added or missing_acts:
-            changes = [f"{_names_of_acts(added)} not in it"] if added else []
-            changes += (
-                [f"{_names_of_acts(missing_acts)} no longer possible"] if missing_acts else []
-            )
+        missing = self.reviewed.acts - acts if self.exact else frozenset()
+        differences = {"not in it": acts - self.reviewed.acts, "no longer possible": missing}
+        changes = [f"{_names_of_acts(of)} {what}" for what, of in differences.items() if of]
+        if changes:
             raise CommitConflict(
                 f"the plan no longer fits the table: {', '.join(changes)}",
                 hint="nothing was changed; make a new plan, and look at what is different",

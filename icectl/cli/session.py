@@ -113,9 +113,9 @@ def open_session(
     """
     shell = common.shell
     temp_dir = shell.settings.read(TEMP_DIR)
-    if temp_dir is not None and not temp_dir.is_dir():
-        raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
     if temp_dir is not None:
+        if not temp_dir.is_dir():
+            raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
         import tempfile
 
         tempfile.tempdir = str(temp_dir)  # libraries that spool to disk go by it
@@ -128,13 +128,13 @@ def open_session(
             "`--path-map` only works for reading, and this command changes the table",
             hint="`--dry-run` or `--check` plan without changing anything",
         )
-    opened = _open(common, table, path_map, read_only=read_only, change=change)
-    store, catalog = opened.store, opened.catalog
+    catalog, store, storage, other_tables = _open(
+        common, table, path_map, read_only=read_only, change=change
+    )
     if shell.review is not None:
         catalog = shell.review.pinned(catalog)
-
     concurrency = requests_at_once(
-        shell.settings.read(CONCURRENCY), _UNKNOWN_STORE if opened.other_tables else table
+        shell.settings.read(CONCURRENCY), _UNKNOWN_STORE if other_tables else table
     )
     context = TableContext(
         store,
@@ -144,7 +144,7 @@ def open_session(
         shell.deadline,
         concurrency,
         shell.interrupts.shield,
-        opened.other_tables,
+        other_tables,
         LeftoverRemovals(shell.limits.deleted_files, shell.leftovers),
     )
 
@@ -159,21 +159,11 @@ def open_session(
         context,
         shell.console,
         shell.settings,
-        opened.storage,
+        storage,
         shell.limits,
         shell.spark,
         shell.review,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A table's catalog, the store of its files, and the other tables of a configured catalog."""
-
-    catalog: Catalog
-    store: Store
-    storage: Callable[[], StorageOptions]
-    other_tables: CatalogTables | None = None
 
 
 def _open(
@@ -183,7 +173,8 @@ def _open(
     *,
     read_only: bool,
     change: Change | None,
-) -> _Opened:
+) -> tuple[Catalog, Store, Callable[[], StorageOptions], CatalogTables | None]:
+    """Return a table's catalog, its store, what others reach that with, and the other tables."""
     shell = common.shell
     metadata_file = None if change is None else change.metadata_file
     name = name_in_catalog(common, table)
@@ -198,9 +189,9 @@ def _open(
                 hint="leave `--metadata-file` out, or name the table by its location",
             )
         warehouse = warehouse_of(common, name, options)
-        table_location = warehouse.table(name.table)
+        place = warehouse.table(name.table)
         others = _others(warehouse, name, shell.places_by_catalog)
-        return _Opened(table_location.catalog, table_location.store, table_location.storage, others)
+        return place.catalog, place.store, place.storage, others
     if common.catalog_option:
         raise UsageError(f"`--catalog-option` needs a catalog, and `{table}` is a location")
     options = replace(options, home=located(table))
@@ -213,7 +204,7 @@ def _open(
         metadata_file=metadata_file,
         warn=shell.console.warn,
     )
-    return _Opened(catalog, store, lambda: options)
+    return catalog, store, lambda: options, None
 
 
 def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -> CatalogTables:
@@ -241,18 +232,7 @@ def storage_of(
     Raises: UsageError.
     """
     shell = common.shell
-    return StorageOptions(
-        options=_storage_options(common),
-        path_map=path_map,
-        concurrency=shell.settings.read(CONCURRENCY),
-        warn=shell.console.warn,
-        user_locations=(at, *(target for _, target in path_map)) if at else (),
-    )
-
-
-def _storage_options(common: Common) -> Mapping[str, str]:
-    """Return storage options of the file and the command line; hide their credentials."""
-    storage_options = dict(common.shell.settings.storage_options)
+    storage_options = dict(shell.settings.storage_options)
     for text in common.storage_option or ():
         key, value = split_pair(text, "--storage-option", text.partition("="))
         storage_options[key] = value
@@ -260,10 +240,16 @@ def _storage_options(common: Common) -> Mapping[str, str]:
         key: from_environment(value, os.environ, f"storage option `{key}`")
         for key, value in storage_options.items()
     }
-    for key, value in options.items():
+    for key, value in options.items():  # credentials are shown nowhere
         if is_secret(key) or storage_options[key].startswith("env:"):
-            common.shell.console.hide(value)
-    return options
+            shell.console.hide(value)
+    return StorageOptions(
+        options=options,
+        path_map=path_map,
+        concurrency=shell.settings.read(CONCURRENCY),
+        warn=shell.console.warn,
+        user_locations=(at, *(target for _, target in path_map)) if at else (),
+    )
 
 
 def _read_path_map(file: Path) -> Iterable[tuple[str, str]]:

@@ -23,13 +23,8 @@ class Interrupts:
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         self._announce = announce
-        self._shielded = False
+        self.is_shielded = False  # whether a step is under way that must not be cut in two
         self._waiting: BaseException | None = None
-
-    @property
-    def is_shielded(self) -> bool:
-        """Whether a step is under way that must not be cut in two."""
-        return self._shielded
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -53,21 +48,21 @@ class Interrupts:
     @contextmanager
     def shield(self) -> Iterator[None]:
         """Finish this step before a first signal ends the run; a second ends it at once."""
-        self._shielded = True
+        self.is_shielded = True
         try:
             yield
         except (KeyboardInterrupt, Terminated):
             self._waiting = None
             raise
         finally:
-            self._shielded = False
+            self.is_shielded = False
             waiting, self._waiting = self._waiting, None
             if waiting is not None:
                 raise waiting
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         ending = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
-        if not self._shielded or self._waiting is not None:
+        if not self.is_shielded or self._waiting is not None:
             raise ending
         self._waiting = ending
         with suppress(RuntimeError):  # the signal may have come in the middle of a write
@@ -107,7 +102,12 @@ def ended_in_time(
             return
         with ending:
             if not ended.is_set():
-                _end(_reason(interrupts), report)
+                error = _reason(interrupts)
+                # The process ends even if reporting hangs.
+                reporting = Thread(target=report, args=(error,), daemon=True)
+                reporting.start()
+                reporting.join(_REPORT_SECONDS)
+                os._exit(error.exit_code)
 
     Thread(target=watch, name="icectl-watchdog", daemon=True).start()
     try:
@@ -129,11 +129,3 @@ def _reason(interrupts: Interrupts) -> IcectlError:
         hint="run again to continue, or set a longer `--time-limit`",
         id="time-limit",
     )
-
-
-def _end(error: IcectlError, report: Callable[[IcectlError], object]) -> None:
-    """Report an error and end the process, even if reporting hangs."""
-    reporting = Thread(target=report, args=(error,), daemon=True)
-    reporting.start()
-    reporting.join(_REPORT_SECONDS)
-    os._exit(error.exit_code)

@@ -27,7 +27,10 @@ def spark_options(
         if key in secret:
             session.console.hide(value)
     if session.spark is not None or runs_already():
-        _check_not_given(master if is_asked_for else None, spark_conf, _why_not(), remote)
+        why = "starts a session, and this process already has one"
+        if is_submitted():
+            why = "is an option of spark-submit here, before the script: this run uses its session"
+        _check_not_given(master if is_asked_for else None, spark_conf, why, remote)
         return SparkOptions(session=session.spark)
     if remote is not None:
         if master is not None and is_asked_for:
@@ -43,16 +46,10 @@ def check_no_spark_options(
     _check_not_given(master, spark_conf, "needs `--engine spark`", remote)
 
 
-def _why_not() -> str:
-    if is_submitted():
-        return "is an option of spark-submit here, before the script: this run uses its session"
-    return "starts a session, and this process already has one"
-
-
 def _check_not_given(
     master: str | None, spark_conf: Sequence[str], why: str, remote: str | None = None
 ) -> None:
     options = {"--master": master, "--remote": remote, "--spark-conf": spark_conf}
-    for option, pairs in options.items():
-        if pairs:
+    for option, value in options.items():
+        if value:
             raise UsageError(f"`{option}` {why}")

@@ -16,21 +16,15 @@ def run() -> None:
 
     Some schedulers take any exit of Python for a failure, so that a good end has none.
     """
-    code = _start() or main()
+    if is_submitted():  # a cluster waits for its session
+        try:
+            start_submitted()
+        except IcectlError as error:
+            sys.stderr.write(f"error: {inert(error.message)}\n")
+            sys.exit(error.exit_code)
+    code = main()
     if code:
         sys.exit(code)
-
-
-def _start() -> int:
-    """Start the session that a cluster waits for; the exit code, 0 where that works."""
-    if not is_submitted():
-        return 0
-    try:
-        start_submitted()
-    except IcectlError as error:
-        sys.stderr.write(f"error: {inert(error.message)}\n")
-        return error.exit_code
-    return 0
 
 
 if __name__ == "__main__":

@@ -50,7 +50,13 @@ def print_table(
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     parts = _parts(columns, cells, console.width)
-    shown = _wrapped_where_alike(columns, cells, parts)
+    shown = list(columns)
+    for part in parts:  # columns whose different cells would be cut to the same are wrapped
+        for number, width in zip(part.numbers, part.widths, strict=True):
+            if columns[number].cut == "middle":
+                different = {row[number] for row in cells}
+                if len({shorten(cell, width, "middle") for cell in different}) < len(different):
+                    shown[number] = replace(columns[number], cut="wrap")
     if shown != list(columns):
         parts = _parts(shown, cells, console.width)
     for part in parts:
@@ -69,33 +75,22 @@ def print_table(
 def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
     """Print names and values, values in one column."""
     name_width = max((text_width(name) for name, _ in pairs), default=0)
-    for name, value in pairs:
+    for name, text in pairs:
+        value = printable(text)
         padding = " " * (name_width - text_width(name))
         head = f"{' ' * indent}{console.style(name, 'bold')}"
-        lines, at = _value_lines(printable(value), console.width, indent, name_width)
-        if at is None:
-            console.print(f"{head}{padding}{_GAP}{lines[0]}".rstrip())
-            at = indent + name_width + len(_GAP)
-            del lines[0]
-        else:
-            console.print(head)
+        at, lines = indent + name_width + len(_GAP), [value]
+        is_below = False
+        if console.width is not None and at + text_width(value) > console.width:
+            longest = max(map(text_width, value.split()), default=0)
+            is_below = at + longest > console.width  # a word does not fit beside the name
+            at = indent + len(_GAP) if is_below else at
+            width = max(console.width - at, _NARROWEST)
+            lines = wrap(value, width, break_long_words=False, break_on_hyphens=False) or lines
+        first = "" if is_below else f"{padding}{_GAP}{lines.pop(0)}"
+        console.print(f"{head}{first}".rstrip())
         for line in lines:
             console.print(" " * at + line)
-
-
-def _value_lines(
-    value: str, available: int | None, indent: int, left: int
-) -> tuple[list[str], int | None]:
-    """Return the lines of a value, and their column if they begin below its name."""
-    at = indent + left + len(_GAP)
-    if available is None or at + text_width(value) <= available:
-        return [value], None
-    longest = max(map(text_width, value.split()), default=0)
-    below = at + longest > available
-    at = indent + len(_GAP) if below else at
-    width = max(available - at, _NARROWEST)
-    lines = wrap(value, width, break_long_words=False, break_on_hyphens=False)
-    return lines or [value], at if below else None
 
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"]) -> str:
@@ -150,9 +145,13 @@ def _parts(
 ) -> Sequence[_Part]:
     """Return the lines of a row: one, if enough of every cell is left."""
     natural, widths = _widths(columns, rows, None), _widths(columns, rows, available)
-    whole = _Part(range(len(columns)), columns, widths, "")
-    if available is None or _is_readable(columns, natural, widths, available):
-        return [whole]
+    is_readable = all(
+        column.cut is None or width >= min(natural_width, _READABLE[column.cut])
+        for column, natural_width, width in zip(columns, natural, widths, strict=True)
+    )
+    width_of_line = sum(widths) + len(_GAP) * (len(columns) - 1)
+    if available is None or (is_readable and width_of_line <= available):
+        return [_Part(range(len(columns)), columns, widths, "")]
     lines: list[list[int]] = [[]]
     used = 0
     for number, natural_width in enumerate(natural):
@@ -163,49 +162,14 @@ def _parts(
             used = 0
         used += width + (len(_GAP) if lines[-1] else 0)
         lines[-1].append(number)
-    return [
-        _part(columns, rows, numbers, available, indent=_INDENT if at else 0)
-        for at, numbers in enumerate(lines)
-    ]
-
-
-def _wrapped_where_alike(
-    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], parts: Sequence[_Part]
-) -> Sequence[TableColumn]:
-    """Return columns; those are wrapped whose different cells would be cut to the same."""
-    changed = list(columns)
-    for part in parts:
-        for number, width in zip(part.numbers, part.widths, strict=True):
-            if columns[number].cut == "middle":
-                different = {row[number] for row in rows}
-                if len({shorten(cell, width, "middle") for cell in different}) < len(different):
-                    changed[number] = replace(columns[number], cut="wrap")
-    return changed
-
-
-def _part(
-    columns: Sequence[TableColumn],
-    rows: Sequence[Sequence[str]],
-    numbers: Sequence[int],
-    available: int,
-    *,
-    indent: int,
-) -> _Part:
-    chosen = [columns[number] for number in numbers]
-    cells = [[row[number] for number in numbers] for row in rows]
-    return _Part(numbers, chosen, _widths(chosen, cells, available - indent), " " * indent)
-
-
-def _is_readable(
-    columns: Sequence[TableColumn], natural: Sequence[int], widths: Sequence[int], available: int
-) -> bool:
-    """Return whether a row fits a line without empty cells."""
-    if sum(widths) + len(_GAP) * (len(columns) - 1) > available:
-        return False
-    return all(
-        column.cut is None or width >= min(natural_width, _READABLE[column.cut])
-        for column, natural_width, width in zip(columns, natural, widths, strict=True)
-    )
+    parts = []
+    for at, numbers in enumerate(lines):
+        indent = _INDENT if at else 0
+        chosen = [columns[number] for number in numbers]
+        cells = [[row[number] for number in numbers] for row in rows]
+        part_widths = _widths(chosen, cells, available - indent)
+        parts.append(_Part(numbers, chosen, part_widths, " " * indent))
+    return parts
 
 
 def _widths(

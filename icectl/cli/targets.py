@@ -1,13 +1,14 @@
 """The tables that TARGETs on a command line stand for: names, locations, globs, catalogs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.identifier import dotted_name, parse_name, without_quoted
+from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
 from icectl.catalog.protocol import Catalog, LoadedTable, Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, target_of, warehouse_of
@@ -48,11 +49,9 @@ def tables_in(
 
     Raises: TableNotFound, where there is no such namespace; StorageError.
     """
-    for table in warehouse.tables(namespace) if namespace else ():
+    for table in _all_below(warehouse, namespace):
         shown = dotted_name((catalog, *table.namespace, table.name))
         yield ListedTable(shown, warehouse.table(table).catalog)
-    for inner in warehouse.namespaces(namespace):
-        yield from tables_in(warehouse, catalog, inner)
 
 
 def tables_below(store: Store, env: Env, directory: str) -> Iterator[ListedTable]:
@@ -144,7 +143,8 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     empty = []
     for target in targets:
         try:
-            tables = list(_tables_of(common, target))
+            name = _name(common, target)
+            tables = list(_in_catalog(common, name) if name else _in_folders(common, target))
         except TableNotFound:
             if len(targets) == 1:
                 raise
@@ -171,7 +171,7 @@ def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
     """Return a hint for targets without tables."""
     if len(targets) > 1:
         return "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
-    name = None if "/" in without_quoted(targets[0]) else _name(common, targets[0])
+    name = _name(common, targets[0])
     if name is None:
         return "a table is a folder with metadata/*.metadata.json"
     namespace = fixed_part(name.parts)
@@ -212,24 +212,16 @@ def parts_of(text: str) -> tuple[str, ...]:
 
 def is_glob(common: Common, target: str) -> bool:
     """Return whether a target is a pattern, not the location of something with such a name."""
-    if not is_pattern(target):
-        return False
-    return common.catalog is not None or not _is_there(target)
+    return is_pattern(target) and (common.catalog is not None or not _is_there(target))
 
 
 def _is_there(target: str) -> bool:
     return is_local(target) and Path(local_path(target)).exists()
 
 
-def _tables_of(common: Common, target: str) -> Iterator[str]:
-    name = None if "/" in without_quoted(target) else _name(common, target)
-    if name is not None:
-        yield from _in_catalog(common, name)
-    else:
-        yield from _in_folders(common, target)
-
-
 def _name(common: Common, target: str) -> NameInCatalog | None:
+    if "/" in without_quoted(target):
+        return None
     try:
         return name_in_catalog(common, target)
     except UsageError:
@@ -249,13 +241,11 @@ def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
             yield _table_name(common, name.catalog, inside)
             return
         pattern = (*pattern, "**")
-    elif len(inside) == len(pattern) - 1 and pattern[-1] != "**":
-        for table in warehouse.tables(inside) if inside else ():  # no need to go deeper
-            parts = (*table.namespace, table.name)
-            if matches(pattern, parts):
-                yield _table_name(common, name.catalog, parts)
-        return
-    for parts in _all_below(warehouse, inside):
+    tables = _all_below(warehouse, inside)
+    if len(inside) == len(pattern) - 1 and pattern[-1] != "**":  # no need to go deeper
+        tables = iter(warehouse.tables(inside) if inside else ())
+    for table in tables:
+        parts = (*table.namespace, table.name)
         if matches(pattern, parts):
             yield _table_name(common, name.catalog, parts)
 
@@ -272,12 +262,9 @@ def _check_there(warehouse: Warehouse, name: NameInCatalog) -> None:
 
 def _is_namespace(warehouse: Warehouse, parts: tuple[str, ...]) -> bool:
     """Return whether a namespace has this name; a table of this name comes first."""
-    try:
-        beside = {(*table.namespace, table.name) for table in warehouse.tables(parts[:-1])}
-    except TableNotFound:
-        beside = set()
-    if parts in beside:
-        return False
+    with suppress(TableNotFound):
+        if any(parts == (*table.namespace, table.name) for table in warehouse.tables(parts[:-1])):
+            return False
     try:
         next(iter(warehouse.tables(parts)), None)
     except TableNotFound:
@@ -285,9 +272,9 @@ def _is_namespace(warehouse: Warehouse, parts: tuple[str, ...]) -> bool:
     return True
 
 
-def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for table in warehouse.tables(namespace) if namespace else ():
-        yield (*table.namespace, table.name)
+def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[TableName]:
+    if namespace:
+        yield from warehouse.tables(namespace)
     for inner in warehouse.namespaces(namespace):
         yield from _all_below(warehouse, inner)
 
@@ -299,11 +286,8 @@ def _table_name(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
 
 def _in_folders(common: Common, target: str) -> Iterator[str]:
     """Yield tables at and below locations. Raises: StorageError."""
-    if not is_glob(common, target):
-        base, pattern = target.rstrip("/") or "/", None
-    else:
-        pattern = parts_of(target)
-        base = "/".join(fixed_part(pattern)) or "/"
+    pattern = parts_of(target) if is_glob(common, target) else None
+    base = (target.rstrip("/") if pattern is None else "/".join(fixed_part(pattern))) or "/"
     on_disk = (
         tables_on_disk(Path(local_path(_absolute(base))), common.shell.console.warn)
         if is_local(base)
