@@ -206,22 +206,7 @@ class EngineError(IcectlError):
 EXIT_CODES: dict[int, str] = {
     0: "done, or nothing to do",
     1: "unexpected failure, a bug: traceback printed",
-    **{
-        error.exit_code: error.meaning
-        for error in (
-            UsageError,
-            Incomplete,
-            ProblemsFound,
-            Refused,
-            TableNotFound,
-            CommitConflict,
-            CommitUnknown,
-            StorageError,
-            Unsupported,
-            CorruptTable,
-            EngineError,
-        )
-    },
+    **{error.exit_code: error.meaning for error in IcectlError.__subclasses__() if error.meaning},
     130: "interrupted",
     143: "terminated",
 }

@@ -17,13 +17,8 @@ SIZE_UNITS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
 }  # fmt: skip
 DURATION_UNITS_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
+    "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}  # fmt: skip
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
 _DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")

@@ -58,10 +58,7 @@ def _system_error(raised: OSError) -> StorageError:
         hint = "`icectl validate TABLE` lists every missing file"
         return StorageError(f"the file{where} is missing" if where else f"{raised}", hint=hint)
     if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StorageError(
-            f"no space left on the device{where and ' of' + where}",
-            hint="`--temp-dir` puts temporary files elsewhere"
-            if where
-            else "free some space where the output is written; the table is not affected",
-        )
+        hint = "free some space where the output is written; the table is not affected"
+        hint = "`--temp-dir` puts temporary files elsewhere" if where else hint
+        return StorageError(f"no space left on the device{where and ' of' + where}", hint=hint)
     return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")

@@ -223,12 +223,9 @@ def _choice(key: str, metavar: str, choices: tuple[str, ...], default: str, abou
 
 
 CONCURRENCY: Setting[int | None] = Setting(
-    "concurrency",
-    "N",
-    parse_count,
-    None,
+    "concurrency", "N", parse_count, None,
     "files read or removed at once (default 8 on local disks, 48 on stores)",
-)
+)  # fmt: skip
 TIME_LIMIT: Setting[int | None] = Setting(
     "time-limit", "DURATION", parse_duration, None, "stop safely after so long, as in 15m (exit 3)"
 )
@@ -243,12 +240,9 @@ METRICS_FILE: Setting[Path | None] = Setting(
     "metrics-file", "PATH", Path, None, "write Prometheus metrics of the run to PATH"
 )
 EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
-    "expire-snapshots.older-than",
-    "INSTANT",
-    str,
-    None,
+    "expire-snapshots.older-than", "INSTANT", str, None,
     "expire snapshots older than this: ISO 8601, or 7d for seven days ago",
-)
+)  # fmt: skip
 EXPIRE_RETAIN_LAST: Setting[int | None] = Setting(
     "expire-snapshots.retain-last", "N", parse_count, None, "keep the newest N of each branch"
 )
@@ -262,50 +256,32 @@ EXPIRE_KEEP_MONTHLY: Setting[int | None] = Setting(
     "expire-snapshots.keep-monthly", "N", parse_count, None, "keep one a month, for N months"
 )
 EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
-    "expire-snapshots.clean-expired-metadata",
-    "BOOL",
-    parse_switch,
-    built_in=False,
+    "expire-snapshots.clean-expired-metadata", "BOOL", parse_switch, built_in=False,
     about="also drop unused schemas and partition specs",
-)
+)  # fmt: skip
 ORPHANS_OLDER_THAN: Setting[str] = Setting(
-    "remove-orphans.older-than",
-    "INSTANT",
-    str,
-    "3d",
+    "remove-orphans.older-than", "INSTANT", str, "3d",
     "remove files modified before: ISO 8601, or a duration",
-)
+)  # fmt: skip
 ORPHANS_MAX_FRACTION: Setting[float] = Setting(
-    "remove-orphans.max-fraction",
-    "RATIO",
-    parse_ratio,
-    0.5,
+    "remove-orphans.max-fraction", "RATIO", parse_ratio, 0.5,
     "refuse to remove a larger part of the listed bytes",
-)
+)  # fmt: skip
 ORPHANS_QUARANTINE: Setting[str | None] = Setting(
-    "remove-orphans.quarantine",
-    "URI",
-    str,
-    None,
+    "remove-orphans.quarantine", "URI", str, None,
     "move orphans to this folder instead of deleting them",
-)
+)  # fmt: skip
 COMPACT_ENGINE: Setting[str] = _choice(
-    "compact.engine",
-    "ENGINE",
-    ("auto", "spark", "local"),
-    "auto",
+    "compact.engine", "ENGINE", ("auto", "spark", "local"), "auto",
     "engine that rewrites rows: spark, local or auto",
-)
+)  # fmt: skip
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "master of Spark (default: the cores here)"
 )
 COMPACT_METHOD: Setting[str] = _choice(
-    "compact.method",
-    "NAME",
-    ("auto", "merge", "rewrite"),
-    "auto",
+    "compact.method", "NAME", ("auto", "merge", "rewrite"), "auto",
     "copy row groups (merge), rewrite rows, or auto",
-)
+)  # fmt: skip
 SMALLEST_ROW_GROUP_BYTES = 1 << 20
 """Below this, many row groups take readers longer than it takes to write larger ones once."""
 
@@ -319,40 +295,25 @@ def _parse_row_group(text: str) -> int:
 
 
 COMPACT_MERGE_ROW_GROUP: Setting[int | None] = Setting(
-    "compact.merge-row-group",
-    "SIZE",
-    _parse_row_group,
-    None,
+    "compact.merge-row-group", "SIZE", _parse_row_group, None,
     "with auto, rewrite smaller row groups (default 4MiB)",
-)
+)  # fmt: skip
 COMPACT_VERIFY: Setting[str] = _choice(
-    "compact.verify",
-    "WHAT",
-    ("checksums", "rows"),
-    "checksums",
+    "compact.verify", "WHAT", ("checksums", "rows"), "checksums",
     "what to compare after a merge: checksums or rows",
-)
+)  # fmt: skip
 UNTRUSTED_POLICY: Setting[bool] = Setting(
-    "maintain.untrusted-policy",
-    "BOOL",
-    parse_switch,
-    built_in=False,
+    "maintain.untrusted-policy", "BOOL", parse_switch, built_in=False,
     about="refuse Spark settings in the policy (for policies of pull requests)",
-)
+)  # fmt: skip
 VALIDATE_LEVEL: Setting[str] = _choice(
-    "validate.level",
-    "LEVEL",
-    ("metadata", "files", "footers", "data"),
-    "files",
+    "validate.level", "LEVEL", ("metadata", "files", "footers", "data"), "files",
     "how deep: metadata, files, footers or data",
-)
+)  # fmt: skip
 VALIDATE_FAIL_ON: Setting[str] = _choice(
-    "validate.fail-on",
-    "SEVERITY",
-    ("error", "warning"),
-    "error",
+    "validate.fail-on", "SEVERITY", ("error", "warning"), "error",
     "exit 4 from this severity on: error or warning",
-)
+)  # fmt: skip
 
 HEALTH_SECTION = "health"
 

@@ -114,10 +114,7 @@ class HealthSource:
 
 
 def health(source: HealthSource) -> Row:
-    """Judge a snapshot's files and a table's metadata.
-
-    Units: bytes; ratios from 0 to 1.
-    """
+    """Judge a snapshot's files and a table's metadata. Units: bytes; ratios from 0 to 1."""
     live = rows.live(source.entries)
     data = rows.data_files(live)
     totals = summarise(live)

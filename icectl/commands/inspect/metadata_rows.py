@@ -235,7 +235,6 @@ _ROWS: Mapping[str, Callable[[TableMetadata], Iterator[Row]]] = {
 METADATA_VIEWS: frozenset[str] = frozenset(_COLUMNS)
 """Views that need nothing but the metadata file."""
 
-
 MANIFEST_COLUMNS: tuple[str, ...] = (
     "content", "path", "length", "partition_spec_id", "added_snapshot_id",
     "added_data_files_count", "existing_data_files_count", "deleted_data_files_count",
@@ -246,7 +245,6 @@ MANIFEST_COLUMNS: tuple[str, ...] = (
 ALL_MANIFEST_COLUMNS: tuple[str, ...] = (
     *MANIFEST_COLUMNS[:12], "reference_snapshot_id", "key_metadata", *MANIFEST_COLUMNS[12:]
 )  # fmt: skip
-
 
 _TREE_COLUMNS: tuple[str, ...] = ("file_format", "status", "dead_files_count", "affiliated_to")
 """What only roots of version 4 say of manifests."""

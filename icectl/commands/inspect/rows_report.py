@@ -201,7 +201,6 @@ def _or(absent: str, show: Callable[..., str]) -> Callable[..., str]:
 _thousands = "{:,}".format
 _count, _size = _or("?", _thousands), _or("?", print_size)
 
-
 _moment = _or("", lambda value: f"{value[:10]} {value[11:19]}")
 """Shows an instant to the second, under a heading that says UTC."""
 _name = _or("", lambda location: location.rpartition("/")[2])

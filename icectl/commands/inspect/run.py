@@ -55,19 +55,16 @@ class _ParsedRequest:
     """The options, parsed; what does not concern the view was refused."""
 
     view: View
-    table: str
+    options: ViewRequest
+    format: str
     choice: SnapshotChoice
-    all_snapshots: bool
-    content: str | None
     from_id: int | None
     to_id: int | None
     columns: tuple[str, ...] | None
     limit: int | None
-    format: str
-    html: str | None
-    failing: frozenset[str]
     settings: Settings
-    name: str | None = None
+    table: str
+    is_name: bool
 
 
 _Shown = tuple[Row, Callable[[Console], None]]
@@ -126,9 +123,14 @@ def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -
     """Return whether the health of several tables, or of a listing, is asked for."""
     if _is_of_snapshot(options) or (len(tables) == 1 and tables[0] in VIEWS):
         return False
-    asks_for_rows = options.limit or options.columns or _format(common, options) in _ROW_FORMATS
+    asks_for_rows = _asks_for_rows(common, options)
     is_many = is_many_tables(common, tables) or _is_namespace(common, tables[0])
-    return is_many or bool(asks_for_rows or options.html)
+    return is_many or asks_for_rows or bool(options.html)
+
+
+def _asks_for_rows(common: Common, options: ViewRequest) -> bool:
+    is_of_rows = bool(options.limit or options.columns)
+    return is_of_rows or _format(common, options) in ("jsonl", "csv")
 
 
 def _is_of_snapshot(options: ViewRequest) -> bool:
@@ -197,8 +199,7 @@ def _is_listing(common: Common, table: str, view: str, options: ViewRequest) -> 
         return False
     if _is_namespace(common, table):
         return True
-    asks_for_rows = options.limit or options.columns or _format(common, options) in ("jsonl", "csv")
-    return bool(asks_for_rows) and not Path(table, METADATA_FOLDER).is_dir()
+    return _asks_for_rows(common, options) and not Path(table, METADATA_FOLDER).is_dir()
 
 
 def _is_namespace(common: Common, table: str) -> bool:
@@ -236,9 +237,6 @@ def _format(common: Common, options: ViewRequest) -> str:
 
 def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
     request = _parse(common, table, view, options)
-    in_hints = name_in_hints(common, table)
-    name = None if name_in_catalog(common, table) is None else in_hints
-    request = replace(request, table=in_hints, name=name)
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change
         reader = replace(reader, gaps=Gaps())
@@ -256,7 +254,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
             raise missing
 
     checks = [check for check in (result, *result.values()) if isinstance(check, Mapping)]
-    fails = any(check.get("verdict") in request.failing for check in checks)
+    fails = any(check.get("verdict") in _failing(options) for check in checks)
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **result},
@@ -269,7 +267,8 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
 
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
     result = read_summary(reader, request.choice)
-    return result, lambda console: print_summary(console, result, request.name)
+    name = request.table if request.is_name else None
+    return result, lambda console: print_summary(console, result, name)
 
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -301,11 +300,11 @@ def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
 
     root = tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
-    base = reader.metadata.location
-    result = {"tree": tree_json(root), "html": request.html}
-    if request.html is not None:
-        _write(request.html, tree_page(root, base), reader.context.env)
-        return result, lambda console: console.say(f"wrote {request.html}")
+    base, html = reader.metadata.location, request.options.html
+    result = {"tree": tree_json(root), "html": html}
+    if html is not None:
+        _write(html, tree_page(root, base), reader.context.env)
+        return result, lambda console: console.say(f"wrote {html}")
     if request.format == "mermaid":
         return result, lambda console: console.write(mermaid(root, base))
     return result, lambda console: print_tree(console, root, base)
@@ -315,7 +314,7 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect import read_rows
     from icectl.commands.inspect import rows_report as report
 
-    columns, view, every = request.columns, request.view.name, request.all_snapshots
+    columns, view, every = request.columns, request.view.name, request.options.all_snapshots
     if columns is not None:
         columns = report.source_names(view, columns)
     elif request.format == "text" and view in _LAZY_TEXT:
@@ -326,7 +325,7 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
             view=request.view,
             choice=request.choice,
             all_snapshots=every,
-            content=request.content,
+            content=request.options.content,
             columns=columns,
             headings=report.headings_of(view),
             limit=request.limit,
@@ -358,7 +357,7 @@ def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
 
     Raises: what keeps all of it from being shown.
     """
-    every = request.all_snapshots
+    every = request.options.all_snapshots
     incomplete = is_incomplete(reader, request.view, request.choice, all_snapshots=every)
     for message in oddities_of(reader):
         reader.context.progress.warn(message)
@@ -384,8 +383,6 @@ _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
     "changes": _show_changes,
     "tree": _show_tree,
 }
-_ROW_FORMATS = ("jsonl", "csv")
-"""Formats of rows that are written while they are read."""
 
 
 def _row_printer(form: str) -> Callable[[Console, RowSet], None] | None:
@@ -413,18 +410,16 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
         )
     return _ParsedRequest(
         view=view,
-        table=table,
+        options=options,
+        format=form,
         choice=choice,
-        all_snapshots=options.all_snapshots,
-        content=options.content,
         from_id=parse_snapshot_id("--from", options.from_),
         to_id=parse_snapshot_id("--to", options.to),
         columns=_columns(view.name, options.columns),
         limit=read_options(options)["limit"],
-        format=form,
-        html=options.html,
-        failing=_failing(options),
         settings=common.shell.settings,
+        table=name_in_hints(common, table),
+        is_name=name_in_catalog(common, table) is not None,
     )
 
 

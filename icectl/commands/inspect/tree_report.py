@@ -1,6 +1,6 @@
 """The tree view as text, as a Mermaid flowchart and as a page of HTML."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from icectl.cli.console import Console
 from icectl.cli.tables import shorten
@@ -242,7 +242,11 @@ code { font-family: ui-monospace, monospace; }
 def tree_page(root: Node, base: str) -> str:
     """Return the tree as foldable lists whose files link to each other, then as Mermaid source."""
     numbers = delete_numbers(root)
-    links = _Links(root, numbers)
+    deletes_of: dict[str, list[str]] = {}
+    for node in walk(root):
+        for target in node.applies_to if node.kind not in APPLIES else ():
+            anchor = _anchor(node.id, f"[{numbers[node.id]}]")
+            deletes_of.setdefault(target, []).append(anchor)
     title = as_html(f"Metadata tree of {base}")
     parts = [
         "<!doctype html>",
@@ -250,7 +254,7 @@ def tree_page(root: Node, base: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{title}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
-        *_elements(root, base, links),
+        *_elements(root, base, numbers, deletes_of),
         "<details><summary>Mermaid source</summary>",
         f"<pre>{as_html(mermaid(root, base))}</pre></details>",
         "</body></html>",
@@ -258,45 +262,29 @@ def tree_page(root: Node, base: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-class _Links:
-    """Links between the deletes and the data files that are shown."""
-
-    def __init__(self, root: Node, numbers: Mapping[str, int]) -> None:
-        self.numbers = numbers
-        self._deletes_of: dict[str, list[str]] = {}
-        for node in walk(root):
-            for target in node.applies_to if node.kind not in APPLIES else ():
-                self._deletes_of.setdefault(target, []).append(node.id)
-
-    def of(self, node: Node) -> str:
-        """Anchors from a node to what it deletes from, or to what deletes from it."""
-        if node.kind in APPLIES and node.applies_to:
-            (target,) = node.applies_to
-            return f", {APPLIES[node.kind]} {_anchor(target, 'this manifest')}"
-        if node.applies_to:
-            anchors = [
-                _anchor(target, f"file {number}")
-                for number, target in enumerate(node.applies_to, start=1)
-            ]
-            return f" deletes from {', '.join(anchors)}"
-        deletes = self._deletes_of.get(node.id, [])
-        if not deletes:
-            return ""
-        anchors = [_anchor(delete, f"[{self.numbers[delete]}]") for delete in deletes]
-        return f" rows deleted by {' '.join(anchors)}"
+def _links(node: Node, deletes: Sequence[str]) -> str:
+    """Return anchors from a node to what it deletes from, or to what deletes from it."""
+    targets = node.applies_to
+    if node.kind in APPLIES and targets:
+        return f", {APPLIES[node.kind]} {_anchor(targets[0], 'this manifest')}"
+    if targets:
+        anchors = [_anchor(id_, f"file {number}") for number, id_ in enumerate(targets, start=1)]
+        return f" deletes from {', '.join(anchors)}"
+    return f" rows deleted by {' '.join(deletes)}" if deletes else ""
 
 
 def _anchor(node_id: str, text: str) -> str:
     return f'<a href="#{as_html(node_id)}">{as_html(text)}</a>'
 
 
-def _elements(node: Node, base: str, links: _Links) -> Iterator[str]:
-    number = links.numbers.get(node.id)
+def _elements(
+    node: Node, base: str, numbers: Mapping[str, int], deletes_of: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    number = numbers.get(node.id)
     name = f"[{number}] {label(node, base)}" if number else label(node, base)
-    line = (
-        f"<code>{as_html(name)}</code> "
-        f'<span class="kind">{as_html(describe(node))}{links.of(node)}</span>'
-    )
+    links = _links(node, deletes_of.get(node.id, ()))
+    description = f'<span class="kind">{as_html(describe(node))}{links}</span>'
+    line = f"<code>{as_html(name)}</code> {description}"
     if not node.children and not node.left_out.count:
         look = "data" if node.kind == "data" else "delete" if number else ""
         look = "dead" if is_dead(node) else look
@@ -304,7 +292,7 @@ def _elements(node: Node, base: str, links: _Links) -> Iterator[str]:
         return
     yield f'<details open id="{as_html(node.id)}"><summary>{line}</summary>'
     for child in node.children:
-        yield from _elements(child, base, links)
+        yield from _elements(child, base, numbers, deletes_of)
     if node.left_out.count:
         yield f'<div class="leaf kind">{as_html(more(node))}</div>'
     yield "</details>"

@@ -42,7 +42,6 @@ VIEWS: Mapping[str, View] = {
     )
 }
 
-
 Headings = Mapping[str, Sequence[str]]
 """What the text form of a view has above its columns, with the columns that it shows there."""
 
