@@ -3,8 +3,9 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
@@ -84,8 +85,9 @@ def run(common: Common, places: Sequence[str]) -> Outcome:
     checks = [*_machine(), *_settings(common, configuration), *_credentials()]
     progress = common.shell.console.progress
     progress.phase("trying catalogs and locations")
-    checks += [_tried_catalog(common, configuration, name) for name in names]
-    checks += [_tried_location(common, place) for place in places if "/" in place]
+    tries = [("catalog", name, partial(_namespaces, configuration, name)) for name in names]
+    tries += [("store", place, partial(_files, place)) for place in places if "/" in place]
+    checks += [_tried(common, *attempt) for attempt in tries]
     redact = common.shell.console.redact
     checks = [
         replace(check, detail=redact(check.detail), hint=redact(check.hint) if check.hint else None)
@@ -158,43 +160,31 @@ def _is_in_home(file: str) -> bool:
         return False
 
 
-def _tried_catalog(common: Common, configuration: Configuration, name: str) -> Check:
-    limited = _with_seconds(common)
-    try:
-        warehouse = warehouse_of(
-            limited, NameInCatalog(name, (), configuration), storage_of(limited)
-        )
-        first = [dotted_name(namespace) for namespace in islice(warehouse.namespaces(), 4)]
-    except IcectlError as error:
-        return _failed_check("catalog", name, error)
-    shown = ", ".join([*first[:3], *(["..."] if len(first) > 3 else [])])
-    return Check("catalog", name, "ok", f"namespaces: {shown}" if first else "it has no namespaces")
-
-
-def _tried_location(common: Common, location: str) -> Check:
-    limited = _with_seconds(common)
-    try:
-        options = replace(storage_of(limited, location), home=location)
-        store = open_store(options, limited.shell.env, limited.shell.deadline)
-        count = len(store.list_directory(location))
-    except IcectlError as error:
-        return _failed_check("store", location, error)
-    detail = f"{print_count(count, 'file')} directly in it" if count else "no file directly in it"
-    return Check("store", location, "ok", detail)
-
-
-def _failed_check(check: str, subject: str, error: IcectlError) -> Check:
-    if isinstance(error, Incomplete):
-        return Check(check, subject, "failed", f"no answer in {_SECONDS} seconds")
-    return Check(check, subject, "failed", error.message, error.hint)
-
-
-def _with_seconds(common: Common) -> Common:
-    """Return the options with a time limit for one try."""
+def _tried(common: Common, check: str, subject: str, describe: Callable[[Common], str]) -> Check:
     shell = common.shell
     seconds = min(_SECONDS, shell.deadline.remaining_seconds)
     deadline = Deadline(shell.env, shell.env.monotonic_seconds() + seconds)
-    return replace(common, shell=replace(shell, deadline=deadline))
+    try:
+        detail = describe(replace(common, shell=replace(shell, deadline=deadline)))
+    except Incomplete:
+        return Check(check, subject, "failed", f"no answer in {_SECONDS} seconds")
+    except IcectlError as error:
+        return Check(check, subject, "failed", error.message, error.hint)
+    return Check(check, subject, "ok", detail)
+
+
+def _namespaces(configuration: Configuration, name: str, common: Common) -> str:
+    warehouse = warehouse_of(common, NameInCatalog(name, (), configuration), storage_of(common))
+    first = [dotted_name(namespace) for namespace in islice(warehouse.namespaces(), 4)]
+    shown = ", ".join([*first[:3], *(["..."] if len(first) > 3 else [])])
+    return f"namespaces: {shown}" if first else "it has no namespaces"
+
+
+def _files(location: str, common: Common) -> str:
+    options = replace(storage_of(common, location), home=location)
+    store = open_store(options, common.shell.env, common.shell.deadline)
+    count = len(store.list_directory(location))
+    return f"{print_count(count, 'file')} directly in it" if count else "no file directly in it"
 
 
 def _print(console: Console, checks: Sequence[Check], failed: int) -> None:

@@ -365,7 +365,16 @@ def _carry_out(
     execute: Callable[[], Finished[RelocatePlan]],
     clean_up: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    refusal = None if plan.copy_list is not None or not plan.missing else _files_missing(plan)
+    refusal = None
+    if plan.missing and plan.copy_list is None:
+        first, others = plan.missing[0], len(plan.missing) - 1
+        what = "is not there"
+        if first.found_bytes is not None:
+            expected = first.size_bytes or 0
+            what = f"has {first.found_bytes:,} bytes where the table says {expected:,}"
+        more = f"; so with {print_count(others, 'other file')}" if others else ""
+        message = f"{locations.redacted(first.target)} {what}{more}"
+        refusal = Refused(message, hint=_COPY_FIRST, id="files-missing")
     return carry_out(
         session,
         change,
@@ -436,20 +445,6 @@ def _missing(
             discrepancy.found,
         )
         for discrepancy in missing.discrepancies
-    )
-
-
-def _files_missing(plan: RelocatePlan) -> Refused:
-    first = plan.missing[0]
-    count = len(plan.missing)
-    more = "" if count == 1 else f"; so with {print_count(count - 1, 'other file')}"
-    what = (
-        "is not there"
-        if first.found_bytes is None
-        else f"has {first.found_bytes:,} bytes where the table says {first.size_bytes or 0:,}"
-    )
-    return Refused(
-        f"{locations.redacted(first.target)} {what}{more}", hint=_COPY_FIRST, id="files-missing"
     )
 
 

@@ -18,7 +18,7 @@ from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
-from icectl.format.rule import Fault
+from icectl.format.rule import Fault, Severity
 from icectl.table.reviewed import UpgradeStep
 from icectl.units import print_count
 
@@ -297,8 +297,20 @@ def _findings(
     if metadata.format_version < TO_VERSION or _changes_layout(metadata, Layout.SFC_1):
         expressions = _expressions(metadata)
         yield from _ids(metadata, heads, expressions)
-        yield from _opaque(metadata, expressions, allow_read_only=options.allow_read_only)
-        yield from _lost_sources(metadata)
+        opaque = {(item.partition_field_id, item.name) for item in expressions if item.is_opaque}
+        severity: Severity = "warning" if options.allow_read_only else "error"
+        for field in metadata.default_spec.fields:
+            if (field.field_id, field.name) in opaque:  # sfc-1 U-05
+                transform = field.transform.text
+                message = f"the transform `{transform}` of `{field.name}` can't be computed"
+                subject = f"partition spec {metadata.default_spec_id}"
+                yield _finding("U-05", subject, message, severity)
+        for spec in metadata.partition_specs:
+            for field in spec.fields:
+                columns = (schema.field(field.source_ids[0]) for schema in metadata.schemas)
+                if all(column is None for column in columns):  # sfc-1 U-07
+                    message = f"the column that `{field.name}` was made of is gone"
+                    yield _finding("U-07", f"partition spec {spec.spec_id}", message, "warning")
     embedding = [
         snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.manifests is not None
     ]
@@ -310,9 +322,7 @@ def _findings(
             yield from _head(metadata, head)
 
 
-def _finding(
-    rule: str, subject: str, message: str, severity: Literal["error", "warning", "info"] = "error"
-) -> Finding:
+def _finding(rule: str, subject: str, message: str, severity: Severity = "error") -> Finding:
     return Finding(rule, severity, subject, message, RULES[rule])
 
 
@@ -352,30 +362,6 @@ def _ids(
                 yield _finding("U-04", f"partition spec {spec.spec_id}", message)
 
 
-def _opaque(
-    metadata: TableMetadata, expressions: Sequence[Expression], *, allow_read_only: bool
-) -> Iterator[Finding]:
-    """Check that the default spec can partition new files (sfc-1 U-05)."""
-    by_field = {
-        (expression.partition_field_id, expression.name): expression for expression in expressions
-    }
-    for item in metadata.default_spec.fields:
-        if by_field[item.field_id, item.name].is_opaque:
-            message = f"the transform `{item.transform.text}` of `{item.name}` can't be computed"
-            subject = f"partition spec {metadata.default_spec_id}"
-            yield _finding("U-05", subject, message, "warning" if allow_read_only else "error")
-
-
-def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
-    """Yield findings of partition fields whose column is in no schema (sfc-1 U-07)."""
-    for spec in metadata.partition_specs:
-        for item in spec.fields:
-            columns = (schema.field(item.source_ids[0]) for schema in metadata.schemas)
-            if all(column is None for column in columns):
-                message = f"the column that `{item.name}` was made of is gone"
-                yield _finding("U-07", f"partition spec {spec.spec_id}", message, "warning")
-
-
 def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     subject = f"branch {head.branch}"
     if head.unreadable is not None:  # sfc-1 U-13
@@ -388,7 +374,7 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             return
     if head.entries is None:
         return
-    yield from _equality_deletes(metadata, head)
+    yield from _equality_deletes(metadata, head, head.entries)
     count = _position_delete_files(head)
     if count:  # sfc-1 U-09
         stay = "stays" if count == 1 else "stay"
@@ -416,11 +402,11 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             yield _finding("U-10", subject, f"`{fault.location}` {what}")
 
 
-def _equality_deletes(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
+def _equality_deletes(
+    metadata: TableMetadata, head: BranchHead, entries: Entries
+) -> Iterator[Finding]:
     """The partitions of equality deletes can be told from their manifests (sfc-1 U-06)."""
-    if head.entries is None:
-        return
-    deletes = equality_delete_files(live(head.entries))
+    deletes = equality_delete_files(live(entries))
     for at in sorted(count_by_value(deletes, "manifest")):
         manifest, header = head.manifests[at], head.headers[at]
         spec = metadata.spec(manifest.partition_spec_id)

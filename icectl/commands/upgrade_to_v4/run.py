@@ -1,7 +1,7 @@
 """The run of `icectl upgrade-to-v4`: load, check, write roots, commit; once per branch if eager."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -42,7 +42,6 @@ from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import (
     PLANNING_COLUMNS,
-    Entries,
     concat,
     count_by_value,
     live,
@@ -59,7 +58,7 @@ from icectl.errors import (
     UsageError,
 )
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout_of_table
-from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
+from icectl.format.manifest import FileFormat, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
@@ -220,6 +219,13 @@ def _head(
             miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
             parts.append(inherit(planning(part.rows), manifests))
         entries = concat(parts) if parts else None
+        foreign, unmovable = dict[int, str](), None
+        if entries is not None and metadata.keeps_manifest_lists:
+            formats = [header.file_format for header in headers]
+            paths = [manifest.manifest_path for manifest in manifests]
+            foreign = {at: paths[at] for at, of in enumerate(formats) if of is FileFormat.PARQUET}
+            deletes = count_by_value(position_delete_files(live(entries)), "manifest")
+            unmovable = next((path for at, path in foreign.items() if at in deletes), None)
         return BranchHead(
             branch,
             snapshot.snapshot_id,
@@ -228,26 +234,11 @@ def _head(
             entries,
             has_root,
             merge_faults(miscounted),
-            *_foreign(metadata, manifests, headers, entries),
+            tuple(foreign.values()),
+            unmovable,
         )
     except (CorruptTable, Unsupported) as error:
         return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
-
-
-def _foreign(
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    headers: Sequence[ManifestHeader],
-    entries: Entries | None,
-) -> tuple[tuple[str, ...], str | None]:
-    """The manifests that no root can list, and one of them that no leaf can take the place of."""
-    if entries is None or not metadata.keeps_manifest_lists:
-        return (), None
-    foreign = [at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET]
-    deletes = count_by_value(position_delete_files(live(entries)), "manifest")
-    paths = [manifests[at].manifest_path for at in foreign]
-    unmovable = (path for at, path in zip(foreign, paths, strict=True) if at in deletes)
-    return tuple(paths), next(unmovable, None)
 
 
 def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
@@ -259,14 +250,18 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     if prepared.plan.forbidding:
         raise refused(prepared.plan.forbidding, _REFUSED)
     context.deadline.check()
-    eager = prepared.plan.mode == "eager"
-    first = () if eager else prepared.plan.branches
+    eager, layout = prepared.plan.mode == "eager", prepared.plan.layout
+    branches = prepared.plan.branches
+    first, rewritten = ((), branches) if eager else (branches, ())
+    # New leaves, then deletion vectors, by branch.
+    follow_ups = [partial(_rewrite, context, layout, name) for name in rewritten]
+    follow_ups += [partial(_convert, context, name) for name in prepared.plan.converted]
     landed, snapshot_id = prepared.loaded, None
     done: LoadedTable | None = None
     if prepared.plan.from_version < TO_VERSION or prepared.plan.changes_layout or first:
         branch = first[0] if first else None
-        done, snapshot_id = _commit(context, landed, branch, prepared.plan.layout, eager=False)
-    for follow_up in _follow_ups(context, prepared.plan):
+        done, snapshot_id = _commit(context, landed, branch, layout, eager=False)
+    for follow_up in follow_ups:
         try:
             context.deadline.check()
             upgraded = follow_up()
@@ -283,22 +278,10 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     return Upgraded(done, snapshot_id)
 
 
-def _follow_ups(context: TableContext, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
-    """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
-    rewrite = _rewrite if planned.layout is Layout.SFC_1 else _rewrite_listed
-    for branch in planned.branches if planned.mode == "eager" else ():
-        yield partial(rewrite, context, branch)
-    for branch in planned.converted:
-        yield partial(_convert, context, branch)
-
-
-def _rewrite(context: TableContext, branch: str) -> Upgraded:
-    loaded = context.catalog.load()
-    return Upgraded(*_commit(context, loaded, branch, Layout.SFC_1, eager=True))
-
-
-def _rewrite_listed(context: TableContext, branch: str) -> Upgraded:
-    """Write all manifests of a branch anew, in the form of Iceberg 1.12's version 4."""
+def _rewrite(context: TableContext, layout: Layout, branch: str) -> Upgraded:
+    """Write all manifests of a branch anew: as leaves, or as Iceberg 1.12's version 4 has them."""
+    if layout is Layout.SFC_1:
+        return Upgraded(*_commit(context, context.catalog.load(), branch, layout, eager=True))
     done = rewriting.execute(context, rewriting.prepare(context, branch, rewriting.every_manifest))
     return Upgraded(done.landed, done.snapshot_id)
 
