@@ -1,6 +1,6 @@
 """Rules of deletes: position deletes, equality deletes and deletion vectors."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -46,27 +46,14 @@ def _new_position_deletes(entries: ManifestEntries) -> Mask | None:
     return is_delete & entries.of("status", Status.ADDED)
 
 
-def _equality_ids(entries: Columns) -> Collection[int]:
-    """Return every column that an equality delete file compares. Order: ascending."""
-    chosen = entries.table["equality_ids"].filter(
-        pa.array(entries.of("content", Content.EQUALITY_DELETES))
-    )
-    ids = pc.unique(pc.list_flatten(chosen)).to_pylist()
-    return sorted(id_ for id_ in ids if id_ is not None)
-
-
-def _with_equality_id(entries: Columns, field_id: int) -> Mask:
-    """Find equality delete files that compare a column."""
-    lists = entries.table["equality_ids"].combine_chunks()
-    named = np.asarray(pc.list_flatten(lists).to_numpy(zero_copy_only=False)) == field_id
-    chosen = np.zeros(len(entries.table), np.bool_)
-    chosen[pc.list_parent_indices(lists).to_numpy()[named]] = True
-    return chosen & entries.of("content", Content.EQUALITY_DELETES)
-
-
 def _incomparable_columns(entries: ManifestEntries) -> Iterator[Breach]:
     """Columns to compare are in a schema, dropped ones in an old one, and are no floats."""
-    for id_ in _equality_ids(entries) if entries.holds_deletes else ():
+    if not entries.holds_deletes:
+        return
+    is_equality = entries.of("content", Content.EQUALITY_DELETES)
+    lists = entries.table["equality_ids"].combine_chunks()
+    ids = pc.unique(pc.list_flatten(lists.filter(pa.array(is_equality)))).to_pylist()
+    for id_ in sorted(number for number in ids if number is not None):
         fields = [schema.field(id_) for schema in entries.metadata.schemas]
         types = [field.type for field in fields if field is not None]
         severity: Severity | None = None
@@ -80,8 +67,11 @@ def _incomparable_columns(entries: ManifestEntries) -> Iterator[Breach]:
             why, severity = "which is floating-point", "warning"
         else:
             continue
+        named = np.asarray(pc.list_flatten(lists).to_numpy(zero_copy_only=False)) == id_
+        chosen = np.zeros(len(entries.table), np.bool_)
+        chosen[pc.list_parent_indices(lists).to_numpy()[named]] = True
         what = f"column {id_} to compare, {why},"
-        yield from entries.breaches(what, _with_equality_id(entries, id_), severity)
+        yield from entries.breaches(what, chosen & is_equality, severity)
 
 
 # fmt: off

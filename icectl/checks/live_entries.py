@@ -283,7 +283,10 @@ def _vectors(vectors: Entries, data: Entries) -> Vectors:
     starts = np.searchsorted(indexes[order], np.arange(len(known) + 1))
     pairs: list[tuple[int, int, int]] = []
     manifests = numbers(data, "manifest")
-    groups = [_group_codes(data, vectors, name) for name in vocabulary.GROUP_KEYS]
+    groups = []
+    for name in vocabulary.GROUP_KEYS:
+        values = pc.unique(vectors.table[name])
+        groups.append([vocabulary.index_in(of.table[name], values) for of in (data, vectors)])
     for vector, at in enumerate(wanted.tolist()):
         if at < 0:
             continue
@@ -292,14 +295,6 @@ def _vectors(vectors: Entries, data: Entries) -> Vectors:
             pairs.append((vector, int(manifests[row]), int(agree)))
     return Vectors(
         numbers(vectors, "manifest"), named, np.array(pairs, np.int64).reshape(len(pairs), 3)
-    )
-
-
-def _group_codes(data: Entries, vectors: Entries, column: str) -> tuple[Integers, Integers]:
-    known = pc.unique(vectors.table[column])
-    return (
-        vocabulary.index_in(data.table[column], known),
-        vocabulary.index_in(vectors.table[column], known),
     )
 
 

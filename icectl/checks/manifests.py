@@ -92,7 +92,9 @@ def _other_counts(stored: StoredManifest) -> Iterator[Breach]:
     A wrong number of live files makes readers pass a manifest over, and a wrong number of rows
     assigns row ids twice (R-102); other counts mislead no reader.
     """
-    counts = entry_counts(stored)
+    records = stored.columns.numbers("record_count")
+    masks = {status: stored.columns.of("status", status) for status in Status}
+    counts = {of: (int(mask.sum()), int(records[mask].sum())) for of, mask in masks.items()}
     for row in stored.described:
         differing = []
         severity: Severity = "warning"
@@ -108,13 +110,6 @@ def _other_counts(stored: StoredManifest) -> Iterator[Breach]:
                     severity = "error"
         if differing:
             yield Breach(f"the manifest list counts {'; '.join(differing)}", severity=severity)
-
-
-def entry_counts(stored: StoredManifest) -> Mapping[Status, tuple[int, int]]:
-    """Return files and their rows by status."""
-    records = stored.columns.numbers("record_count")
-    masks = {status: stored.columns.of("status", status) for status in Status}
-    return {status: (int(mask.sum()), int(records[mask].sum())) for status, mask in masks.items()}
 
 
 def _incomplete_header(stored: StoredManifest) -> Iterator[Breach]:

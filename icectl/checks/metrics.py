@@ -114,14 +114,24 @@ def impossible_counts(columns: Columns) -> Fault | None:
 
 def counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault | None:
     """Return files with more or fewer values than rows in one of the top-level columns (R-134)."""
-    return merge_faults(_counts_of_other_rows(part, top_level) for part in columns.parts())
+    faults = []
+    for part in columns.parts():
+        values = pairs(part, "value_counts")
+        places = np.flatnonzero(np.isin(values.field_ids, list(top_level)))
+        records = part.numbers("record_count")[values.rows(places)]
+        differing = places[_longs(values)[places] != records]
+        faults.append(part.fault_at(distinct_rows(values, differing)))
+    return merge_faults(faults)
 
 
 def avro_with_column_sizes(columns: Columns) -> Fault | None:
     """Avro files with sizes of columns, which have none (R-133)."""
-    if not columns.of("file_format", FileFormat.AVRO).any():
-        return None
-    return merge_faults(_avro_with_column_sizes(part) for part in columns.parts())
+    faults = []
+    if columns.of("file_format", FileFormat.AVRO).any():
+        for part in columns.parts():
+            sizes = np.diff(pairs(part, "column_sizes").ends, prepend=0)
+            faults.append(part.fault(part.of("file_format", FileFormat.AVRO) & (sizes > 0)))
+    return merge_faults(faults)
 
 
 def _impossible_counts(columns: Columns) -> Fault | None:
@@ -138,19 +148,6 @@ def _impossible_counts(columns: Columns) -> Fault | None:
         above = parts[of_part] > counts[of_values]
         wrong.append(distinct_rows(part, of_part[above]))
     return columns.fault_at(np.unique(np.concatenate(wrong)))
-
-
-def _counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault | None:
-    values = pairs(columns, "value_counts")
-    places = np.flatnonzero(np.isin(values.field_ids, list(top_level)))
-    records = columns.numbers("record_count")[values.rows(places)]
-    differing = places[_longs(values)[places] != records]
-    return columns.fault_at(distinct_rows(values, differing))
-
-
-def _avro_with_column_sizes(columns: Columns) -> Fault | None:
-    sizes = np.diff(pairs(columns, "column_sizes").ends, prepend=0)
-    return columns.fault(columns.of("file_format", FileFormat.AVRO) & (sizes > 0))
 
 
 def _longs(pairs: MetricPairs) -> Numbers:

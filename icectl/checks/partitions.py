@@ -69,9 +69,6 @@ class _Field:
     present: Mask
     packed: Spans
 
-    def entries_of(self, keys: Mask) -> Fault | None:
-        return self.columns.fault(keys[self.codes]) if keys.any() else None
-
     def value(self, key: int) -> tuple[PartitionValue, Fault | None]:
         """Return the value of a distinct key, and its entries."""
         start, length = int(self.packed.starts[key]), int(self.packed.lengths[key])
@@ -111,7 +108,8 @@ def _range(field: _Field) -> FieldRange:
     right = field.present & _is_of_length(field.packed, field.type)
     if _is(field.type, "string"):
         right &= ~not_text(packed(field.packed))
-    undecodable = field.entries_of(field.present & ~right)
+    wrong = field.present & ~right
+    undecodable = field.columns.fault(wrong[field.codes]) if wrong.any() else None
     places, has_nan = np.flatnonzero(right), False
     if _is(field.type, "float", "double"):
         is_nan = np.isnan(field.packed.numbers(places, "<f8"))

@@ -13,7 +13,7 @@ of the least and the greatest value in their footers, where these are of one and
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -223,7 +223,18 @@ def entries_by_footers(reader: Reader, lost: ManifestFile) -> Entries | None:
     if listed is None:
         return None
     files = _unlisted(reader, spec, count, listed)
-    if files is None or not _are_those(files, lost, wrote):
+    if files is None:
+        return None
+    rows = sum(file.metrics.record_count for file in files)
+    expected = {
+        "added-delete-files": "0",
+        "added-data-files": str(len(files)),
+        "added-records": str(rows),
+        "added-files-size": str(sum(file.size_bytes for file in files)),
+    }
+    counters = {"added-delete-files": "0", **(wrote.summary or {})}
+    differing = [key for key, value in expected.items() if counters.get(key) != value]
+    if rows != lost.added_rows_count or differing:
         return None
     if not all(_is_of_commit(reader.metadata, file, lost, wrote) for file in files):
         return None
@@ -374,22 +385,6 @@ def _one_value(
         apply(transform, column.type, decode(column.type, bound)) for bound in (least, greatest)
     )
     return least == greatest or (transform.name in _MONOTONE and first == last), first
-
-
-def _are_those(files: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) -> bool:
-    """Return whether files, rows and bytes agree with the manifest's row and the snapshot."""
-    rows = sum(file.metrics.record_count for file in files)
-    counters: Mapping[str, str] = wrote.summary or {}
-    expected = {
-        "added-data-files": str(len(files)),
-        "added-records": str(rows),
-        "added-files-size": str(sum(file.size_bytes for file in files)),
-    }
-    return (
-        rows == lost.added_rows_count
-        and counters.get("added-delete-files", "0") == "0"
-        and all(counters.get(key) == value for key, value in expected.items())
-    )
 
 
 def _is_of_commit(

@@ -150,10 +150,7 @@ def plan(
 
 
 def check_skip(skip: Collection[str], fixes: Sequence[Fix]) -> None:
-    """Check that all to skip are kinds of repairs or some of these.
-
-    Raises: UsageError.
-    """
+    """Check that all to skip are kinds of repairs or some of these. Raises: UsageError."""
     known = {*KINDS, *(fix.id for fix in fixes)}
     for name in sorted(set(skip) - known):
         if name.partition(":")[0] in KINDS:

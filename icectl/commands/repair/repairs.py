@@ -443,14 +443,17 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
     offsets = entry["split_offsets"]
     if offsets is not None and sorted(set(offsets)) != list(offsets):
         columns["split_offsets"] = list(metrics.split_offsets)
-    columns |= _counts(entry, metrics)
+    for name_ in COUNTS:  # then NaN are not counted
+        stated, counted = dict(entry[name_] or ()), getattr(metrics, name_)
+        if any(counted.get(id_, count) != count for id_, count in stated.items()):
+            columns[name_] = [(id_, counted[id_]) for id_ in stated if id_ in counted]
     bounds = _bounds(entry, metrics, reader.metadata.current_schema)
     if bounds and {"file_size_in_bytes", "record_count"} & columns.keys():
         return {}
     lower, upper = (dict(entry[name] or ()) for name in BOUNDS)
-    stated = FileMetrics(entry["record_count"], lower_bounds=lower, upper_bounds=upper)
+    bounded = FileMetrics(entry["record_count"], lower_bounds=lower, upper_bounds=upper)
     columns_of_table = reader.metadata.current_schema.fields
-    if sum(is_outside(column, stated, metrics) for column in columns_of_table) > 1:
+    if sum(is_outside(column, bounded, metrics) for column in columns_of_table) > 1:
         return {}
     return {**columns, **bounds}
 
@@ -500,16 +503,6 @@ def _excludes(
     if transform.name == "bucket":  # its order is not that of the column
         return stored[0] == stored[1] and least != sort_key(value)
     return not least <= sort_key(value) <= greatest
-
-
-def _counts(entry: Mapping[str, Any], metrics: FileMetrics) -> Mapping[str, Any]:
-    """Return value and null counts if one differs from the footer's; then NaN are not counted."""
-    columns: dict[str, Any] = {}
-    for counts in COUNTS:
-        stated, counted = dict(entry[counts] or ()), getattr(metrics, counts)
-        if any(counted.get(id_, count) != count for id_, count in stated.items()):
-            columns[counts] = [(id_, counted[id_]) for id_ in stated if id_ in counted]
-    return columns
 
 
 def _bounds(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> Mapping[str, Any]:
