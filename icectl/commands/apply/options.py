@@ -23,15 +23,10 @@ class ApplyRequest:
 
     allow_newer: Annotated[
         bool,
-        option(
-            "--allow-newer",
-            group=CHANGING,
-            help="if the table has changed: do the steps that still hold",
-        ),
+        option("--allow-newer", "if the table has changed: do the steps that still hold", CHANGING),
     ] = False
     dry_run: Annotated[
-        bool,
-        option("--dry-run -n", group=CHANGING, help="print what would be done now, change nothing"),
+        bool, option("--dry-run -n", "print what would be done now, change nothing", CHANGING)
     ] = False
     deleted_list: DeletedList = None
 

@@ -33,10 +33,7 @@ _SEVERAL = 2
 
 
 def plan_deletes(
-    metadata: TableMetadata,
-    branch: Branch,
-    files: LiveFiles,
-    options: CompactOptions,
+    metadata: TableMetadata, branch: Branch, files: LiveFiles, options: CompactOptions
 ) -> CompactPlan:
     """Decide which deletes by position of a snapshot are merged.
 
@@ -155,10 +152,7 @@ class _Planning:
         self.leave(moved, FileVerdict.OF_SMALL_VECTOR_FILES)
         sizes = self._sizes()
         pieces = [
-            _Piece(
-                (row,),
-                sum(sizes[at] for at in (*item.vectors, *item.position_deletes)),
-            )
+            _Piece((row,), sum(sizes[at] for at in (*item.vectors, *item.position_deletes)))
             for row, item in applied.items()
             if row in {*converted, *moved}
         ]

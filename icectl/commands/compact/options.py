@@ -42,166 +42,143 @@ class CompactRequest:
     """The options of `icectl compact`, as given."""
 
     where: Annotated[
-        str | None,
-        option(
-            "--where",
-            group=FILES,
-            metavar="EXPR",
-            help="only files that may hold rows with EXPR",
-        ),
+        str | None, option("--where", "only files that may hold rows with EXPR", FILES, "EXPR")
     ] = None
     target_file_size: Annotated[
         str | None,
         option(
             "--target-file-size",
+            "size of new files (default the table's)",
             metavar="SIZE",
             parse=parse_positive_size,
-            help="size of new files (default the table's)",
         ),
     ] = None
     sort_order: Annotated[
-        str | None,
-        option(
-            "--sort-order",
-            metavar="KEYS",
-            help='sort keys, as in "day(at), id desc"',
-        ),
+        str | None, option("--sort-order", 'sort keys, as in "day(at), id desc"', metavar="KEYS")
     ] = None
     zorder: Annotated[
-        str | None,
-        option(
-            "--zorder",
-            metavar="A,B",
-            help="columns to cluster by, with equal weight",
-        ),
+        str | None, option("--zorder", "columns to cluster by, with equal weight", metavar="A,B")
     ] = None
     strategy: Annotated[
         str | None,
         option(
             "--strategy",
+            "binpack (default), sort or zorder",
             metavar="NAME",
             choices=("binpack", "sort", "zorder"),
-            help="binpack (default), sort or zorder",
         ),
     ] = None
     method: Annotated[str | None, option_of(COMPACT_METHOD)] = None
     merge_row_group: Annotated[str | None, option_of(COMPACT_MERGE_ROW_GROUP)] = None
     verify: Annotated[str | None, option_of(COMPACT_VERIFY)] = None
     deletes_only: Annotated[
-        bool,
-        option("--deletes-only", help="merge position deletes; keep data files"),
+        bool, option("--deletes-only", "merge position deletes; keep data files")
     ] = False
-    rewrite_all: Annotated[
-        bool, option("--rewrite-all", group=FILES, help="rewrite every selected file")
-    ] = False
+    rewrite_all: Annotated[bool, option("--rewrite-all", "rewrite every selected file", FILES)] = (
+        False
+    )
     max_groups: Annotated[
         str | None,
-        option(
-            "--max-groups",
-            group=FILES,
-            metavar="N",
-            parse=parse_count,
-            help="rewrite at most N groups",
-        ),
+        option("--max-groups", "rewrite at most N groups", FILES, "N", parse=parse_count),
     ] = None
     partial_progress: Annotated[
         str | None,
         option(
             "--partial-progress",
+            "commit in up to N steps (default 1)",
             metavar="N",
             parse=parse_count,
-            help="commit in up to N steps (default 1)",
         ),
     ] = None
     max_failed_commits: Annotated[
         str | None,
         option(
             "--max-failed-commits",
+            "commits that may conflict (default 0)",
             metavar="N",
             parse=parse_whole_number,
-            help="commits that may conflict (default 0)",
         ),
     ] = None
     engine: Annotated[str | None, option_of(COMPACT_ENGINE)] = None
     branch: Annotated[
-        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+        str, option("--branch", "the branch to work on (default main)", metavar="NAME")
     ] = "main"
     min_input_files: Annotated[
         str | None,
         option(
             "--min-input-files",
-            group=FILES,
-            metavar="N",
+            "skip partitions with fewer files (default 5)",
+            FILES,
+            "N",
             parse=parse_count,
-            help="skip partitions with fewer files (default 5)",
         ),
     ] = None
     min_delete_ratio: Annotated[
         str | None,
         option(
             "--min-delete-ratio",
-            group=FILES,
-            metavar="R",
+            "rewrite from this deleted ratio (default 30%)",
+            FILES,
+            "R",
             parse=_parse_delete_ratio,
-            help="rewrite from this deleted ratio (default 30%)",
         ),
     ] = None
     min_delete_files: Annotated[
         str | None,
         option(
             "--min-delete-files",
-            group=FILES,
-            metavar="N",
+            "rewrite from N delete files (default never)",
+            FILES,
+            "N",
             parse=parse_count,
-            help="rewrite from N delete files (default never)",
         ),
     ] = None
     min_file_size: Annotated[
         str | None,
         option(
             "--min-file-size",
-            group=FILES,
-            metavar="SIZE",
+            "rewrite smaller files (default 75% of target)",
+            FILES,
+            "SIZE",
             parse=parse_positive_size,
-            help="rewrite smaller files (default 75% of target)",
         ),
     ] = None
     max_file_size: Annotated[
         str | None,
         option(
             "--max-file-size",
-            group=FILES,
-            metavar="SIZE",
+            "cut larger files (default 180% of target)",
+            FILES,
+            "SIZE",
             parse=parse_positive_size,
-            help="cut larger files (default 180% of target)",
         ),
     ] = None
     max_group_size: Annotated[
         str | None,
         option(
             "--max-group-size",
+            "bytes committed together (default 100GiB)",
             metavar="SIZE",
             parse=parse_positive_size,
-            help="bytes committed together (default 100GiB)",
         ),
     ] = None
     job_order: Annotated[
         str,
         option(
             "--job-order",
-            group=FILES,
-            metavar="ORDER",
+            "none (default), bytes-asc, bytes-desc, files-asc or files-desc",
+            FILES,
+            "ORDER",
             choices=("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
-            help="none (default), bytes-asc, bytes-desc, files-asc or files-desc",
         ),
     ] = "none"
     output_spec_id: Annotated[
         str | None,
         option(
             "--output-spec-id",
+            "partition spec of new files (default current)",
             metavar="N",
             parse=parse_whole_number,
-            help="partition spec of new files (default current)",
         ),
     ] = None
     master: SparkMaster = None
@@ -223,10 +200,7 @@ class CompactRequest:
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
 )
 def compact(
-    common: Common,
-    tables: TablesArgument,
-    request: CompactRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: CompactRequest, change: Change
 ) -> Outcome:
     """Rewrite data files that are small, too large or have many deleted rows.
 

@@ -5,12 +5,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from icectl.cli.options import Change, RunLimits, read_options
-from icectl.cli.settings import (
-    COMPACT_MERGE_ROW_GROUP,
-    COMPACT_METHOD,
-    COMPACT_VERIFY,
-    Settings,
-)
+from icectl.cli.settings import COMPACT_MERGE_ROW_GROUP, COMPACT_METHOD, COMPACT_VERIFY, Settings
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,

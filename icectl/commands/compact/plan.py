@@ -225,10 +225,7 @@ class _Draft:
 
 
 def plan(
-    metadata: TableMetadata,
-    branch: Branch,
-    files: LiveFiles,
-    options: CompactOptions,
+    metadata: TableMetadata, branch: Branch, files: LiveFiles, options: CompactOptions
 ) -> CompactPlan:
     """Decide what of a snapshot's data files is rewritten.
 

@@ -121,11 +121,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             if choice.why or choice.is_tentative:
                 session.console.note(str(choice))
             compacted = execute(
-                context,
-                engine,
-                prepared,
-                commits=limits.most,
-                max_failed_commits=limits.may_fail,
+                context, engine, prepared, commits=limits.most, max_failed_commits=limits.may_fail
             )
             for why in compacted.not_assembled:
                 session.console.detail(f"merged files pass through the workers: {why}")
@@ -487,12 +483,7 @@ class _Run:
             )
         return FileRewrite(
             load=partial(_newer_files, self._context),
-            writer=writer_of(
-                self._context,
-                layout,
-                planned.branch.name,
-                outputs,
-            ),
+            writer=writer_of(self._context, layout, planned.branch.name, outputs),
             planned=PlannedState(
                 planned.branch.name,
                 None if snapshot is None else snapshot.snapshot_id,

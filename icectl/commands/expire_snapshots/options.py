@@ -4,15 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.document import Outcome
-from icectl.cli.options import (
-    POLICY,
-    Change,
-    Common,
-    TablesArgument,
-    command,
-    option,
-    option_of,
-)
+from icectl.cli.options import POLICY, Change, Common, TablesArgument, command, option, option_of
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
     EXPIRE_KEEP_DAILY,
@@ -47,23 +39,23 @@ class ExpireRequest:
         bool,
         option(
             "--expire-unreferenced",
-            group=POLICY,
-            help="also expire recent snapshots that no branch or tag reaches",
+            "also expire recent snapshots that no branch or tag reaches",
+            POLICY,
         ),
     ] = False
     expire_id: Annotated[
         list[str] | None,
         option(
             "--expire-id",
-            group=POLICY,
-            metavar="ID",
+            "expire only this snapshot (repeatable; not with the options above)",
+            POLICY,
+            "ID",
             parse=_parse_id,
-            help="expire only this snapshot (repeatable; not with the options above)",
         ),
     ] = None
     clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False
     keep_files: Annotated[
-        bool, option("--keep-files", help="change only the metadata; delete no file")
+        bool, option("--keep-files", "change only the metadata; delete no file")
     ] = False
 
 
@@ -77,10 +69,7 @@ class ExpireRequest:
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
 def expire_snapshots(
-    common: Common,
-    tables: TablesArgument,
-    request: ExpireRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: ExpireRequest, change: Change
 ) -> Outcome:
     """Drop old snapshots and the files that only they need.
 

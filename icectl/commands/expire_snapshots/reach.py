@@ -97,10 +97,7 @@ class _Going:
     unread: list[UnreadablePart] = field(default_factory=list)
 
     def read(
-        self,
-        going_ids: Collection[int],
-        staying: Sequence[ManifestFile],
-        sizes: Mapping[str, int],
+        self, going_ids: Collection[int], staying: Sequence[ManifestFile], sizes: Mapping[str, int]
     ) -> Files:
         """Read what the snapshots that go reach, but for the contents of manifests that stay."""
         going = [item for item in self.metadata.snapshots if item.snapshot_id in going_ids]

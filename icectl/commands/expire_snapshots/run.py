@@ -197,10 +197,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
     planned = plan(
-        metadata,
-        retention,
-        reached,
-        clean_expired_metadata=options.clean_expired_metadata,
+        metadata, retention, reached, clean_expired_metadata=options.clean_expired_metadata
     )
     if only is not None:
         planned = restrict_to_reviewed(planned, only)

@@ -40,64 +40,43 @@ class MaintainRequest:
 
     policy: Annotated[
         str | None,
-        option("--policy", metavar="FILE", help="rules for tables: `icectl man maintain.toml`"),
+        option("--policy", "rules for tables: `icectl man maintain.toml`", metavar="FILE"),
     ] = None
     untrusted_policy: Annotated[bool, option_of(UNTRUSTED_POLICY)] = False
     exclude: Annotated[
-        list[str] | None,
-        option("--exclude", metavar="GLOB", help="leave these tables out; repeatable"),
+        list[str] | None, option("--exclude", "leave these tables out; repeatable", metavar="GLOB")
     ] = None
     only: Annotated[
         str | None,
         option(
-            "--only",
-            metavar="STEP,...",
-            choices=STEPS,
-            parse=_parse_steps,
-            help="run only these steps",
+            "--only", "run only these steps", metavar="STEP,...", choices=STEPS, parse=_parse_steps
         ),
     ] = None
     explain: Annotated[
-        bool, option("--explain", help="print the policy of a table, each value with its origin")
+        bool, option("--explain", "print the policy of a table, each value with its origin")
     ] = False
     strict: Annotated[
         bool,
-        option(
-            "--strict", help="refuse what matches nothing: rules, `--exclude`, `--only`, budgets"
-        ),
+        option("--strict", "refuse what matches nothing: rules, `--exclude`, `--only`, budgets"),
     ] = False
     jobs: Annotated[
         str | None,
-        option(
-            "--jobs -j",
-            group=RUNNING,
-            metavar="N",
-            parse=parse_count,
-            help="tables at a time (default 1)",
-        ),
+        option("--jobs -j", "tables at a time (default 1)", RUNNING, "N", parse=parse_count),
     ] = None
     json_lines: Annotated[
-        bool,
-        option("--json-lines", group=OUTPUT, help="print one JSON line per table as it finishes"),
+        bool, option("--json-lines", "print one JSON line per table as it finishes", OUTPUT)
     ] = False
     dry_run: Annotated[
         bool,
-        option(
-            "--dry-run -n",
-            group=CHANGING,
-            help="print the tables and what would be done, change nothing",
-        ),
+        option("--dry-run -n", "print the tables and what would be done, change nothing", CHANGING),
     ] = False
-    check: Annotated[
-        bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
-    ] = False
+    check: Annotated[bool, option("--check", "plan only; exit 4 when there is work", CHANGING)] = (
+        False
+    )
     format: CheckFormat = None
     save_plan: SavePlan = None
     yes: Annotated[
-        bool,
-        option(
-            "--yes -y", group=CHANGING, help="do not ask for confirmation (implied by --policy)"
-        ),
+        bool, option("--yes -y", "do not ask for confirmation (implied by --policy)", CHANGING)
     ] = False
 
 

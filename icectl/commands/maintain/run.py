@@ -10,13 +10,7 @@ from icectl.cli.document import Outcome, Status, json_line
 from icectl.cli.naming import configuration_of, name_in_hints
 from icectl.cli.options import Common, SparkRun, read_options
 from icectl.cli.session import open_session
-from icectl.cli.settings import (
-    COMPACT_ENGINE,
-    COMPACT_MASTER,
-    CONCURRENCY,
-    UNTRUSTED_POLICY,
-    Layer,
-)
+from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, CONCURRENCY, UNTRUSTED_POLICY, Layer
 from icectl.cli.signals import Terminated
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.commands.apply.options import ApplyRequest

@@ -8,11 +8,7 @@ from itertools import chain
 from typing import Literal
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commands.remove_orphans.search import (
-    PreparedRemoval,
-    check_same_place,
-    open_deletable,
-)
+from icectl.commands.remove_orphans.search import PreparedRemoval, check_same_place, open_deletable
 from icectl.commit.deletion import BATCH, remove_batch
 from icectl.entries.files import (
     ListedFile,

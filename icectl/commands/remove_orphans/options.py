@@ -27,18 +27,17 @@ class OrphansRequest:
         list[str] | None,
         option(
             "--location",
-            metavar="URI",
-            help="look only below this folder of the table, or in its `write.data.path` or "
+            "look only below this folder of the table, or in its `write.data.path` or "
             "`write.metadata.path`; repeatable",
+            metavar="URI",
         ),
     ] = None
     inventory: Annotated[
         str | None,
         option(
             "--inventory",
+            "take the listing from a Parquet or CSV file, or the manifest.json of an S3 Inventory",
             metavar="FILE",
-            help="take the listing from a Parquet or CSV file, or the manifest.json of an S3 "
-            "Inventory",
         ),
     ] = None
     quarantine: Annotated[str | None, option_of(ORPHANS_QUARANTINE)] = None
@@ -46,46 +45,36 @@ class OrphansRequest:
     allow_recent: Annotated[
         bool,
         option(
-            "--allow-recent",
-            help="allow --older-than below 24h (only if no other writer is active)",
+            "--allow-recent", "allow --older-than below 24h (only if no other writer is active)"
         ),
     ] = False
     delete_outside: Annotated[
-        bool,
-        option("--delete-outside", help="remove orphans in a `--location` outside the table too"),
+        bool, option("--delete-outside", "remove orphans in a `--location` outside the table too")
     ] = False
     equal_scheme: Annotated[
         list[str] | None,
-        option(
-            "--equal-scheme",
-            metavar="A=B",
-            help="treat URI schemes A and B as equal; repeatable",
-        ),
+        option("--equal-scheme", "treat URI schemes A and B as equal; repeatable", metavar="A=B"),
     ] = None
     equal_authority: Annotated[
         list[str] | None,
-        option(
-            "--equal-authority",
-            metavar="A=B",
-            help="bucket or host A is the same as B; repeatable",
-        ),
+        option("--equal-authority", "bucket or host A is the same as B; repeatable", metavar="A=B"),
     ] = None
     prefix_mismatch: Annotated[
         str,
         option(
             "--prefix-mismatch",
+            "if only the store of a path differs: error (default), or ignore (keep the file)",
             metavar="MODE",
             choices=("error", "ignore"),
-            help="if only the store of a path differs: error (default), or ignore (keep the file)",
         ),
     ] = "error"
     engine: Annotated[
         str,
         option(
             "--engine",
+            "engine that lists files: local (default) or spark",
             metavar="ENGINE",
             choices=("local", "spark"),
-            help="engine that lists files: local (default) or spark",
         ),
     ] = "local"
     master: SparkMaster = None
@@ -108,10 +97,7 @@ class OrphansRequest:
     exit_codes=(3, 4, 5, 10, 11, 13, 14, 15, 16),
 )
 def remove_orphans(
-    common: Common,
-    tables: TablesArgument,
-    request: OrphansRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: OrphansRequest, change: Change
 ) -> Outcome:
     """Delete or move files that the table does not refer to.
 

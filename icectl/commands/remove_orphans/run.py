@@ -7,21 +7,12 @@ from pathlib import Path
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session, unpublished_metadata
-from icectl.cli.settings import (
-    ORPHANS_MAX_FRACTION,
-    ORPHANS_OLDER_THAN,
-    ORPHANS_QUARANTINE,
-)
+from icectl.cli.settings import ORPHANS_MAX_FRACTION, ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.remove_orphans.deletion import execute
 from icectl.commands.remove_orphans.options import OrphansRequest
-from icectl.commands.remove_orphans.report import (
-    Orphans,
-    orphans_result,
-    print_orphans,
-    question,
-)
+from icectl.commands.remove_orphans.report import Orphans, orphans_result, print_orphans, question
 from icectl.commands.remove_orphans.search import COMMAND, OrphanOptions, prepare
 from icectl.entries.files import listed_files, listed_none
 from icectl.errors import Refused, UsageError

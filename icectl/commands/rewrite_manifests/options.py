@@ -23,60 +23,57 @@ class RewriteRequest:
     """The options of `icectl rewrite-manifests`, as given."""
 
     branch: Annotated[
-        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+        str, option("--branch", "the branch to work on (default main)", metavar="NAME")
     ] = "main"
     spec_id: Annotated[
         str | None,
         option(
             "--spec-id",
+            "only manifests of this partition spec",
             metavar="N",
             parse=parse_whole_number,
-            help="only manifests of this partition spec",
         ),
     ] = None
     content: Annotated[
         str,
         option(
             "--content",
+            "all (default), data or deletes",
             metavar="WHICH",
             choices=("all", "data", "deletes"),
-            help="all (default), data or deletes",
         ),
     ] = "all"
     target_size: Annotated[
         str | None,
         option(
             "--target-size",
+            "size of new manifests (default commit.manifest.target-size-bytes)",
             metavar="SIZE",
             parse=parse_positive_size,
-            help="size of new manifests (default commit.manifest.target-size-bytes)",
         ),
     ] = None
     sort_by: Annotated[
         str | None,
         option(
             "--sort-by",
+            "cluster by these partition fields, first one first (default all)",
             metavar="FIELD,...",
             parse=_parse_fields,
-            help="cluster by these partition fields, first one first (default all)",
         ),
     ] = None
     manifest_format: Annotated[
         str | None,
         option(
             "--manifest-format",
+            "avro or parquet, in version 4 as Iceberg 1.12 writes it (default: kept)",
             metavar="FORMAT",
             choices=("avro", "parquet"),
-            help="avro or parquet, in version 4 as Iceberg 1.12 writes it (default: kept)",
         ),
     ] = None
     min_manifests: Annotated[
         str | None,
         option(
-            "--min-manifests",
-            metavar="N",
-            parse=parse_count,
-            help="skip groups of fewer (default 2)",
+            "--min-manifests", "skip groups of fewer (default 2)", metavar="N", parse=parse_count
         ),
     ] = None
 
@@ -92,10 +89,7 @@ class RewriteRequest:
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
 def rewrite_manifests(
-    common: Common,
-    tables: TablesArgument,
-    request: RewriteRequest,
-    change: Change,
+    common: Common, tables: TablesArgument, request: RewriteRequest, change: Change
 ) -> Outcome:
     """Regroup the manifests of a branch by partition, at their target size.
 

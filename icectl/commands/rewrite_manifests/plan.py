@@ -36,10 +36,7 @@ _SPREAD = 2
 
 
 def plan(
-    metadata: TableMetadata,
-    branch: str,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
+    metadata: TableMetadata, branch: str, listed: ManifestsWithEntries, options: RewriteOptions
 ) -> RewritePlan:
     """Decide what of a snapshot's manifests is regrouped.
 
@@ -237,10 +234,7 @@ def _count(listed: ManifestsWithEntries, manifests: Sequence[int], options: Rewr
 
 
 def plan_leaves(
-    metadata: TableMetadata,
-    branch: str,
-    listed: ManifestsWithEntries,
-    options: RewriteOptions,
+    metadata: TableMetadata, branch: str, listed: ManifestsWithEntries, options: RewriteOptions
 ) -> RewritePlan:
     """Decide what of a version 4 snapshot is written anew, data and deletes apart (sfc-1 7.6).
 

@@ -215,9 +215,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
     prepared = prepare(
-        context,
-        request.branch,
-        lambda metadata: replace(options(metadata), only=session.reviewed),
+        context, request.branch, lambda metadata: replace(options(metadata), only=session.reviewed)
     )
     planned, listed = prepared.rewrite.plan, prepared.rewrite.listed
     report = Rewriting(planned, listed.manifests)

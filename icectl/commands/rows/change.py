@@ -112,10 +112,7 @@ def row_change(facts: TreeFacts, rewritten: Changes, files: LiveFiles) -> TreeCh
     change = replacement(facts, rewritten, files.manifests)
     added = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))
     return replace(
-        change,
-        added=added,
-        operation=None,
-        data_leaves=_data_leaves(rewritten.added, files),
+        change, added=added, operation=None, data_leaves=_data_leaves(rewritten.added, files)
     )
 
 
