@@ -105,8 +105,7 @@ class _Planning:
 
     def _sizes(self) -> list[int]:
         """Return the bytes of each delete file or vector."""
-        columns = ("file_size_in_bytes", "content_size_in_bytes")
-        facts = by_row(self.files.deletes, *columns)
+        facts = by_row(self.files.deletes, "file_size_in_bytes", "content_size_in_bytes")
         return [size if content is None else content for size, content in facts]
 
     def _is_chosen(self, row: int) -> bool:
@@ -190,24 +189,19 @@ class _Planning:
         for at, pieces in enumerate(draft.tasks):
             rows = [row for piece in pieces for row in piece.rows]
             tasks.append(make.merge(rows, MergeDeletesTask(f"{number}-{at}", number, (), (), form)))
-        return self._told(number, draft, tuple(tasks))
-
-    def _told(
-        self, number: int, draft: _Draft, tasks: tuple[MergeDeletesTask, ...]
-    ) -> CompactGroup:
         deletes = {file.location: file for task in tasks for file in task.delete_files}
         vectors = [file.vector for task in tasks for file in task.inputs if file.vector is not None]
-        rows = [file.record_count for file in deletes.values()]
+        row_counts = [file.record_count for file in deletes.values()]
         return CompactGroup(
             number=number,
             spec_id=draft.spec_id,
             partition_key=draft.partition_key,
             files=draft.rows,
-            tasks=tasks,
+            tasks=tuple(tasks),
             reason=self._reason(draft.rows),
             input_files=len(deletes.keys() | {vector.location for vector in vectors}),
             input_bytes=draft.size_bytes,
-            input_rows=sum(rows) + sum(vector.record_count for vector in vectors),
+            input_rows=sum(row_counts) + sum(vector.record_count for vector in vectors),
             expected_files=len(tasks) if draft.partition_key is None else len(draft.rows),
             expected_bytes=draft.size_bytes,
         )
@@ -227,10 +221,7 @@ class _Planning:
 
 
 def _components(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Return data files in sets of which no two share a delete file.
-
-    Order: that of the first ones.
-    """
+    """Return data files in sets of which no two share a delete file. Order: of the first ones."""
     leader: dict[int, int] = {}
 
     def find(at: int) -> int:

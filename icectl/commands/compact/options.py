@@ -1,6 +1,7 @@
 """`icectl compact`: rewrite small data files into larger ones, apply deletes."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from icectl.cli.document import Outcome
@@ -29,6 +30,10 @@ from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
 from icectl.units import parse_ratio
 
+_count = partial(option, metavar="N", parse=parse_count)
+_number = partial(option, metavar="N", parse=parse_whole_number)
+_size = partial(option, metavar="SIZE", parse=parse_positive_size)
+
 
 def _parse_delete_ratio(text: str) -> float:
     ratio = parse_ratio(text)
@@ -45,13 +50,7 @@ class CompactRequest:
         str | None, option("--where", "only files that may hold rows with EXPR", FILES, "EXPR")
     ] = None
     target_file_size: Annotated[
-        str | None,
-        option(
-            "--target-file-size",
-            "size of new files (default the table's)",
-            metavar="SIZE",
-            parse=parse_positive_size,
-        ),
+        str | None, _size("--target-file-size", "size of new files (default the table's)")
     ] = None
     sort_order: Annotated[
         str | None, option("--sort-order", 'sort keys, as in "day(at), id desc"', metavar="KEYS")
@@ -77,27 +76,14 @@ class CompactRequest:
     rewrite_all: Annotated[bool, option("--rewrite-all", "rewrite every selected file", FILES)] = (
         False
     )
-    max_groups: Annotated[
-        str | None,
-        option("--max-groups", "rewrite at most N groups", FILES, "N", parse=parse_count),
-    ] = None
+    max_groups: Annotated[str | None, _count("--max-groups", "rewrite at most N groups", FILES)] = (
+        None
+    )
     partial_progress: Annotated[
-        str | None,
-        option(
-            "--partial-progress",
-            "commit in up to N steps (default 1)",
-            metavar="N",
-            parse=parse_count,
-        ),
+        str | None, _count("--partial-progress", "commit in up to N steps (default 1)")
     ] = None
     max_failed_commits: Annotated[
-        str | None,
-        option(
-            "--max-failed-commits",
-            "commits that may conflict (default 0)",
-            metavar="N",
-            parse=parse_whole_number,
-        ),
+        str | None, _number("--max-failed-commits", "commits that may conflict (default 0)")
     ] = None
     engine: Annotated[str | None, option_of(COMPACT_ENGINE)] = None
     branch: Annotated[
@@ -105,13 +91,7 @@ class CompactRequest:
     ] = "main"
     min_input_files: Annotated[
         str | None,
-        option(
-            "--min-input-files",
-            "skip partitions with fewer files (default 5)",
-            FILES,
-            "N",
-            parse=parse_count,
-        ),
+        _count("--min-input-files", "skip partitions with fewer files (default 5)", FILES),
     ] = None
     min_delete_ratio: Annotated[
         str | None,
@@ -125,42 +105,16 @@ class CompactRequest:
     ] = None
     min_delete_files: Annotated[
         str | None,
-        option(
-            "--min-delete-files",
-            "rewrite from N delete files (default never)",
-            FILES,
-            "N",
-            parse=parse_count,
-        ),
+        _count("--min-delete-files", "rewrite from N delete files (default never)", FILES),
     ] = None
     min_file_size: Annotated[
-        str | None,
-        option(
-            "--min-file-size",
-            "rewrite smaller files (default 75% of target)",
-            FILES,
-            "SIZE",
-            parse=parse_positive_size,
-        ),
+        str | None, _size("--min-file-size", "rewrite smaller files (default 75% of target)", FILES)
     ] = None
     max_file_size: Annotated[
-        str | None,
-        option(
-            "--max-file-size",
-            "cut larger files (default 180% of target)",
-            FILES,
-            "SIZE",
-            parse=parse_positive_size,
-        ),
+        str | None, _size("--max-file-size", "cut larger files (default 180% of target)", FILES)
     ] = None
     max_group_size: Annotated[
-        str | None,
-        option(
-            "--max-group-size",
-            "bytes committed together (default 100GiB)",
-            metavar="SIZE",
-            parse=parse_positive_size,
-        ),
+        str | None, _size("--max-group-size", "bytes committed together (default 100GiB)")
     ] = None
     job_order: Annotated[
         str,
@@ -173,13 +127,7 @@ class CompactRequest:
         ),
     ] = "none"
     output_spec_id: Annotated[
-        str | None,
-        option(
-            "--output-spec-id",
-            "partition spec of new files (default current)",
-            metavar="N",
-            parse=parse_whole_number,
-        ),
+        str | None, _number("--output-spec-id", "partition spec of new files (default current)")
     ] = None
     master: SparkMaster = None
     remote: SparkRemote = None

@@ -1,7 +1,7 @@
 """The options of `icectl compact`, checked and converted for a table."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from icectl.cli.options import Change, RunLimits, read_options
@@ -24,24 +24,15 @@ from icectl.table.output_sizes import sizes_of
 from icectl.table.rewrite_tasks import Method
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLimits:
-    """The most commits of a run, and how many of them may fail before it ends."""
-
-    most: int
-    may_fail: int
-
-
-def commit_limits(request: CompactRequest, change: Change) -> CommitLimits:
-    """Return the limits that were asked for, one commit by default. Raises: UsageError."""
+def commit_limits(request: CompactRequest, change: Change) -> tuple[int, int]:
+    """Return the most commits, and how many may fail before a run ends. Raises: UsageError."""
     values = read_options(request)
     commits: int = values["partial_progress"] or 1
     if commits > 1 and change.metadata_file is not None:
-        message = (
+        raise UsageError(
             "`--partial-progress` makes several commits, and `--metadata-file` allows only one"
         )
-        raise UsageError(message)
-    return CommitLimits(commits, values["max_failed_commits"] or 0)
+    return commits, values["max_failed_commits"] or 0
 
 
 def options_of(
@@ -53,18 +44,32 @@ def options_of(
     """
     values = read_options(request)
     spec_id, ratio = values["output_spec_id"], values["min_delete_ratio"]
-    _check_strategy(request)
+    strategy = _strategy(request)
+    if request.sort_order is not None and strategy != "sort":
+        raise UsageError("`--sort-order` is for `--strategy sort`")
+    if request.zorder is not None and strategy != "zorder":
+        raise UsageError("`--zorder` is for `--strategy zorder`")
+    if request.zorder is None and strategy == "zorder":
+        hint = "`--zorder a,b` names two or more"
+        raise UsageError("`--strategy zorder` needs columns", hint=hint)
     _check_deletes_only(request)
     property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
 
     def of(metadata: TableMetadata) -> CompactOptions:
         """Make the options for a table. Raises: UsageError."""
         where = None if request.where is None else parse_where(request.where, metadata)
+        order: RowOrder | None = None
+        if request.zorder is not None:
+            order = parse_zorder(request.zorder, metadata)
+        elif request.sort_order is not None:
+            order = parse_sort_order(request.sort_order, metadata)
+        elif strategy == "sort":
+            order = table_order(metadata)
         target = values["target_file_size"] or read(metadata.properties, property_)
         return CompactOptions(
             sizes=sizes_of(target, values["min_file_size"], values["max_file_size"]),
             output_spec_id=metadata.default_spec_id if spec_id is None else spec_id,
-            order=_order(request, metadata),
+            order=order,
             where=where,
             min_delete_ratio=MIN_DELETE_RATIO if ratio is None else ratio,
             every=request.rewrite_all,
@@ -86,10 +91,7 @@ def options_of(
 def with_method(
     options: CompactOptions, request: CompactRequest, settings: Settings
 ) -> CompactOptions:
-    """Return the options with how files become new ones.
-
-    Raises: UsageError, where rows are to be sorted by merges alone.
-    """
+    """Return the options with how files become new ones. Raises: UsageError, for sorting merges."""
     method = cast("Method", settings.read(COMPACT_METHOD))  # the setting takes nothing else
     if method == "merge" and _strategy(request) != "binpack":
         raise UsageError("`--method merge` cannot sort rows")
@@ -101,25 +103,8 @@ def with_method(
     )
 
 
-def _check_strategy(request: CompactRequest) -> None:
-    """Check the strategy and its options.
-
-    Raises: UsageError, for options of another one.
-    """
-    if request.sort_order is not None and _strategy(request) != "sort":
-        raise UsageError("`--sort-order` is for `--strategy sort`")
-    if request.zorder is not None and _strategy(request) != "zorder":
-        raise UsageError("`--zorder` is for `--strategy zorder`")
-    if request.zorder is None and _strategy(request) == "zorder":
-        hint = "`--zorder a,b` names two or more"
-        raise UsageError("`--strategy zorder` needs columns", hint=hint)
-
-
 def _check_deletes_only(request: CompactRequest) -> None:
-    """Check that `--deletes-only` comes without options for data files.
-
-    Raises: UsageError.
-    """
+    """Check that `--deletes-only` comes without options for data files. Raises: UsageError."""
     of_data = {
         "--strategy": request.strategy,
         "--sort-order": request.sort_order,
@@ -146,11 +131,3 @@ def _strategy(request: CompactRequest) -> str:
     if request.sort_order is not None:
         return "sort"
     return "binpack" if request.zorder is None else "zorder"
-
-
-def _order(request: CompactRequest, metadata: TableMetadata) -> RowOrder | None:
-    if request.zorder is not None:
-        return parse_zorder(request.zorder, metadata)
-    if request.sort_order is not None:
-        return parse_sort_order(request.sort_order, metadata)
-    return table_order(metadata) if _strategy(request) == "sort" else None

@@ -29,13 +29,12 @@ from icectl.entries.file_verdicts import (
 from icectl.entries.may_match import may_match
 from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import Entries, numbers
+from icectl.entries.rows import numbers
 from icectl.errors import Unsupported, UsageError
 from icectl.format.file_names import mark_of, marked_end
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import PartitionSpec, result_types
+from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
-from icectl.format.types import Type
 from icectl.rows.sort_rows import RowOrder
 from icectl.table.live_files import LiveFiles, check_deletes
 from icectl.table.mergeable import (
@@ -57,21 +56,6 @@ from icectl.table.rewrite_tasks import (
     split_bins,
 )
 from icectl.units import print_size
-
-
-def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> str:
-    """Return what the names of files have that were made to some sizes, of how many, by a spec."""
-    bounds = f"{sizes.smallest}..{sizes.target}..{sizes.largest}"
-    return mark_of(f"bytes={bounds} files={min_input_files} spec={spec_id}")
-
-
-def as_made(data: Entries, verdicts: Verdicts, mark: str) -> Mask:
-    """Whether each data file was made by a compaction of this mark, and judged by size alone."""
-    mask = of_names_ending(data, marked_end(mark))
-    for reason in DELETES:
-        mask[verdicts == reason] = False
-    return mask
-
 
 JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
 
@@ -140,7 +124,8 @@ class CompactOptions:
     @property
     def mark(self) -> str:
         """What is in the names of new files, by which those of these options are known again."""
-        return mark(self.sizes, self.min_input_files, self.output_spec_id)
+        bounds = f"{self.sizes.smallest}..{self.sizes.target}..{self.sizes.largest}"
+        return mark_of(f"bytes={bounds} files={self.min_input_files} spec={self.output_spec_id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +185,6 @@ class CompactPlan:
         counts = count_verdicts(self.verdicts)
         return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
 
-    def verdict(self, row: int) -> FileVerdict:
-        """Return the verdict on a live data file."""
-        return FileVerdict(int(self.verdicts[row]))
-
     @property
     def has_work(self) -> bool:
         """Whether a run would change anything."""
@@ -232,7 +213,14 @@ def plan(
     Raises: UsageError for a spec that there is not; Unsupported, where readers may disagree on
     which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
     """
-    spec, types = _output(metadata, options)
+    spec = metadata.spec(options.output_spec_id)
+    if spec is None:
+        message = f"the table has no partition spec {options.output_spec_id}"
+        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
+    types = result_types(spec, metadata.schemas)
+    if None in types:
+        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
+        raise Unsupported(message, hint="`--output-spec-id` names another spec")
     limits = FileLimits(
         options.sizes.smallest,
         options.sizes.largest,
@@ -243,13 +231,16 @@ def plan(
     verdicts = judge(files.matches, limits, selected_files(metadata, files, options))
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     stored = numbers(files.data, "file_size_in_bytes")
+    as_made = of_names_ending(files.data, marked_end(options.mark)) & (not options.every)
+    for reason in DELETES:
+        as_made[verdicts == reason] = False
     planning = _Planning(
         files,
         options,
         verdicts,
         stored=stored,
         live=live_bytes(files.matches, stored),
-        as_made=as_made(files.data, verdicts, options.mark) & (not options.every),
+        as_made=as_made,
         mergeable=mergeable(
             files, verdicts, options.output_spec_id, metadata.format_version, options.sizes
         ),
@@ -265,25 +256,19 @@ def plan(
     in_output_spec &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
     partitions = by_partition(files.data, picked, in_output_spec, types, others)
     drafts = [draft for key, rows in partitions for draft in planning.drafts(key, rows.tolist())]
-    smallest = min(map(planning.size_of, drafts), default=0)
+    smallest = min((planning.stored_bytes(draft.files) for draft in drafts), default=0)
     drafts = planning.within_limits(planning.ordered(drafts))
     rows = [row for draft in drafts for row in draft.files]
     check_deletes(files, rows)
     check_once(files.data, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(
-        planning.group(draft, make, _blank_task(number, draft, branch, options))
+        planning.group(number, draft, make, branch.sequence_number)
         for number, draft in enumerate(drafts)
     )
     is_over = options.max_bytes is not None and smallest > options.max_bytes
-    return CompactPlan(
-        branch,
-        options,
-        groups,
-        verdicts,
-        dangling_of(files, options),
-        smallest if is_over else None,
-    )
+    dangling = dangling_of(files, options)
+    return CompactPlan(branch, options, groups, verdicts, dangling, smallest if is_over else None)
 
 
 def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
@@ -303,39 +288,6 @@ def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
         return rows
     named = at_locations(files.deletes, options.only.subjects(REMOVE_DELETE_FILE))
     return tuple(row for row in rows if named[row])
-
-
-def _output(
-    metadata: TableMetadata, options: CompactOptions
-) -> tuple[PartitionSpec, Sequence[Type | None]]:
-    """Return the spec of new files, and the types of its values.
-
-    Raises: UsageError for a spec that there is not; Unsupported.
-    """
-    spec = metadata.spec(options.output_spec_id)
-    if spec is None:
-        message = f"the table has no partition spec {options.output_spec_id}"
-        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
-    types = result_types(spec, metadata.schemas)
-    if None in types:
-        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
-        raise Unsupported(message, hint="`--output-spec-id` names another spec")
-    return spec, types
-
-
-def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:
-    """Return a task of a group without inputs."""
-    return RewriteTask(
-        task_id="",
-        group=number,
-        inputs=(),
-        delete_files=(),
-        spec_id=options.output_spec_id,
-        partition_key=draft.partition_key,
-        sequence_number=branch.sequence_number,
-        roll_bytes=0,
-        expected_bytes=0,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +355,7 @@ class _Planning:
 
     def _pack(self, drafts: Sequence[_Draft]) -> list[_Draft]:
         """Return drafts of a partition as groups, up to the largest size of a group."""
-        weights = [self._total(draft.files) for draft in drafts]
+        weights = [self.stored_bytes(draft.files) for draft in drafts]
         return [
             replace(drafts[group[0]], bins=tuple(bin_ for at in group for bin_ in drafts[at].bins))
             for group in pack(weights, self.options.max_group_bytes, lookback=1)
@@ -430,16 +382,13 @@ class _Planning:
         return [row for row in rows if not self.as_made[row]]
 
     def _is_worth_it(self, rows: list[int]) -> bool:
-        """Whether candidates of a partition are rewritten, as the reference implementation says.
-
-        What a compaction to the same sizes has made is no reason.
-        """
+        """Whether candidates of a partition are rewritten, as the reference implementation says."""
         rows = self._others(rows)
         if not rows:
             return False
         if self.options.every or self.verdicts[rows].max() >= min(DELETES):
             return True
-        size = self._total(rows)
+        size = self.stored_bytes(rows)
         enough = len(rows) >= self.options.min_input_files or size > self.options.sizes.target
         return (len(rows) > 1 and enough) or size > self.options.sizes.largest
 
@@ -471,13 +420,13 @@ class _Planning:
         by_bytes = order.startswith("bytes")
         return sorted(
             drafts,
-            key=lambda draft: self._total(draft.files) if by_bytes else len(draft.files),
+            key=lambda draft: self.stored_bytes(draft.files) if by_bytes else len(draft.files),
             reverse=order.endswith("desc"),
         )
 
-    def size_of(self, draft: _Draft) -> int:
-        """Return the bytes that a group has as stored."""
-        return self._total(draft.files)
+    def stored_bytes(self, rows: Sequence[int]) -> int:
+        """Return the bytes of some data files as stored."""
+        return int(self.stored[list(rows)].sum())
 
     def within_limits(self, drafts: Sequence[_Draft]) -> list[_Draft]:
         """Return the groups that this run may rewrite; the others are left to another one."""
@@ -486,49 +435,50 @@ class _Planning:
         taken: list[_Draft] = []
         left_bytes = options.max_bytes
         for draft in drafts:
-            size = self.size_of(draft)
+            size = self.stored_bytes(draft.files)
             if len(taken) == most_groups:
                 self.leave(draft.files, FileVerdict.LATER)
-                continue
-            if left_bytes is not None and size > left_bytes:
+            elif left_bytes is not None and size > left_bytes:
                 self.leave(draft.files, FileVerdict.OVER_BUDGET)
-                continue
-            taken.append(draft)
-            left_bytes = None if left_bytes is None else left_bytes - size
+            else:
+                taken.append(draft)
+                left_bytes = None if left_bytes is None else left_bytes - size
         return taken
 
-    def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> CompactGroup:
-        """Return a group with its tasks, which are as `blank` but for what they read."""
-        rows, sizes = draft.files, self.options.sizes
-        tasks = tuple(
-            make.rewrite(
-                bin_,
-                replace(
-                    blank,
-                    task_id=f"{blank.group}-{at}",
-                    roll_bytes=sizes.roll_of(bin_.expected_bytes),
-                    method=draft.choice.method,
-                ),
+    def group(
+        self, number: int, draft: _Draft, make: TaskMaker, sequence_number: int
+    ) -> CompactGroup:
+        """Return a group with its tasks."""
+        rows, sizes, spec_id = draft.files, self.options.sizes, self.options.output_spec_id
+        tasks = []
+        for at, bin_ in enumerate(draft.bins):
+            task = RewriteTask(
+                task_id=f"{number}-{at}",
+                group=number,
+                inputs=(),
+                delete_files=(),
+                spec_id=spec_id,
+                partition_key=draft.partition_key,
+                sequence_number=sequence_number,
+                roll_bytes=sizes.roll_of(bin_.expected_bytes),
+                expected_bytes=0,
+                method=draft.choice.method,
             )
-            for at, bin_ in enumerate(draft.bins)
-        )
+            tasks.append(make.rewrite(bin_, task))
         return CompactGroup(
-            number=blank.group,
-            spec_id=blank.spec_id,
-            partition_key=blank.partition_key,
+            number=number,
+            spec_id=spec_id,
+            partition_key=draft.partition_key,
             files=rows,
-            tasks=tasks,
+            tasks=tuple(tasks),
             reason=self._reason(rows),
             input_files=len(rows),
-            input_bytes=self._total(rows),
+            input_bytes=self.stored_bytes(rows),
             input_rows=make.row_count(rows),
             expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
             expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
             choice=draft.choice,
         )
-
-    def _total(self, rows: Sequence[int]) -> int:
-        return int(self.stored[list(rows)].sum())
 
     def _reason(self, rows: Sequence[int]) -> str:
         """Return the number of files of a group for each reason to rewrite them."""

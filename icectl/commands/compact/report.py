@@ -12,6 +12,7 @@ from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
+from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.format.metadata import TableMetadata
@@ -106,20 +107,19 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
     If only deletes are merged, files, bytes and rows are those of delete files.
     """
     groups, outcome = report.plan.groups, report.outcome
-    done = [group for group in groups if report.outcome is None or group.number in report.outputs]
+    done = [group for group in groups if outcome is None or group.number in report.outputs]
     outputs = report.outputs.values()
     added = sum(group.expected_files for group in groups)
-    if report.outcome is not None:
-        added = sum(output.file_count for output in outputs)
-    deletes_only = report.plan.options.deletes_only
     added_bytes = sum(group.expected_bytes for group in groups)
+    if outcome is not None:
+        added = sum(output.file_count for output in outputs)
+        added_bytes = sum(output.size_bytes for output in outputs)
+    deletes_only = report.plan.options.deletes_only
+    dangling = take(report.prepared.files.deletes, report.plan.dangling)
     return {
         "branch": report.plan.branch.name,
         "engine": report.engine.name,
-        "groups": [
-            _group(report, group, files)
-            for group, files in zip(groups, _files_of(report), strict=True)
-        ],
+        "groups": list(_groups(report)),
         "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
         "added_data_files": 0 if deletes_only else added,
         "removed_delete_files": (outcome or report.prepared).removed_delete_files,
@@ -127,19 +127,10 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "added_delete_files": added if deletes_only else 0,
         "methods": _methods(report, done),
         "rewritten_bytes": sum(group.input_bytes for group in done),
-        "added_bytes": sum(output.size_bytes for output in outputs)
-        if report.outcome is not None
-        else added_bytes,
+        "added_bytes": added_bytes,
         "rows_before": sum(group.input_rows for group in done),
-        "rows_after": sum(output.row_count for output in outputs)
-        if report.outcome is not None
-        else None,
-        "dangling_delete_files": [
-            location
-            for (location,) in by_row(
-                take(report.prepared.files.deletes, report.plan.dangling), "location"
-            )
-        ],
+        "rows_after": None if outcome is None else sum(output.row_count for output in outputs),
+        "dangling_delete_files": [location for (location,) in by_row(dangling, "location")],
         "tasks": report.tasks.tasks,
         "repeated_tasks": report.tasks.repeats,
         "left_alone": dict(report.plan.left_alone),
@@ -150,36 +141,34 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
     }
 
 
-def _files_of(report: Compaction) -> Iterator[list[dict[str, Any]]]:
+def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
     # All at once: however few rows are taken, pyarrow goes through all of the table.
-    taken = take(
-        report.prepared.files.data, [at for group in report.plan.groups for at in group.files]
-    )
-    rows = by_row(taken, "location", "file_size_in_bytes", "record_count")
+    rows_of_groups = [row for group in report.plan.groups for row in group.files]
+    taken = take(report.prepared.files.data, rows_of_groups)
+    files = by_row(taken, "location", "file_size_in_bytes", "record_count")
     for group in report.plan.groups:
-        yield [
-            {"path": location, "size_bytes": size, "rows": count}
-            for location, size, count in islice(rows, len(group.files))
-        ]
-
-
-def _group(
-    report: Compaction, group: CompactGroup, files: list[dict[str, Any]]
-) -> Mapping[str, Any]:
-    output = report.outputs.get(group.number)
-    return {
-        "partition": partition_text(report.metadata, group),
-        "spec_id": group.spec_id,
-        "input_files": group.input_files,
-        "output_files": group.expected_files if output is None else output.file_count,
-        "input_bytes": group.input_bytes,
-        "output_bytes": group.expected_bytes if output is None else output.size_bytes,
-        "rows": group.input_rows if output is None else output.row_count,
-        "reason": group.reason,
-        **_method(group.choice if output is None else output.choice),
-        "status": _status(report, group),
-        "files": files,
-    }
+        output = report.outputs.get(group.number)
+        status = "planned" if report.outcome is None else "not-run"
+        if output is not None:
+            status = "done"
+        elif group.number in report.failed:
+            status = "failed"
+        yield {
+            "partition": partition_text(report.metadata, group),
+            "spec_id": group.spec_id,
+            "input_files": group.input_files,
+            "output_files": group.expected_files if output is None else output.file_count,
+            "input_bytes": group.input_bytes,
+            "output_bytes": group.expected_bytes if output is None else output.size_bytes,
+            "rows": group.input_rows if output is None else output.row_count,
+            "reason": group.reason,
+            **_method(report, group),
+            "status": status,
+            "files": [
+                {"path": location, "size_bytes": size, "rows": count}
+                for location, size, count in islice(files, len(group.files))
+            ],
+        }
 
 
 def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str, Any]:
@@ -188,7 +177,7 @@ def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str,
     totals = {"merge": nothing.copy(), "rewrite": nothing.copy()}
     for group in groups if not report.plan.options.deletes_only else ():
         output = report.outputs.get(group.number)
-        total = totals[_method(group.choice if output is None else output.choice)["method"]]
+        total = totals[_method(report, group)["method"]]
         total["groups"] += 1
         total["read_bytes"] += group.input_bytes
         is_merge = total is totals["merge"]
@@ -197,24 +186,15 @@ def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str,
     return totals
 
 
-def _method(choice: MethodChoice) -> Mapping[str, str]:
+def _method(report: Compaction, group: CompactGroup) -> Mapping[str, str]:
+    output = report.outputs.get(group.number)
+    choice = group.choice if output is None else output.choice
     method = "rewrite" if choice.method == "rewrite" else "merge"
     return {"method": method, "method_reason": choice.why}
 
 
-def _status(report: Compaction, group: CompactGroup) -> str:
-    if report.outcome is None:
-        return "planned"
-    if group.number in report.outputs:
-        return "done"
-    return "failed" if group.number in report.failed else "not-run"
-
-
 def partition_text(metadata: TableMetadata, group: CompactGroup) -> str | None:
-    """Return the path of a group's partition.
-
-    None where its rows move to partitions of their own.
-    """
+    """Return the path of a group's partition; None if its rows move to others."""
     spec = metadata.spec(group.spec_id)
     if group.partition_key is None or spec is None:
         return None
@@ -223,21 +203,21 @@ def partition_text(metadata: TableMetadata, group: CompactGroup) -> str | None:
 
 
 def print_compaction(console: Console, report: Compaction, *, whole: bool) -> None:
-    """Print each group with its reason, and the outcome.
-
-    Every file too if `whole`, or with `-v`.
-    """
+    """Print each group with its reason, and the outcome; with `-v`, or `whole`, every file."""
     whole = whole or console.options.verbosity > 0
-    if whole or report.outcome is None:
+    shows_plan = whole or report.outcome is None
+    if shows_plan and report.plan.groups:
         _print_groups(console, report)
-        _print_order(console, report)
-        if report.plan.groups and not report.plan.options.deletes_only:
+        order = report.plan.options.order
+        if order is not None:
+            console.say(f"rows of each group {order_words(order, report.metadata.current_schema)}")
+        if not report.plan.options.deletes_only:
             console.say(str(report.engine))
     if whole:
         _print_files(console, report)
-    if whole or report.outcome is None:
+    if shows_plan:
         _print_methods(console, report)
-    for reason, count in report.plan.left_alone.items() if whole or report.outcome is None else ():
+    for reason, count in report.plan.left_alone.items() if shows_plan else ():
         console.say(f"skipped {print_count(count, 'file')}: {reason}")
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
@@ -255,29 +235,25 @@ def _print_groups(console: Console, report: Compaction) -> None:
         TableColumn("become", "right"),
         TableColumn("reason", cut="wrap"),
     )
-    rows = [
-        (
-            str(group.number),
-            _shown_partition(report, group),
-            f"{group.input_files:,}",
-            print_size(group.input_bytes),
-            f"{group.expected_files:,}",
-            _reason(report, group),
+    options, rows = report.plan.options, []
+    has_choice = options.method != "rewrite" and options.order is None and not options.deletes_only
+    for group in report.plan.groups:
+        partition, reason = partition_text(report.metadata, group), group.reason
+        if partition is None:
+            partition = "(any)" if options.deletes_only else "(of other specs)"
+        if has_choice:
+            reason = "{}; {method}: {method_reason}".format(reason, **_method(report, group))
+        rows.append(
+            (
+                str(group.number),
+                partition or "(all)",
+                f"{group.input_files:,}",
+                print_size(group.input_bytes),
+                f"{group.expected_files:,}",
+                reason,
+            )
         )
-        for group in report.plan.groups
-    ]
-    if rows:
-        print_table(console, columns, rows)
-
-
-def _reason(report: Compaction, group: CompactGroup) -> str:
-    """Return the reason for a group, and its method if there is a choice."""
-    options = report.plan.options
-    if options.method == "rewrite" or options.order is not None or options.deletes_only:
-        return group.reason
-    output = report.outputs.get(group.number)
-    choice = _method(group.choice if output is None else output.choice)
-    return f"{group.reason}; {choice['method']}: {choice['method_reason']}"
+    print_table(console, columns, rows)
 
 
 def _print_methods(console: Console, report: Compaction) -> None:
@@ -296,20 +272,6 @@ def _print_methods(console: Console, report: Compaction) -> None:
             console.say(f"{print_count(total['groups'], 'group')} {text.format(*sizes)}")
 
 
-def _print_order(console: Console, report: Compaction) -> None:
-    order, schema = report.plan.options.order, report.metadata.current_schema
-    if order is None or not report.plan.groups:
-        return
-    console.say(f"rows of each group {order_words(order, schema)}")
-
-
-def _shown_partition(report: Compaction, group: CompactGroup) -> str:
-    text = partition_text(report.metadata, group)
-    if text is None:
-        return "(any)" if report.plan.options.deletes_only else "(of other specs)"
-    return text or "(all)"
-
-
 def _print_files(console: Console, report: Compaction) -> None:
     starts = beginnings(report.metadata.location)
     columns = (
@@ -325,7 +287,7 @@ def _print_files(console: Console, report: Compaction) -> None:
     for (number, at), (location, size) in zip(
         chosen, by_row(taken, "location", "file_size_in_bytes"), strict=True
     ):
-        reason = CHOSEN.get(report.plan.verdict(at), "")
+        reason = CHOSEN.get(FileVerdict(int(report.plan.verdicts[at])), "")
         rows.append((str(number), print_size(size), reason, below(location, starts)))
     if rows:
         console.print()
@@ -337,11 +299,16 @@ def _summary(report: Compaction) -> str:
     if not report.plan.has_work:
         return "nothing to do: compacting would gain nothing"
     result = compaction_result(report)
+    added_size = print_size(result["added_bytes"])
     if report.plan.options.deletes_only:
-        return _summary_of_deletes(report, result)
+        new = print_count(result["added_delete_files"], "delete file")
+        old = f"{result['removed_delete_files']:,} delete files and vectors"
+        if report.outcome is None:
+            return f"about {new} would replace {old}"
+        return f"{new} of {added_size} replaced {old}"
     size = print_size(result["rewritten_bytes"])
     before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
-    after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
+    after = f"{result['added_data_files']:,} of {added_size}"
     deletes = print_count(result["removed_delete_files"], "delete file")
     where = "on Spark" if report.engine.name == "spark" else "by the local engine"
     if report.outcome is None:
@@ -355,19 +322,9 @@ def _ways(report: Compaction) -> str:
     """Return how many files were merged and how many rewritten, if any were merged."""
     counts = {"merge": 0, "rewrite": 0}
     for group in report.plan.groups:
-        output = report.outputs.get(group.number)
-        if output is not None:
-            counts[_method(output.choice)["method"]] += group.input_files
+        if group.number in report.outputs:
+            counts[_method(report, group)["method"]] += group.input_files
     if not counts["merge"]:
         return ""
     merged = f"{counts['merge']:,} merged without decoding"
     return f", {merged}, {counts['rewrite']:,} rewritten" if counts["rewrite"] else f", {merged}"
-
-
-def _summary_of_deletes(report: Compaction, result: Mapping[str, Any]) -> str:
-    added, removed = result["added_delete_files"], result["removed_delete_files"]
-    new, size = print_count(added, "delete file"), print_size(result["added_bytes"])
-    old = f"{removed:,} delete files and vectors"
-    if report.outcome is None:
-        return f"about {new} would replace {old}"
-    return f"{new} of {size} replaced {old}"

@@ -85,7 +85,7 @@ from icectl.table.live_files import (
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
 from icectl.table.reading import in_threads, naming
-from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
 from icectl.table.row_safety import open_to_change
 from icectl.units import print_size
 
@@ -98,18 +98,17 @@ SORT_BYTES = 64 << 20
 def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
     """Plan the compaction and, unless only the plan was asked for, execute it."""
     options = options_of(request, common.shell.limits)
-    limits = commit_limits(request, change)
+    commits, max_failed_commits = commit_limits(request, change)
     session = open_session(common, table, read_only=False, change=change)
     choice = _engine_choice(session, request)
     _engine(session, request, choice)  # refuses options of another engine before any work
     context = session.context
-    prepared = prepare(
-        context,
-        request.branch,
-        lambda metadata: replace(
-            with_method(options(metadata), request, session.settings), only=session.reviewed
-        ),
-    )
+
+    def options_for(metadata: TableMetadata) -> CompactOptions:
+        chosen = with_method(options(metadata), request, session.settings)
+        return replace(chosen, only=session.reviewed)
+
+    prepared = prepare(context, request.branch, options_for)
     _check_budget(session, prepared.plan)
     choice = weigh_engine(choice, sum(group.input_bytes for group in prepared.plan.groups))
     if prepared.plan.has_work and not (change.dry_run or change.check):
@@ -121,7 +120,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             if choice.why or choice.is_tentative:
                 session.console.note(str(choice))
             compacted = execute(
-                context, engine, prepared, commits=limits.most, max_failed_commits=limits.may_fail
+                context, engine, prepared, commits=commits, max_failed_commits=max_failed_commits
             )
             for why in compacted.not_assembled:
                 session.console.detail(f"merged files pass through the workers: {why}")
@@ -140,7 +139,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             has_work=prepared.plan.has_work,
             execute=finish,
             superseded=lambda: replace(report, prepared=prepared.without_work),
-            clean_up=lambda: remove_leftovers(context, prepared),
+            clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
         )
         return carry_out(session, change, planned)
 
@@ -180,28 +179,18 @@ def _engine(
     session: Session, request: CompactRequest, choice: EngineChoice
 ) -> AbstractContextManager[Engine]:
     """Return the chosen engine; it starts nothing before it has work."""
-    settings = session.settings
-    master = settings.read(COMPACT_MASTER)
+    settings, context = session.settings, session.context
+    master, conf = settings.read(COMPACT_MASTER), request.spark_conf or ()
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
     if choice.name == "spark":
-        conf = request.spark_conf or ()
         options = spark_options(
             session, master, conf, is_asked_for=is_asked_for, remote=request.remote
         )
-        return SparkEngine(
-            options, session.storage(), session.context.progress, session.context.deadline
-        )
-    check_no_spark_options(
-        master if is_asked_for else None, request.spark_conf or (), request.remote
-    )
+        return SparkEngine(options, session.storage(), context.progress, context.deadline)
+    check_no_spark_options(master if is_asked_for else None, conf, request.remote)
+    progress, deadline = context.progress, context.deadline
     return nullcontext(
-        LocalEngine(
-            session.context.store,
-            session.context.progress,
-            session.context.deadline,
-            session.context.concurrency,
-            session.storage(),
-        )
+        LocalEngine(context.store, progress, deadline, context.concurrency, session.storage())
     )
 
 
@@ -226,7 +215,14 @@ def prepare(
     planner = plan_deletes if chosen.deletes_only else plan
     planned = planner(metadata, head, files, chosen)
     if planned.groups:
-        _check_placed(metadata)
+        provider = read(metadata.properties, LOCATION_PROVIDER)
+        if provider is not None:  # R-161
+            raise Unsupported(
+                f"the Java class `{provider}` places the table's data files "
+                f"(`{LOCATION_PROVIDER.name}`), and icectl runs no Java class",
+                hint="remove the property if files may lie where the other properties say; else "
+                "compact with an engine that has the class",
+            )
         tasks = [task for group in planned.groups for task in group.tasks]
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
     if planned.groups and not chosen.deletes_only:
@@ -240,18 +236,6 @@ def prepare(
         emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
         removed_delete_files = changes(files, emptied).removed_delete_files
     return PreparedCompaction(loaded, planned, files, removed_delete_files)
-
-
-def _check_placed(metadata: TableMetadata) -> None:
-    """Check that icectl can tell where the table wants new files (R-161). Raises: Unsupported."""
-    provider = read(metadata.properties, LOCATION_PROVIDER)
-    if provider is not None:
-        raise Unsupported(
-            f"the Java class `{provider}` places the table's data files "
-            f"(`{LOCATION_PROVIDER.name}`), and icectl runs no Java class",
-            hint="remove the property if files may lie where the other properties say; else "
-            "compact with an engine that has the class",
-        )
 
 
 def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
@@ -300,14 +284,6 @@ def live_files(
     )
 
 
-def _newer_files(
-    context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None, earlier: LiveFiles
-) -> LiveFiles:
-    """Load the live files of a head; manifests of an earlier head are not read again."""
-    names = partial(read_names, context)
-    return load_live_files(context, metadata, snapshot, earlier.named_files, names, earlier=earlier)
-
-
 def read_names(
     context: TableContext, deletes: Entries, stated: Mapping[str, StatedFile] | None = None
 ) -> NamedFiles:
@@ -352,12 +328,22 @@ def execute(
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
     EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
     """
+    groups = prepared.plan.groups
+    rewriting = (task for group in groups for task in group.tasks if isinstance(task, RewriteTask))
+    if prepared.loaded.metadata.format_version >= 3 and any(
+        file.first_row_id is None for task in rewriting for file in task.inputs
+    ):  # The first commit gives rows their ids, which files rewritten before lack (R-106).
+        commits = 1
+    size = max(ceil(len(groups) / commits), 1)
+    # One empty commit if only deletes are removed.
+    batches = [groups[at : at + size] for at in range(0, len(groups), size)] or [()]
     run = _Run(context, engine, prepared)
-    for batch in _batches(prepared, commits):
+    for batch in batches:
         if not run.commit(batch, max_failed_commits):
             break
     if run.landed is None:
-        raise run.conflict or CommitConflict(run.reason)
+        assert run.conflict is not None  # other errors of a first commit are raised
+        raise run.conflict
     return Compacted(
         run.landed,
         tuple(run.snapshot_ids),
@@ -367,32 +353,6 @@ def execute(
         run.carried_deletes,
         tuple(sorted(run.not_assembled)),
     )
-
-
-def remove_leftovers(context: TableContext, prepared: PreparedCompaction) -> None:
-    """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(context, (COMMAND,)).remove(prepared.loaded)
-
-
-def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[CompactGroup]]:
-    """Return the groups of each commit; one empty commit if only deletes are removed."""
-    groups = prepared.plan.groups
-    if not groups:
-        return [()]
-    if _gives_row_ids(prepared):
-        # The first commit gives rows their ids, which files rewritten before would not have.
-        commits = 1
-    size = ceil(len(groups) / commits)
-    return [groups[start : start + size] for start in range(0, len(groups), size)]
-
-
-def _gives_row_ids(prepared: PreparedCompaction) -> bool:
-    """Return whether the next commit gives ids to rows that have none (R-106)."""
-    if prepared.loaded.metadata.format_version < 3:
-        return False
-    tasks = (task for group in prepared.plan.groups for task in group.tasks)
-    rewriting = (task for task in tasks if isinstance(task, RewriteTask))
-    return any(file.first_row_id is None for task in rewriting for file in task.inputs)  # R-106
 
 
 class _Run:
@@ -407,7 +367,6 @@ class _Run:
         self.outputs: dict[int, GroupOutput] = {}
         self.failed: dict[int, str] = {}
         self._failed_commits = 0
-        self.reason = ""
         self.conflict: CommitConflict | None = None
         self.removed_delete_files = self.carried_deletes = 0
         self.not_assembled: set[str] = set()
@@ -422,20 +381,16 @@ class _Run:
         except (CommitUnknown, SelfCheckFailed):
             raise
         except CommitConflict as error:
-            self._note_failure(batch, error.message)
+            self.failed |= {group.number: error.message for group in batch}
             self.conflict = self.conflict or error
             self._failed_commits += 1
             return self._failed_commits <= max_failed_commits
         except IcectlError as error:
             if self.landed is None:
                 raise
-            self._note_failure(batch, error.message)
+            self.failed |= {group.number: error.message for group in batch}
             return False
         return True
-
-    def _note_failure(self, batch: Sequence[CompactGroup], reason: str) -> None:
-        self.failed |= {group.number: reason for group in batch}
-        self.reason = self.reason or reason
 
     def _commit(self, batch: Sequence[CompactGroup]) -> None:
         """Rewrite some groups and commit those that still hold."""
@@ -447,94 +402,109 @@ class _Run:
         places = data_places(metadata, [_path(group, specs) for group in batch])
         with transaction(context, base, COMMAND, places) as opened:
             rewritten = self._rewrite(batch, opened.outputs)
-            self.failed |= {
-                group.number: f"it can't be merged: {reason}"
-                for group, results in rewritten
-                if (reason := _not_merged_reason(results)) is not None
-            }
+            for group, results in rewritten:
+                for result in results:  # a task that was not run at all
+                    if result.not_merged and not (len(result.entries) or result.read_row_count):
+                        reason = f"it can't be merged: {result.not_merged}"
+                        self.failed.setdefault(group.number, reason)
             to_commit = [pair for pair in rewritten if pair[0].number not in self.failed]
             if batch and not to_commit:
                 reason = self.failed[batch[0].number]
                 raise Refused(f"no group was committed: {reason}", hint=_REWRITE_THEM)
-            results = [self._group_result(group, results) for group, results in to_commit]
-            rewrite = self._file_rewrite(results, opened.outputs)
+            group_results = [self._group_result(*pair) for pair in to_commit]
+            rewrite = self._file_rewrite(group_results, opened.outputs)
             self.landed = opened.commit(rewrite.propose, is_old=True)
-            self._record(to_commit, results, rewrite)
+            self._record(to_commit, group_results, rewrite)
 
     def _group_result(self, group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
+        """Make the result of a group, once all rows of its files are known to have been read.
+
+        Raises: SelfCheckFailed.
+        """
         metadata, order = self._prepared.loaded.metadata, self._prepared.plan.options.order
-        if order is None:
-            return _group_result(group, results)
-        if metadata.format_version >= 3:
-            return _group_result(group, results, by_row_id=True)
-        return _group_result(group, results, lost_by=order_words(order, metadata.current_schema))
+        rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
+        counts = {file.location: file.record_count for task in rewriting for file in task.inputs}
+        read = sum(result.read_row_count for result in results)
+        if read != sum(counts.values()):
+            raise SelfCheckFailed(
+                f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
+            )
+        added = concat([Entries(result.entries) for result in results])
+        if order is not None and metadata.format_version < 3:
+            words = order_words(order, metadata.current_schema)
+            return GroupResult(group.number, group.tasks, added, (), words)
+        outputs = []
+        for task, result in zip(rewriting, results, strict=bool(rewriting)):
+            files = tuple(by_row(Entries(result.entries), "location", "record_count"))
+            inputs = [file.location for file in task.inputs]
+            left_out, by_value = (
+                rows_of(rows, inputs) for rows in (result.left_out, result.by_value)
+            )
+            outputs.append(
+                TaskOutput(files, result.is_merged, left_out, by_value, order is not None)
+            )
+        return GroupResult(group.number, group.tasks, added, tuple(outputs))
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
-        loaded, planned = self._prepared.loaded, self._prepared.plan
-        snapshot = planned.branch.snapshot
-        version, layout = loaded.metadata.format_version, layout_of_table(loaded.metadata)
+        context, planned = self._context, self._prepared.plan
+        metadata, branch = self._prepared.loaded.metadata, planned.branch
+        version, layout = metadata.format_version, layout_of_table(metadata)
         carrier = None
         if version >= CARRYING_VERSION and not planned.options.deletes_only:
-            places = DataOutputs(loaded.metadata, outputs)
-            job = _merge_job(loaded.metadata)
-            names = name_mapping(loaded.metadata)
             carrier = DeleteCarrier(
-                self._context.store, job, places, has_vectors=version >= 3, names=names
+                context.store,
+                _merge_job(metadata),
+                DataOutputs(metadata, outputs),
+                has_vectors=version >= 3,
+                names=name_mapping(metadata),
             )
+
+        def load(newest: TableMetadata, head: Snapshot | None, earlier: LiveFiles) -> LiveFiles:
+            """Load the files of a head; manifests of an earlier head are not read again."""
+            names = partial(read_names, context)
+            return load_live_files(
+                context, newest, head, earlier.named_files, names, earlier=earlier
+            )
+
+        snapshot_id = None if branch.snapshot is None else branch.snapshot.snapshot_id
         return FileRewrite(
-            load=partial(_newer_files, self._context),
-            writer=writer_of(self._context, layout, planned.branch.name, outputs),
-            planned=PlannedState(
-                planned.branch.name,
-                None if snapshot is None else snapshot.snapshot_id,
-                version,
-                layout,
-                self._prepared.files,
-            ),
+            load=load,
+            writer=writer_of(context, layout, branch.name, outputs),
+            planned=PlannedState(branch.name, snapshot_id, version, layout, self._prepared.files),
             results=results,
-            snapshot_id=self._context.env.new_snapshot_id(),
+            snapshot_id=context.env.new_snapshot_id(),
             carrier=carrier,
         )
 
     def _rewrite(
         self, batch: Sequence[CompactGroup], outputs: Outputs
     ) -> list[tuple[CompactGroup, Sequence[TaskResult]]]:
-        metadata = self._prepared.loaded.metadata
+        metadata, files = self._prepared.loaded.metadata, self._prepared.files
+        options = self._prepared.plan.options
         tasks = [task for group in batch for task in group.tasks]
         results: Iterable[TaskResult]
         if tasks:
             outputs.begin()
-            tasks = with_stated(tasks, self._load_stated(batch, tasks))
-        places = DataOutputs(metadata, outputs, self._prepared.plan.options.mark)
-        if self._prepared.plan.options.deletes_only:
+            named = {file.location for task in tasks for file in task.delete_files}
+            parts = [
+                take(files.data, sorted({row for group in batch for row in group.files})),
+                where(files.deletes, at_locations(files.deletes, named)),
+            ]
+            stated = load_stated(self._context, metadata, files.manifests, parts)
+            tasks = with_stated(tasks, stated)
+        places = DataOutputs(metadata, outputs, options.mark)
+        if options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
             results = self._engine.merge(merging, _merge_job(metadata), places)
         else:
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
-            options = self._prepared.plan.options
-            merging_options = MergeOptions(
+            merge_options = MergeOptions(
                 options.min_delete_ratio, verifies_rows=options.verifies_rows
             )
-            job = replace(job_of(metadata, options.order), merging=merging_options)
+            job = replace(job_of(metadata, options.order), merging=merge_options)
             results = self._engine.rewrite(rewriting, job, places)
         by_id = {result.task_id: result for result in results}
         return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]
-
-    def _load_stated(
-        self, batch: Sequence[CompactGroup], tasks: Sequence[Task]
-    ) -> Mapping[str, StatedFile]:
-        """Read what entries state of the files of some groups."""
-        context, files = self._context, self._prepared.files
-        named = {file.location for task in tasks for file in task.delete_files}
-        return load_stated(
-            context,
-            self._prepared.loaded.metadata,
-            files.manifests,
-            [
-                take(files.data, sorted({row for group in batch for row in group.files})),
-                where(files.deletes, at_locations(files.deletes, named)),
-            ],
-        )
 
     def _record(
         self,
@@ -558,14 +528,6 @@ class _Run:
             self.carried_deletes += rewrite.changes.carried
 
 
-def _not_merged_reason(results: Sequence[TaskResult]) -> str | None:
-    """Return why a task of a group was not run at all; None where all were."""
-    for result in results:
-        if result.not_merged and not len(result.entries) and not result.read_row_count:
-            return result.not_merged
-    return None
-
-
 def _method(group: CompactGroup, results: Sequence[TaskResult]) -> MethodChoice:
     """Return how a group was compacted: files to merge may turn out not to allow for it."""
     not_merged = [result.not_merged for result in results if result.not_merged]
@@ -573,40 +535,6 @@ def _method(group: CompactGroup, results: Sequence[TaskResult]) -> MethodChoice:
         is_all = len(not_merged) == len(results)
         return MethodChoice("rewrite" if is_all else "auto", not_merged[0])
     return MethodChoice("merge", group.choice.why) if results[0].is_merged else group.choice
-
-
-def _group_result(
-    group: CompactGroup,
-    results: Sequence[TaskResult],
-    *,
-    by_row_id: bool = False,
-    lost_by: str = "",
-) -> GroupResult:
-    """Make the result of a group, once all rows of its files are known to have been read.
-
-    Raises: SelfCheckFailed.
-    """
-    rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
-    counts = {file.location: file.record_count for task in rewriting for file in task.inputs}
-    read = sum(result.read_row_count for result in results)
-    if read != sum(counts.values()):
-        raise SelfCheckFailed(
-            f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
-        )
-    added = concat([Entries(result.entries) for result in results])
-    outputs = tuple(
-        _task_output(task, result, by_row_id=by_row_id)
-        for task, result in zip(rewriting, results, strict=bool(rewriting))
-        if not lost_by
-    )
-    return GroupResult(group.number, group.tasks, added, outputs, lost_by)
-
-
-def _task_output(task: RewriteTask, result: TaskResult, *, by_row_id: bool) -> TaskOutput:
-    files = tuple(by_row(Entries(result.entries), "location", "record_count"))
-    inputs = [file.location for file in task.inputs]
-    left_out, by_value = (rows_of(runs, inputs) for runs in (result.left_out, result.by_value))
-    return TaskOutput(files, result.is_merged, left_out, by_value, by_row_id)
 
 
 def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
