@@ -1,8 +1,6 @@
 """The run of `icectl apply`: read the plan, then run its command, held to it."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from icectl.cli.app import load_command
 from icectl.cli.document import Outcome
@@ -20,7 +18,13 @@ def run(common: Common, file: str, request: ApplyRequest, spark: SparkRun) -> Ou
     """Carry out a plan, or tell what of it would be done."""
     if common.catalog is not None:
         raise UsageError("`--catalog`: the plan names its table in full", hint="leave it out")
-    built = _read(file)
+    try:
+        text = Path(file).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not a saved plan: it is not text") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the plan {file}: {error.strerror}") from error
+    built = open_saved_plan(text, file)
     shell = common.shell
     if built["instant_ms"] > shell.env.now_ms():
         raise Refused(
@@ -29,7 +33,14 @@ def run(common: Common, file: str, request: ApplyRequest, spark: SparkRun) -> Ou
             id="plan-changed",
         )
     if built["command"] == MAINTAIN:
-        return _maintain(common, file, built, request, spark)
+        if request.deleted_list is not None:
+            raise UsageError(
+                f"`--deleted-list` works for one table, and {file} may have several",
+                hint="the plan itself lists the files",
+            )
+        maintenance = saved_maintenance(built, file)
+        shell.console.note(f"plan {file}: maintain {print_count(len(maintenance.tables), 'table')}")
+        return apply_plan(common, file, maintenance, request, spark)
     saved = saved_plan(built)
     command = load_command(saved.request.command)
     change = Change(
@@ -42,27 +53,3 @@ def run(common: Common, file: str, request: ApplyRequest, spark: SparkRun) -> Ou
     shell.console.note(f"plan {file}: {command.name} of {saved.request.table}")
     planned = planned_shell(command, saved, shell, spark, allow_newer=request.allow_newer)
     return invocation.run(planned)
-
-
-def _maintain(
-    common: Common, file: str, built: Mapping[str, Any], request: ApplyRequest, spark: SparkRun
-) -> Outcome:
-    """Carry out a plan of many tables."""
-    if request.deleted_list is not None:
-        raise UsageError(
-            f"`--deleted-list` works for one table, and {file} may have several",
-            hint="the plan itself lists the files",
-        )
-    saved = saved_maintenance(built, file)
-    common.shell.console.note(f"plan {file}: maintain {print_count(len(saved.tables), 'table')}")
-    return apply_plan(common, file, saved, request, spark)
-
-
-def _read(file: str) -> dict[str, Any]:
-    try:
-        text = Path(file).read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not a saved plan: it is not text") from error
-    except OSError as error:
-        raise UsageError(f"cannot read the plan {file}: {error.strerror}") from error
-    return open_saved_plan(text, file)

@@ -5,7 +5,7 @@ Tables with most to gain come first. A step that lost against another writer is 
 else has had its turn; after an unknown outcome no step touches the table any more.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -99,15 +99,8 @@ class WithheldStep:
 def needs(
     facts: Facts, thresholds: Thresholds, steps: Sequence[str], now_ms: int
 ) -> tuple[tuple[Need, ...], tuple[WithheldStep, ...]]:
-    """Judge a table: the steps that it needs among those that may be run, and those withheld.
-
-    Order: that of STEPS.
-    """
-    needed = [
-        need
-        for step in STEPS
-        if step in steps and (need := _JUDGES[step](facts, thresholds, now_ms)) is not None
-    ]
+    """Judge a table: the steps that it needs of those that may be run, and those withheld."""
+    needed = [need for need in _needs(facts, thresholds, now_ms) if need.step in steps]
     if facts.keeps_files is None:
         return tuple(needed), ()
     withheld = tuple(
@@ -116,62 +109,49 @@ def needs(
     return tuple(item for item in needed if item.step not in _DELETING), withheld
 
 
-def _compact(facts: Facts, limits: Thresholds, _: int) -> Need | None:
-    reasons = [
-        (facts.surplus_file_count >= limits.small_files,
-         f"merging saves {print_count(facts.surplus_file_count, 'file')}"),
-        (facts.deleted_ratio >= limits.delete_ratio,
-         f"{facts.deleted_ratio:.0%} of the rows are deleted"),
-        (facts.most_deletes_on_one_file >= limits.deletes_per_file,
-         f"{print_count(facts.most_deletes_on_one_file, 'delete file')} on one data file"),
-        (facts.dangling_delete_count >= limits.dangling_deletes,
-         f"{print_count(facts.dangling_delete_count, 'dangling delete file')}"),
-    ]  # fmt: skip
-    files = max(facts.surplus_file_count, 0) + facts.delete_file_count
-    return _need("compact", reasons, files * OPEN_COST_BYTES)
-
-
-def _rewrite_manifests(facts: Facts, limits: Thresholds, _: int) -> Need | None:
-    surplus = facts.surplus_manifest_count
-    reasons = [(surplus >= limits.manifests, f"{print_count(surplus, 'manifest')} too many")]
-    return _need("rewrite-manifests", reasons, surplus * OPEN_COST_BYTES)
-
-
-def _expire_snapshots(facts: Facts, limits: Thresholds, _: int) -> Need | None:
+def _needs(facts: Facts, limits: Thresholds, now_ms: int) -> Iterator[Need]:
+    surplus, manifests = facts.surplus_file_count, facts.surplus_manifest_count
     count, size = facts.expirable_snapshot_count, facts.reclaimable_bytes
-    reasons = [
-        (count >= limits.snapshots, f"{print_count(count, 'snapshot')} past retention"),
-        (count > 0 and size >= limits.reclaimable * facts.live_bytes and size > 0,
-         f"about {print_size(size)} to be freed"),
-    ]  # fmt: skip
-    return _need("expire-snapshots", reasons, size + count * OPEN_COST_BYTES // 64)
-
-
-def _remove_orphans(facts: Facts, limits: Thresholds, now_ms: int) -> Need | None:
+    untracked, age = facts.untracked_metadata_file_count, now_ms - (facts.looked_ms or 0)
+    last = "never searched"
     if facts.looked_ms is not None:
-        age = now_ms - facts.looked_ms
-        reasons = [(age >= limits.every_ms, f"last searched {print_duration(max(age, 1))} ago")]
-    else:
-        reasons = [(True, "never searched")]
-    untracked = facts.untracked_metadata_file_count
-    if reasons[0][0]:
-        text = f"{print_count(untracked, 'metadata file')} not in the log"
-        reasons.append((untracked >= limits.metadata_files, text))
-    size = facts.metadata_file_bytes * untracked // max(facts.metadata_file_count, 1)
-    return _need("remove-orphans", reasons, size)
-
-
-def _need(step: str, reasons: Sequence[tuple[bool, str]], benefit_bytes: int) -> Need | None:
-    texts = [text for holds, text in reasons if holds]
-    return Need(step, ", ".join(texts), max(benefit_bytes, 0)) if texts else None
-
-
-_JUDGES: Mapping[str, Callable[[Facts, Thresholds, int], Need | None]] = {
-    "compact": _compact,
-    "rewrite-manifests": _rewrite_manifests,
-    "expire-snapshots": _expire_snapshots,
-    "remove-orphans": _remove_orphans,
-}
+        last = f"last searched {print_duration(max(age, 1))} ago"
+    is_due = facts.looked_ms is None or age >= limits.every_ms
+    reasons = {
+        "compact": [
+            (surplus >= limits.small_files, f"merging saves {print_count(surplus, 'file')}"),
+            (facts.deleted_ratio >= limits.delete_ratio,
+             f"{facts.deleted_ratio:.0%} of the rows are deleted"),
+            (facts.most_deletes_on_one_file >= limits.deletes_per_file,
+             f"{print_count(facts.most_deletes_on_one_file, 'delete file')} on one data file"),
+            (facts.dangling_delete_count >= limits.dangling_deletes,
+             f"{print_count(facts.dangling_delete_count, 'dangling delete file')}"),
+        ],
+        "rewrite-manifests": [
+            (manifests >= limits.manifests, f"{print_count(manifests, 'manifest')} too many")],
+        "expire-snapshots": [
+            (count >= limits.snapshots, f"{print_count(count, 'snapshot')} past retention"),
+            (count > 0 and size >= limits.reclaimable * facts.live_bytes and size > 0,
+             f"about {print_size(size)} to be freed"),
+        ],
+        "remove-orphans": [
+            (is_due, last),
+            (is_due and untracked >= limits.metadata_files,
+             f"{print_count(untracked, 'metadata file')} not in the log"),
+        ],
+    }  # fmt: skip
+    benefits = {
+        "compact": (max(surplus, 0) + facts.delete_file_count) * OPEN_COST_BYTES,
+        "rewrite-manifests": manifests * OPEN_COST_BYTES,
+        "expire-snapshots": size + count * OPEN_COST_BYTES // 64,
+        "remove-orphans": facts.metadata_file_bytes
+        * untracked
+        // max(facts.metadata_file_count, 1),
+    }
+    for step in STEPS:
+        texts = [text for holds, text in reasons[step] if holds]
+        if texts:
+            yield Need(step, ", ".join(texts), max(benefits[step], 0))
 
 
 Status = Literal[
@@ -305,10 +285,7 @@ class TableRun:
     @property
     def metadata_location(self) -> str | None:
         """Where the table's metadata lie, as far as its steps have told."""
-        locations = [
-            end.metadata_location for end in self.ends if end.metadata_location is not None
-        ]
-        return locations[-1] if locations else None
+        return next(filter(None, (end.metadata_location for end in reversed(self.ends))), None)
 
     def ended(self, end: StepEnd, seen: AssessedTable | None) -> None:
         """Take in how the step that was due ended; `seen` is the table after it, if looked at."""
@@ -318,29 +295,22 @@ class TableRun:
             self.is_validated = True
             if end.status != "done":
                 self.left.clear()
-            else:
-                return
-            self.ends.append(end)
+                self.ends.append(end)
             return
         self.ends = [step_end for step_end in self.ends if step_end.step != end.step]
+        self.ends.append(end)
         if end.status == "conflict" and end.step not in self.again and not self.is_fixed:
             self.again.add(end.step)
-            self.ends.append(end)
             return
-        self.ends.append(end)
         self.left.pop(0)
         if seen is not None and seen.facts is not None:
             self.last = seen
-            if not self.is_fixed:
-                self._go_on(seen, end.step)
+            if not self.is_fixed:  # the needed steps, but for those that had their turn
+                done = {step_end.step for step_end in self.ends}
+                self.left = [need for need in seen.needs if need.step not in done]
         is_over = end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE
         if is_over or (self.is_fixed and end.exit_code):
             self.left.clear()
-
-    def _go_on(self, seen: AssessedTable, step: str) -> None:
-        """Replace the remaining steps by the needed ones, but for steps that had their turn."""
-        done = {end.step for end in self.ends} | {step}
-        self.left = [need for need in seen.needs if need.step not in done]
 
 
 _ENDS_THE_TABLE = frozenset(
@@ -357,10 +327,7 @@ class Schedule:
     alone: frozenset[tuple[str, str]] = frozenset()
 
     def next(self) -> TableRun | None:
-        """Return the table whose next step comes first.
-
-        None where all that is left is under way.
-        """
+        """Return the table whose next step comes first; None if all that is left is under way."""
         is_taken = any(self._is_alone(table) for table in self.tables if table.is_running)
         free = [
             table
@@ -371,7 +338,11 @@ class Schedule:
             and not (is_taken and self._is_alone(table))
         ]
         # Those that lost against another writer wait until the others have had their turn.
-        return min(free, key=self._rank, default=None)
+        ranks = [
+            (table.left[0].step in table.again, -table.first.benefit_bytes, table.name)
+            for table in free
+        ]
+        return free[ranks.index(min(ranks))] if free else None
 
     @property
     def running(self) -> Sequence[TableRun]:
@@ -396,10 +367,6 @@ class Schedule:
     def _is_alone(self, table: TableRun) -> bool:
         step = table.next_step
         return step is not None and (table.name, step) in self.alone
-
-    def _rank(self, table: TableRun) -> tuple[bool, int, str]:
-        lost = bool(table.left) and table.left[0].step in table.again
-        return lost, -table.first.benefit_bytes, table.name
 
 
 def exit_code_of(codes: Sequence[int], *, check: bool) -> int:

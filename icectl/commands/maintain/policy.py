@@ -54,10 +54,7 @@ class Window:
     zone: str
 
     def left_ms(self, now_ms: int) -> int | None:
-        """Return milliseconds until it closes, by the clock on the wall.
-
-        None where it is closed.
-        """
+        """Return milliseconds until it closes, by the clock on the wall; None if it is closed."""
         now = dt.datetime.fromtimestamp(now_ms / 1000, ZoneInfo(self.zone))
         minute = now.hour * 60 + now.minute
         length = (self.to_minute - self.from_minute) % _DAY_MINUTES or _DAY_MINUTES
@@ -82,18 +79,12 @@ def parse_window(text: str) -> Window:
     zone = match[5] or "UTC"
     try:
         ZoneInfo(zone)
-    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError, caught below
-        raise _no_zone(zone) from error
-    except KeyError as error:
-        raise _no_zone(zone) from error
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"this machine has no time zone `{zone}`",
+            hint="zones are named as in Europe/Berlin; `pip install tzdata` brings all of them",
+        ) from error
     return Window(text.strip(), ends[0], ends[1] % _DAY_MINUTES, zone)
-
-
-def _no_zone(zone: str) -> UsageError:
-    return UsageError(
-        f"this machine has no time zone `{zone}`",
-        hint="zones are named as in Europe/Berlin; `pip install tzdata` brings all of them",
-    )
 
 
 _DAY_MS = 86_400_000
@@ -272,13 +263,8 @@ SPARK_KEYS = frozenset(
 """Keys that say on which Spark a step runs: they can start programs, and send data and secrets."""
 
 
-def instead_of(name: str) -> str | None:
-    """Return the key that stands for an option which policies do not have."""
-    return _NOT_IN_POLICIES.get(name)
-
-
 _RULES, _TABLES = "rule", "tables"
-_BUILT_IN = "built-in"
+
 _HINT = "`icectl man maintain.toml` lists the keys"
 
 Text = str | tuple[str, ...]
@@ -322,10 +308,6 @@ class PolicyRule:
     patterns: tuple[str, ...]
     values: Mapping[str, Text]
 
-    def concerns(self, name: str) -> bool:
-        """Return whether it is for a table of this name or location."""
-        return any(covers(parts_of(pattern), parts_of(name)) for pattern in self.patterns)
-
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePolicy:
@@ -340,13 +322,14 @@ class MaintenancePolicy:
 
     def of(self, name: str) -> TablePolicy:
         """Return what holds for a table of this name or location."""
-        values = {
-            key.name: PolicyValue(_default(key, key.default), _BUILT_IN)
-            for key in KEYS.values()
-            if key.default is not None
-        } | dict(self.base)
+        values: dict[str, PolicyValue] = {}
+        for key in KEYS.values():
+            if key.default is not None:
+                text = tuple(key.default.split(",")) if key.is_list else key.default
+                values[key.name] = PolicyValue(text, "built-in")
+        values |= self.base
         for rule in self.rules:
-            if rule.concerns(name):
+            if any(covers(parts_of(pattern), parts_of(name)) for pattern in rule.patterns):
                 values |= {key: PolicyValue(text, rule.origin) for key, text in rule.values.items()}
         return TablePolicy(values)
 
@@ -362,7 +345,11 @@ def idle_rules(
     A policy may have rules for tables that this run is not for; one whose catalog is not configured
     is for none. `tables` and `targets` are full names.
     """
-    within = [parts_of(target) for target in targets if _is_whole(target)]
+    within = []  # fixed parts of targets that stand for all tables below them
+    for target in targets:
+        parts = parts_of(target)
+        if parts[-1] == "**" or not any(map(is_pattern, parts)):
+            within.append([part.lower() for part in fixed_part(parts)])
     for rule in policy.rules[1:]:
         for text in rule.patterns:
             pattern = parts_of(text)
@@ -371,19 +358,11 @@ def idle_rules(
             fixed = fixed_part(pattern)
             if fixed and "/" not in without_quoted(text) and not is_catalog(fixed[0]):
                 yield f"{rule.origin}: `{text}` names no configured catalog"
-            elif any(_begins(fixed, fixed_part(prefix)) for prefix in within):
+                continue
+            # In lower case: a rule that matches nothing may be one in other letters.
+            lower = [part.lower() for part in fixed]
+            if any(lower[: len(prefix)] == prefix for prefix in within):
                 yield f"{rule.origin}: `{text}` matches none of {print_count(len(tables), 'table')}"
-
-
-def _begins(parts: Sequence[str], with_: Sequence[str]) -> bool:
-    """Compare in lower case: a rule that matches nothing may be one in other letters."""
-    return [part.lower() for part in parts[: len(with_)]] == [part.lower() for part in with_]
-
-
-def _is_whole(target: str) -> bool:
-    """Return whether a target stands for all tables below its fixed part."""
-    parts = parts_of(target)
-    return not any(is_pattern(part) for part in parts) or parts[-1] == "**"
 
 
 def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
@@ -460,11 +439,13 @@ def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mappi
             renamed.append(renamed_key(key_text, name, origin))
         key = KEYS.get(name)
         if key is None:
-            instead = instead_of(name)
+            instead = _NOT_IN_POLICIES.get(name)
             close = [instead] if instead else get_close_matches(name, KEYS, n=1)
             hint = f"did you mean `{close[0]}`?" if close else _HINT
             raise UsageError(f"unknown key `{name}`, {origin}", hint=hint)
-        text = _text(key, value, origin)
+        items = value if key.is_list and isinstance(value, list) else [value]
+        scalars = tuple(_scalar(key, item, origin) for item in items)
+        text: Text = scalars if key.is_list else scalars[0]
         check_text(key, text, origin)
         texts[name] = text
     return texts
@@ -480,13 +461,6 @@ def check_text(key: Key, text: Text, origin: str) -> None:
             raise UsageError(f"`{key.name}`, {origin}: {error.message}", hint=hint) from error
 
 
-def _text(key: Key, value: Any, origin: str) -> Text:
-    if key.is_list:
-        listed = value if isinstance(value, list) else [value]
-        return tuple(_scalar(key, item, origin) for item in listed)
-    return _scalar(key, value, origin)
-
-
 def _scalar(key: Key, value: Any, origin: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -494,8 +468,3 @@ def _scalar(key: Key, value: Any, origin: str) -> str:
         return str(value)
     expected = "a list of strings" if key.is_list else "a string, a number or a boolean"
     raise UsageError(f"`{key.name}`, {origin}: it must be {expected}", hint=_HINT)
-
-
-def _default(key: Key, text: str | None) -> Text:
-    assert text is not None
-    return tuple(text.split(",")) if key.is_list else text

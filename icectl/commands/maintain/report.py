@@ -1,7 +1,8 @@
 """A run over many tables as text and JSON: one line a table, and what all of them come to."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from icectl.cli.console import Console
@@ -20,17 +21,9 @@ from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles, what
 from icectl.units import print_count, print_size
 
 
-@dataclass(frozen=True, slots=True)
-class Maintained:
-    """A run over tables, as reports speak of it; `planning` where nothing was changed."""
-
-    tables: Sequence[TableRun]
-    planning: bool
-
-
-def maintained_result(run: Maintained) -> dict[str, Any]:
+def maintained_result(tables: Sequence[TableRun]) -> dict[str, Any]:
     """Return the run for JSON."""
-    return {"tables": [table_row(table) for table in run.tables], "totals": totals(run)}
+    return {"tables": [table_row(table) for table in tables], "totals": totals(tables)}
 
 
 def table_row(table: TableRun) -> dict[str, Any]:
@@ -45,38 +38,40 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "benefit_bytes": table.first.benefit_bytes,
         "needs": [asdict(need) for need in table.first.needs],
         "withheld": [asdict(step) for step in _withheld(table)],
-        "steps": [_step(end) for end in table.ends],
+        "steps": [
+            {
+                "step": end.step,
+                "status": end.status,
+                "exit": end.exit_code,
+                "reason": end.reason or None,
+                "hint": end.hint,
+                "error_id": end.error_id,
+                "figures": dict(end.figures),
+                "seconds": round(end.seconds, 3),
+            }
+            for end in table.ends
+        ],
         "before": _facts(table.first.facts),
         "after": None if table.last is None else _facts(table.last.facts),
         "seconds": round(table.seconds, 3),
     }
 
 
-def totals(run: Maintained) -> dict[str, Any]:
-    """Return what all tables come to, for JSON.
-
-    Of tables that could not be read nothing is counted.
-    """
-    counts = dict.fromkeys(STATUSES, 0)
-    for table in run.tables:
-        counts[table.status] += 1
+def totals(tables: Sequence[TableRun]) -> dict[str, Any]:
+    """Return what all tables come to, for JSON; those that could not be read do not count."""
+    statuses = [table.status for table in tables]
     return {
-        "table_count": len(run.tables),
-        "statuses": counts,
-        "before": _sum(item.first.facts for item in run.tables),
-        "after": _sum(
-            item.first.facts if item.last is None else item.last.facts for item in run.tables
-        ),
+        "table_count": len(tables),
+        "statuses": {status: statuses.count(status) for status in STATUSES},
+        "before": _sum(table.first.facts for table in tables),
+        "after": _sum((table.last or table.first).facts for table in tables),
     }
 
 
 def question(tables: Sequence[TableRun]) -> str:
     """Return what is asked before anything is changed."""
     count = sum(bool(item.left) for item in tables)
-    steps: dict[str, int] = {}
-    for table in tables:
-        for need in table.left:
-            steps[need.step] = steps.get(need.step, 0) + 1
+    steps = Counter(need.step for table in tables for need in table.left)
     shown = ", ".join(f"{step} on {number:,}" for step, number in steps.items())
     return f"maintain {print_count(count, 'table')} ({shown})?"
 
@@ -86,27 +81,23 @@ def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
     steps = ", ".join(explained["steps"]) or "none"
     console.print(f"{explained['table']}: {steps}")
     console.print()
-    columns = [
-        TableColumn("key"),
-        TableColumn("value", cut="end"),
-        TableColumn("from", cut="middle"),
-    ]
+    value, origin = TableColumn("value", cut="end"), TableColumn("from", cut="middle")
     rows = [(key["key"], key["value"], key["origin"]) for key in explained["policy"]]
-    print_table(console, columns, rows)
+    print_table(console, [TableColumn("key"), value, origin], rows)
 
 
-def print_maintained(console: Console, run: Maintained) -> None:
+def print_maintained(console: Console, tables: Sequence[TableRun], *, planning: bool) -> None:
     """Print a line a table, tables with most to gain first, and the totals."""
     rows = [
-        (table.name, table.status, _what(table, planning=run.planning))
-        for table in run.tables
+        (table.name, table.status, _what(table, planning=planning))
+        for table in tables
         if console.options.verbosity >= 0 or table.exit_code
     ]
     if rows:
         print_lines(console, rows)
     troubles = [
         (table.name, reason_of(table), worst.hint)
-        for table in run.tables
+        for table in tables
         if (worst := table.worst) is not None
         and worst.exit_code
         and worst.status != "incomplete"  # the next run goes on
@@ -114,7 +105,7 @@ def print_maintained(console: Console, run: Maintained) -> None:
     print_troubles(console, troubles)
     console.say()
     if console.options.verbosity >= 0:
-        _print_totals(console, totals(run), planning=run.planning)
+        _print_totals(console, totals(tables), planning=planning)
 
 
 def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
@@ -200,19 +191,6 @@ def reason_of(table: TableRun) -> str | None:
     if table.left:
         return f"not reached: {', '.join(need.step for need in table.left)}"
     return None
-
-
-def _step(end: StepEnd) -> dict[str, Any]:
-    return {
-        "step": end.step,
-        "status": end.status,
-        "exit": end.exit_code,
-        "reason": end.reason or None,
-        "hint": end.hint,
-        "error_id": end.error_id,
-        "figures": dict(end.figures),
-        "seconds": round(end.seconds, 3),
-    }
 
 
 def _facts(facts: Facts | None) -> dict[str, Any] | None:

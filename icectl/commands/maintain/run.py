@@ -1,7 +1,7 @@
 """The run of `icectl maintain`: tables, policies, a look at each, steps, the report."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +35,6 @@ from icectl.commands.maintain.policy import (
     thresholds_in,
 )
 from icectl.commands.maintain.report import (
-    Maintained,
     maintained_result,
     note_interrupted,
     print_maintained,
@@ -62,7 +61,7 @@ from icectl.commands.maintain.step import (
     options_given,
 )
 from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
-from icectl.errors import Declined, Incomplete, ProblemsFound, TableNotFound, UsageError
+from icectl.errors import Declined, Incomplete, ProblemsFound, UsageError
 from icectl.format.properties import (
     GC_ENABLED,
     MAINTAIN_ENABLED,
@@ -116,6 +115,13 @@ class _Setup:
         self, table: str, step: str, seconds_left: float, *, alone: bool = False
     ) -> StepRequest:
         """Return a step on a table, as it goes to whoever carries it out."""
+        concurrency = None
+        if self.jobs > 1:  # all steps together have the files at once of one
+            settings = self.common.shell.settings
+            concurrency = requests_at_once(settings.read(CONCURRENCY), table)
+            if step == "compact":  # each of its processes holds row groups
+                concurrency = min(concurrency, max(os.cpu_count() or 1, 1))
+            concurrency = max(concurrency // self.jobs, 1)
         reviewed = self.reviewed.get(table, {}).get(step)
         is_planned = reviewed is not None or (self.planning and step in STEPS)
         return StepRequest(
@@ -124,7 +130,7 @@ class _Setup:
             policy=self.policies[table],
             options=options_given(self.common),
             steps=self.steps(table),
-            concurrency=self._share(table, step),
+            concurrency=concurrency,
             planning=self.planning,
             is_alone=alone,
             seconds_left=seconds_left,
@@ -132,16 +138,6 @@ class _Setup:
             reviewed=reviewed,
             is_strict=self.request.strict,
         )
-
-    def _share(self, table: str, step: str) -> int | None:
-        """Return the files at once for a step, so that all steps together have those of one."""
-        if self.jobs == 1:
-            return None
-        settings = self.common.shell.settings
-        whole = requests_at_once(settings.read(CONCURRENCY), table)
-        if step == "compact":  # each of its processes holds row groups
-            whole = min(whole, max(os.cpu_count() or 1, 1))
-        return max(whole // self.jobs, 1)
 
 
 def run(
@@ -164,8 +160,7 @@ def run(
     policies = {
         table: on_spark(policy.of(name_in_hints(common, table)), spark) for table in matched.tables
     }
-    for effective in _distinct(policies):
-        check_options(effective, common.shell)
+    _check_options(policies, common)
     instant_ms = common.shell.env.now_ms() if request.save_plan else None
     values = read_options(request)
     setup = _Setup(
@@ -195,8 +190,7 @@ def apply_plan(
     policies = {
         table.table: on_spark(policy_in(table.policy, file), spark) for table in saved.tables
     }
-    for policy in _distinct(policies):
-        check_options(policy, common.shell)
+    _check_options(policies, common)
     newer = request.allow_newer
     setup = _Setup(
         common,
@@ -236,12 +230,13 @@ def _check_matches(
         common.shell.console.warn(message)
 
 
-def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
-    distinct: list[TablePolicy] = []
+def _check_options(policies: Mapping[str, TablePolicy], common: Common) -> None:
+    """Have each policy's options read, but equal ones once. Raises: UsageError."""
+    checked: list[TablePolicy] = []
     for policy in policies.values():
-        if policy not in distinct:
-            distinct.append(policy)
-    return distinct
+        if policy not in checked:
+            check_options(policy, common.shell)
+            checked.append(policy)
 
 
 def _explain(setup: _Setup) -> Outcome:
@@ -252,42 +247,32 @@ def _explain(setup: _Setup) -> Outcome:
             hint="`--dry-run` lists them",
         )
     [table] = setup.tables
+    texts: list[tuple[str, str, str]] = []
+    values, settings = setup.policies[table].values, setup.common.shell.settings
+    for key in KEYS.values():  # and settings for keys that the policy lacks
+        value = values.get(key.name)
+        if value is not None:
+            texts.append((key.name, value.shown, value.origin))
+        elif key.setting is not None and settings.origin(key.setting).layer is not Layer.BUILT_IN:
+            setting = settings.values[key.setting.key]
+            texts.append((key.name, setting.text, setting.origin.text))
+    session = open_session(setup.common, table, read_only=True)
+    metadata = session.open_for_reading("explained").metadata
+    texts += [
+        (property_.name, metadata.properties[property_.name], "table property")
+        for property_ in _TABLE_LIMITS
+        if property_.name in metadata.properties
+    ]
+    for name, ref in metadata.refs.items():
+        limits = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms)
+        if limits != (None, None, None):
+            texts.append((f"retention of {ref.type} {name}", "of its own", "table"))
     result = {
         "table": table,
         "steps": list(setup.steps(table)),
-        "policy": [
-            {"key": key, "value": value, "origin": origin}
-            for key, value, origin in (
-                *_policy_texts(setup, table),
-                *_table_limits(setup.common, table),
-            )
-        ],
+        "policy": [dict(zip(("key", "value", "origin"), text, strict=True)) for text in texts],
     }
     return Outcome(COMMAND, {"explained": result}, lambda console: print_policy(console, result))
-
-
-def _policy_texts(setup: _Setup, table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of the policy, and settings for keys that it lacks."""
-    values, settings = setup.policies[table].values, setup.common.shell.settings
-    for key in KEYS.values():
-        value = values.get(key.name)
-        if value is not None:
-            yield key.name, value.shown, value.origin
-        elif key.setting is not None and settings.origin(key.setting).layer is not Layer.BUILT_IN:
-            setting = settings.values[key.setting.key]
-            yield key.name, setting.text, setting.origin.text
-
-
-def _table_limits(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the properties and refs of the table that limit its maintenance."""
-    metadata = open_session(common, table, read_only=True).open_for_reading("explained").metadata
-    for property_ in _TABLE_LIMITS:
-        if property_.name in metadata.properties:
-            yield property_.name, metadata.properties[property_.name], "table property"
-    for name, ref in metadata.refs.items():
-        limits = [ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms]
-        if any(limit is not None for limit in limits):
-            yield f"retention of {ref.type} {name}", "of its own", "table"
 
 
 def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
@@ -298,7 +283,12 @@ def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
     progress.phase("looking at tables", total=len(setup.tables))
 
     def look(table: str) -> TableRun:
-        skipped = _reason_to_skip(setup, table)
+        policy, skipped = setup.policies[table], None
+        window: Window | None = policy.read("window")
+        if not policy.read("enabled"):
+            skipped = f"left out by {policy.values['enabled'].origin}"
+        elif window is not None and not (setup.planning or window.left_ms(shell.env.now_ms())):
+            skipped = f"outside its window {window.text}"
         if skipped is not None:
             return TableRun(table, AssessedTable(end=StepEnd(ASSESS, "skipped", reason=skipped)))
         end, seen = carry_out(setup.job(table, ASSESS, shell.deadline.remaining_seconds), place)
@@ -308,23 +298,18 @@ def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
     missing = missing_tables(setup.common, tables)
     return [
         *look_at_each(setup.common, setup.tables, look),
-        *(TableRun(target, AssessedTable(end=_not_found(error))) for target, error in missing),
+        *(
+            TableRun(
+                target,
+                AssessedTable(
+                    end=StepEnd(
+                        ASSESS, "failed", error.exit_code, error.message, error.hint, error.id
+                    )
+                ),
+            )
+            for target, error in missing
+        ),
     ]
-
-
-def _not_found(error: TableNotFound) -> StepEnd:
-    return StepEnd(ASSESS, "failed", error.exit_code, error.message, error.hint, error.id)
-
-
-def _reason_to_skip(setup: _Setup, table: str) -> str | None:
-    """Return why the policy skips a table; None if it does not."""
-    policy = setup.policies[table]
-    if not policy.read("enabled"):
-        return f"left out by {policy.values['enabled'].origin}"
-    window: Window | None = policy.read("window")
-    if window is None or setup.planning or window.left_ms(setup.common.shell.env.now_ms()):
-        return None
-    return f"outside its window {window.text}"
 
 
 def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
@@ -350,13 +335,17 @@ def _maintain(setup: _Setup, tables: Sequence[TableRun]) -> None:
     )
     schedule = Schedule(tables, alone)
     console = setup.common.shell.console
-    print_lines = _line_printer(setup, tables)
+    printed: set[str] = set()
     console.progress.phase("maintaining tables")
+    shell = setup.common.shell
+    steps: StepsHere | StepsInWorkers = StepsInWorkers(setup.jobs, console.note)
+    if setup.jobs == 1 and not alone:
+        steps = StepsHere(StepContext(shell.env, shell.interrupts, lambda: False))
     try:
-        with _runner(setup, schedule) as runner:
+        with steps as runner:
             while True:
                 _start_steps(setup, schedule, runner)
-                print_lines()
+                _print_ended(setup, tables, printed)
                 if not schedule.running:
                     break
                 console.progress.rename(_progress_text(schedule))
@@ -370,13 +359,6 @@ def _maintain(setup: _Setup, tables: Sequence[TableRun]) -> None:
     for table in tables:
         for warning in (text for end in table.ends for text in end.warnings):
             console.warn(f"{table.name}: {warning}")
-
-
-def _runner(setup: _Setup, schedule: Schedule) -> StepsHere | StepsInWorkers:
-    shell = setup.common.shell
-    if setup.jobs == 1 and not schedule.alone:
-        return StepsHere(StepContext(shell.env, shell.interrupts, lambda: False))
-    return StepsInWorkers(setup.jobs, shell.console.note)
 
 
 def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInWorkers) -> None:
@@ -396,31 +378,22 @@ def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInW
         if seconds <= 0:
             budget = setup.policies[table.name].values["budget.time"].shown
             reason = f"the {budget} of this run for a table are used up"
-            table.ended(
-                StepEnd(step, "incomplete", Incomplete.exit_code, reason, error_id="time-limit"),
-                None,
-            )
+            code = Incomplete.exit_code
+            table.ended(StepEnd(step, "incomplete", code, reason, error_id="time-limit"), None)
             continue
         table.is_running = True
         alone = (table.name, step) in schedule.alone
         job = setup.job(table.name, step, seconds, alone=alone)
-        runner.start(schedule.tables.index(table), _after(table, job))
-
-
-def _after(table: TableRun, job: StepRequest) -> StepRequest:
-    """Return a step whose reviewed plan expects the state that earlier steps left."""
-    reviewed, location = job.reviewed, table.metadata_location
-    if reviewed is None or reviewed.base.metadata_location is None or location is None:
-        return job
-    base = replace(reviewed.base, metadata_location=location)
-    return replace(job, reviewed=replace(reviewed, base=base))
+        reviewed, location = job.reviewed, table.metadata_location
+        if reviewed is not None and reviewed.base.metadata_location and location is not None:
+            # Its plan expects the state that earlier steps left.
+            base = replace(reviewed.base, metadata_location=location)
+            job = replace(job, reviewed=replace(reviewed, base=base))
+        runner.start(schedule.tables.index(table), job)
 
 
 def _seconds(setup: _Setup, table: TableRun) -> float | None:
-    """Seconds that a table's next step has, by the limits of the run, its window and its budget.
-
-    None where its window is closed.
-    """
+    """Seconds for a table's next step, by the limits of all; None where its window is closed."""
     shell, policy = setup.common.shell, setup.policies[table.name]
     seconds = shell.deadline.remaining_seconds
     window: Window | None = policy.read("window")
@@ -459,67 +432,53 @@ def _progress_text(schedule: Schedule) -> str:
     return f"{schedule.done_count} of {len(schedule.tables)} tables{size}: {', '.join(current)}"
 
 
-def _line_printer(setup: _Setup, tables: Sequence[TableRun]) -> Callable[[], None]:
-    """Return a printer of JSON lines, for tables that ended since its last call."""
+def _print_ended(setup: _Setup, tables: Sequence[TableRun], printed: set[str]) -> None:
+    """Print JSON lines of tables that ended since the last call, and note them as `printed`."""
     console = setup.common.shell.console
-    printed: set[str] = set()
-
-    def tell() -> None:
-        """Print those that are new."""
-        for table in tables:
-            over = not table.is_running and (not table.left or table.skipped is not None)
-            if setup.request.json_lines and over and table.name not in printed:
-                printed.add(table.name)
-                console.print(json_line(table_row(table)))
-                console.flush()
-
-    return tell
+    for table in tables if setup.request.json_lines else ():
+        over = not table.is_running and (not table.left or table.skipped is not None)
+        if over and table.name not in printed:
+            printed.add(table.name)
+            console.print(json_line(table_row(table)))
+            console.flush()
 
 
 def _outcome(setup: _Setup, tables: Sequence[TableRun]) -> Outcome:
     request = setup.request
     ordered = sorted(tables, key=lambda run: (-run.first.benefit_bytes, run.name))
-    maintained = Maintained(tuple(ordered), planning=setup.planning)
     codes = [table.exit_code for table in tables]
     if request.check:
         codes += [ProblemsFound.exit_code for table in tables if table.status == "planned"]
     code = exit_code_of(codes, check=request.check)
-    status = _status(code, ordered, planning=setup.planning)
+    statuses = {table.status for table in tables}
+    status: Status = "done" if "done" in statuses else "nothing-to-do"
+    if code in (3, 12):
+        status = "unknown" if code == 12 else "incomplete"
+    elif setup.planning and "planned" in statuses:
+        status = "planned"
+    plan = None
+    if request.save_plan is not None and setup.instant_ms is not None:
+        if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in setup.policies.values()):
+            setup.common.shell.console.note(
+                "not in the plan: what the policy says of Spark; give it to `icectl apply` again"
+            )
+        plan = kept_plan(setup.common, ordered, setup.policies, setup.instant_ms)
 
     def render(console: Console) -> None:
         if not request.json_lines:
-            print_maintained(console, maintained)
+            print_maintained(console, ordered, planning=setup.planning)
             return
         for run in ordered:
             if run.left and run.skipped is None:
                 console.print(json_line(table_row(run)))
-        console.print(json_line({"totals": totals(maintained), "exit": code, "status": status}))
+        console.print(json_line({"totals": totals(ordered), "exit": code, "status": status}))
 
     return Outcome(
         COMMAND,
-        maintained_result(maintained),
+        maintained_result(ordered),
         render,
         exit_code=code,
         status=status,
         dry_run=setup.planning,
-        plan=_plan(setup, ordered),
+        plan=plan,
     )
-
-
-def _plan(setup: _Setup, tables: Sequence[TableRun]) -> str | None:
-    """Return the text of the plan, if it is to be saved."""
-    if setup.request.save_plan is None or setup.instant_ms is None:
-        return None
-    if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in setup.policies.values()):
-        setup.common.shell.console.note(
-            "not in the plan: what the policy says of Spark; give it to `icectl apply` again"
-        )
-    return kept_plan(setup.common, tables, setup.policies, setup.instant_ms)
-
-
-def _status(code: int, tables: Sequence[TableRun], *, planning: bool) -> Status:
-    if code in (3, 12):
-        return "unknown" if code == 12 else "incomplete"
-    if planning and any(table.status == "planned" for table in tables):
-        return "planned"
-    return "done" if any(table.status == "done" for table in tables) else "nothing-to-do"

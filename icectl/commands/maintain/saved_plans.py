@@ -1,6 +1,6 @@
 """Saved plans of maintenance: their file, and the steps that are restricted to one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -68,11 +68,28 @@ class SavedMaintenance:
     tables: tuple[PlannedTable, ...]
 
 
-def maintenance_text(tables: Iterable[tuple[str, TableRun, PolicyTexts]], instant_ms: int) -> str:
-    """Write the file of a plan: tables by their full names, what was planned, their policies."""
+_LEFT_OUT = frozenset({"window", *SPARK_KEYS})
+"""Keys that no plan has: whoever applies it says when, and on which Spark."""
+
+
+def kept_plan(
+    common: Common,
+    tables: Sequence[TableRun],
+    policies_of: Mapping[str, TablePolicy],
+    instant_ms: int,
+) -> str:
+    """Write the plan of a dry run: tables by full names, what was planned, their policies.
+
+    Raises: UsageError, for a secret in a policy.
+    """
     policies: list[PolicyTexts] = []
     planned, left_out = [], []
-    for name, table, policy in tables:
+    for table in tables:
+        name = table.name
+        policy: PolicyTexts = {}
+        if name in policies_of:  # a target that stands for no table has no policy
+            policy = _texts(policies_of[name])
+            name = table_in_full(common, name)
         steps, moved = _steps(table, instant_ms)
         if steps:
             if policy not in policies:
@@ -96,10 +113,7 @@ def maintenance_text(tables: Iterable[tuple[str, TableRun, PolicyTexts]], instan
 
 
 def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the steps of a table that were planned of one state of it.
-
-    Second: why others were not.
-    """
+    """Return the steps of a table that were planned of one state of it, and why others were not."""
     needed = {need.step: need.reason for need in table.first.needs}
     steps: list[dict[str, Any]] = []
     moved: list[str] = []
@@ -137,69 +151,33 @@ def saved_maintenance(built: Mapping[str, Any], name: str) -> SavedMaintenance:
             )
         for step in table["steps"]:
             check_step_result(step["result"], step["command"], name)
-    return SavedMaintenance(
-        built["instant_ms"],
-        tuple(
-            PlannedTable(
-                table["table"],
-                table["base"]["uuid"],
-                table["base"]["metadata_location"],
-                policies[table["policy"]],
-                tuple(
-                    PlannedStep(
-                        step["command"],
-                        step["why"],
-                        acts_of(step["command"], step["result"]),
-                        step["settings"],
-                    )
-                    for step in table["steps"]
-                ),
+    planned = []
+    for table in built["tables"]:
+        base, policy = table["base"], policies[table["policy"]]
+        table_steps = tuple(
+            PlannedStep(
+                step["command"],
+                step["why"],
+                acts_of(step["command"], step["result"]),
+                step["settings"],
             )
-            for table in built["tables"]
-        ),
-    )
-
-
-_LEFT_OUT = frozenset({"window", *SPARK_KEYS})
-"""Keys that no plan has: whoever applies it says when, and on which Spark."""
-
-
-def kept_plan(
-    common: Common, tables: Sequence[TableRun], policies: Mapping[str, TablePolicy], instant_ms: int
-) -> str:
-    """Write the plan of a dry run over tables. Raises: UsageError, for a secret in a policy."""
-    return maintenance_text(
-        [_under_full_name(common, table, policies) for table in tables], instant_ms
-    )
-
-
-def _under_full_name(
-    common: Common, table: TableRun, policies: Mapping[str, TablePolicy]
-) -> tuple[str, TableRun, PolicyTexts]:
-    """Return a table of a dry run under its full name.
-
-    A target that stands for none has no policy.
-    """
-    policy = policies.get(table.name)
-    if policy is None:
-        return table.name, table, {}
-    return table_in_full(common, table.name), table, _texts(policy)
+            for step in table["steps"]
+        )
+        location = base["metadata_location"]
+        planned.append(PlannedTable(table["table"], base["uuid"], location, policy, table_steps))
+    return SavedMaintenance(built["instant_ms"], tuple(planned))
 
 
 def _texts(policy: TablePolicy) -> PolicyTexts:
     """Return a policy as a plan keeps it. Raises: UsageError, for a password in it."""
-    saved_values = {key: value for key, value in policy.values.items() if key not in _LEFT_OUT}
-    for value in saved_values.values():
-        check_no_password([value.text] if isinstance(value.text, str) else value.text)
-    return {
-        key: {
-            "value": text_in_full(key, value.text)
-            if isinstance(value.text, str)
-            else list(value.text),
-            "origin": value.origin,
-        }
-        for key, value in saved_values.items()
-    }
+    texts = {}
+    for key, value in policy.values.items():
+        if key not in _LEFT_OUT:
+            text = value.text
+            check_no_password([text] if isinstance(text, str) else text)
+            shown = text_in_full(key, text) if isinstance(text, str) else list(text)
+            texts[key] = {"value": shown, "origin": value.origin}
+    return texts
 
 
 def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
@@ -209,15 +187,14 @@ def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
     UsageError, for values that make no sense.
     """
     texts = {RENAMED_KEYS.get(key, key): value for key, value in texts.items()}
-    unknown = set(texts) - set(KEYS)
+    unknown = ", ".join(sorted(set(texts) - set(KEYS)))
     if unknown:
         raise Unsupported(
-            f"{file} has keys of a policy that this icectl does not know: "
-            f"{', '.join(sorted(unknown))}",
+            f"{file} has keys of a policy that this icectl does not know: {unknown}",
             hint="apply it with the version of icectl that made it",
         )
     for key in sorted(_LEFT_OUT & set(texts)):
-        raise not_for_plans(key, _option(key))
+        raise not_for_plans(key, f"`--{key.rpartition('.')[2]}`")
     values = dict(MaintenancePolicy().of("").values)
     for key, entry in texts.items():
         text = entry["value"] if isinstance(entry["value"], str) else tuple(entry["value"])
@@ -228,10 +205,6 @@ def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
     return TablePolicy(values)
 
 
-def _option(key: str) -> str:
-    return f"`--{key.rpartition('.')[2]}`"
-
-
 _WHERE = (".master", ".remote")
 
 
@@ -240,24 +213,21 @@ def on_spark(policy: TablePolicy, spark: SparkRun) -> TablePolicy:
     values = dict(policy.values)
     if spark.master or spark.remote:  # of which one is meant
         values = {key: value for key, value in values.items() if not key.endswith(_WHERE)}
+    steps = [] if policy.read("compact.engine") == "local" else ["compact"]
+    steps += ["remove-orphans"] if policy.read("remove-orphans.engine") == "spark" else []
     for name, option_value in asdict(spark).items():
         option = name.replace("_", "-")
-        for key in (f"{step}.{option}" for step in _spark_steps(policy)):
+        for key in (f"{step}.{option}" for step in steps):
             if option_value and key in KEYS:
                 text = option_value if isinstance(option_value, str) else tuple(option_value)
                 values[key] = PolicyValue(text, f"`--{option}`")
     return TablePolicy(values)
 
 
-def _spark_steps(policy: TablePolicy) -> list[str]:
-    steps = [] if policy.read("compact.engine") == "local" else ["compact"]
-    return [*steps, "remove-orphans"] if policy.read("remove-orphans.engine") == "spark" else steps
-
-
 def reviewed_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, ReviewedPlan]:
     """What each step of a table is held to, where all that has changed since are its own steps."""
     for key in sorted(SPARK_KEYS & {key for step in table.steps for key in step.settings}):
-        raise not_for_plans(key, _option(key))
+        raise not_for_plans(key, f"`--{key.rpartition('.')[2]}`")
     location = None if allow_newer else table.metadata_location
     return {
         step.step: ReviewedPlan(

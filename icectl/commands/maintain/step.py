@@ -94,25 +94,19 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
         return
 
 
-RetentionOf = Callable[[TableMetadata], AskedRetention]
-"""The policy of retention that holds for a table."""
-
-
-def is_enabled(metadata: TableMetadata) -> bool:
-    """Return whether the table lets itself be maintained.
-
-    Raises: Refused, for a property that is odd.
-    """
-    return read(metadata.properties, MAINTAIN_ENABLED)
-
-
-def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
+def assess(reader: Reader, retention_of: Callable[[TableMetadata], AskedRetention]) -> Facts:
     """Gather what a table is judged by.
 
     Raises: Refused for a property that makes no sense; what reading manifests raises.
     Cost: the manifests of the current snapshot, one listing of the metadata folder.
     """
     metadata, snapshot = reader.metadata, reader.metadata.current_snapshot
+    keeps_files = None
+    try:
+        check_gc_enabled(metadata)
+        check_not_maintained(reader.loaded)
+    except Refused as refused:
+        keeps_files = refused.message
     manifests = reader.manifests(snapshot)
     now_ms = reader.context.env.now_ms()
     retention = decide(metadata, retention_of(metadata), now_ms)
@@ -152,15 +146,12 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
         metadata_file_bytes=files["metadata_file_bytes"],
         untracked_metadata_file_count=files["untracked_metadata_file_count"],
         looked_ms=looked_ms(metadata, now_ms),
-        keeps_files=_keeps_files(reader.loaded),
+        keeps_files=keeps_files,
     )
 
 
 def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
-    """Return when maintenance last looked for orphans.
-
-    None for never, and for what cannot be read.
-    """
+    """Return when maintenance last looked for orphans; None for never, or an odd property."""
     text = read(metadata.properties, ORPHANS_LOOKED_FOR)
     try:
         return None if text is None else parse_instant(text, now_ms)
@@ -168,18 +159,7 @@ def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
         return None
 
 
-def _keeps_files(loaded: LoadedTable) -> str | None:
-    """Return why no file of the table may be deleted; None if files may be."""
-    try:
-        check_gc_enabled(loaded.metadata)
-        check_not_maintained(loaded)
-    except Refused as refused:
-        return refused.message
-    return None
-
-
 _LOOK_SECONDS = 60.0
-_MIN_AGE = "remove-orphans.min-age"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +242,18 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
     common = Common(shell=shell, json=True, **job.options)
     seen: AssessedTable | None = None
     try:
-        if job.step == ASSESS:
-            end, seen = _assess(common, job)
-        else:
+        if job.step != ASSESS:
             end = _run(common, job)
+        else:
+            session = open_session(common, job.table, read_only=False)
+            loaded = open_table(session.context.catalog)
+            if read(loaded.metadata.properties, MAINTAIN_ENABLED):
+                session.context.catalog.check_writable(loaded)
+                end, seen = StepEnd(ASSESS, "done"), _judged(session, loaded, job)
+            else:
+                reason = "its property `icectl.maintain.enabled` is false"
+                end = StepEnd(ASSESS, "skipped", reason=reason)
+                seen = AssessedTable(end=end)
     except Exception as error:  # noqa: BLE001 - one table's failure never stops the others
         end = _failed_end(common, job, error)
     else:
@@ -276,26 +264,23 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
     return replace(end, warnings=warnings, seconds=took), seen
 
 
-def _assess(common: Common, job: StepRequest) -> Done:
-    """Assess a table; no step is run on a table that may not be changed."""
-    session = open_session(common, job.table, read_only=False)
-    loaded = open_table(session.context.catalog)
-    if not is_enabled(loaded.metadata):
-        reason = "its property `icectl.maintain.enabled` is false"
-        end = StepEnd(ASSESS, "skipped", reason=reason)
-        return end, AssessedTable(end=end)
-    session.context.catalog.check_writable(loaded)
-    return StepEnd(ASSESS, "done"), _judged(session, loaded, job)
-
-
 def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> AssessedTable:
+    request, env = _request("expire-snapshots", job.policy), session.context.env
     reader = Reader(session.context, loaded)
-    request = _request("expire-snapshots", job.policy)
-    facts = assess(reader, policy_of(session.settings, session.context.env.now_ms(), request))
-    needed, withheld = needs(
-        facts, thresholds_of(job.policy), job.steps, session.context.env.now_ms()
+    facts = assess(reader, policy_of(session.settings, env.now_ms(), request))
+    read_threshold = job.policy.read
+    thresholds = Thresholds(
+        small_files=read_threshold("compact.files-to-save"),
+        delete_ratio=read_threshold("compact.deleted-rows"),
+        deletes_per_file=read_threshold("compact.deletes-per-file"),
+        dangling_deletes=read_threshold("compact.dangling-deletes"),
+        manifests=read_threshold("rewrite-manifests.manifests-to-save"),
+        snapshots=read_threshold("expire-snapshots.snapshots-past-retention"),
+        reclaimable=read_threshold("expire-snapshots.reclaimable"),
+        metadata_files=read_threshold("remove-orphans.untracked-metadata-files"),
+        every_ms=read_threshold("remove-orphans.every"),
     )
-    return AssessedTable(facts, needed, withheld)
+    return AssessedTable(facts, *needs(facts, thresholds, job.steps, env.now_ms()))
 
 
 def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
@@ -328,33 +313,26 @@ def _run(common: Common, job: StepRequest) -> StepEnd:
         else table.metadata_location_after or table.metadata_location,
     )
     if job.planning and job.instant_ms is not None:
-        end = replace(end, plan=_plan(common, job.step, outcome))
+        assert table is not None
+        settings = settings_in_full(common.shell.settings, job.step)
+        plan = {
+            "base": table_json(table),
+            "settings": {key: dict(value) for key, value in settings.items()},
+            "result": clean(outcome.result),
+        }
+        end = replace(end, plan=plan)
     if job.step == "remove-orphans" and end.exit_code == 0 and not job.planning:
-        _mark(common, job, now_ms)
+        session = open_session(common, job.table, read_only=False)
+        try:
+            mark_looked_for(session.context, now_ms)
+        except CommitUnknown:
+            raise
+        except Exception as error:  # noqa: BLE001 - then the next run looks again
+            message, _ = error_and_code(error)
+            session.console.warn(
+                f"the time of the search for orphans could not be recorded: {message}"
+            )
     return end
-
-
-def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
-    """Return a step's entry in a saved plan: the table, the settings, the expected result."""
-    assert outcome.table is not None
-    settings = settings_in_full(common.shell.settings, step)
-    return {
-        "base": table_json(outcome.table),
-        "settings": {key: dict(value) for key, value in settings.items()},
-        "result": clean(outcome.result),
-    }
-
-
-def _mark(common: Common, job: StepRequest, now_ms: int) -> None:
-    """Note in the table that orphans were searched. Raises: CommitUnknown."""
-    session = open_session(common, job.table, read_only=False)
-    try:
-        mark_looked_for(session.context, now_ms)
-    except CommitUnknown:
-        raise
-    except Exception as error:  # noqa: BLE001 - then the next run looks again
-        message, _ = error_and_code(error)
-        session.console.warn(f"the time of the search for orphans could not be recorded: {message}")
 
 
 def _validate(common: Common, job: StepRequest) -> StepEnd:
@@ -372,10 +350,8 @@ def _validate(common: Common, job: StepRequest) -> StepEnd:
 def _step_end(step: str, outcome: Outcome) -> StepEnd:
     status: Status = outcome.status
     figures = dict(numbers_of(clean(outcome.result)))
-    reason = "; ".join(outcome.warnings)
-    if status == "planned":
-        return StepEnd(step, status, exit_code=0, reason=reason, figures=figures)
-    return StepEnd(step, status, exit_code=outcome.exit_code, reason=reason, figures=figures)
+    code = 0 if status == "planned" else outcome.exit_code
+    return StepEnd(step, status, code, "; ".join(outcome.warnings), figures=figures)
 
 
 def _failed_end(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
@@ -411,22 +387,6 @@ def _request(step: str, policy: TablePolicy) -> Any:
     return REQUESTS[step](**options)
 
 
-def thresholds_of(policy: TablePolicy) -> Thresholds:
-    """Return the values that call for a step, by a policy."""
-    read = policy.read
-    return Thresholds(
-        small_files=read("compact.files-to-save"),
-        delete_ratio=read("compact.deleted-rows"),
-        deletes_per_file=read("compact.deletes-per-file"),
-        dangling_deletes=read("compact.dangling-deletes"),
-        manifests=read("rewrite-manifests.manifests-to-save"),
-        snapshots=read("expire-snapshots.snapshots-past-retention"),
-        reclaimable=read("expire-snapshots.reclaimable"),
-        metadata_files=read("remove-orphans.untracked-metadata-files"),
-        every_ms=read("remove-orphans.every"),
-    )
-
-
 def check_options(policy: TablePolicy, shell: Shell) -> None:
     """Have every step read its options, before any table is looked at. Raises: UsageError."""
     settings = settings_with(shell.settings, policy)
@@ -446,11 +406,10 @@ def _shell(job: StepRequest, place: StepContext) -> Shell:
     }
     settings = resolve(options, os.environ, job.options.get("config"))
     settings = settings_with(settings, job.policy, job.concurrency)
-    env, review = place.env, None
+    env, review, reviewed = place.env, None, job.reviewed
     if job.instant_ms is not None:
         env = InstantEnv(env, job.instant_ms)
-        if job.reviewed is not None:
-            reviewed = job.reviewed
+        if reviewed is not None:
             settings = as_planned(settings, job.step, reviewed.settings, SPARK_OPTIONS, {})
             review = Review(
                 job.step, reviewed.base, Reviewed(reviewed.acts), env, exact=reviewed.exact
@@ -483,12 +442,11 @@ def settings_with(
         value = policy.values.get(setting.key)
         if value is not None and isinstance(value.text, str) and KEYS[setting.key].setting:
             values[setting.key] = _resolved(setting, value.text, value.origin)
-    age = policy.values[_MIN_AGE]
-    if isinstance(age.text, str):
-        values[ORPHANS_OLDER_THAN.key] = _resolved(ORPHANS_OLDER_THAN, age.text, age.origin)
-    level = policy.values["validate.level"]
-    if isinstance(level.text, str):
-        values[VALIDATE_LEVEL.key] = _resolved(VALIDATE_LEVEL, level.text, level.origin)
+    keys = {"remove-orphans.min-age": ORPHANS_OLDER_THAN, "validate.level": VALIDATE_LEVEL}
+    for key, setting in keys.items():
+        value = policy.values[key]
+        if isinstance(value.text, str):
+            values[setting.key] = _resolved(setting, value.text, value.origin)
     if concurrency is not None:
         values[CONCURRENCY.key] = _resolved(CONCURRENCY, str(concurrency), "--jobs")
     return replace(settings, values=values)
