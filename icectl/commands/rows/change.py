@@ -1,6 +1,6 @@
 """The common part of changes of rows: which tables may be changed, and how one is committed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -92,10 +92,6 @@ class OpenChange:
         files = (location for (location,) in by_row(data, "location"))
         return replace(proposal, files=proposal.files.union(files))
 
-    def commit(self, propose: Callable[[TableMetadata], Proposal]) -> LoadedTable:
-        """Commit what is proposed for the newest metadata. Raises: as Transaction.commit."""
-        return self.opened.commit(propose)
-
 
 @contextmanager
 def changing(
@@ -111,19 +107,12 @@ def row_change(facts: TreeFacts, rewritten: Changes, files: LiveFiles) -> TreeCh
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
     change = replacement(facts, rewritten, files.manifests)
     added = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))
-    return replace(
-        change, added=added, operation=None, data_leaves=_data_leaves(rewritten.added, files)
-    )
-
-
-def _data_leaves(added: Entries, files: LiveFiles) -> dict[str, str | None]:
-    """Return the data leaves of the data files of new vectors, by their keys."""
-    named = deletion_vectors(added).table["referenced_data_file"]
-    by_location = by_row(only(files.data, named), "location", "manifest")
-    data_leaves = {
-        comparison_key(location): leaf_at(files.manifests, at) for location, at in by_location
-    }
-    return {key: None if at is None else comparison_key(at) for key, at in data_leaves.items()}
+    data_leaves: dict[str, str | None] = {}  # of the data files of new vectors
+    named = deletion_vectors(rewritten.added).table["referenced_data_file"]
+    for location, at in by_row(only(files.data, named), "location", "manifest"):
+        leaf = leaf_at(files.manifests, at)
+        data_leaves[comparison_key(location)] = None if leaf is None else comparison_key(leaf)
+    return replace(change, added=added, operation=None, data_leaves=data_leaves)
 
 
 def whole_files(metadata: TableMetadata, maker: TaskMaker, rows: Sequence[int]) -> RewriteTask:

@@ -32,7 +32,6 @@ from icectl.rows.find_job import FindJob, FoundRows, Keys
 from icectl.rows.merge_deletes import delete_file_entries, write_vectors
 from icectl.rows.write_data import FileOutputs
 from icectl.table.context import TableContext
-from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import (
     Bin,
     InputFile,
@@ -90,7 +89,7 @@ def delete(
         deletion = _Deletion(context, finder, condition, change)
         landed = None
         try:
-            landed = change.commit(deletion.propose)
+            landed = change.opened.commit(deletion.propose)
         except CommitConflict:
             if not deletion.is_nothing:
                 raise
@@ -102,14 +101,6 @@ def delete(
         removed_data_files=deletion.removed_files,
         deleted_rows=deletion.deleted_rows,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Live data files, by their rows: those that go as a whole, and those to look at."""
-
-    whole: list[int]
-    some: list[int]
 
 
 @dataclass(slots=True)
@@ -134,21 +125,27 @@ class _Deletion:
             self.context, metadata, snapshot, self._named, METRICS, self.wanted.within
         )
         self._named = files.named_files
-        chosen = self._chosen(metadata, files)
-        check_once(files.data, sorted([*chosen.whole, *chosen.some]))
-        maker = TaskMaker(files.data, files.deletes, files.index, [*chosen.whole, *chosen.some])
-        found_rows = self._find_rows(metadata, maker, chosen.some)
+        specs, schemas = metadata.partition_specs, metadata.schemas
+        may = may_match(files.data, self.wanted.within, specs, schemas)
+        whole: list[int] = []  # data files that go, by their rows
+        if not isinstance(self.wanted.rows, Keys):
+            all_ = may & all_match(files.data, self.wanted.rows, specs, schemas)
+            whole, may = all_.nonzero()[0].tolist(), may & ~all_
+        partial: list[int] = may.nonzero()[0].tolist()  # those to look at
+        check_once(files.data, sorted([*whole, *partial]))
+        maker = TaskMaker(files.data, files.deletes, files.index, [*whole, *partial])
+        found_rows = self._find_rows(metadata, maker, partial)
         emptied = {row.location for row in found_rows if not row.live_count}
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
-        of_whole = int(live[chosen.whole].sum()) if chosen.whole else 0
+        of_whole = int(live[whole].sum()) if whole else 0
         self.deleted_rows = of_whole + sum(row.count for row in found_rows)
-        if not chosen.whole and not found_rows:
+        if not whole and not found_rows:
             self.is_nothing = True
             return Proposal(())
-        at = {place: row for row, place in _located(files, chosen.some) if place in emptied}
-        removed_rows = sorted([*chosen.whole, *at.values()])
+        places = files.data.table["location"]
+        rows = {places[row].as_py(): row for row in partial}
+        removed_rows = sorted([*whole, *(row for place, row in rows.items() if place in emptied)])
         partly_deleted = [row for row in found_rows if row.live_count]
-        rows = {place: row for row, place in _located(files, chosen.some)}
         blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
         merging = maker.merge([rows[rewritten.location] for rewritten in partly_deleted], blank)
         vectors = self._vectors(metadata, merging.inputs, partly_deleted)
@@ -161,16 +158,6 @@ class _Deletion:
         return self.change.propose(
             metadata, lambda facts, _: row_change(facts, file_changes, files), file_changes.added
         )
-
-    def _chosen(self, metadata: TableMetadata, files: LiveFiles) -> _Chosen:
-        """Choose files to delete as a whole, and files that may hold such rows."""
-        specs, schemas = metadata.partition_specs, metadata.schemas
-        may = may_match(files.data, self.wanted.within, specs, schemas)
-        wanted = self.wanted.rows
-        if isinstance(wanted, Keys):
-            return _Chosen([], may.nonzero()[0].tolist())
-        all_ = may & all_match(files.data, wanted, specs, schemas)
-        return _Chosen(all_.nonzero()[0].tolist(), (may & ~all_).nonzero()[0].tolist())
 
     def _find_rows(
         self, metadata: TableMetadata, maker: TaskMaker, file_rows: Sequence[int]
@@ -209,11 +196,6 @@ class _Deletion:
         by_location = {file.location: file for file in inputs}
         number = metadata.last_sequence_number + 1
         return Entries(delete_file_entries(by_location, vectors, lambda _: number))
-
-
-def _located(files: LiveFiles, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
-    places = files.data.table["location"]
-    return ((row, places[row].as_py()) for row in rows)
 
 
 def _key(task: RewriteTask) -> object:

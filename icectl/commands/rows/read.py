@@ -12,7 +12,6 @@ from icectl.errors import UsageError
 from icectl.format.locations import scheme_of_entries
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, similar_name_hint
-from icectl.format.snapshot import Snapshot
 from icectl.rows.compact_job import CompactJob, typed_specs
 from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_frames import LoadJob, OutgoingRows
@@ -53,9 +52,24 @@ def load(context: TableContext, reader: FrameReader, selection: Selection) -> An
     StorageError; CorruptTable.
     """
     metadata = open_table(context.catalog).metadata
-    snapshot = chosen_snapshot(metadata, _choice(selection.snapshot))
-    schema = _schema_of(metadata, snapshot, selection)
-    columns_read = _columns(schema, selection.columns)
+    named, schema = selection.snapshot, metadata.current_schema
+    choice = (
+        SnapshotChoice(ref=named) if isinstance(named, str) else SnapshotChoice(snapshot_id=named)
+    )
+    snapshot = chosen_snapshot(metadata, choice)
+    if isinstance(named, int) and snapshot is not None and selection.where is None:
+        # Without a name, and with conditions, the schema is the table's.
+        schemas = (item for item in metadata.schemas if item.schema_id == snapshot.schema_id)
+        schema = next(schemas, schema)
+    columns_read = schema
+    if selection.columns is not None:
+        by_name = {item.name: item for item in schema.fields}
+        for name in selection.columns:
+            if name not in by_name:
+                hint = similar_name_hint(name, list(by_name))
+                raise UsageError(f"the table has no column `{name}`", hint=hint)
+        fields = tuple(by_name[name] for name in selection.columns)
+        columns_read = Schema(schema.schema_id, fields)
     condition = None if selection.where is None else parse_where(selection.where, metadata)
     more = frozenset[int]() if condition is None else condition_ids(condition)
     columns = METRICS if more else frozenset[str]()
@@ -65,39 +79,8 @@ def load(context: TableContext, reader: FrameReader, selection: Selection) -> An
     return reader.load(_tasks(metadata, files, condition), job)
 
 
-def _choice(snapshot: int | str | None) -> SnapshotChoice:
-    if isinstance(snapshot, str):
-        return SnapshotChoice(ref=snapshot)
-    return SnapshotChoice(snapshot_id=snapshot)
-
-
-def _schema_of(metadata: TableMetadata, snapshot: Snapshot | None, selection: Selection) -> Schema:
-    """Return the schema of a snapshot that is named.
-
-    Without a name the table's, as with conditions.
-    """
-    if isinstance(selection.snapshot, int) and snapshot is not None and selection.where is None:
-        schemas = (schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id)
-        return next(schemas, metadata.current_schema)
-    return metadata.current_schema
-
-
-def _columns(schema: Schema, names: Sequence[str] | None) -> Schema:
-    if names is None:
-        return schema
-    by_name = {item.name: item for item in schema.fields}
-    for name in names:
-        if name not in by_name:
-            hint = similar_name_hint(name, list(by_name))
-            raise UsageError(f"the table has no column `{name}`", hint=hint)
-    return Schema(schema.schema_id, tuple(by_name[name] for name in names))
-
-
 def condition_ids(condition: Predicate) -> frozenset[int]:
-    """Return the columns that a condition on rows is about.
-
-    Raises: UsageError, for partition fields.
-    """
+    """Return the columns that a condition is about. Raises: UsageError, for partition fields."""
     ids = set()
     for leaf in leaves(condition):
         if leaf.column.field_id is None:

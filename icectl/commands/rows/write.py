@@ -1,5 +1,7 @@
 """Rows of a data frame appended to a table, or put in the place of those of their partitions."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +16,6 @@ from icectl.commands.rows.change import (
     row_change,
     whole_files,
 )
-from icectl.commit.output_journal import DataPlaces
 from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import DataOutputs, Proposal, data_places
@@ -57,17 +58,14 @@ def append(context: TableContext, frame: Frame, branch: str) -> RowChange:
     Raises: Unsupported, Refused, UsageError, before anything is written; CommitConflict, where
     other writers were faster too often; CommitUnknown; EngineError; StorageError.
     """
-    loaded = open_for_rows(context, branch)
-    job = write_job(loaded.metadata, frame.schema)
-    with changing(context, loaded, branch, _places(loaded.metadata)) as change:
-        added = _written(frame, job, change)
+    with _written(context, frame, branch) as (change, job, added):
         if not len(added):
-            return RowChange(None, loaded.metadata_location)
+            return RowChange(None, change.opened.base.metadata_location)
 
         def appended(facts: TreeFacts, _: ParentState) -> TreeChange:
             return TreeChange(tree_rows(facts, added, job.spec.spec.spec_id))
 
-        landed = change.commit(lambda metadata: change.propose(metadata, appended, added))
+        landed = change.opened.commit(lambda metadata: change.propose(metadata, appended, added))
     return RowChange(
         change.snapshot_id,
         landed.metadata_location,
@@ -82,14 +80,11 @@ def overwrite_partitions(context: TableContext, frame: Frame, branch: str) -> Ro
     Without a partition field those are all rows. Nothing is committed where the frame has none.
     Raises: as append; Refused, where files of other specs are live.
     """
-    loaded = open_for_rows(context, branch)
-    job = write_job(loaded.metadata, frame.schema)
-    with changing(context, loaded, branch, _places(loaded.metadata)) as change:
-        added = _written(frame, job, change)
+    with _written(context, frame, branch) as (change, _, added):
         if not len(added):
-            return RowChange(None, loaded.metadata_location)
+            return RowChange(None, change.opened.base.metadata_location)
         overwriting = _Overwriting(context, change, added)
-        landed = change.commit(overwriting.propose)
+        landed = change.opened.commit(overwriting.propose)
     return RowChange(
         change.snapshot_id,
         landed.metadata_location,
@@ -123,10 +118,8 @@ class _Overwriting:
             files, [GroupResult(0, (whole_files(metadata, maker, replaced),), added)]
         )
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
-        self.removed_files, self.deleted_rows = (
-            len(replaced),
-            int(live[replaced].sum()) if replaced else 0,
-        )
+        self.removed_files = len(replaced)
+        self.deleted_rows = int(live[replaced].sum()) if replaced else 0
         return self.change.propose(
             metadata, lambda facts, _: row_change(facts, rewritten, files), rewritten.added
         )
@@ -147,16 +140,20 @@ class _Overwriting:
         return [row for row, partition in enumerate(keys) if partition in partitions]
 
 
-def _written(frame: Frame, job: WriteJob, change: OpenChange) -> Entries:
-    metadata = change.opened.base.metadata
-    outputs = DataOutputs(metadata, change.opened.outputs)
-    mode = read(metadata.properties, DISTRIBUTION_MODE)
-    by_partition = mode != "none" and not job.spec.spec.is_unpartitioned
-    return Entries(frame.write(job, outputs, by_partition=by_partition))
-
-
-def _places(metadata: TableMetadata) -> DataPlaces:
-    return data_places(metadata, ["" if metadata.default_spec.is_unpartitioned else None])
+@contextmanager
+def _written(
+    context: TableContext, frame: Frame, branch: str
+) -> Iterator[tuple[OpenChange, WriteJob, Entries]]:
+    """Open a change with the rows of a frame written, by a job, to files of some entries."""
+    loaded = open_for_rows(context, branch)
+    metadata = loaded.metadata
+    job = write_job(metadata, frame.schema)
+    places = data_places(metadata, ["" if metadata.default_spec.is_unpartitioned else None])
+    with changing(context, loaded, branch, places) as change:
+        mode = read(metadata.properties, DISTRIBUTION_MODE)
+        by_partition = mode != "none" and not job.spec.spec.is_unpartitioned
+        outputs = DataOutputs(metadata, change.opened.outputs)
+        yield change, job, Entries(frame.write(job, outputs, by_partition=by_partition))
 
 
 def row_count(entries: Entries) -> int:
