@@ -114,11 +114,8 @@ def candidates(words: Sequence[str]) -> list[str]:
         settings = resolve({}, os.environ, line.options.get("--config"))
         shell = Shell(console, env, settings, deadline, interrupts)
         common = Common(shell=shell, catalog=line.options.get("--catalog"))
-        names = {
-            candidate: None
-            for candidate in _candidates(common, line)
-            if candidate.startswith(line.current)
-        }
+        every = _candidates(common, line)
+        names = dict.fromkeys(name for name in every if name.startswith(line.current))
     plain = _PLAIN_IN_QUOTES if line.is_quoted else _PLAIN
     return [name for name in names if plain.fullmatch(name)]
 
@@ -189,7 +186,14 @@ def _candidates(common: Common, line: _Line) -> Iterable[str]:
         kind = value_named(line.command, line.completed_option)
         if kind == _CATALOGS:
             return sorted(configuration_of(common).catalogs)
-        return () if kind is None or not line.arguments else _values(common, line, kind)
+        if kind is None or not line.arguments:
+            return ()
+        if kind == _REFS:
+            return _metadata(common, line).refs
+        typed = re.sub(r"[^, ][^,]*$", "", line.current)  # lists continue behind typed values
+        typed_values = {candidate.strip() for candidate in typed.split(",")}
+        values = (value for value in _listed(common, line, kind) if value not in typed_values)
+        return (f"{typed}{value}" for value in values)
     if line.command == "refs" and len(line.arguments) > 1:
         makes_one = line.arguments[1] in ("tag", "branch") and "--replace" not in line.options
         return () if makes_one else _metadata(common, line).refs
@@ -234,21 +238,19 @@ def _names(common: Common, current: str) -> Iterator[str]:
             yield f"{typed}{dot}{dotted_name((table.name,))}"
 
 
-def _values(common: Common, line: _Line, kind: str) -> Iterator[str]:
-    """Yield values of an option; lists continue behind the typed values."""
-    if kind == _REFS:
-        yield from _metadata(common, line).refs
-        return
-    typed = re.sub(r"[^, ][^,]*$", "", line.current)
-    typed_values = {candidate.strip() for candidate in typed.split(",")}
-    for candidate in _listed(common, line, kind):
-        if candidate not in typed_values:
-            yield f"{typed}{candidate}"
-
-
 def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
     if kind == _SHOWN:
-        return _shown(common, line)
+        from icectl.commands.inspect import metadata_rows, read_rows
+
+        view = line.arguments[1] if len(line.arguments) > 1 else "summary"
+        known = {
+            "files": read_rows.FILE_COLUMNS,
+            "entries": read_rows.ENTRY_COLUMNS,
+            "manifests": metadata_rows.MANIFEST_COLUMNS,
+        }
+        if view in metadata_rows.METADATA_VIEWS:
+            return metadata_rows.metadata_rows(view, _metadata(common, line), "").columns
+        return known.get(view, ())
     metadata = _metadata(common, line)
     if kind == _PARTITION_FIELDS:
         return [field.name for field in metadata.default_spec.fields]
@@ -265,20 +267,6 @@ def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
         if kind == _SORT_KEYS and accepts(parse_transform(text), type_)
     ]
     return [*columns, *keys]
-
-
-def _shown(common: Common, line: _Line) -> Sequence[str]:
-    from icectl.commands.inspect import metadata_rows, read_rows
-
-    view = line.arguments[1] if len(line.arguments) > 1 else "summary"
-    known = {
-        "files": read_rows.FILE_COLUMNS,
-        "entries": read_rows.ENTRY_COLUMNS,
-        "manifests": metadata_rows.MANIFEST_COLUMNS,
-    }
-    if view in metadata_rows.METADATA_VIEWS:
-        return metadata_rows.metadata_rows(view, _metadata(common, line), "").columns
-    return known.get(view, ())
 
 
 def _metadata(common: Common, line: _Line) -> TableMetadata:

@@ -61,8 +61,7 @@ class PlannedChange(Generic[Report]):
 def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) -> Outcome:
     """Ask, execute the plan and return the outcome; that of the plan if no more was asked for.
 
-    Raises: Refused; UsageError, where there is nobody to ask; CommitConflict; what `execute`
-    raises.
+    Raises: Refused; Declined; UsageError, where there is nobody to ask; what `execute` raises.
     """
     report = planned.report
     session.approve(lambda: planned.result(report))
@@ -77,14 +76,16 @@ def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) 
         if planned.refusal is not None:
             outcome = _outcome(planned, report, "refused", Refused.exit_code, dry_run=True)
         else:
-            fails = change.check or planned.errors_left
-            exit_code = ProblemsFound.exit_code if fails else 0
+            exit_code = ProblemsFound.exit_code if change.check or planned.errors_left else 0
             outcome = _outcome(planned, report, "planned", exit_code, dry_run=True)
         return replace(outcome, warnings=planned.warnings)
     if planned.refusal is not None:
         raise planned.refusal
     if planned.question is not None and not change.yes:
-        _confirm(session.console, planned, planned.question)
+        if session.console.asks:
+            planned.show(session.console, report, False)  # noqa: FBT003 - it has no keywords
+        if not session.console.ask(planned.question):
+            raise Declined
     if planned.deleted_file_count is not None:
         session.limits.check_deleted(planned.deleted_file_count)
         # an unwritable place must show before the execution
@@ -97,10 +98,11 @@ def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) 
         return _outcome(planned, planned.superseded(), "nothing-to-do")
     if planned.deleted_file_count is not None:
         write_deleted_list(change.deleted_list, finished.removed)
-    if finished.is_complete:
-        outcome = _outcome(planned, finished.report, "done")
-    else:
-        outcome = _outcome(planned, finished.report, "incomplete", Incomplete.exit_code)
+    outcome = (
+        _outcome(planned, finished.report, "done")
+        if finished.is_complete
+        else _outcome(planned, finished.report, "incomplete", Incomplete.exit_code)
+    )
     return replace(outcome, table=identity_of(planned.loaded, finished.metadata_location))
 
 
@@ -131,14 +133,6 @@ def commit_metadata(
         )
     changed_report = replace(report, done=True, new_metadata_file=unpublished_metadata(landed))
     return Finished(changed_report, landed.metadata_location)
-
-
-def _confirm(console: Console, planned: PlannedChange[Report], question: str) -> None:
-    """Show the plan and ask. Raises: Declined; UsageError, where there is nobody to ask."""
-    if console.asks:
-        planned.show(console, planned.report, False)  # noqa: FBT003 - a callable has no keywords
-    if not console.ask(question):
-        raise Declined
 
 
 def _outcome(

@@ -68,15 +68,17 @@ def print_lines(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
 
 def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None:
     """Print a line a table, and how many ended in which way; hints of failures after it."""
-    shown = [end for end in ends if console.options.verbosity >= 0 or end.exit_code]
-    if shown:
-        print_lines(
-            console,
-            [
-                (row.table, _status(command, row), _done_text(command, row) or row.reason)
-                for row in shown
-            ],
-        )
+    rows = []
+    for end in ends:
+        if console.options.verbosity >= 0 or end.exit_code:
+            done = ""
+            if end.result is not None and end.status != "nothing-to-do":
+                done = what_was_done(command, dict(numbers_of(clean(end.result))))
+                if command == "compact":
+                    done = f"{done}, by the {end.result['engine']} engine"
+            rows.append((end.table, _status(command, end), done or end.reason))
+    if rows:
+        print_lines(console, rows)
     print_troubles(console, [(end.table, end.reason, end.hint) for end in ends if end.exit_code])
     counts = Counter(_status(command, end) for end in ends)
     statuses = ", ".join(
@@ -108,12 +110,28 @@ def print_troubles(
 
 
 def what_was_done(command: str, figures: Mapping[str, int]) -> str:
-    """Return what a command has done or would do to a table, in few words.
-
-    Empty for nothing to tell.
-    """
-    describe = _FIGURE_TEXTS.get(command)
-    return "" if describe is None else describe(figures)
+    """Return what a command has done or would do to a table; empty for nothing to tell."""
+    figures = Counter(figures)
+    match command:
+        case "compact":
+            files = print_count(figures["rewritten_data_files"], "file")
+            return f"{files} into {figures['added_data_files']:,}"
+        case "rewrite-manifests":
+            return f"{print_count(figures['rewritten'], 'manifest')} into {figures['added']:,}"
+        case "expire-snapshots":
+            snapshots = print_count(figures["expired"], "snapshot")
+            return f"{snapshots} expired, {print_size(figures['deleted_bytes'])} freed"
+        case "remove-orphans":
+            orphans = print_count(figures["removed"], "orphan")
+            return f"{orphans}, {print_size(figures['removed_bytes'])}"
+        case "validate":
+            kinds = [
+                print_count(number, severity)
+                for severity in ("error", "warning")
+                if (number := figures[f"counts_{severity}"])
+            ]
+            return ", ".join([*kinds, print_count(figures["files_checked"], "file") + " checked"])
+    return ""
 
 
 def _status(command: str, end: TableEnd) -> str:
@@ -135,69 +153,6 @@ def finding_in_words(finding: Mapping[str, Any]) -> str:
     return f"{finding['subject']}: {finding['message']} ({finding['rule']})"
 
 
-def _done_text(command: str, end: TableEnd) -> str:
-    if end.result is None or end.status == "nothing-to-do":
-        return ""
-    done = what_was_done(command, dict(numbers_of(clean(end.result))))
-    return f"{done}, by the {end.result['engine']} engine" if command == "compact" else done
-
-
-_Figures = Mapping[str, int]
-
-
-def _compact_text(figures: _Figures) -> str:
-    files = print_count(figures.get("rewritten_data_files", 0), "file")
-    return f"{files} into {figures.get('added_data_files', 0):,}"
-
-
-def _manifests_text(figures: _Figures) -> str:
-    manifests = print_count(figures.get("rewritten", 0), "manifest")
-    return f"{manifests} into {figures.get('added', 0):,}"
-
-
-def _expire_text(figures: _Figures) -> str:
-    snapshots = print_count(figures.get("expired", 0), "snapshot")
-    return f"{snapshots} expired, {print_size(figures.get('deleted_bytes', 0))} freed"
-
-
-def _orphans_text(figures: _Figures) -> str:
-    orphans = print_count(figures.get("removed", 0), "orphan")
-    return f"{orphans}, {print_size(figures.get('removed_bytes', 0))}"
-
-
-def _validate_text(figures: _Figures) -> str:
-    kinds = [
-        print_count(number, severity)
-        for severity in ("error", "warning")
-        if (number := figures.get(f"counts_{severity}", 0))
-    ]
-    return ", ".join([*kinds, print_count(figures.get("files_checked", 0), "file") + " checked"])
-
-
-_FIGURE_TEXTS: Mapping[str, Callable[[_Figures], str]] = {
-    "compact": _compact_text,
-    "rewrite-manifests": _manifests_text,
-    "expire-snapshots": _expire_text,
-    "remove-orphans": _orphans_text,
-    "validate": _validate_text,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _OnOne:
-    """A command with its options, to be run on one table; `change` None where it changes none."""
-
-    run: Callable[..., Outcome]
-    request: Any
-    change: Change | None
-
-    def __call__(self, common: Common, table: str) -> Outcome:
-        """Run it. Raises: what the command raises."""
-        if self.change is None:
-            return self.run(common, table, self.request)
-        return self.run(common, table, self.request, self.change)
-
-
 def on_each(
     run: Callable[..., Outcome],
     command: str,
@@ -215,13 +170,21 @@ def on_each(
     Raises: what the command on one table raises, where it is one; UsageError; TableNotFound, where
     there is none; Declined.
     """
-    on_one = _OnOne(run, request, change)
+    options = (request,) if change is None else (request, change)
     if not is_many(common, tables):
-        return on_one(common, tables[0])
-    _check_for_many(change)
+        return run(common, tables[0], *options)
+    about_one = {
+        "--metadata-file": change is not None and change.metadata_file,
+        "--deleted-list": change is not None and change.deleted_list,
+        "--save-plan": change is not None and change.save_plan,
+    }
+    for option, value in about_one.items():
+        if value:
+            raise UsageError(f"`{option}` works for one table, and TABLE stands for several")
     matched = find_tables(common, tables)
     if asks or any(is_glob(common, target) for target in tables):
-        on_one = replace(on_one, change=_confirm(command, common, matched.tables, change))
+        change = _confirm(command, common, matched.tables, change)
+        options = (request,) if change is None else (request, change)
     progress = common.shell.console.progress
     progress.phase(command)
     ends = []
@@ -229,7 +192,7 @@ def on_each(
     with kept_session():  # one is enough for all
         for number, table in enumerate(matched.tables):
             progress.rename(f"{number} of {count}: {command} {table}")
-            ends.append(end_on(common, table, on_one))
+            ends.append(end_on(common, table, lambda *on: run(*on, *options)))
     return _outcome(command, [*ends, *missing_ends(common, matched)], change)
 
 
@@ -239,18 +202,6 @@ def missing_ends(common: Common, tables: FoundTables) -> list[TableEnd]:
         TableEnd(target, "failed", error.exit_code, error.message)
         for target, error in missing_tables(common, tables)
     ]
-
-
-def _check_for_many(change: Change | None) -> None:
-    """Raises: UsageError, for an option that is about one table."""
-    about_one = {
-        "--metadata-file": change is not None and change.metadata_file,
-        "--deleted-list": change is not None and change.deleted_list,
-        "--save-plan": change is not None and change.save_plan,
-    }
-    for option, value in about_one.items():
-        if value:
-            raise UsageError(f"`{option}` works for one table, and TABLE stands for several")
 
 
 def _confirm(
@@ -271,7 +222,10 @@ def _confirm(
 
 
 def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome]) -> TableEnd:
-    """Run a command on one table, and keep what it says to itself; its failure is its end."""
+    """Run a command on one table, and keep what it says to itself; its failure is its end.
+
+    Otherwise its end has its warnings, and the worst finding of a check.
+    """
     deadline = common.shell.deadline
     if deadline.passed:
         return TableEnd(table, "incomplete", 3, "not reached before the time limit")
@@ -287,39 +241,32 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
         shown_hint = None if hint is None else redact(hint)
         end = TableEnd(table, status_of_error(code), code, redact(error.message), shown_hint)
     else:
-        end = _table_end(table, outcome)
+        reason, hint = "; ".join(outcome.warnings), None
+        finding = worst_finding(outcome.result) if outcome.exit_code else None
+        if finding is not None:
+            reason, hint = finding_in_words(finding), finding["hint"]
+        code, status = outcome.exit_code, outcome.status
+        end = TableEnd(table, status, code, reason, hint, result=outcome.result)
     for warning in shell.console.warnings:
         common.shell.console.warn(f"{table}: {shell.console.redact(warning)}")
     return end
-
-
-def _table_end(table: str, outcome: Outcome) -> TableEnd:
-    """Return the end of a command that did not fail: warnings, and the worst finding of a check."""
-    reason, hint = "; ".join(outcome.warnings), None
-    finding = worst_finding(outcome.result) if outcome.exit_code else None
-    if finding is not None:
-        reason, hint = finding_in_words(finding), finding["hint"]
-    code = outcome.exit_code
-    return TableEnd(table, outcome.status, code, reason, hint, result=outcome.result)
 
 
 def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> Outcome:
     planning = change is not None and (change.dry_run or change.check)
     checks = change is None or change.check  # `validate` ends with 4 where it has found errors
     code = exit_code_of([end.exit_code for end in ends], check=checks)
+    statuses = {end.status for end in ends}
+    status: Status = "nothing-to-do" if statuses == {"nothing-to-do"} else "done"
+    if code in (3, 12):
+        status = "unknown" if code == 12 else "incomplete"
+    elif "planned" in statuses:
+        status = "planned"
     return Outcome(
         command=command,
         result=many_result(ends),
         render=lambda console: print_many(console, command, ends),
         exit_code=code,
-        status=_outcome_status(code, {end.status for end in ends}),
+        status=status,
         dry_run=planning,
     )
-
-
-def _outcome_status(code: int, statuses: set[str]) -> Status:
-    if code in (3, 12):
-        return "unknown" if code == 12 else "incomplete"
-    if "planned" in statuses:
-        return "planned"
-    return "nothing-to-do" if statuses == {"nothing-to-do"} else "done"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from icectl.cli.app import load_command
 from icectl.cli.console import Console, ConsoleOptions
-from icectl.cli.document import Outcome, Status, TableIdentity, document, json_text
+from icectl.cli.document import Status, TableIdentity, document, json_text
 from icectl.cli.failures import error_and_code, recovery_hint
 from icectl.cli.options import Change, Common, Invocation, Shell, option_settings
 from icectl.cli.progress_bar import ConsoleProgress
@@ -102,7 +102,20 @@ def run_command(call: Call, command: str, values: Mapping[str, Any]) -> Report:
     values_of_call = {**_values_of(call.access), **values}
     invocation = Invocation.on(load_command(command), call.table, values_of_call)
     with _call_context(call, invocation.option_settings()) as (shell, console):
-        return _report(invocation.run(shell), console)
+        outcome = invocation.run(shell)
+        for warning in outcome.warnings:
+            console.warn(warning)
+        built = {**document(outcome), "warnings": list(console.warnings)}
+        return Report(
+            outcome.command,
+            outcome.status,
+            outcome.exit_code,
+            outcome.table,
+            outcome.dry_run,
+            built["result"],
+            console.warnings,
+            built,
+        )
 
 
 def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
@@ -111,9 +124,8 @@ def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
     Raises: IcectlError.
     """
     values = _values_of(call.access)
-    common = {
-        field_.name: values[field_.name] for field_ in fields(Common) if field_.name in values
-    }
+    names = {entry.name for entry in fields(Common)}
+    common = {name: value for name, value in values.items() if name in names}
     with _call_context(call, option_settings(name, values)) as (shell, _):
         return work(Common(shell=shell, **common))
 
@@ -148,12 +160,17 @@ class _CallbackProgress(ConsoleProgress):
 
 @contextmanager
 def _call_context(call: Call, values: Mapping[str, str]) -> Iterator[tuple[Shell, Console]]:
-    """Give a call what a command runs with; errors tell a way out of the table's state.
-
-    None of them tells a secret.
-    """
-    console = _console(call.progress)
-    shell = _shell(call, console, values)
+    """Give a call what a command runs with; errors tell a way out, and no secret."""
+    env, out = SystemEnv(), io.StringIO()
+    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
+    console = Console(out, out, out, env, options)
+    if call.progress is not None:
+        console.progress = _CallbackProgress(call.progress, console.warn)
+    settings = resolve(values, os.environ, call.access.config)
+    limit_ms = settings.read(TIME_LIMIT)
+    ends_at = None if limit_ms is None else env.monotonic_seconds() + limit_ms / 1000
+    interrupts = Interrupts(console.note)
+    shell = Shell(console, env, settings, Deadline(env, ends_at), interrupts, spark=call.spark)
     try:
         yield shell, console
     except (IcectlError, OSError) as raised:
@@ -164,40 +181,6 @@ def _call_context(call: Call, values: Mapping[str, str]) -> Iterator[tuple[Shell
         if error is raised:
             raise
         raise error from raised
-
-
-def _console(progress: OnProgress | None) -> Console:
-    out = io.StringIO()
-    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
-    console = Console(out, out, out, SystemEnv(), options)
-    if progress is not None:
-        console.progress = _CallbackProgress(progress, console.warn)
-    return console
-
-
-def _shell(call: Call, console: Console, values: Mapping[str, str]) -> Shell:
-    env = SystemEnv()
-    settings = resolve(values, os.environ, call.access.config)
-    limit_ms = settings.read(TIME_LIMIT)
-    ends_at = None if limit_ms is None else env.monotonic_seconds() + limit_ms / 1000
-    interrupts = Interrupts(console.note)
-    return Shell(console, env, settings, Deadline(env, ends_at), interrupts, spark=call.spark)
-
-
-def _report(outcome: Outcome, console: Console) -> Report:
-    for warning in outcome.warnings:
-        console.warn(warning)
-    built = {**document(outcome), "warnings": list(console.warnings)}
-    return Report(
-        outcome.command,
-        outcome.status,
-        outcome.exit_code,
-        outcome.table,
-        outcome.dry_run,
-        built["result"],
-        console.warnings,
-        built,
-    )
 
 
 def _values_of(access: Access) -> dict[str, Any]:

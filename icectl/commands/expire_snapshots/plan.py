@@ -87,16 +87,19 @@ def plan(
     Deletable is what they reach and no snapshot that stays reaches.
     """
     schemas: tuple[int, ...] = ()
-    specs: tuple[int, ...] = ()
+    spec_ids: tuple[int, ...] = ()
     if clean_expired_metadata:
-        specs = _unused_specs(metadata, reached)
-        schemas = _unused_schemas(metadata, retention, reached, frozenset(specs))
+        specs, used = metadata.partition_specs, reached.spec_ids | {metadata.default_spec_id}
+        if layout_of_table(metadata) is Layout.SFC_1:
+            used |= last_guards(specs, used)  # those that keep engines away
+        spec_ids = tuple(spec.spec_id for spec in specs if spec.spec_id not in used)  # R-079
+        schemas = _unused_schemas(metadata, retention, reached, frozenset(spec_ids))
     return ExpirePlan(
         retention=retention,
         deletable=reached.only_going,
         protected=reached.staying.table["key"],
         schema_ids=schemas,
-        spec_ids=specs,
+        spec_ids=spec_ids,
         unlogged=_lost_to_time_travel(metadata, retention),
     )
 
@@ -118,15 +121,6 @@ def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
     return tuple(sorted(described - set(metadata.snapshots_by_id)))
 
 
-def _unused_specs(metadata: TableMetadata, reached: ReachedFiles) -> tuple[int, ...]:
-    """Return specs without kept manifests (R-079), but for the last that keeps engines away."""
-    used = reached.spec_ids | {metadata.default_spec_id}
-    specs = metadata.partition_specs
-    if layout_of_table(metadata) is Layout.SFC_1:
-        used = used | last_guards(specs, used)
-    return tuple(spec.spec_id for spec in specs if spec.spec_id not in used)  # R-079
-
-
 def _unused_schemas(
     metadata: TableMetadata, retention: Retention, reached: ReachedFiles, specs: frozenset[int]
 ) -> tuple[int, ...]:
@@ -140,22 +134,15 @@ def _unused_schemas(
     if None in named or len(equality_deletes):  # R-123
         return ()
     used = named | reached.schema_ids | {metadata.current_schema_id}  # R-185
-    for source in _sources(metadata, specs):
+    kept_specs = (spec for spec in metadata.partition_specs if spec.spec_id not in specs)
+    sources = [id_ for spec in kept_specs for field in spec.fields for id_ in field.source_ids]
+    orders = metadata.sort_orders
+    sources += [id_ for order in orders for field in order.fields for id_ in field.source_ids]
+    for source in sources:
         knowing = [item for item in metadata.schemas if item.field(source) is not None]
         if knowing and not any(item.schema_id in used for item in knowing):
             used.add(knowing[-1].schema_id)
     return tuple(s.schema_id for s in metadata.schemas if s.schema_id not in used)
-
-
-def _sources(metadata: TableMetadata, removed_specs: frozenset[int]) -> Iterable[int]:
-    """Yield the source columns of kept partition specs and of sort orders."""
-    for spec in metadata.partition_specs:
-        if spec.spec_id not in removed_specs:
-            for field in spec.fields:
-                yield from field.source_ids
-    for order in metadata.sort_orders:
-        for sort_field in order.fields:
-            yield from sort_field.source_ids
 
 
 def _lost_to_time_travel(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
@@ -173,7 +160,7 @@ def _lost_to_time_travel(metadata: TableMetadata, retention: Retention) -> tuple
 def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
     """Return the changes that make the plan true of the metadata that it was made from."""
     return [
-        *_expiring(metadata, plan.retention),
+        *updates_again(metadata, plan.retention),
         *([RemoveSchemas(plan.schema_ids)] if plan.schema_ids else []),
         *([RemovePartitionSpecs(plan.spec_ids)] if plan.spec_ids else []),
     ]
@@ -184,13 +171,9 @@ def updates_again(metadata: TableMetadata, again: Retention) -> Sequence[Update]
 
     Schemas and specs stay: what came meanwhile may use them.
     """
-    return _expiring(metadata, again)
-
-
-def _expiring(metadata: TableMetadata, retention: Retention) -> Sequence[Update]:
-    updates: list[Update] = [RemoveSnapshotRef(ref.name) for ref in retention.refs_removed]
-    if retention.expired:
-        updates.append(RemoveSnapshots(tuple(item.snapshot_id for item in retention.expired)))
+    updates: list[Update] = [RemoveSnapshotRef(ref.name) for ref in again.refs_removed]
+    if again.expired:
+        updates.append(RemoveSnapshots(tuple(item.snapshot_id for item in again.expired)))
         for snapshot_id in lost_statistics(metadata):
             updates += [RemoveStatistics(snapshot_id), RemovePartitionStatistics(snapshot_id)]
     return updates
@@ -214,10 +197,7 @@ def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
 
 
 def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]) -> Files:
-    """Return the files whose key is among none of the protected ones, each once (R-191).
-
-    Order: that in which they are deleted.
-    """
+    """Return the files without a protected key, each once, in the order of deletion (R-191)."""
     candidates = together(files)
     for keys in protected:
         candidates = without(candidates, keys)

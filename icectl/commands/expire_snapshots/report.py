@@ -1,6 +1,6 @@
 """The plan and the outcome of an expiry, as result members and as text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,10 +74,7 @@ class Expired:
 
 
 def deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
-    """Return whether a run deletes files.
-
-    It does not if only the caller knows which metadata is current.
-    """
+    """Return whether a run deletes files: not if only the caller knows the current metadata."""
     return not options.keep_files and loaded.capabilities.publishes
 
 
@@ -157,30 +154,22 @@ def question(expiry: Expiry) -> str:
 
 def print_expiry(console: Console, expiry: Expiry, *, whole: bool) -> None:
     """Print the plan, or the outcome of its execution; `whole`: every file of a plan too."""
+    deletable, outcome = expiry.prepared.deletable, expiry.outcome
     if expiry.superseded_by is not None:
         console.say(expiry.superseded_by)
-    elif expiry.outcome is None:
-        _print_plan(console, expiry, whole=whole)
-    else:
-        _print_expired(console, expiry, expiry.outcome)
-
-
-def _print_plan(console: Console, expiry: Expiry, *, whole: bool) -> None:
-    """Print every snapshot with its reason; `whole`: every file with its bytes too."""
-    deletable = expiry.prepared.deletable
-    if not expiry.plan.changes_table and not len(deletable):
-        if whole:
-            _print_snapshots(console, expiry.plan, whole=True)
-        console.say("nothing to do: every snapshot stays")
         return
-    _print_snapshots(console, expiry.plan, whole=whole)
-    if whole:
-        _print_files(console, expiry)
-    console.say(_summary(expiry, deletable, "would be deleted"))
-    _print_outside(console, expiry)
-
-
-def _print_expired(console: Console, expiry: Expiry, outcome: Expired) -> None:
+    if outcome is None:
+        has_work = expiry.plan.changes_table or len(deletable) > 0
+        if whole or has_work:
+            _print_snapshots(console, expiry.plan, whole=whole)
+        if not has_work:
+            console.say("nothing to do: every snapshot stays")
+            return
+        if whole:
+            _print_files(console, expiry)
+        console.say(_summary(expiry, deletable, "would be deleted"))
+        _print_outside(console, expiry)
+        return
     removal = outcome.removal
     for decision in expiry.plan.retention.expired[:LISTED_WITHOUT_VERBOSE]:
         console.detail(f"expired {decision.snapshot_id}: {decision.reason}")
@@ -198,12 +187,8 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
     if not decisions:
         return
     shown = decisions if whole else decisions[-LISTED_WITHOUT_VERBOSE:]
-    columns = (
-        TableColumn("snapshot"),
-        TableColumn("committed"),
-        TableColumn(""),
-        TableColumn("reason", cut="wrap"),
-    )
+    names = ("snapshot", "committed", "")
+    columns = (*map(TableColumn, names), TableColumn("reason", cut="wrap"))
     table = [
         (
             str(item.snapshot_id),
@@ -218,14 +203,10 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
         console.print(f"and {len(decisions) - len(shown):,} older ones: `--dry-run` lists all")
     for ref in plan.retention.refs_removed:
         console.print(f"ref {ref.name} is removed: {ref.reason}")
-    _print_ids(console, "schemas", plan.schema_ids)
-    _print_ids(console, "partition specs", plan.spec_ids)
+    for what, ids in (("schemas", plan.schema_ids), ("partition specs", plan.spec_ids)):
+        if ids:
+            console.print(f"unused {what} are removed: {', '.join(map(str, ids))}")
     console.print()
-
-
-def _print_ids(console: Console, what: str, ids: Sequence[int]) -> None:
-    if ids:
-        console.print(f"unused {what} are removed: {', '.join(map(str, ids))}")
 
 
 def _print_files(console: Console, expiry: Expiry) -> None:
@@ -233,11 +214,8 @@ def _print_files(console: Console, expiry: Expiry) -> None:
     if not prepared.deletes_files or not len(prepared.deletable):
         return
     base = prepared.loaded.metadata.location.rstrip("/") + "/"
-    columns = (
-        TableColumn("bytes", align="right"),
-        TableColumn("kind"),
-        TableColumn("file", cut="middle"),
-    )
+    size_column = TableColumn("bytes", align="right")
+    columns = (size_column, TableColumn("kind"), TableColumn("file", cut="middle"))
     table = [
         (
             "?" if size is None else f"{size:,}",

@@ -1,6 +1,6 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,7 +81,14 @@ COMMAND = "expire-snapshots"
 
 def run(common: Common, table: str, request: ExpireRequest, change: Change) -> Outcome:
     """Plan the expiry; unless only the plan was asked for, ask, and execute it."""
-    ids = _expire_ids(request)
+    counts = request.retain_last, request.keep_daily, request.keep_weekly, request.keep_monthly
+    policy_options = (request.older_than, *counts, request.expire_unreferenced)
+    if request.expire_id and any(policy_options):
+        raise UsageError(
+            "`--expire-id` names the snapshots to expire, and cannot be used with a policy",
+            hint="give either `--expire-id` or retention options, not both",
+        )
+    ids = tuple(read_options(request)["expire_id"] or ())
     session = open_session(common, table, read_only=False, change=change)
     options = ExpireOptions(
         policy=policy_of(session.settings, session.context.env.now_ms(), request, ids),
@@ -117,23 +124,6 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
         deleted_file_count=len(prepared.deletable),
     )
     return carry_out(session, change, planned)
-
-
-def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
-    policy_options = (
-        request.older_than,
-        request.retain_last,
-        request.keep_daily,
-        request.keep_weekly,
-        request.keep_monthly,
-        request.expire_unreferenced,
-    )
-    if request.expire_id and any(policy_options):
-        raise UsageError(
-            "`--expire-id` names the snapshots to expire, and cannot be used with a policy",
-            hint="give either `--expire-id` or retention options, not both",
-        )
-    return tuple(read_options(request)["expire_id"] or ())
 
 
 def policy_of(
@@ -190,10 +180,9 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     unfinished, abandoned = _earlier_journals(context, loaded, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
     deletes = deletes_files(loaded, options)
+    reached = ReachedFiles()
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
         reached = read_reached(context, metadata, retention, sizes)
-    else:
-        reached = ReachedFiles()
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
     planned = plan(
@@ -204,7 +193,14 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     logged = log_files(metadata, loaded.metadata_location).table["key"]
     recorded = still_deletable([item.files for item in unfinished], [planned.protected])
     unlogged = without(together([planned.deletable, recorded]), logged)
-    dropped = _dropped_metadata_files(loaded, sizes) if planned.changes_table else NO_FILES
+    dropped = NO_FILES
+    if (
+        planned.changes_table
+        and properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
+        and loaded.capabilities.cleans_metadata
+    ):
+        _, entries = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
+        dropped = dropped_files(metadata_files_among(entries), sizes)  # R-024
     to_delete = together([unlogged, dropped])
     places = own_places(loaded)
     inside, outside = places.split(distinct(to_delete) if len(recorded) else to_delete)
@@ -238,17 +234,17 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     )
 
 
-def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
-    """Return metadata files that the commit drops from the log, if the table wants them deleted.
-
-    Catalogs that delete them themselves have none.
-    """
-    metadata = loaded.metadata
-    deletes = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
-    if not deletes or not loaded.capabilities.cleans_metadata:
-        return NO_FILES
-    _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
-    return dropped_files(metadata_files_among(dropped), sizes)  # R-024
+def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
+    """Return the files behind links to folders: they may be another table's."""
+    if not is_local(metadata.location):
+        return ()
+    linked = files_behind_links(context.store, files.table["location"])
+    if linked:
+        context.progress.warn(
+            f"{print_count(len(linked), 'file')} behind a link below the table's location stay, as "
+            f"{linked[0]}: links are not followed"
+        )
+    return linked
 
 
 def _earlier_journals(
@@ -266,19 +262,6 @@ def _earlier_journals(
     return landed, abandoned
 
 
-def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
-    """Return the files behind links to folders: they may be another table's."""
-    if not is_local(metadata.location):
-        return ()
-    linked = files_behind_links(context.store, files.table["location"])
-    if linked:
-        context.progress.warn(
-            f"{print_count(len(linked), 'file')} behind a link below the table's location stay, as "
-            f"{linked[0]}: links are not followed"
-        )
-    return linked
-
-
 def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
     """Remove unfinished files of killed runs; never raises."""
     if prepared.deletes_files and prepared.temporaries:
@@ -292,15 +275,21 @@ def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
 def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     """Commit the plan, then delete the files that nothing reaches any more (R-190).
 
-    Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
-    changed.
+    Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before any change.
     """
     context.deadline.check()
     record = None
     if prepared.deletes_files and len(prepared.deletable):
         _prove_deletion(context, prepared)
         if prepared.plan.changes_table:
-            record = _record_of(context, prepared)
+            folder = prepared.loaded.metadata_folder
+            record = Journal(
+                journal_location(folder, COMMAND, context.env.new_uuid()),
+                prepared.loaded.metadata.table_uuid,
+                prepared.now_ms,
+                tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
+                prepared.deletable,
+            )
     landed = _commit(context, prepared, record)
     remove_leftovers(context, prepared)
     if not prepared.deletes_files:
@@ -309,25 +298,14 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     if to_delete is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
     removal = remove_files(context, *to_delete)
-    _close_journals(context, prepared, record, to_delete[0], removal)
-    return Expired(landed, removal)
-
-
-def _close_journals(
-    context: TableContext,
-    prepared: PreparedExpiry,
-    record: Journal | None,
-    to_delete: Files,
-    removal: Removal,
-) -> None:
-    """Remove the journals; if files remain, one journal names just them."""
     done = [*([record] if record else []), *prepared.unfinished]
-    if removal.failed or removal.stopped:
+    if removal.failed or removal.stopped:  # one journal names just the files that remain
         deleted = [location for location, _, _ in rows(removal.removed)]
-        journals.shorten(context.store, done.pop(0), excluding(to_delete, deleted))
+        journals.shorten(context.store, done.pop(0), excluding(to_delete[0], deleted))
     done += prepared.abandoned
     if done:
         journals.discard(context.store, done)
+    return Expired(landed, removal)
 
 
 def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
@@ -341,17 +319,6 @@ def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
             f"files in {folder} cannot be deleted: {failed[0].error}",
             hint="grant the right to delete, or give `--keep-files`",
         )
-
-
-def _record_of(context: TableContext, prepared: PreparedExpiry) -> Journal:
-    folder = prepared.loaded.metadata_folder
-    return Journal(
-        journal_location(folder, COMMAND, context.env.new_uuid()),
-        prepared.loaded.metadata.table_uuid,
-        prepared.now_ms,
-        tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
-        prepared.deletable,
-    )
 
 
 def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
@@ -396,7 +363,12 @@ def _to_delete(
     if not len(prepared.deletable):
         return NO_FILES, None
     try:
-        protected = _reached_by_newest(context, prepared)
+        context.catalog.settle()
+        newest = context.catalog.load()
+        check_same_table(prepared.loaded, newest.metadata)
+        check_gc_enabled(newest.metadata)
+        kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
+        protected = reached_beside(context, newest, kept_ids)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None
@@ -420,16 +392,3 @@ def _without_aliases(listed: Files, staying: Sequence[Files]) -> Files:
         for location in chunk.filter(known.contain(chunk)).to_pylist()
     ]
     return excluding(listed, named)
-
-
-def _reached_by_newest(context: TableContext, prepared: PreparedExpiry) -> Sequence[Files]:
-    """Return what the newest metadata reaches; manifests that the plan has read are skipped.
-
-    Raises: Refused, where another table is in its place now (R-002); as reached_beside.
-    """
-    context.catalog.settle()
-    newest = context.catalog.load()
-    check_same_table(prepared.loaded, newest.metadata)
-    check_gc_enabled(newest.metadata)
-    kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-    return reached_beside(context, newest, kept_ids)

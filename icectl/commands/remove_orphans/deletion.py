@@ -20,7 +20,6 @@ from icectl.entries.files import (
     slices,
     where,
 )
-from icectl.env import Env
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
 from icectl.storage.store import FailedRemoval, Store
@@ -31,14 +30,6 @@ from icectl.units import print_instant
 
 _GONE = "it is gone"
 _S3 = re.compile(r"^s3[an]:", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """The locations that were missing before they could be copied, and those that failed."""
-
-    missing: tuple[str, ...]
-    failed: tuple[FailedRemoval, ...]
 
 
 @dataclass(slots=True)
@@ -57,25 +48,33 @@ class Quarantine:
     concurrency: int
     lists: list[str]
 
-    def copy(self, batch: ListedFiles) -> Copied:
+    def copy(self, batch: ListedFiles) -> tuple[list[str], list[FailedRemoval]]:
         """Write down and copy files, and verify the copies.
 
+        Returns the locations that were missing by then, and the failures.
         Raises: StorageError, where the list cannot be written.
         """
         moves = [(file, self._target(file.location)) for file in listed_files(batch)]
-        written_down = locations.join(self.folder, f"moved-{len(self.lists) + 1:05}.jsonl")
-        self.store.create(written_down, "".join(_line(*move) for move in moves).encode())
-        self.lists.append(written_down)
+        lines = []
+        for file, target in moves:
+            instant = None if file.modified_ms is None else print_instant(file.modified_ms)
+            places = {"from": plain(file.location), "to": plain(target)}
+            line = {**places, "size_bytes": file.size_bytes, "modified": instant}
+            lines.append(json.dumps(line) + "\n")
+        list_location = locations.join(self.folder, f"moved-{len(self.lists) + 1:05}.jsonl")
+        self.store.create(list_location, "".join(lines).encode())
+        self.lists.append(list_location)
         problems = in_threads(
             lambda move: self._copy(*move), moves, [1] * len(moves), threads=self.concurrency
         )
-        missing, failed = [], []
+        missing: list[str] = []
+        failed = []
         for (file, _), problem in zip(moves, problems, strict=True):
             if problem is _GONE:
                 missing.append(file.location)
             elif problem is not None:
                 failed.append(FailedRemoval(file.location, problem))
-        return Copied(tuple(missing), tuple(failed))
+        return missing, failed
 
     def _copy(self, file: ListedFile, target: str) -> str | None:
         """Copy one file; return the problem, if any."""
@@ -98,25 +97,6 @@ class Quarantine:
             return locations.join(self.folder, "files", location.removeprefix(base))
         path = location.removeprefix(locations.root(location))
         return locations.join(self.folder, "files-outside", path.lstrip("/"))
-
-
-def open_quarantine(
-    store: Store, env: Env, location: str, table_location: str, concurrency: int
-) -> Quarantine:
-    """Return the folder of a run, which nobody else uses."""
-    instant = print_instant(env.now_ms() // 1000 * 1000).replace("-", "").replace(":", "")
-    run = f"{locations.name(table_location)}-{instant}-{env.new_uuid()[:8]}"
-    return Quarantine(store, locations.join(location, run), table_location, concurrency, [])
-
-
-def _line(file: ListedFile, target: str) -> str:
-    moved = {
-        "from": plain(file.location),
-        "to": plain(target),
-        "size_bytes": file.size_bytes,
-        "modified": None if file.modified_ms is None else print_instant(file.modified_ms),
-    }
-    return json.dumps(moved) + "\n"
 
 
 def plain(location: str) -> str:
@@ -177,14 +157,12 @@ class _Deletion:
         self.prepared = prepared
         self.newest = newest
         self.done = OrphansGone(listed_none(prepared.plan.orphans))
-        if prepared.options.quarantine is not None:
-            self.done.quarantine = open_quarantine(
-                context.store,
-                context.env,
-                prepared.options.quarantine,
-                prepared.places.table,
-                context.concurrency,
-            )
+        quarantine, table, env = prepared.options.quarantine, prepared.places.table, context.env
+        if quarantine is not None:  # in a folder of the run, which nobody else uses
+            instant = print_instant(env.now_ms() // 1000 * 1000).replace("-", "").replace(":", "")
+            name = f"{locations.name(table)}-{instant}-{env.new_uuid()[:8]}"
+            folder = locations.join(quarantine, name)
+            self.done.quarantine = Quarantine(context.store, folder, table, context.concurrency, [])
 
     def remove(self, batch: ListedFiles) -> None:
         """Delete what may go of a batch; where there is a quarantine, copy it there before."""
@@ -192,11 +170,10 @@ class _Deletion:
         if not len(to_remove):
             return
         if self.done.quarantine is not None:
-            copied = self.done.quarantine.copy(to_remove)
-            self.done.failed += copied.failed
-            self.done.spared["gone"] += len(copied.missing)
-            not_copied = [*copied.missing, *(item.location for item in copied.failed)]
-            to_remove = excluding(to_remove, not_copied)
+            missing, failed = self.done.quarantine.copy(to_remove)
+            self.done.failed += failed
+            self.done.spared["gone"] += len(missing)
+            to_remove = excluding(to_remove, [*missing, *(item.location for item in failed)])
         failed = remove_batch(self.context, [file.location for file in listed_files(to_remove)])
         self.done.failed += failed
         removed = excluding(to_remove, [item.location for item in failed])

@@ -28,7 +28,13 @@ from icectl.units import parse_instant
 
 def run(common: Common, table: str, request: OrphansRequest, change: Change) -> Outcome:
     """Plan the removal; unless only the plan was asked for, ask, and execute it."""
-    _check_engine(request)
+    if request.engine != "spark":
+        check_no_spark_options(request.master, request.spark_conf or ())
+    elif request.inventory is not None:
+        raise UsageError(
+            "`--inventory` needs `--engine local`: with an inventory there is nothing to list on "
+            "Spark"
+        )
     same_store = SameStore(
         _equal("--equal-scheme", request.equal_scheme or ()),
         _equal("--equal-authority", request.equal_authority or ()),
@@ -77,27 +83,16 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
 
 def _search(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanSearch:
     """Return the chosen engine, over the store or an inventory."""
+    context, store, conf = session.context, session.context.store, request.spark_conf or ()
     if request.engine == "spark":
-        return _spark_search(session, request)
-    files_below = session.context.store.list
-    if request.inventory is not None:
+        options, storage = spark_options(session, request.master, conf), session.storage()
+        return SparkOrphanSearch(options, storage, store, context.progress, context.deadline)
+    files_below = store.list
+    if request.inventory is not None:  # on this machine, of a bucket's files too
         inventory = _absolute(request.inventory)
-        store = (
-            LocalStore() if is_local(inventory) else session.context.store
-        )  # of a bucket's files too
+        store = LocalStore() if is_local(inventory) else store
         files_below = InventoryFiles(store, inventory, same_store).below
-    return LocalOrphanSearch(files_below, session.context.progress, session.context.deadline)
-
-
-def _spark_search(session: Session, request: OrphansRequest) -> SparkOrphanSearch:
-    options = spark_options(session, request.master, request.spark_conf or ())
-    return SparkOrphanSearch(
-        options,
-        session.storage(),
-        session.context.store,
-        session.context.progress,
-        session.context.deadline,
-    )
+    return LocalOrphanSearch(files_below, context.progress, context.deadline)
 
 
 def _options(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanOptions:
@@ -126,10 +121,7 @@ def _absolute(location: str) -> str:
 
 
 def _equal(option: str, pairs: Sequence[str]) -> Mapping[str, str]:
-    """Split each `A=B` at its last `=`.
-
-    Raises: UsageError.
-    """
+    """Split each `A=B` at its last `=`. Raises: UsageError."""
     equal = {}
     for text in pairs:
         name, separator, equal_name = text.rpartition("=")
@@ -137,17 +129,6 @@ def _equal(option: str, pairs: Sequence[str]) -> Mapping[str, str]:
             raise UsageError(f"`{option}`: `{text}` is not two names with a `=` between them")
         equal[name] = equal_name
     return equal
-
-
-def _check_engine(request: OrphansRequest) -> None:
-    if request.engine == "spark":
-        if request.inventory is not None:
-            raise UsageError(
-                "`--inventory` needs `--engine local`: with an inventory there is nothing to "
-                "list on Spark"
-            )
-        return
-    check_no_spark_options(request.master, request.spark_conf or ())
 
 
 def _percent(share: float) -> str:

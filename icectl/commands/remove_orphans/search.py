@@ -1,6 +1,6 @@
 """The search for orphans: where they are looked for, what the table refers to, what is left."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
@@ -45,25 +45,6 @@ class SearchedPlaces:
     outside: tuple[str, ...] = ()
     owns_table: bool = True
 
-    @property
-    def bases(self) -> tuple[str, ...]:
-        """The table's location, and the folders of its files elsewhere."""
-        return (self.table, *self.outside)
-
-    @property
-    def own(self) -> tuple[str, ...]:
-        """Where orphans may be deleted without a further word: the table's location, if it is."""
-        return (self.table,) if self.owns_table else ()
-
-    def left_out(self, metadata: TableMetadata) -> Mapping[str, str]:
-        """The folders elsewhere that nothing is listed of, by the properties that name them."""
-        return {
-            name: folder
-            for name, folder in named_folders(self.table, metadata.properties).items()
-            if not is_within(folder, self.table)
-            and not any(is_within(place, folder) for place in self.outside)
-        }
-
 
 def places_of(loaded: LoadedTable, chosen: Sequence[str], same_store: SameStore) -> SearchedPlaces:
     """Tell what is listed where the caller names locations, and where not: the table's own.
@@ -77,10 +58,8 @@ def places_of(loaded: LoadedTable, chosen: Sequence[str], same_store: SameStore)
         raise Refused(
             f"the table's location, {redacted(table)}, does not contain its current metadata file, "
             f"{redacted(loaded.metadata_location)}: the files there may belong to another table",
-            hint=(
-                f"`--location {quote(table)} --delete-outside` confirms that all files there are "
-                "the table's"
-            ),
+            hint=f"`--location {quote(table)} --delete-outside` confirms that all files there are "
+            "the table's",
             id="location-not-own",
         )
     if not chosen:
@@ -104,9 +83,8 @@ def _named_folder(metadata: TableMetadata, location: str, same_store: SameStore)
         respelled = same_store.respelled(location, folder)
         if respelled is not None:
             return respelled
-    others = (
-        f"of {', '.join(f'`{name}`' for name in named)}" if named else "that its properties name"
-    )
+    names = ", ".join(f"`{name}`" for name in named)
+    others = f"of {names}" if named else "that its properties name"
     raise Refused(
         f"{redacted(location)} is neither at nor below the table's location, "
         f"{redacted(metadata.location)}, nor a folder {others}",
@@ -174,10 +152,8 @@ class PreparedRemoval:
     @property
     def doomed(self) -> ListedFiles:
         """The files that a run deletes or moves."""
-        parts = [self.plan.orphans]
-        if self.plan.deletes_outside:
-            parts.append(self.plan.outside)
-        return listed_together(parts)
+        outside = [self.plan.outside] if self.plan.deletes_outside else []
+        return listed_together([self.plan.orphans, *outside])
 
 
 def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
@@ -192,11 +168,13 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
     for place in options.locations:
         add_root(context.store, place)
     places = places_of(before, options.locations, options.same_store)
-    for name, folder in places.left_out(before.metadata).items():
-        context.progress.warn(
-            f"`{name}` is {redacted(folder)}, outside the table's location: orphans there are "
-            "looked for only if `--location` names it"
-        )
+    for name, folder in named_folders(places.table, before.metadata.properties).items():
+        is_listed = any(is_within(place, folder) for place in places.outside)
+        if not is_listed and not is_within(folder, places.table):
+            context.progress.warn(
+                f"`{name}` is {redacted(folder)}, outside the table's location: orphans there are "
+                "looked for only if `--location` names it"
+            )
     older_than_ms = _limit(context, options, places)
     if options.quarantine is not None:
         check_quarantine(options.quarantine, places)
@@ -214,12 +192,9 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         references = _read_references(context, loaded, options, places, listing)
         _add_forks(context, references, others.forks(loaded))
         specs = loaded.metadata.partition_specs
-        rule = OrphanRule(
-            older_than_ms,
-            places.bases,
-            tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields)),
-            running(context.store, context.env, loaded),
-        )
+        names = tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields))
+        outputs = running(context.store, context.env, loaded)
+        rule = OrphanRule(older_than_ms, (places.table, *places.outside), names, outputs)
         plan = _plan(context, options, places, listing, references, rule)
     if options.only is not None:
         plan = restrict_to_reviewed(plan, options.only)
@@ -234,16 +209,11 @@ def open_deletable(context: TableContext) -> LoadedTable:
 
 
 def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
-    """Do nothing where a table is the same one, whose files are where they were.
-
-    Raises: Refused.
-    """
+    """Check that a table is the same one, whose files are where they were. Raises: Refused."""
     check_same_table(before, loaded.metadata)
     if before.metadata.location != loaded.metadata.location:
-        raise Refused(
-            f"the table's location has changed to {loaded.metadata.location}",
-            hint="run the command again",
-        )
+        message = f"the table's location has changed to {loaded.metadata.location}"
+        raise Refused(message, hint="run the command again")
 
 
 def _limit(context: TableContext, options: OrphanOptions, places: SearchedPlaces) -> int:
@@ -272,7 +242,15 @@ def _read_references(
     references.add(loaded)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
-        raise _doubtful(next(iter(references.doubtful.values())), places)
+        location = next(iter(references.doubtful.values()))
+        why = "it is relative" if is_relative(location) else "scheme or authority differ"
+        raise Refused(
+            f"the metadata names {redacted(location)}, which may or may not be a file in "
+            f"{redacted(places.listed[0])}: {why}",
+            hint="`--equal-scheme A=B` or `--equal-authority A=B` treats both as one store; "
+            "`--prefix-mismatch ignore` continues, and keeps every file whose path is named",
+            id="prefix-mismatch",
+        )
     return references
 
 
@@ -283,7 +261,12 @@ def _add_forks(context: TableContext, references: References, forks: Sequence[st
     """
     for location in forks:
         try:
-            _add_fork(references, load_file(context.store, location))
+            fork = load_file(context.store, location)
+            if not _is_added(references, fork):
+                # Expiries of one table delete files that both name.
+                for snapshots in ((), *((one,) for one in references.unread(fork.metadata))):
+                    part = replace(fork.metadata, snapshots=snapshots)
+                    _is_added(references, replace(fork, metadata=part))
         except (TableNotFound, CorruptTable):  # no catalog can use it
             continue
     if forks:
@@ -294,14 +277,6 @@ def _add_forks(context: TableContext, references: References, forks: Sequence[st
         )
 
 
-def _add_fork(references: References, fork: LoadedTable) -> None:
-    """Add the references of a fork: expiries of one table delete files that both name."""
-    if _is_added(references, fork):
-        return
-    for snapshots in ((), *((snapshot,) for snapshot in references.unread(fork.metadata))):
-        _is_added(references, replace(fork, metadata=replace(fork.metadata, snapshots=snapshots)))
-
-
 def _is_added(references: References, loaded: LoadedTable) -> bool:
     """Add a table; return false if a file that it names is missing."""
     try:
@@ -309,20 +284,6 @@ def _is_added(references: References, loaded: LoadedTable) -> bool:
     except MissingFile:
         return False
     return True
-
-
-def _doubtful(location: str, places: SearchedPlaces) -> Refused:
-    return Refused(
-        f"the metadata names {redacted(location)}, which may or may not be a file in "
-        f"{redacted(places.listed[0])}: {_why_doubtful(location)}",
-        hint="`--equal-scheme A=B` or `--equal-authority A=B` treats both as one store; "
-        "`--prefix-mismatch ignore` continues, and keeps every file whose path is named",
-        id="prefix-mismatch",
-    )
-
-
-def _why_doubtful(location: str) -> str:
-    return "it is relative" if is_relative(location) else "scheme or authority differ"
 
 
 def _plan(
@@ -342,7 +303,8 @@ def _plan(
         if context.store.stat(file) is not None
     ]
     left_alone[OrphanVerdict.RECENT] += len(kept_verdicts)  # with the file that each belongs to
-    orphans, outside = below(excluding(unneeded, kept_verdicts), places.own)
+    own = (places.table,) if places.owns_table else ()
+    orphans, outside = below(excluding(unneeded, kept_verdicts), own)
     return OrphanPlan(
         rule=rule,
         listed_count=listing.file_count,

@@ -1,6 +1,6 @@
 """The run of `icectl rewrite-manifests`: load, plan, write, verify, commit, clean up."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -30,7 +30,6 @@ from icectl.table.context import TableContext
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
-    ManifestGroup,
     ManifestsWithEntries,
     RewriteOptions,
     RewritePlan,
@@ -54,6 +53,11 @@ class Rewriting:
     snapshot_id: int | None = None
     new_metadata_file: str | None = None
 
+    @property
+    def rewritten(self) -> list[ManifestFile]:
+        """The manifests that are written anew."""
+        return [self.manifests[at] for group in self.plan.chosen for at in group.rewritten]
+
 
 def rewriting_result(rewriting: Rewriting) -> dict[str, Any]:
     """The result: of a plan, `added` and `bytes_after` are estimates of what a run would do."""
@@ -71,43 +75,41 @@ def rewriting_result(rewriting: Rewriting) -> dict[str, Any]:
             before if written is None else sum(item.manifest_length for item in written)
         ),
         "snapshot_id": id_text(rewriting.snapshot_id),
-        "groups": [_group(group) for group in rewriting.plan.groups],
-        "manifests_rewritten": [
-            rewriting.manifests[at].manifest_path for group in chosen for at in group.rewritten
+        "groups": [
+            {
+                "spec_id": group.spec_id,
+                "content": group.content.name.lower(),
+                "rewritten": len(group.rewritten),
+                "kept": len(group.kept),
+                "expected": group.expected,
+                "entries": group.entries,
+                "partitions": group.clusters,
+                "bytes_before": group.bytes_before,
+                "reason": group.reason,
+            }
+            for group in rewriting.plan.groups
         ],
+        "manifests_rewritten": [item.manifest_path for item in rewriting.rewritten],
         "manifests_added": [item.manifest_path for item in written or ()],
     }
 
 
-def _group(group: ManifestGroup) -> Mapping[str, Any]:
-    return {
-        "spec_id": group.spec_id,
-        "content": group.content.name.lower(),
-        "rewritten": len(group.rewritten),
-        "kept": len(group.kept),
-        "expected": group.expected,
-        "entries": group.entries,
-        "partitions": group.clusters,
-        "bytes_before": group.bytes_before,
-        "reason": group.reason,
-    }
-
-
 def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> None:
-    """Print each group with its reason, and the outcome.
-
-    Every manifest too if `whole`, or with `-v`.
-    """
+    """Print each group with its reason, and the outcome; with `-v`, or `whole`, every manifest."""
     whole = whole or console.options.verbosity > 0
+    if whole or (rewriting.plan.chosen and rewriting.written is None):
+        _print_groups(console, rewriting.plan)
     if not rewriting.plan.chosen:
-        if whole:
-            _print_groups(console, rewriting.plan)
         console.say("nothing to do: rewriting manifests would gain nothing")
         return
-    if rewriting.written is None or whole:
-        _print_groups(console, rewriting.plan)
     if whole:
-        _print_manifests(console, rewriting)
+        rows = [
+            (item.manifest_path, print_size(item.manifest_length)) for item in rewriting.rewritten
+        ]
+        columns = (TableColumn("manifest", cut="middle"), TableColumn("bytes", "right"))
+        console.print()
+        print_table(console, columns, rows)
+        console.print()
     console.say(_summary(rewriting))
     print_new_metadata_file(console, rewriting.new_metadata_file)
 
@@ -135,22 +137,14 @@ def _print_groups(console: Console, plan: RewritePlan) -> None:
     print_table(console, columns, rows)
 
 
-def _print_manifests(console: Console, rewriting: Rewriting) -> None:
-    rows = [
-        (rewriting.manifests[at].manifest_path, print_size(rewriting.manifests[at].manifest_length))
-        for group in rewriting.plan.chosen
-        for at in group.rewritten
-    ]
-    console.print()
-    print_table(
-        console, (TableColumn("manifest", cut="middle"), TableColumn("bytes", "right")), rows
-    )
-    console.print()
-
-
 def _summary(rewriting: Rewriting) -> str:
-    result = rewriting_result(rewriting)
-    before = _before(rewriting)
+    """Return what became of manifests, and of files that a root lists itself (sfc-1 7.6)."""
+    result, chosen = rewriting_result(rewriting), rewriting.rewritten
+    manifests = [item for item in chosen if not item.in_root]
+    size = print_size(sum(manifest.manifest_length for manifest in manifests))
+    before = f"{print_count(len(manifests), 'manifest')} of {size}"
+    if len(manifests) < len(chosen):
+        before = f"the root's own files and {before}" if manifests else "the root's own files"
     stay = f"{result['kept']:,} {'stays' if result['kept'] == 1 else 'stay'}"
     if rewriting.written is None:
         return f"{before} would become about {result['added']:,}; {stay}"
@@ -158,38 +152,10 @@ def _summary(rewriting: Rewriting) -> str:
     return f"{before} became {after}; {stay}"
 
 
-def _before(rewriting: Rewriting) -> str:
-    """Return the text of rewritten manifests and files that a root lists itself (sfc-1 7.6)."""
-    chosen = [rewriting.manifests[at] for group in rewriting.plan.chosen for at in group.rewritten]
-    manifests = [item for item in chosen if not item.in_root]
-    size = print_size(sum(manifest.manifest_length for manifest in manifests))
-    text = f"{print_count(len(manifests), 'manifest')} of {size}"
-    if len(manifests) == len(chosen):
-        return text
-    return f"the root's own files and {text}" if manifests else "the root's own files"
-
-
 COMMAND = "rewrite-manifests"
 
 Content = Literal["all", "data", "deletes"]
 _FORMATS = {"avro": FileFormat.AVRO, "parquet": FileFormat.PARQUET}
-
-_PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
-"""What decides which manifests are written anew."""
-
-_COLUMNS = {Layout.MANIFEST_LISTS: PLANNED_COLUMNS, Layout.SFC_1: TREE_COLUMNS}
-
-
-def _planning_entries(entries: Entries) -> Entries:
-    """Return the columns of live entries that planning and comparing need: there may be many."""
-    return Entries(with_location_hashes(live(entries).table))
-
-
-_REDUCTIONS: Mapping[Layout, Callable[[Entries], Entries]] = {
-    Layout.MANIFEST_LISTS: _planning_entries,
-    Layout.SFC_1: lambda entries: entries,
-}
-"""What is kept of entries while they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +213,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
 
 
 def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
-    """Check the request, and return what makes options of it for a table.
-
-    Raises: UsageError.
-    """
+    """Check the request, and return what makes options of it for a table. Raises: UsageError."""
     values = read_options(request)
     form = request.manifest_format
 
@@ -298,7 +261,8 @@ def prepare(
     snapshot = branch_head(metadata, branch)
     listed = _load_manifests(context, metadata, snapshot)
     chosen = options(metadata)
-    decided = _PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
+    planner = plan_leaves if layout_of_table(metadata) is Layout.SFC_1 else plan
+    decided = planner(metadata, branch, listed, chosen)
     if chosen.only is not None:
         decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
     return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))
@@ -310,14 +274,18 @@ def _load_manifests(
     if snapshot is None:
         return ManifestsWithEntries((), EMPTY)
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-    layout = layout_of(snapshot)
+    is_tree = layout_of(snapshot) is Layout.SFC_1
     headers: list[ManifestHeader] = []
     parts: list[Entries] = []
-    for part in scan_manifests(context, metadata, manifests, _COLUMNS[layout]):
+    columns = TREE_COLUMNS if is_tree else PLANNED_COLUMNS
+    for part in scan_manifests(context, metadata, manifests, columns):
         headers += part.headers
-        parts.append(_REDUCTIONS[layout](part.entries()))
+        read_entries = part.entries()
+        if not is_tree:  # only what planning and comparing need: there may be many
+            read_entries = Entries(with_location_hashes(live(read_entries).table))
+        parts.append(read_entries)
     entries = concat(parts)
-    if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
+    if is_tree:  # others are carried as they are, whatever they say
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     parquet = (at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET)
