@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.rows import Entries, RawEntries, index_in, location_keys
+from icectl.entries.rows import Entries, RawEntries, Rows, index_in, location_keys
 from icectl.format.manifest import Content, FileFormat
 
 
@@ -42,24 +42,12 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Rows):
     """Files as a table of SCHEMA; a null size is not known."""
 
-    table: pa.Table
 
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFiles:
+class ListedFiles(Rows):
     """Files as a table of (location, size_bytes, modified_ms); a null time is not known."""
-
-    table: pa.Table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
 
 
 AnyFiles = TypeVar("AnyFiles", Files, ListedFiles)

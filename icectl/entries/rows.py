@@ -65,23 +65,21 @@ COLUMNS = pa.schema([*PLANNING, *CARRIED])
 
 
 @dataclass(frozen=True, slots=True)
-class RawEntries:
+class Rows:
+    """Rows as an Arrow table; what they are rows of is the class."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+class RawEntries(Rows):
     """Rows as their manifests store them: null numbers not yet inherited (R-042)."""
 
-    table: pa.Table
 
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Rows):
     """Rows with inheritance resolved: snapshot id and both sequence numbers are non-null."""
-
-    table: pa.Table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
 
 
 E = TypeVar("E", RawEntries, Entries)

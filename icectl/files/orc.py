@@ -362,25 +362,22 @@ def _field_ids(field: pa.Field, *, is_repeated: bool) -> Iterator[int | None]:
 
 def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | None:
     """Return the bounds of a column as single values; None where one can't tell."""
+    bounds: list[bytes] = []
     try:
-        smallest, largest = (
-            _bound(type_, bound) for bound in (statistics.smallest, statistics.largest)
-        )
+        for stored in (statistics.smallest, statistics.largest):
+            match type_, stored:
+                case PrimitiveType("int" | "long" | "date" | "time"), int():
+                    bounds.append(single_value.encode(type_, stored))
+                case PrimitiveType("string"), bytes():
+                    bounds.append(single_value.encode(type_, stored.decode()))
+                case DecimalType(), bytes():
+                    value = single_value.from_json(type_, stored.decode())
+                    bounds.append(single_value.encode(type_, value))
+                case _:
+                    return None
     except ValueError:
         return None
-    return None if smallest is None or largest is None else (smallest, largest)
-
-
-def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:
-    match type_, stored:
-        case PrimitiveType("int" | "long" | "date" | "time"), int():
-            return single_value.encode(type_, stored)
-        case PrimitiveType("string"), bytes():
-            return single_value.encode(type_, stored.decode())
-        case DecimalType(), bytes():
-            return single_value.encode(type_, single_value.from_json(type_, stored.decode()))
-        case _:
-            return None
+    return bounds[0], bounds[1]
 
 
 def read_tail(serialized: bytes) -> OrcTail:

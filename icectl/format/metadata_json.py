@@ -42,18 +42,14 @@ from icectl.format.partition import (
 from icectl.format.schema import Schema, schema_from_json, schema_json
 from icectl.format.snapshot import (
     SnapshotRef,
+    item_json,
     metadata_log_from_json,
-    metadata_log_json,
     partition_statistics_from_json,
-    partition_statistics_json,
     ref_from_json,
-    ref_json,
     snapshot_from_json,
     snapshot_json,
     snapshot_log_from_json,
-    snapshot_log_json,
     statistics_from_json,
-    statistics_json,
 )
 from icectl.format.sort import SortOrder, order_from_json, order_json
 
@@ -285,12 +281,10 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
         members["next-row-id"] = metadata.next_row_id
         if metadata.encryption_keys:
             members["encryption-keys"] = [dict(key) for key in metadata.encryption_keys]
-    members["refs"] = {name: ref_json(ref) for name, ref in metadata.refs.items()}
+    members["refs"] = {name: item_json(ref) for name, ref in metadata.refs.items()}
     members["snapshots"] = [snapshot_json(item, version) for item in metadata.snapshots]
-    members["statistics"] = [statistics_json(item) for item in metadata.statistics]
-    members["partition-statistics"] = [
-        partition_statistics_json(item) for item in metadata.partition_statistics
-    ]
-    members["snapshot-log"] = [snapshot_log_json(entry) for entry in metadata.snapshot_log]
-    members["metadata-log"] = [metadata_log_json(entry) for entry in metadata.metadata_log]
+    members["statistics"] = [item_json(file) for file in metadata.statistics]
+    members["partition-statistics"] = [item_json(file) for file in metadata.partition_statistics]
+    members["snapshot-log"] = [item_json(entry) for entry in metadata.snapshot_log]
+    members["metadata-log"] = [item_json(entry) for entry in metadata.metadata_log]
     return members | dict(metadata.unknown)

@@ -1,7 +1,7 @@
 """Snapshots, refs, logs and statistics files of the table metadata, from and to their JSON."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from icectl.format.json_members import (
@@ -228,42 +228,20 @@ def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     return members | dict(snapshot.unknown)
 
 
-def ref_json(ref: SnapshotRef) -> dict[str, Any]:
-    """Return the JSON object of a branch or tag."""
-    members: dict[str, Any] = {"snapshot-id": ref.snapshot_id, "type": ref.type}
-    put(members, "min-snapshots-to-keep", ref.min_snapshots_to_keep)
-    put(members, "max-snapshot-age-ms", ref.max_snapshot_age_ms)
-    put(members, "max-ref-age-ms", ref.max_ref_age_ms)
-    return members | dict(ref.unknown)
+def item_json(
+    item: SnapshotRef
+    | SnapshotLogEntry
+    | MetadataLogEntry
+    | StatisticsFile
+    | PartitionStatisticsFile,
+) -> dict[str, Any]:
+    """Return the JSON object of a ref, of an entry of a log or of a statistics file.
 
-
-def statistics_json(file: StatisticsFile) -> dict[str, Any]:
-    """Return the JSON object of a statistics file."""
-    return {
-        "snapshot-id": file.snapshot_id,
-        "statistics-path": file.statistics_path,
-        "file-size-in-bytes": file.file_size_in_bytes,
-        "file-footer-size-in-bytes": file.file_footer_size_in_bytes,
-        "blob-metadata": [dict(blob) for blob in file.blob_metadata],
-    } | dict(file.unknown)
-
-
-def partition_statistics_json(file: PartitionStatisticsFile) -> dict[str, Any]:
-    """Return the JSON object of a file of partition statistics."""
-    return {
-        "snapshot-id": file.snapshot_id,
-        "statistics-path": file.statistics_path,
-        "file-size-in-bytes": file.file_size_in_bytes,
-    } | dict(file.unknown)
-
-
-def snapshot_log_json(entry: SnapshotLogEntry) -> dict[str, Any]:
-    """Return the JSON object of an entry of the snapshot log."""
-    members = {"timestamp-ms": entry.timestamp_ms, "snapshot-id": entry.snapshot_id}
-    return members | dict(entry.unknown)
-
-
-def metadata_log_json(entry: MetadataLogEntry) -> dict[str, Any]:
-    """Return the JSON object of an entry of the metadata log."""
-    members: dict[str, Any] = {"timestamp-ms": entry.timestamp_ms}
-    return members | {"metadata-file": entry.metadata_file} | dict(entry.unknown)
+    Its members have the names and the order of the fields; None is left out.
+    """
+    members: dict[str, Any] = {}
+    for name in (one.name for one in fields(item) if one.name != "unknown"):
+        value = getattr(item, name)
+        stored = [dict(part) for part in value] if isinstance(value, tuple) else value
+        put(members, name.replace("_", "-"), stored)
+    return members | dict(item.unknown)

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 
 from icectl.errors import Unsupported
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import ref_json, snapshot_json
+from icectl.format.snapshot import item_json, snapshot_json
 from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,
@@ -61,7 +61,7 @@ _UPDATES: Mapping[type, tuple[str, Callable[[Any, int], dict[str, Any]]]] = {
     ),
     SetSnapshotRef: (
         "set-snapshot-ref",
-        lambda update, _: {"ref-name": update.name, **ref_json(update.ref)},
+        lambda update, _: {"ref-name": update.name, **item_json(update.ref)},
     ),
     RemoveSnapshotRef: ("remove-snapshot-ref", lambda update, _: {"ref-name": update.name}),
     SetProperties: ("set-properties", lambda update, _: {"updates": dict(update.updates)}),

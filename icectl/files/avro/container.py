@@ -151,25 +151,20 @@ def read_blocks(file: AvroFile, stored: Iterable[StoredBlock] | None = None) -> 
     """
     left = most_inflated(len(file.content))
     for count, start, end in stored_blocks(file) if stored is None else stored:
-        block = _inflated(file.codec, file.content[start:end], left)
+        usual = usual_left()
+        limit = left if usual is None else min(left, usual)
+        try:
+            block = inflate_block(file.codec, file.content[start:end], limit)
+        except CorruptTable as error:  # or damaged: that is seen when it is read alone
+            if limit == left:
+                raise
+            raise UnusuallyLargeError from error
+        spend(len(block))
         left -= len(block)
         if count > len(block) or (block and not count):
             raise damaged("a block has more records than bytes, or bytes without a record")
         if count:
             yield Block(count, block)
-
-
-def _inflated(codec: str, stored: bytes, left: int) -> bytes:
-    usual = usual_left()
-    if usual is None or usual >= left:
-        block = inflate_block(codec, stored, left)
-    else:
-        try:
-            block = inflate_block(codec, stored, usual)
-        except CorruptTable as error:  # or damaged: that is seen when it is read alone
-            raise UnusuallyLargeError from error
-    spend(len(block))
-    return block
 
 
 def inflate_block(codec: str, stored: bytes, limit: int | None = None) -> bytes:
