@@ -92,7 +92,10 @@ def _columns(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[Sta
 
 
 _COUNTS = ("value_count", "null_count", "nan_count")
-_LENGTHS = {"average_uncompressed_length": 7, "max_uncompressed_length": 8}
+_LENGTHS = ("average_uncompressed_length", "max_uncompressed_length")
+_IN_ORDER = ("lower_bound", "upper_bound", "tight_bounds", *_COUNTS, *_LENGTHS)
+"""The members of a group, whose field ids follow that of the group."""
+
 _REAL = ("float", "double")
 _FIXED_WIDTH = {
     "int": "<i4", "date": "<i4", "long": "<i8", "time": "<i8", "float": "<f4", "double": "<f8",
@@ -127,27 +130,23 @@ def _stats_type(columns: tuple[StatsColumn, ...]) -> pa.StructType:
 
 
 def _members(column: StatsColumn) -> list[pa.Field]:
-    base = group_id(column.id)
     name = column.type.name if isinstance(column.type, PrimitiveType) else ""
-    members: list[pa.Field] = []
+    kinds: dict[str, pa.DataType] = {}
     bound = bound_type(column.type)
     if bound is not None:
-        members += [
-            pa.field("lower_bound", bound, metadata=_id(base + 1)),
-            pa.field("upper_bound", bound, metadata=_id(base + 2)),
-            pa.field("tight_bounds", pa.bool_(), metadata=_id(base + 3)),
-        ]
-    members.append(pa.field("value_count", pa.int64(), metadata=_id(base + 4)))
+        kinds |= {"lower_bound": bound, "upper_bound": bound, "tight_bounds": pa.bool_()}
+    kinds["value_count"] = pa.int64()
     if not column.is_required or column.is_expression:
-        members.append(pa.field("null_count", pa.int64(), metadata=_id(base + 5)))
+        kinds["null_count"] = pa.int64()
     if name in _REAL:
-        members.append(pa.field("nan_count", pa.int64(), metadata=_id(base + 6)))
+        kinds["nan_count"] = pa.int64()
     if name in ("string", "binary"):
-        members += [
-            pa.field(member, pa.int32(), metadata=_id(base + offset))
-            for member, offset in _LENGTHS.items()
-        ]
-    return members
+        kinds |= dict.fromkeys(_LENGTHS, pa.int32())
+    first = group_id(column.id) + 1
+    return [
+        pa.field(member, kind, metadata=_id(first + _IN_ORDER.index(member)))
+        for member, kind in kinds.items()
+    ]
 
 
 def bound_type(type_: Type) -> pa.DataType | None:
@@ -174,28 +173,31 @@ def conform(stats: pa.StructArray | None, columns: Sequence[StatsColumn], count:
     kind = stats_type(columns)
     if stats is None or not kind.num_fields:
         return pa.nulls(count, kind)
-    stored = {field_id(one): at for at, one in enumerate(stats.type)}
-    flattened = stats.flatten()
-    groups = []
-    for wanted in kind:
-        at = stored.get(field_id(wanted))
-        groups.append(
-            pa.nulls(count, wanted.type) if at is None else _conformed(flattened[at], wanted.type)
-        )
+    parts = by_field_id(stats)
+    groups = [
+        _conformed(parts[field_id(group)], group.type)
+        if field_id(group) in parts
+        else pa.nulls(count, group.type)
+        for group in kind
+    ]
     return pa.StructArray.from_arrays(groups, fields=list(kind), mask=stats.is_null())
+
+
+def by_field_id(struct: pa.StructArray) -> dict[int | None, pa.Array]:
+    """Return the members of a struct by their field ids."""
+    return dict(zip(map(field_id, struct.type), struct.flatten(), strict=True))
 
 
 def _conformed(group: pa.Array, kind: pa.StructType) -> pa.StructArray:
     if not pa.types.is_struct(group.type):  # V4-140
         message = f"a manifest has statistics of a column as {group.type}, not a struct"
         raise CorruptTable(message, rule="V4-140")
-    stored = {field_id(one): at for at, one in enumerate(group.type)}
-    flattened = group.flatten()
-    members = {}
-    for member in kind:
-        at = stored.get(field_id(member))
-        if at is not None:
-            members[member.name] = _promoted(flattened[at], member.type)
+    parts = by_field_id(group)
+    members = {
+        member.name: _promoted(parts[field_id(member)], member.type)
+        for member in kind
+        if field_id(member) in parts
+    }
     return stats_group(kind, members, len(group))
 
 
@@ -549,34 +551,30 @@ def recover(
     problems = pa.nulls(count, pa.string())
     if not width:
         return RecoveredTuples(pa.repeat(pa.scalar(b"", pa.binary()), count), problems)
-    absent: list[tuple[Type, pa.Array]] = [
-        (PrimitiveType("int"), pa.nulls(count, pa.int32()))
-    ] * width
-    stored = {} if stats is None else {field_id(one): at for at, one in enumerate(stats.type)}
-    groups = [] if stats is None else stats.flatten()
+    absent: tuple[Type, pa.Array] = (PrimitiveType("int"), pa.nulls(count, pa.int32()))
+    columns = [absent] * width
+    groups = {} if stats is None else by_field_id(stats)
     for item in fields:
-        at = stored.get(group_id(item.stats_id))
-        if at is None:
+        group = groups.get(group_id(item.stats_id))
+        if group is None:
             problems = pc.coalesce(problems, pa.repeat(pa.scalar(TUPLE_UNKNOWN), count))
             continue
-        values, found = _values(groups[at], item)
-        problems = pc.coalesce(problems, found)
-        absent[item.place] = (item.type, values)
-    keys = encode_keys([type_ for type_, _ in absent], [column for _, column in absent])
-    known = problems.is_null()
-    keys = pc.if_else(known, keys, pa.scalar(UNKNOWN_KEY, pa.binary()))
+        values, of_group = _values(group, item)
+        problems = pc.coalesce(problems, of_group)
+        columns[item.place] = (item.type, values)
+    keys = encode_keys([type_ for type_, _ in columns], [column for _, column in columns])
+    keys = pc.if_else(problems.is_null(), keys, pa.scalar(UNKNOWN_KEY, pa.binary()))
     return RecoveredTuples(keys, problems)
 
 
 def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:
     """Return the values of one field, and what is wrong with them, by sfc-1 5.4."""
     base = group_id(item.stats_id)
-    parts = dict(zip(map(field_id, group.type), group.flatten(), strict=True))
+    parts = by_field_id(group)
     kind = bound_type(item.type)
-    count = len(group)
 
     def member(offset: int, missing: pa.DataType) -> pa.Array:
-        return parts.get(base + offset, pa.nulls(count, missing))
+        return parts.get(base + offset, pa.nulls(len(group), missing))
 
     lower, upper = member(1, kind), member(2, kind)
     values, nulls, nans = (member(offset, pa.int64()) for offset in (4, 5, 6))

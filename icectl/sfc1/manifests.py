@@ -216,21 +216,25 @@ def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
 
 def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Null numbers of ADDED rows are the snapshot's (sfc-1 4.6)."""
-    added = pc.equal(rows["status"], int(Status.ADDED))
     for name, number in (
         ("snapshot_id", snapshot.snapshot_id),
         ("sequence_number", snapshot.sequence_number),
         ("file_sequence_number", snapshot.sequence_number),
     ):
-        stored = rows[name]
-        if not stored.null_count:
-            continue
-        filled = pc.if_else(pc.and_(added, stored.is_null()), pa.scalar(number, pa.int64()), stored)
-        if filled.null_count:  # V4-062
-            message = f"a row of a root has no {name.replace('_', ' ')}"
-            raise CorruptTable(message, rule="V4-062")
-        rows = with_column(rows, name, filled)
+        rows = _added_filled(rows, name, number, "a row of a root", "V4-062")  # V4-062
     return rows
+
+
+def _added_filled(rows: pa.Table, name: str, number: int | None, what: str, rule: str) -> pa.Table:
+    """Fill nulls of ADDED rows. Raises: CorruptTable, by the rule, where others have null."""
+    stored = rows[name]
+    if not stored.null_count:
+        return rows
+    takes = pc.and_(pc.equal(rows["status"], int(Status.ADDED)), stored.is_null())
+    filled = pc.if_else(takes, pa.scalar(number, pa.int64()), stored)
+    if filled.null_count:
+        raise CorruptTable(f"{what} has no {name.replace('_', ' ')}", rule=rule)
+    return with_column(rows, name, filled)
 
 
 def manifest_file(row: ListedRow) -> ManifestFile:
@@ -333,20 +337,12 @@ def rows_of_leaf(
 def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
     """Fill what rows leave null from the leaf's row in the root (sfc-1 4.6), in columns there."""
     there = set(rows.column_names)
-    is_added = pc.equal(rows["status"], int(Status.ADDED))
     if "snapshot_id" in there:
         ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf.snapshot_id, pa.int64()))
         rows = with_column(rows, "snapshot_id", ids)
     for name in there & {"sequence_number", "file_sequence_number"}:
-        stored = rows[name]
-        if not stored.null_count:
-            continue
-        number = pa.scalar(getattr(leaf, name), pa.int64())
-        filled = pc.if_else(pc.and_(is_added, stored.is_null()), number, stored)
-        if filled.null_count:  # V4-105
-            message = f"a row that is not ADDED has no {name.replace('_', ' ')}"
-            raise CorruptTable(message, rule="V4-105")
-        rows = with_column(rows, name, filled)
+        what = "a row that is not ADDED"
+        rows = _added_filled(rows, name, getattr(leaf, name), what, "V4-105")  # V4-105
     first = leaf.first_row_id
     if first is None or leaf.content != Content.DATA_MANIFEST or "first_row_id" not in there:
         return rows
@@ -407,10 +403,6 @@ def with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -
     return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
 
 
-ReadRange = Callable[[str, int, int], bytes]
-"""Reads part of a file: location, offset, length."""
-
-
 def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
     """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (sfc-1 8.1).
 
@@ -437,9 +429,10 @@ def vector_rows(rows: pa.Table) -> Iterator[tuple[str, ListedRow]]:
             yield row.referenced_file, row
 
 
-def vector_positions(read_range: ReadRange, row: ListedRow) -> Positions:
+def vector_positions(read_range: Callable[[str, int, int], bytes], row: ListedRow) -> Positions:
     """Return the positions of one manifest delete vector, inline or in a Puffin file.
 
+    `read_range` reads part of a file: location, offset, length.
     Raises: MissingFile; CorruptTable V4-082; StorageError.
     """
     if row.inline_content is not None:

@@ -24,7 +24,6 @@ from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, where, w
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.deletion_vectors import read_bitmap, write_bitmap
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.parquet.schema import field_id
 from icectl.format.manifest import (
     Content,
     FieldSummary,
@@ -39,7 +38,7 @@ from icectl.format.manifest import (
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.checks.live import PlannedTree
-from icectl.sfc1.content_stats import group_id, recover, single_values, to_maps
+from icectl.sfc1.content_stats import by_field_id, group_id, recover, single_values, to_maps
 from icectl.sfc1.manifest_file import STATS, ListedRow, number_of
 from icectl.sfc1.manifests import (
     FOR_STATS,
@@ -471,9 +470,9 @@ def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
 def _summaries(facts: TreeFacts, spec_id: int, stats: pa.StructArray) -> tuple[FieldSummary, ...]:
     spec = facts.metadata.spec(spec_id)
     summaries = [FieldSummary(contains_null=True)] * (0 if spec is None else len(spec.fields))
-    groups = {field_id(one): at for at, one in enumerate(stats.type)}
+    groups = by_field_id(stats)
     for item in facts.tuple_fields(spec_id):
-        group = stats.flatten()[groups[group_id(item.stats_id)]]
+        group = groups[group_id(item.stats_id)]
         members = dict(zip((one.name for one in group.type), group.flatten(), strict=True))
         lower, upper = (
             single_values(item.type, members[name])[0].as_py()

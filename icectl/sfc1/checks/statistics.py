@@ -26,6 +26,7 @@ from icectl.sfc1.content_stats import (
     TupleField,
     aggregate,
     bound_type,
+    by_field_id,
     differing,
     group_id,
 )
@@ -101,7 +102,7 @@ class RowStatistics:
         self.stored = stored
         self.table = table
         values = whole(rows.rows[STATS])
-        self._stored = dict(zip(map(field_id, values.type), values.flatten(), strict=True))
+        self._stored = by_field_id(values)
         self._groups: dict[int, StatsMembers] = {}
         self.is_null: Mask = mask_of(values.is_null())
 
@@ -324,24 +325,23 @@ class LeafStatistics:
                     ids[name].append(column.id)
         return ids
 
-    def breaches(self, name: str, what: str, severity: Severity | None = None) -> Iterator[Breach]:
-        """Yield one breach for all columns that differ in a way."""
-        ids = self.differing[name]
+
+def in_leaf(
+    name: str, what: str, severity: Severity | None = None, of_older: Severity | None = None
+) -> Check[LeafStatistics]:
+    """Check the columns of a leaf that differ in a way, with one breach for all.
+
+    What a root leaves out of a leaf of an older version may be only worth knowing (`of_older`).
+    """
+
+    def search(leaf: LeafStatistics) -> Iterator[Breach]:
+        ids = leaf.differing[name]
         if ids:
             more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
-            yield Breach(f"it {what}, of the column {ids[0]}{more}", severity=severity)
+            text = f"it {what}, of the column {ids[0]}{more}"
+            yield Breach(text, severity=of_older if leaf.of_older_version else severity)
 
-
-def _untrue_statistics(leaf: LeafStatistics) -> Iterator[Breach]:
-    yield from leaf.breaches("narrow", "has rows outside of the bounds in its root")
-    yield from leaf.breaches("untrue", "has other statistics than its root says")
-
-
-def _weak_statistics(leaf: LeafStatistics) -> Iterator[Breach]:
-    """What a root leaves out of a leaf of an older version is only worth knowing."""
-    severity: Severity | None = "info" if leaf.of_older_version else None
-    yield from leaf.breaches("absent", "has statistics that its root lacks", severity)
-    yield from leaf.breaches("wide", "has tighter bounds than its root says", "info")
+    return Check(LeafStatistics, search)
 
 
 def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
@@ -404,9 +404,13 @@ STATISTICS_RULES = (
     rule("V4-145", "counts of values add up", "Statistics", "error", COMPACT,
          in_statistics("has counts of values that do not add up", _miscounted)),
     rule("V4-146", "statistics of a leaf hold those of its rows", "Statistics", "error",
-         REWRITE_MANIFESTS, Check(LeafStatistics, _untrue_statistics)),
+         REWRITE_MANIFESTS,
+         in_leaf("narrow", "has rows outside of the bounds in its root"),
+         in_leaf("untrue", "has other statistics than its root says")),
     rule("V4-147", "leaves have statistics where they can", "Statistics", "warning",
-         REWRITE_MANIFESTS, Check(LeafStatistics, _weak_statistics)),
+         REWRITE_MANIFESTS,
+         in_leaf("absent", "has statistics that its root lacks", of_older="info"),
+         in_leaf("wide", "has tighter bounds than its root says", "info", "info")),
     rule("V4-148", "delete vectors over leaves have no statistics", "Statistics", "error",
          REWRITE_MANIFESTS,
          in_statistics("is a bitmap with statistics of columns",
