@@ -33,32 +33,19 @@ COUNTS = (
 )  # fmt: skip
 """Members of `manifest_stats`, null together on everything but manifests (V4-058)."""
 
+_REQUIRED = ("content", "file_format", "status", "spec_id", "record_count")
+_TYPES = {
+    "content": pa.int8(), "location": pa.string(), "file_format": pa.int8(), "status": pa.int8(),
+    "snapshot_id": pa.int64(), "sequence_number": pa.int64(), "file_sequence_number": pa.int64(),
+    "first_row_id": pa.int64(), "content_offset": pa.int64(), "content_size_in_bytes": pa.int64(),
+    "inline_content": pa.binary(), "spec_id": pa.int32(), "sort_order_id": pa.int32(),
+    "record_count": pa.int64(), "file_size_in_bytes": pa.int64(),
+    **{name: pa.int32() if name.endswith("files_count") else pa.int64() for name in COUNTS},
+    "referenced_file": pa.string(), "key_metadata": pa.binary(),
+    "split_offsets": pa.list_(pa.int64()), "equality_ids": pa.list_(pa.int32()),
+}  # fmt: skip
 TREE_ROWS = pa.schema(
-    [
-        pa.field("content", pa.int8(), nullable=False),
-        pa.field("location", pa.string()),
-        pa.field("file_format", pa.int8(), nullable=False),
-        pa.field("status", pa.int8(), nullable=False),
-        pa.field("snapshot_id", pa.int64()),
-        pa.field("sequence_number", pa.int64()),
-        pa.field("file_sequence_number", pa.int64()),
-        pa.field("first_row_id", pa.int64()),
-        pa.field("content_offset", pa.int64()),
-        pa.field("content_size_in_bytes", pa.int64()),
-        pa.field("inline_content", pa.binary()),
-        pa.field("spec_id", pa.int32(), nullable=False),
-        pa.field("sort_order_id", pa.int32()),
-        pa.field("record_count", pa.int64(), nullable=False),
-        pa.field("file_size_in_bytes", pa.int64()),
-        *(
-            pa.field(name, pa.int32() if name.endswith("files_count") else pa.int64())
-            for name in COUNTS
-        ),
-        pa.field("referenced_file", pa.string()),
-        pa.field("key_metadata", pa.binary()),
-        pa.field("split_offsets", pa.list_(pa.int64())),
-        pa.field("equality_ids", pa.list_(pa.int32())),
-    ]
+    pa.field(name, kind, nullable=name not in _REQUIRED) for name, kind in _TYPES.items()
 )
 """Every column but `content_stats`, whose members depend on the table's columns (sfc-1 5.1).
 
@@ -283,48 +270,27 @@ _COLUMNS = ManifestColumns(
     rows=TREE_ROWS,
     parts=(
         Column("content", 134, "content_type", required=True),
-        Column("location", _LOCATION),
-        Column("file_format", 101, required=True),
-        Group(
-            "tracking_info",
-            5,
-            (
-                Column("status", 0, required=True),
-                Column("snapshot_id", 1),
-                Column("sequence_number", 3),
-                Column("file_sequence_number", 4),
-                Column("first_row_id", 142),
-            ),
-            required=True,
-        ),
-        Group(
-            "deletion_vector",
-            _VECTOR,
-            (
-                Column("content_offset", 144, "offset"),
-                Column("content_size_in_bytes", 145, "size_in_bytes"),
-                Column("inline_content", 146),
-            ),
-        ),
-        Column("spec_id", 148, "partition_spec_id", required=True),
-        Column("sort_order_id", 140),
-        Column("record_count", 103, required=True),
-        Column("file_size_in_bytes", 104),
+        Column("location", _LOCATION), Column("file_format", 101, required=True),
+        Group("tracking_info", 5, (
+            Column("status", 0, required=True), Column("snapshot_id", 1),
+            Column("sequence_number", 3), Column("file_sequence_number", 4),
+            Column("first_row_id", 142),
+        ), required=True),
+        Group("deletion_vector", _VECTOR, (
+            Column("content_offset", 144, "offset"),
+            Column("content_size_in_bytes", 145, "size_in_bytes"), Column("inline_content", 146),
+        )),
+        Column("spec_id", 148, "partition_spec_id", required=True), Column("sort_order_id", 140),
+        Column("record_count", 103, required=True), Column("file_size_in_bytes", 104),
         Struct(STATS, STATS_ID),
-        Group(
-            "manifest_stats",
-            521,
-            tuple(
-                Column(name, number, required=True)
-                for name, number in zip(COUNTS, (504, 505, 506, 512, 513, 514, 516), strict=True)
-            ),
-        ),
-        Column("referenced_file", 143),
-        Column("key_metadata", 131),
-        Column("split_offsets", 132, element_id=133),
-        Column("equality_ids", 135, element_id=136),
+        Group("manifest_stats", 521, tuple(
+            Column(name, number, required=True)
+            for name, number in zip(COUNTS, (504, 505, 506, 512, 513, 514, 516), strict=True)
+        )),
+        Column("referenced_file", 143), Column("key_metadata", 131),
+        Column("split_offsets", 132, element_id=133), Column("equality_ids", 135, element_id=136),
     ),
-)
+)  # fmt: skip
 """The columns of sfc-1 3.1, in its order."""
 
 _KNOWN = _COLUMNS.ids()

@@ -77,7 +77,7 @@ def sound_root(
 ) -> tuple[pa.Table, Mapping[str, Positions]]:
     """The rows of a root, as tree.read_root gives them, and dead positions by the leaf's key.
 
-    Raises: CorruptTable, where it is not sure which rows live (_OF_ROOTS); StorageError;
+    Raises: CorruptTable V4-082, and where it is not sure which rows live (_OF_ROOTS); StorageError;
     Unsupported. `snapshot` has a root manifest.
     Cost: no file that reading the state doesn't read.
     """
@@ -88,7 +88,14 @@ def sound_root(
     with naming(location):
         rows = resolved_rows(facts, file.rows, snapshot)
     columns = TreeColumns(rows)
-    live, gone = _bitmaps(store, columns)
+    live: dict[int, Positions] = {}
+    gone: dict[int, Positions] = {}
+    for at, row in columns.rows_of(Content.MANIFEST_DV).items():
+        if row.status != Status.DELETED:
+            live[at] = vector_positions(store.read_range, row)
+        elif row.inline_content is not None:  # nothing depends on these: they may be damaged
+            with suppress(CorruptTable):
+                gone[at] = vector_positions(store.read_range, row)
     _refuse_in_root(RootVectors(location, columns, {**live, **gone}))
     names = [
         "referenced_data_file" if name == "referenced_file" else name for name in rows.column_names
@@ -98,25 +105,6 @@ def sound_root(
     _refuse_in_root(PlannedTree(own, facts.metadata, snapshot, location))
     leaves = rows["referenced_file"]
     return rows, {comparison_key(leaves[at].as_py()): found for at, found in live.items()}
-
-
-def _bitmaps(
-    store: Store, columns: TreeColumns
-) -> tuple[dict[int, Positions], dict[int, Positions]]:
-    """Return positions by the row of their vector, of live ones and of DELETED ones.
-
-    Nothing depends on the latter: they are there as far as the root itself has them whole.
-    Raises: CorruptTable V4-082; StorageError.
-    """
-    live: dict[int, Positions] = {}
-    gone: dict[int, Positions] = {}
-    for at, row in columns.rows_of(Content.MANIFEST_DV).items():
-        if row.status != Status.DELETED:
-            live[at] = vector_positions(store.read_range, row)
-        elif row.inline_content is not None:
-            with suppress(CorruptTable):
-                gone[at] = vector_positions(store.read_range, row)
-    return live, gone
 
 
 def _refuse_in_root(of: Subject) -> None:

@@ -302,10 +302,14 @@ def _named(
         return known
     deletes = take(files.deletes, unread)
     stated = load_stated(context, metadata, files.manifests, [deletes])
-    read: Mapping[str, Mapping[str, int]] = read_names(deletes, stated)
+    read: dict[str, Mapping[str, int]] = dict(read_names(deletes, stated))
     scheme = scheme_of_entries(metadata)
     if scheme:
-        read = {place: _with_schemes(scheme, names) for place, names in read.items()}
+        for place, names in read.items():  # of an older version (sfc-1 L2)
+            counts = Counter[str]()
+            for name, count in names.items():
+                counts[with_scheme(scheme, name)] += count
+            read[place] = counts
     return {**known, **read}
 
 
@@ -321,14 +325,6 @@ def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> En
     is_delete = numbers(entries, "content") != Content.DATA
     is_kept = ~is_delete | is_known | ~is_shared[numbers(entries, "manifest")]
     return where(entries, pa.array(is_kept))
-
-
-def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:
-    """Add the scheme to paths in a delete file of an older version (sfc-1 L2)."""
-    counts = Counter[str]()
-    for name, count in names.items():
-        counts[with_scheme(scheme, name)] += count
-    return counts
 
 
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:

@@ -36,10 +36,9 @@ from icectl.sfc1.manifest_file import (
     TreeFile,
     listed_rows,
 )
+from icectl.sfc1.manifests import FILES, LEAVES
 
 _DATA, _VECTOR, _EQUALITY = Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES
-_LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
-_FILES = (_DATA, _VECTOR, _EQUALITY)
 _ROW_FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 _FORMATS = {
     _DATA: _ROW_FORMATS,
@@ -221,7 +220,7 @@ def _without_one_place(rows: TreeRows) -> Mask:
 
 
 def _bad_counts(rows: TreeRows) -> Mask:
-    leaves = rows.of(*_LEAVES)
+    leaves = rows.of(*LEAVES)
     absent = np.stack([rows.absent(name) for name in COUNTS])
     counts = np.stack([rows.numbers(name) for name in COUNTS])
     wrong = leaves & (absent.any(axis=0) | (counts < 0).any(axis=0))
@@ -287,7 +286,7 @@ def _in_append(root: RootRows) -> Mask:
     if root.snapshot.operation != "append":
         return np.zeros(len(root), bool)
     added, deleted = root.with_status(Status.ADDED), root.with_status(Status.DELETED)
-    wrong = deleted & root.of(*_FILES)
+    wrong = deleted & root.of(*FILES)
     return wrong | (added & ~root.of(_DATA, Content.DATA_MANIFEST))
 
 
@@ -426,7 +425,7 @@ ROW_RULES = (
     rule("V4-063", "manifests and their vectors have one sequence number", "Entries", "error",
          REWRITE_MANIFESTS,
          in_root("has two sequence numbers",
-                 lambda one: one.of(*_LEAVES, Content.MANIFEST_DV)
+                 lambda one: one.of(*LEAVES, Content.MANIFEST_DV)
                  & (one.inherited[1] != one.inherited[2]))),
     rule("V4-064", "no sequence number is above that of its snapshot", "Entries", "error",
          ROLL_BACK,
@@ -439,7 +438,7 @@ ROW_RULES = (
     rule("V4-066", "files that were there before do not carry the snapshot's id", "Entries",
          "error", ROLL_BACK,
          in_root("was there before, but carries this snapshot's id",
-                 lambda one: one.of(*_FILES) & one.with_status(Status.EXISTING)
+                 lambda one: one.of(*FILES) & one.with_status(Status.EXISTING)
                  & (one.inherited[0] == one.snapshot.snapshot_id))),
     rule("V4-067", "live files have row ids, which overlap nowhere", "Entries", "error", ROLL_BACK,
          in_rows("has row ids, which its content does not have",
@@ -450,7 +449,7 @@ ROW_RULES = (
          Check(LiveTree, row_ids_of_files)),
     rule("V4-068", "leaves are not listed as DELETED", "Entries", "warning", NEXT_COMMIT,
          in_root("is a leaf listed as DELETED",
-                 lambda one: one.with_status(Status.DELETED) & one.of(*_LEAVES))),
+                 lambda one: one.with_status(Status.DELETED) & one.of(*LEAVES))),
     rule("V4-069", "a snapshot without parent deletes nothing", "Entries", "error", ROLL_BACK,
          in_root("is DELETED by a snapshot without parent",
                  lambda one: one.with_status(Status.DELETED)
@@ -468,7 +467,7 @@ ROW_RULES = (
                  lambda one: one.of(_VECTOR, _EQUALITY) if one.listed.kind is TreeContent.DATA
                  else one.of(_DATA))),
     rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK,
-         in_leaf("is a leaf in a leaf", lambda one: one.of(*_LEAVES))),
+         in_leaf("is a leaf in a leaf", lambda one: one.of(*LEAVES))),
     rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK,
          Check(ListedLeaf, _other_description)),
     rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
@@ -504,7 +503,7 @@ ROW_RULES = (
                    lambda one: one.file.footer.get("content") == "deletes")),
     rule("V4-113", "new leaves have version 4", "Leaves", "error", ROLL_BACK,
          in_root("is a new leaf of an older version",
-                 lambda one: one.with_status(Status.ADDED) & one.of(*_LEAVES)
+                 lambda one: one.with_status(Status.ADDED) & one.of(*LEAVES)
                  & (one.numbers("file_format") == int(FileFormat.AVRO)))),
     rule("V4-115", "a leaf is not too large", "Leaves", "warning", REWRITE_MANIFESTS,
          of_object(ListedLeaf, "it is a leaf of {one.row_count:,} rows",

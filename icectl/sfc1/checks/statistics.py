@@ -31,7 +31,7 @@ from icectl.sfc1.content_stats import (
     group_id,
 )
 from icectl.sfc1.manifest_file import STATS
-from icectl.sfc1.manifests import TreeFacts
+from icectl.sfc1.manifests import FILES, TreeFacts
 
 _LOWEST, _HIGHEST = group_id(0), group_id(HIGHEST_STATS_ID)
 _METADATA_COLUMNS = (9_000, 9_200)
@@ -241,8 +241,7 @@ def _crossed_bounds(stats: RowStatistics) -> Mask:
 
 def _miscounted(stats: RowStatistics) -> Mask:
     wrong = stats.none()
-    contents = (Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
-    is_file, records = stats.rows.of(*contents), stats.rows.numbers("record_count")
+    is_file, records = stats.rows.of(*FILES), stats.rows.numbers("record_count")
     for column, group in stats.groups():
         values, has_values = group.counts("value_count")
         nulls, _ = group.counts("null_count")

@@ -3,7 +3,7 @@
 Pure but for the leaves that are read on the way: the files to write come back as values.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,7 +106,13 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
     """Write the live rows of chosen leaves, and chosen files of the root, again (sfc-1 7.6)."""
     if not change.rewritten and not change.rewritten_files:
         return
-    affiliated = _affiliated(draft, change.rewritten)
+    affiliated = [  # delete leaves that stay, of data leaves that are rewritten
+        key
+        for leaf in leaf_rows(draft.kept)
+        if (key := comparison_key(leaf.name)) not in change.rewritten
+        and leaf.referenced_file is not None
+        and comparison_key(leaf.referenced_file) in change.rewritten
+    ]
     for content, contents, kind in (
         (Content.DATA_MANIFEST, DATA, TreeContent.DATA),
         (Content.DELETE_MANIFEST, DELETES, TreeContent.DELETE),
@@ -148,14 +154,12 @@ def flush(draft: Draft, added: pa.Table, going: set[Identity]) -> None:
 
 
 def _excess(
-    draft: Draft, added: pa.Table, contents: Iterable[Content], limit: int, going: set[Identity]
+    draft: Draft, added: pa.Table, contents: Sequence[Content], limit: int, going: set[Identity]
 ) -> int:
     """Count the files of the root that would be too many; 0 where there are none to move."""
-    contents = tuple(contents)
     new = len(of_contents(added, *contents))
-    carried = sum(
-        identity not in going for identity in identities(of_contents(draft.kept, *contents))
-    )
+    files = of_contents(draft.kept, *contents)
+    carried = sum(identity not in going for identity in identities(files))
     return min(carried, carried + (new if new <= limit else 0) - limit)
 
 
@@ -168,12 +172,10 @@ def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
         is_vector = row[0] == Content.POSITION_DELETES
         return is_vector and row not in going and references[row] not in in_root
 
-    taken = _take(draft, of_leaf)
+    taken, alone = _take(draft, of_leaf), []
+    rest = draft.means.facts.empty()
     if excess > len(taken):
         rest = _take(draft, lambda row: row[0] in DELETES and row not in going)
-    else:
-        rest = draft.means.facts.empty()
-    alone = []
     for data_leaf, rows in group_by_data_leaf(draft, taken):
         if data_leaf is None or len(rows) < 2:
             alone.append(rows)
@@ -246,16 +248,6 @@ def _drop_leaves(draft: Draft, gone: set[str]) -> None:
     draft.kept = with_column(draft.kept, "referenced_file", cleared).filter(pa.array(~drop))
     for key in gone:
         draft.dead.pop(key, None)
-
-
-def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
-    """Delete leaves that stay, of data leaves that are rewritten."""
-    keyed = [(comparison_key(leaf.name), leaf.referenced_file) for leaf in leaf_rows(draft.kept)]
-    return [
-        key
-        for key, data_leaf in keyed
-        if data_leaf is not None and comparison_key(data_leaf) in rewritten and key not in rewritten
-    ]
 
 
 def _repair_affinity(draft: Draft, leaves: list[str]) -> None:

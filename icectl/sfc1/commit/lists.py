@@ -307,18 +307,16 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
 
     Raises: StorageError.
     """
-    return frozenset(
-        comparison_key(leaf.name) for leaf in leaf_rows(root) if _is_parquet(store, leaf.name)
-    )
-
-
-def _is_parquet(store: Store, location: str) -> bool:
-    if location.endswith(".avro"):
-        return False
-    try:
-        return store.read_range(location, 0, len(PARQUET_MAGIC)) == PARQUET_MAGIC
-    except FileNotFoundError as error:
-        raise MissingFile(location) from error
+    leaves = set()
+    for leaf in leaf_rows(root):
+        if not leaf.name.endswith(".avro"):
+            try:
+                magic = store.read_range(leaf.name, 0, len(PARQUET_MAGIC))
+            except FileNotFoundError as error:
+                raise MissingFile(leaf.name) from error
+            if magic == PARQUET_MAGIC:
+                leaves.add(comparison_key(leaf.name))
+    return frozenset(leaves)
 
 
 def _counted(
