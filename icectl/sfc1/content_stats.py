@@ -494,13 +494,13 @@ def with_tuples(
         return stats
     encoded = keys.dictionary_encode()
     tuples = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
-    stored = {field_id(one): at for at, one in enumerate(stats.type)}
-    groups = stats.flatten()
+    groups = by_field_id(stats)
     for item in fields:
-        values = [values[item.place] for values in tuples]
-        at = stored[group_id(item.stats_id)]
-        groups[at] = _with_values(groups[at], values, encoded.indices, record_counts, item.type)
-    return pa.StructArray.from_arrays(groups, fields=list(stats.type))
+        values, number = [values[item.place] for values in tuples], group_id(item.stats_id)
+        groups[number] = _with_values(
+            groups[number], values, encoded.indices, record_counts, item.type
+        )
+    return pa.StructArray.from_arrays(list(groups.values()), fields=list(stats.type))
 
 
 def _with_values(

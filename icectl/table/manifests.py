@@ -134,8 +134,7 @@ def scan_manifests(
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
-    parts = _in_groups(context, metadata, manifests, columns, lambda part: part)
-    with closing(parts):
+    with closing(_in_groups(context, metadata, manifests, columns, lambda part: part)) as parts:
         for part in parts:
             if isinstance(part, _Failed):
                 raise part.problem
@@ -156,9 +155,8 @@ def scan_entries(
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-    read = _in_groups(context, metadata, manifests, columns, ManifestsRead.entries)
-    with closing(read):
-        for entries in read:
+    with closing(_in_groups(context, metadata, manifests, columns, ManifestsRead.entries)) as parts:
+        for entries in parts:
             if isinstance(entries, _Failed):
                 leave_out(entries.problem)
             else:
@@ -212,9 +210,8 @@ def try_manifests(
     Raises: StorageError, if the store itself fails.
     Cost: as scan_manifests.
     """
-    read = _in_groups(context, metadata, manifests, columns, _one_by_one)
-    with closing(read):
-        for group in read:
+    with closing(_in_groups(context, metadata, manifests, columns, _one_by_one)) as groups:
+        for group in groups:
             if isinstance(group, _Failed):
                 yield ManifestRead(group.index, group.size_bytes, problem=group.problem)
             else:
@@ -229,17 +226,11 @@ def _one_by_one(part: ManifestsRead) -> Sequence[ManifestRead]:
     """Return each manifest with its rows, which are not copied."""
     numbers = part.rows.table["manifest"].to_numpy()
     bounds = np.searchsorted(numbers, np.arange(part.first, part.first + len(part.headers) + 1))
+    slices = zip(bounds[:-1].tolist(), np.diff(bounds).tolist(), strict=True)
+    each = zip(part.sizes, part.headers, slices, strict=True)
     return [
-        ManifestRead(part.first + at, size, header, RawEntries(part.rows.table.slice(start, count)))
-        for at, (size, header, start, count) in enumerate(
-            zip(
-                part.sizes,
-                part.headers,
-                bounds[:-1].tolist(),
-                np.diff(bounds).tolist(),
-                strict=True,
-            )
-        )
+        ManifestRead(part.first + at, size, header, RawEntries(part.rows.table.slice(*of_manifest)))
+        for at, (size, header, of_manifest) in enumerate(each)
     ]
 
 
@@ -275,11 +266,6 @@ class _Decoder(Generic[_Done]):
     columns: Sequence[frozenset[str]]
     finish: Callable[[ManifestsRead], _Done]
     concurrency: int
-
-    @property
-    def threads(self) -> int:
-        """The threads for one manifest: a single one gets all processors."""
-        return _processors(self.concurrency) if len(self.manifests) == 1 else 1
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         """Return a group as one, or each of its manifests if one has a problem, with counts.
@@ -321,17 +307,13 @@ class _Decoder(Generic[_Done]):
             return _Failed(index, len(content), error)
 
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> _Done:
-        first = indices[0]
-        columns = self.columns[first]
-        is_listed = layout_of_manifest(self.manifests[first]) is Layout.MANIFEST_LISTS
-        screened = columns | SCREENED if is_listed else columns
-        part = self._decoded(indices, contents, screened)
+        columns = self.columns[indices[0]]
+        is_listed = layout_of_manifest(self.manifests[indices[0]]) is Layout.MANIFEST_LISTS
+        part = self._decoded(indices, contents, columns | SCREENED if is_listed else columns)
         if is_listed:
             self._check_own(part, contents)
-            names = [
-                name for name in part.rows.table.column_names if name not in SCREENED - columns
-            ]
-            part = replace(part, rows=RawEntries(part.rows.table.select(names)))
+            added = sorted((SCREENED - columns) & set(part.rows.table.column_names))
+            part = replace(part, rows=RawEntries(part.rows.table.drop_columns(added)))
         return self.finish(part)
 
     def _decoded(
@@ -340,8 +322,10 @@ class _Decoder(Generic[_Done]):
         """Decode manifests of one form; only manifests of lists are several."""
         first = self.manifests[indices[0]]
         reader = reader_of(self.metadata, layout_of_manifest(first))
+        # A single manifest gets all processors.
+        threads = _processors(self.concurrency) if len(self.manifests) == 1 else 1
         headers, rows = reader.decode(
-            contents, first, columns=columns, indices=indices, threads=self.threads
+            contents, first, columns=columns, indices=indices, threads=threads
         )
         listed = [self.manifests[index] for index in indices]
         return ManifestsRead(indices[0], listed, [*map(len, contents)], headers, rows)
@@ -351,19 +335,13 @@ class _Decoder(Generic[_Done]):
 
         Doubtful ones are decoded again, with all planning columns.
         """
-        for place in doubtful_manifests(
-            part.manifests, part.headers, part.sizes, part.rows, part.first
-        ):
+        sizes, first = part.sizes, part.first
+        for place in doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first):
             from icectl.checks.rules import check_own_manifest
 
-            decoded = self._decoded([part.first + place], [contents[place]], PLANNING_COLUMNS)
-            check_own_manifest(
-                self.metadata,
-                part.manifests[place],
-                decoded.headers[0],
-                decoded.sizes[0],
-                decoded.rows,
-            )
+            decoded = self._decoded([first + place], [contents[place]], PLANNING_COLUMNS)
+            manifest, header = part.manifests[place], decoded.headers[0]
+            check_own_manifest(self.metadata, manifest, header, decoded.sizes[0], decoded.rows)
 
 
 def _groups(
@@ -421,11 +399,9 @@ def _in_groups(
     with closing(stored), closing(decoded):
         for part in decoded:
             for count, decoded_as in part:
-                result = (
-                    decoder.decode_large(decoded_as.index, read(decoded_as.index))
-                    if isinstance(decoded_as, _Large)
-                    else decoded_as
-                )
+                result = decoded_as
+                if isinstance(result, _Large):
+                    result = decoder.decode_large(result.index, read(result.index))
                 if not isinstance(result, _Failed):
                     context.progress.advance(count)
                 yield result

@@ -366,13 +366,10 @@ class WholeSnapshots:
         if self.level == "files":
             named = distinct(content_files(alive, sized_keys(alive)))
             compared = compare_with_store(self.context, named, self.metadata.location)
-            missing |= {
-                discrepancy.location
-                for discrepancy in compared.discrepancies
-                if discrepancy.found is None and discrepancy.problem is None
-            }
-            if not {discrepancy.location for discrepancy in compared.discrepancies} <= missing:
-                return None
+            for item in compared.discrepancies:
+                if item.location not in missing and (item.found is not None or item.problem):
+                    return None
+                missing.add(item.location)
         columns = ("location", "content", "record_count")
         return [
             Loss(rows)
@@ -391,11 +388,8 @@ class WholeSnapshots:
         for place, manifest in enumerate(manifests):
             if manifest not in self._read:
                 (read,) = try_manifests(self.context, self.metadata, [manifest], PLANNING_COLUMNS)
-                self._read[manifest] = (
-                    None
-                    if read.rows is None
-                    else inherit(with_manifest_number(read.rows, 0), [manifest])
-                )
+                rows = None if read.rows is None else with_manifest_number(read.rows, 0)
+                self._read[manifest] = None if rows is None else inherit(rows, [manifest])
             entries = self._read[manifest]
             if entries is None:
                 return None
@@ -453,8 +447,8 @@ class _Recovery:
     others: Mapping[str, str] = field(default_factory=dict)
     is_moved: bool = False
 
-    def of(self, location: str | None) -> str | None:
-        return self.others.get(location or "", self.repair)
+    def of(self, location: str) -> str | None:
+        return self.others.get(location, self.repair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,9 +466,8 @@ class BrokenTable:
         if not isinstance(error, MissingFile) and error.hint not in _GENERAL:
             return error.hint
         named = _NAMED_FILE.match(error.message)
-        location = None if named is None else named[1]
-        broken = frozenset[str]() if location is None else frozenset({location})
-        recovery = self._recovery("files", broken)
+        location = "" if named is None else named[1]
+        recovery = self._recovery("files", frozenset({location} - {""}))
         way_out = None if recovery is None else recovery.of(location)
         if isinstance(error, MissingFile) and (way_out or "").endswith(_NO_WAY_OUT):
             return f"{error.hint}; else {way_out}"

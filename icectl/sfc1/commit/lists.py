@@ -38,11 +38,9 @@ from icectl.errors import MissingFile, SelfCheckFailed, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
-from icectl.files.parquet.schema import field_id
 from icectl.format.locations import with_scheme
 from icectl.format.manifest import (
     Content,
-    FieldSummary,
     FileFormat,
     ManifestContent,
     ManifestFile,
@@ -52,8 +50,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
-from icectl.format.types import Type
-from icectl.sfc1.content_stats import conform, group_id, stats_group, typed_bounds
+from icectl.sfc1.content_stats import by_field_id, conform, group_id, stats_group, typed_bounds
 from icectl.sfc1.manifest_file import STATS, ListedRow
 from icectl.sfc1.manifests import FILES, TreeFacts, leaf_rows, of_contents, read_leaf
 from icectl.sfc1.reader import RootReader, leaf_manifest, raw_entries
@@ -384,22 +381,18 @@ def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
     summaries = manifest.partitions
     if not summaries:
         return pa.nulls(1, kind)
-    groups = list(conform(None, facts.columns, 1).flatten())
-    places = {field_id(one): at for at, one in enumerate(kind)}
+    groups = by_field_id(conform(None, facts.columns, 1))
     for item in facts.tuple_fields(manifest.partition_spec_id):
-        if item.place < len(summaries):
-            at = places[group_id(item.stats_id)]
-            groups[at] = _summarised(kind.field(at).type, item.type, summaries[item.place])
-    return pa.StructArray.from_arrays(groups, fields=list(kind))
-
-
-def _summarised(kind: pa.StructType, type_: Type, summary: FieldSummary) -> pa.StructArray:
-    members = {
-        "lower_bound": typed_bounds(type_, pa.array([summary.lower_bound], pa.binary())),
-        "upper_bound": typed_bounds(type_, pa.array([summary.upper_bound], pa.binary())),
-    }
-    if not summary.contains_null:
-        members["null_count"] = pa.array([0], pa.int64())
-    if summary.contains_nan is False:
-        members["nan_count"] = pa.array([0], pa.int64())
-    return stats_group(kind, members, 1)
+        if item.place >= len(summaries):
+            continue
+        summary, number = summaries[item.place], group_id(item.stats_id)
+        members = {
+            "lower_bound": typed_bounds(item.type, pa.array([summary.lower_bound], pa.binary())),
+            "upper_bound": typed_bounds(item.type, pa.array([summary.upper_bound], pa.binary())),
+        }
+        if not summary.contains_null:
+            members["null_count"] = pa.array([0], pa.int64())
+        if summary.contains_nan is False:
+            members["nan_count"] = pa.array([0], pa.int64())
+        groups[number] = stats_group(groups[number].type, members, 1)
+    return pa.StructArray.from_arrays(list(groups.values()), fields=list(kind))
