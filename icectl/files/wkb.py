@@ -145,10 +145,8 @@ class _Runs:
 
     shapes: Shapes
     octets: _Array
-    starts: list[int] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    forms: list[int] = field(default_factory=list)
-    """Of each run the dimensions of its points, and 4 more where numbers are little-endian."""
+    runs: list[tuple[int, int, int]] = field(default_factory=list)
+    """Where each starts, its points, their dimensions, and 4 more if numbers are little-endian."""
 
     def add_simple(self, starts: _Array, ends: _Array) -> npt.NDArray[np.bool_]:
         """Read values of one run, or of none, all at once; which ones are."""
@@ -232,18 +230,15 @@ class _Runs:
         if end > size:
             raise InvalidShape(f"it counts {count:,} points, and {size - at:,} bytes are left")
         if count:
-            self.starts.append(start + at)
-            self.counts.append(count)
-            self.forms.append(form)
-            if len(self.starts) >= _MOST_RUNS:
+            self.runs.append((start + at, count, form))
+            if len(self.runs) >= _MOST_RUNS:
                 self.flush()
         return end
 
     def flush(self) -> None:
         """Look at the points of the runs that were added."""
-        runs = (np.array(values, np.int64) for values in (self.starts, self.counts, self.forms))
-        self._look(*runs)
-        self.starts, self.counts, self.forms = [], [], []
+        self._look(*np.array(self.runs, np.int64).reshape(-1, 3).T)
+        self.runs = []
 
     def _look(self, starts: _Array, counts: _Array, forms: _Array) -> None:
         """Look at the points of runs, some of those that have one form at a time."""

@@ -131,9 +131,6 @@ def ancestors(snapshots_by_id: Mapping[int, Snapshot], snapshot_id: int) -> Iter
         current = None if parent is None else snapshots_by_id.get(parent)
 
 
-# -- from JSON -----------------------------------------------------------------------------------
-
-
 def snapshot_from_json(value: Mapping[str, Any]) -> Snapshot:
     """Read a snapshot. Raises: one of UNUSABLE."""
     summary = value.get("summary")
@@ -206,9 +203,6 @@ def partition_statistics_from_json(value: Mapping[str, Any]) -> PartitionStatist
     )
 
 
-# -- to JSON -------------------------------------------------------------------------------------
-
-
 def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     """Return the JSON object of a snapshot in a table of a format version."""
     members: dict[str, Any] = {}
@@ -228,13 +222,10 @@ def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     return members | dict(snapshot.unknown)
 
 
-def item_json(
-    item: SnapshotRef
-    | SnapshotLogEntry
-    | MetadataLogEntry
-    | StatisticsFile
-    | PartitionStatisticsFile,
-) -> dict[str, Any]:
+Item = SnapshotRef | SnapshotLogEntry | MetadataLogEntry | StatisticsFile | PartitionStatisticsFile
+
+
+def item_json(item: Item) -> dict[str, Any]:
     """Return the JSON object of a ref, of an entry of a log or of a statistics file.
 
     Its members have the names and the order of the fields; None is left out.

@@ -107,9 +107,6 @@ class ManifestColumns:
         return _identified(named, column.id)
 
 
-# -- reading ------------------------------------------------------------------------------------
-
-
 class ParquetColumns:
     """The columns of a manifest in Parquet by field id; only its footer was read."""
 
@@ -314,9 +311,6 @@ def _column(
     if wanted.type == pa.int8():
         layout.check(column.name, values)
     return values.cast(wanted.type)
-
-
-# -- writing ------------------------------------------------------------------------------------
 
 
 def write_rows(rows: pa.Table, layout: ManifestColumns, footer: Mapping[str, str]) -> bytes:

@@ -137,16 +137,11 @@ class Compiler:
         self._optional(type_, None)
 
     def _skip_present(self, type_: AvroType) -> None:
-        simple = {
-            "int": avro_scan.SKIP_NUMBER,
-            "long": avro_scan.SKIP_NUMBER,
-            "enum": avro_scan.SKIP_NUMBER,
-            "bytes": avro_scan.SKIP_BYTES,
-            "string": avro_scan.SKIP_BYTES,
-        }
         sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": type_.size, "null": 0}
-        if type_.kind in simple:
-            self.add(simple[type_.kind])
+        if type_.kind in ("int", "long", "enum"):
+            self.add(avro_scan.SKIP_NUMBER)
+        elif type_.kind in ("bytes", "string"):
+            self.add(avro_scan.SKIP_BYTES)
         elif type_.kind in sizes:
             self.add(avro_scan.SKIP_FIXED, sizes[type_.kind])
         elif type_.kind == "record":
@@ -159,13 +154,9 @@ class Compiler:
 
     def _skip_items(self, type_: AvroType) -> None:
         item = type_.parts[0]
-        kinds = (
-            ["string", item.kind]
-            if type_.kind == "map"
-            else (
-                [part.type.kind for part in item.fields] if item.kind == "record" else [item.kind]
-            )
-        )
+        kinds = [part.type.kind for part in item.fields] if item.kind == "record" else [item.kind]
+        if type_.kind == "map":
+            kinds = ["string", item.kind]
         shape = "".join(_SHAPES.get(kind, "?") for kind in kinds)
         simple = {
             "n": avro_scan.SKIP_NUMBERS,

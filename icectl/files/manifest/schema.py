@@ -174,33 +174,15 @@ def entry_schema(
         else _data_file_field(name)
         for name in DATA_FILE_FIELDS[min(format_version, 3)]
     ]
-    numbers = (
-        []
-        if format_version == 1
-        else [
-            optional_field("sequence_number", "long", SEQUENCE_NUMBER),
-            optional_field("file_sequence_number", "long", FILE_SEQUENCE_NUMBER),
-        ]
-    )
-    snapshot_id = (
-        {"name": "snapshot_id", "type": "long", "field-id": SNAPSHOT_ID}
-        if format_version == 1
-        else optional_field("snapshot_id", "long", SNAPSHOT_ID)
-    )
-    return {
-        "type": "record",
-        "name": "manifest_entry",
-        "fields": [
-            {"name": "status", "type": "int", "field-id": STATUS},
-            snapshot_id,
-            *numbers,
-            {
-                "name": "data_file",
-                "type": {"type": "record", "name": "r2", "fields": data_file},
-                "field-id": DATA_FILE,
-            },
-        ],
-    }
+    fields: list[dict[str, Any]] = [{"name": "status", "type": "int", "field-id": STATUS}]
+    if format_version == 1:
+        fields.append({"name": "snapshot_id", "type": "long", "field-id": SNAPSHOT_ID})
+    else:
+        names = ("snapshot_id", "sequence_number", "file_sequence_number")
+        fields += [optional_field(name, "long", ENTRY_IDS[name]) for name in names]
+    record = {"type": "record", "name": "r2", "fields": data_file}
+    fields.append({"name": "data_file", "type": record, "field-id": DATA_FILE})
+    return {"type": "record", "name": "manifest_entry", "fields": fields}
 
 
 def partition_fields(spec: PartitionSpec, types: Sequence[Type | None]) -> list[dict[str, Any]]:
