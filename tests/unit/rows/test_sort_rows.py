@@ -1,16 +1,34 @@
-"""Rows sorted in memory and, in ever less of it, through runs on disk."""
+"""Sort orders as options say them, the keys of rows by them, and sorting in little memory."""
 
+import datetime as dt
+import struct
 import tempfile
+from dataclasses import replace
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from icectl.errors import Unsupported, UsageError
 from icectl.files.parquet.schema import arrow_schema
-from icectl.format.sort import order_from_json
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec
+from icectl.format.schema import Schema
+from icectl.format.sort import SortField, SortOrder, order_from_json
+from icectl.format.transforms import parse_transform
+from icectl.format.types import ListType, NestedField, PrimitiveType, StructType, Type
 from icectl.rows import sort_rows
-from icectl.rows.sort_rows import sort_keys, sorted_batches
+from icectl.rows.sort_rows import (
+    ZOrder,
+    parse_sort_order,
+    parse_zorder,
+    sort_keys,
+    sorted_batches,
+    table_order,
+)
 from tests.builders.data_files import schema
 
 TAGS = {"type": "map", "key-id": 4, "key": "string", "value-id": 5, "value": "long",
@@ -116,3 +134,279 @@ def test_wide_rows_come_a_few_at_a_time():
         sizes = [batch.num_rows for batch in sorted_batches([given], keys, memory_bytes)]
         assert sum(sizes) == 100
         assert max(sizes) <= 32
+
+
+LONG = PrimitiveType("long")
+TYPES: list[tuple[int, str, Type]] = [
+    (1, "id", LONG),
+    (2, "category", PrimitiveType("string")),
+    (3, "at", PrimitiveType("timestamp")),
+    (4, "two words", PrimitiveType("double")),
+    (5, "place", StructType((NestedField(6, "x", LONG, required=False),))),
+    (7, "tags", ListType(8, LONG, element_required=False)),
+    (9, "desc", LONG),
+    (10, "a, b", LONG),
+    (11, "a`, b", LONG),
+]
+SCHEMA = Schema(0, tuple(NestedField(id_, name, type_, False) for id_, name, type_ in TYPES))
+
+
+def key(source: int, transform: str, direction: str = "asc", nulls: str = "first") -> SortField:
+    return SortField((source,), parse_transform(transform), direction, f"nulls-{nulls}")
+
+
+OWN = SortOrder(3, (key(2, "identity"), key(1, "bucket[16]", "desc", "last")))
+METADATA = TableMetadata(
+    2, None, "/t", 9, 0, 9, (SCHEMA,), 0, (PartitionSpec(0, ()),), 0, 1001,
+    (SortOrder(0, ()), OWN), 3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("id", [key(1, "identity")]),
+        (" id  DESC ", [key(1, "identity", "desc", "last")]),
+        ("id desc nulls first", [key(1, "identity", "desc", "first")]),
+        ("id Nulls Last", [key(1, "identity", "asc", "last")]),
+        ("bucket(16, id)", [key(1, "bucket[16]")]),
+        ("bucket(id, 16) desc", [key(1, "bucket[16]", "desc", "last")]),
+        ("bucket[16](id)", [key(1, "bucket[16]")]),
+        ("Truncate( 4 , category )", [key(2, "truncate[4]")]),
+        ("days(at),hour(at)", [key(3, "day"), key(3, "hour")]),
+        ("year(at), months(at)", [key(3, "year"), key(3, "month")]),
+        ("`two words` desc, place.x", [key(4, "identity", "desc", "last"), key(6, "identity")]),
+        ("`place`.`x`", [key(6, "identity")]),
+        ("`desc` desc", [key(9, "identity", "desc", "last")]),
+        ("desc", [key(9, "identity")]),
+        ("`a``, b` desc, `a, b`", [key(11, "identity", "desc", "last"), key(10, "identity")]),
+    ],
+)
+def test_an_order_is_read_key_by_key(text, fields):
+    assert parse_sort_order(text, METADATA) == SortOrder(0, tuple(fields))
+
+
+def test_an_order_of_the_table_is_known_again_as_a_whole():
+    spelled = "category asc nulls first, bucket(16, id) desc nulls last"
+    assert parse_sort_order(spelled, METADATA) is OWN
+    assert parse_sort_order("category", METADATA).order_id == 0
+    assert parse_sort_order(spelled + ", at", METADATA).order_id == 0
+    assert table_order(METADATA) is OWN
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "at position 1: `` is not a sort key"),
+        ("id,", "at position 4: `` is not a sort key"),
+        ("id, , at", "at position 4: `, at` is not a sort key"),
+        ("id descending", "at position 1: `id descending` is not a sort key"),
+        ("id desc asc", "is not a sort key"),
+        ("id nulls", "is not a sort key"),
+        ("bucket(16 id)", "is not a sort key"),
+        ("colour", "the table has no column `colour`"),
+        ("ID", "the table has no column `ID`"),
+        ("tags", "there is no identity of `tags`, which is list<long>"),
+        ("tags.element", "`tags.element` is inside a list, of which a row has many"),
+        ("hour(id)", "there is no hour of `id`, which is long"),
+        ("bucket(8, `two words`)", "there is no bucket[8] of"),
+        ("shuffle(id)", "there is no transform `shuffle`"),
+        ("void(id)", "there is no transform `void`"),
+        ("bucket(id)", "there is no transform `bucket`"),
+        ("bucket(0, id)", "there is no transform `bucket[0]`"),
+        ("bucket[4](4, id)", "there is no transform `bucket[4][4]`"),
+        ("zorder(id, at)", "is not a sort key"),
+    ],
+)
+def test_what_is_no_order_is_wrong_usage(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_sort_order(text, METADATA)
+    assert message in caught.value.message
+
+
+def test_names_that_are_nearly_right_are_proposed():
+    with pytest.raises(UsageError) as caught:
+        parse_sort_order("categry", METADATA)
+    assert caught.value.hint == "did you mean `category`?"
+
+
+@pytest.mark.parametrize("orders", [(SortOrder(0, ()),), ()])
+def test_a_table_that_is_not_sorted_has_no_order(orders):
+    unsorted = replace(METADATA, sort_orders=orders, default_sort_order_id=0)
+    with pytest.raises(UsageError, match="the table has no sort order of its own"):
+        table_order(unsorted)
+
+
+def test_a_curve_goes_through_columns():
+    assert parse_zorder("id, `two words`,place.x", METADATA) == ZOrder((1, 4, 6))
+
+
+def test_a_comma_in_a_quoted_name_ends_no_name():
+    assert parse_zorder("`a, b`,id", METADATA) == ZOrder((10, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id", "takes two or more different columns"),
+        ("id,id", "takes two or more different columns"),
+        ("id,", "`` is not a column name"),
+        ("id desc,at", "`id desc` is not a column name"),
+        ("id,colour", "the table has no column `colour`"),
+        ("id,place", "`place` is struct<6: x: optional long>, which has no order"),
+        ("id,tags.element", "is inside a list"),
+    ],
+)
+def test_what_no_curve_goes_through_is_wrong_usage(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_zorder(text, METADATA)
+    assert message in caught.value.message
+
+
+NAN, INF = float("nan"), float("inf")
+ASCENDING = [
+    ("boolean", [False, True]),
+    ("int", [-(2**31), -1, 0, 1, 2**31 - 1]),
+    ("long", [-(2**63), -1, 0, 1, 2**63 - 1]),
+    ("float", [-NAN, -INF, -1.5, -0.0, 0.0, 1e-40, 1.5, INF, NAN]),
+    ("double", [-NAN, -INF, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, INF, NAN]),
+    ("date", [dt.date(1960, 1, 1), dt.date(1970, 1, 1), dt.date(2024, 1, 1)]),
+    ("time", [dt.time(0), dt.time(0, 0, 0, 1), dt.time(23)]),
+    ("timestamp", [-(2**62), -1, 0, 1, 2**62]),
+    ("timestamptz_ns", [-(2**62), -1, 0, 1, 2**62]),
+    ("string", ["", "\0", "\0\0", "\0a", "a", "a\0", "a\0\0", "a\0b", "a\x01", "aa", "b", "é",
+                "\uffff", "\U0001f600"]),
+    ("binary", [b"", b"\0", b"\0\0", b"\0\x01", b"\0\xff", b"\x01", b"a", b"\xff", b"\xff\0",
+                b"\xff\xff"]),
+    ("uuid", [bytes(16), b"\x7f" * 16, b"\x80" + bytes(15), b"\xff" * 16]),
+    ("fixed[3]", [b"\0\0\0", b"\0\0\x01", b"\x01\0\0", b"\xff\xff\xff"]),
+    ("decimal(9, 2)", [Decimal("-9999999.99"), Decimal("-0.01"), Decimal("0.00"), Decimal("0.01")]),
+    ("decimal(38, 0)", [Decimal(-(10**37)), Decimal(-1), Decimal(0), Decimal(2**64),
+                        Decimal(10**37)]),
+]  # fmt: skip
+EVERY = pytest.mark.parametrize(("type_", "values"), ASCENDING, ids=[name for name, _ in ASCENDING])
+
+
+def order(*fields):
+    described = [
+        {"source-id": source, "transform": transform, "direction": direction, "null-order": nulls}
+        for source, transform, direction, nulls in fields
+    ]
+    return order_from_json({"order-id": 1, "fields": described})
+
+
+def keys(columns, types, how):
+    wanted = schema(*((number, f"c{number}", type_) for number, type_ in enumerate(types, 1)))
+    arrow = arrow_schema(wanted)
+    arrays = [pa.array(values, item.type) for values, item in zip(columns, arrow, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=arrow)
+    return sort_keys(how, wanted, arrow).of(batch).to_pylist()
+
+
+@EVERY
+def test_keys_ascend_with_the_values(type_, values):
+    found = keys([values], [type_], order((1, "identity", "asc", "nulls-first")))
+    assert all(one < other for one, other in pairwise(found)), found
+
+
+@EVERY
+def test_keys_descend_with_the_values_and_nulls_go_where_they_should(type_, values):
+    given = [None, *values, None]
+    for nulls, first in (("nulls-first", True), ("nulls-last", False)):
+        found = keys([given], [type_], order((1, "identity", "desc", nulls)))
+        assert all(one > other for one, other in pairwise(found[1:-1])), found
+        assert found[0] == found[-1]
+        assert all((found[0] < one) is first for one in found[1:-1])
+
+
+@EVERY
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_a_second_field_decides_where_the_first_is_equal(type_, values, direction):
+    first = [value for value in [*values, None] for _ in range(3)]
+    second = [1, 2, None] * (len(values) + 1)
+    how = order((1, "identity", direction, "nulls-last"), (2, "identity", "desc", "nulls-last"))
+    found = keys([first, second], [type_, "int"], how)
+    groups = [found[at : at + 3] for at in range(0, len(found), 3)]
+    assert all(two < one < nothing for one, two, nothing in groups)
+    ends = [(min(group), max(group)) for group in groups]
+    ends = ends if direction == "asc" else [*ends[:-1][::-1], ends[-1]]
+    assert all(one[1] < other[0] for one, other in pairwise(ends))
+
+
+def test_r084_nan_is_before_or_behind_everything_by_its_sign_alone():
+    stored = struct.pack("<QQQdd", 0x7FF8000000000001, 0x7FF0000000000001, 0x7FFF << 48, INF, -INF)
+    stored += struct.pack("<QQ", 0xFFF8000000000001, 0xFFFF << 48)
+    column = pa.Array.from_buffers(pa.float64(), 7, [None, pa.py_buffer(stored)])
+    wanted = schema((1, "c", "double"))
+    batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(wanted))
+    how = order((1, "identity", "asc", "nulls-first"))
+    found = sort_keys(how, wanted, batch.schema).of(batch).to_pylist()
+    assert found[0] == found[1] == found[2] > found[3] > found[4] > found[5] == found[6]
+
+
+def test_transforms_are_what_is_compared():
+    found = keys([["ab", "aa", "b"]], ["string"], order((1, "truncate[1]", "asc", "nulls-first")))
+    assert found[0] == found[1] < found[2]
+    days = [0, 86_399_999_999, 86_400_000_000]
+    found = keys([days], ["timestamp"], order((1, "day", "asc", "nulls-first")))
+    assert found[0] == found[1] < found[2]
+
+
+def test_columns_inside_of_structs_are_sorted_by():
+    inner = {"id": 2, "name": "x", "type": "int", "required": False}
+    place = {"type": "struct", "fields": [inner]}
+    wanted = schema((1, "place", place))
+    arrow = arrow_schema(wanted)
+    batch = pa.RecordBatch.from_pylist(
+        [{"place": {"x": 2}}, {"place": {"x": 1}}, {"place": None}], schema=arrow
+    )
+    found = sort_keys(order((2, "identity", "asc", "nulls-first")), wanted, arrow).of(batch)
+    two, one, nothing = found.to_pylist()
+    assert nothing < one < two
+
+
+@pytest.mark.parametrize(
+    "field", [(1, "shuffle", "asc"), (9, "identity", "asc"), (2, "identity", "asc")]
+)
+def test_r007_what_cannot_be_sorted_by_is_refused(field):
+    element = {"type": "list", "element-id": 3, "element": "int", "element-required": False}
+    wanted = schema((1, "id", "long"), (2, "tags", element))
+    with pytest.raises(Unsupported, match="rows can't be sorted by"):
+        sort_keys(order((*field, "nulls-first")), wanted, arrow_schema(wanted))
+
+
+def test_a_column_of_nulls_that_no_file_stores_is_named_when_it_is_sorted_by():
+    wanted = schema((1, "id", "long"), (2, "later", "unknown"))
+    with pytest.raises(Unsupported, match="by identity of `later`, of type unknown"):
+        sort_keys(order((2, "identity", "asc", "nulls-first")), wanted, arrow_schema(wanted))
+
+
+def test_no_rows_have_no_keys():
+    for type_, _ in ASCENDING:
+        assert keys([[]], [type_], order((1, "identity", "desc", "nulls-first"))) == []
+        assert keys([[]], [type_], ZOrder((1,))) == []
+
+
+@EVERY
+def test_z_values_of_one_column_ascend_with_its_beginning(type_, values):
+    found = keys([values], [type_], ZOrder((1,)))
+    assert all(one <= other for one, other in pairwise(found))
+    assert {len(key) for key in found} == {8}
+    assert keys([[None]], [type_], ZOrder((1,))) == [bytes(8)]
+
+
+def test_z_values_take_bits_of_columns_in_turn():
+    found = keys([[-(2**63), 0, 2**63 - 1, 1]], ["long"], ZOrder((1,)))
+    assert found == [bytes(8), b"\x80" + bytes(7), b"\xff" * 8, b"\x80" + bytes(6) + b"\x01"]
+    smallest, one = -(2**63), -(2**63) + 1
+    found = keys([[smallest, one, 0], [one, smallest, smallest]], ["long", "long"], ZOrder((1, 2)))
+    assert found == [bytes(15) + b"\x01", bytes(15) + b"\x02", b"\x80" + bytes(15)]
+
+
+def test_neighbours_on_the_curve_are_near_in_every_column():
+    chance = np.random.default_rng(1)
+    columns = [chance.integers(0, 1024, 4096) for _ in range(2)]
+    found = keys(columns, ["long", "long"], ZOrder((1, 2)))
+    rows = np.argsort(np.array(found, dtype=object), kind="stable")
+    spans = [np.ptp(column[rows[at : at + 64]]) for column in columns for at in range(0, 4096, 64)]
+    assert np.mean(spans) < 1024 / 4

@@ -1,14 +1,15 @@
-"""Reading manifests: order, once each, bounded, and what a bad file raises."""
+"""Reading manifests: order, once each, bounded, what a bad file raises, and shared columns."""
 
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from icectl.entries import rows
-from icectl.entries.rows import PLANNING_COLUMNS
+from icectl.entries.rows import PLANNING_COLUMNS, Entries, concat
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile
 from icectl.files.metadata_file import read_metadata
@@ -22,7 +23,13 @@ from icectl.table.manifest_lists import (
     manifests_by_snapshot,
     read_snapshot_manifests,
 )
-from icectl.table.manifests import load_entries, scan_entries, scan_manifests, try_manifests
+from icectl.table.manifests import (
+    SharedValues,
+    load_entries,
+    scan_entries,
+    scan_manifests,
+    try_manifests,
+)
 from icectl.table.reading import Problem
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder
@@ -280,3 +287,51 @@ def test_reads_overlap_within_the_given_concurrency(store, table):
         context_of(store=Meeting(store), concurrency=3), table.metadata, manifests, FEW
     )
     assert len(entries) == 12
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("location", pa.string()),
+        pa.field("snapshot_id", pa.int64()),
+        pa.field("content_offset", pa.int64()),
+        pa.field("split_offsets", pa.list_(pa.int64())),
+    ]
+)
+
+
+def part(first: int, count: int, snapshot_id: int) -> Entries:
+    columns = [
+        [f"f{first + at}" for at in range(count)],
+        [snapshot_id] * count,
+        [None] * count,
+        [[4]] * count,
+    ]
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, SCHEMA, strict=True)]
+    return Entries(pa.table(arrays, schema=SCHEMA))
+
+
+def test_rows_stay_what_they_were():
+    shared = SharedValues()
+    given = [part(0, 3, 7), part(3, 5, 7), part(8, 2, 8), part(10, 1, 8), part(11, 0, 8)]
+    made = concat([shared.shared(one) for one in given])
+    made.table.validate(full=True)
+    assert made.table.equals(concat(given).table)
+    assert made.table["snapshot_id"].to_pylist() == [7] * 8 + [8] * 3
+
+
+def test_null_and_a_value_are_two_values():
+    shared = SharedValues()
+    columns = {"a": pa.array([None, None], pa.int64())}, {"a": pa.array([0, 0], pa.int64())}
+    found = [shared.shared(Entries(pa.table(one))).table["a"].to_pylist() for one in columns]
+    assert found == [[None, None], [0, 0]]
+
+
+def test_columns_of_one_value_take_the_memory_of_one_part():
+    shared = SharedValues()
+    parts = [shared.shared(part(at * 100, 100, 7)).table for at in range(20)]
+    for name in ("snapshot_id", "content_offset", "split_offsets"):
+        places = {
+            tuple(buffer.address for buffer in table[name].chunk(0).buffers() if buffer is not None)
+            for table in parts
+        }
+        assert len(places) == 1, name

@@ -1,4 +1,4 @@
-"""The files that snapshots reach, on tables of the builder."""
+"""The files that snapshots reach, and paths elsewhere that end as one of the table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
+    OtherWays,
     VectorTargets,
     all_manifests,
     dropped_files,
@@ -289,3 +290,36 @@ def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
     assert found["location"].to_pylist() == wanted  # in no other order: nothing was copied
     for key, location in zip(found["key"].chunks, found["location"].chunks, strict=True):
         assert key.buffers()[2].address == location.buffers()[2].address
+
+
+def ways(base: str, *stored: str) -> set[str]:
+    return set(OtherWays(base).of(pa.array(stored, pa.string())))
+
+
+@pytest.mark.parametrize("base", ["s3://b/wh/t", "s3://b/wh/t/", "/wh/t", "file:/wh/t"])
+def test_what_lies_below_the_place_has_no_other_way(base):
+    below = ["s3://b/wh/t/a", "s3a://c//wh/t/t/a", "/wh/t/a.b/..c/d.", "file:///wh/t/x/t/a"]
+    assert ways(base, *below) == set()
+
+
+@pytest.mark.parametrize("stored", ["s3://b/x/a", "s3://b/wh/t2/a", "s3://b/t", "/wh/at/a", "t/a"])
+def test_what_has_not_the_name_of_the_place_has_no_other_way(stored):
+    assert ways("s3://b/wh/t", stored) == set()
+
+
+@pytest.mark.parametrize(
+    ("base", "stored", "found"),
+    [
+        ("s3://lake/wh/t", "dbfs:/mnt/lake/wh/t/data/a", {"s3://lake/wh/t/data/a"}),
+        ("s3://lake/wh/t", "https://host:9000/lake/wh/t/a", {"s3://lake/wh/t/a"}),
+        ("/wh/t", "/mnt/nas/wh/t/data/k=1/a b", {"/wh/t/data/k=1/a b"}),
+        ("/wh/t/", "/old/t/x/t/a", {"/wh/t/x/t/a", "/wh/t/a"}),
+        ("s3://b/wh/1.1/t(1)", "/mnt/b/wh/1.1/t(1)/a", {"s3://b/wh/1.1/t(1)/a"}),
+    ],
+)
+def test_a_path_that_goes_on_as_one_below_the_place_may_be_it(base, stored, found):
+    assert ways(base, stored) == found
+
+
+def test_a_bucket_is_no_name_that_a_path_can_have():
+    assert ways("s3://t", "s3://b/t/a", "/t/a") == set()
