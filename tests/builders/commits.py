@@ -1,6 +1,7 @@
 """Commits to tables of the local file system, as another writer makes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
@@ -11,6 +12,9 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.updates import SetProperties, Update
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import parent
+from icectl.storage.store import Store
+from tests.builders.expiry import NOW_MS
+from tests.stores.fixed_env import FixedEnv
 
 
 def commit_updates(directory: Path | str, env: Env, *updates: Update) -> LoadedTable:
@@ -31,6 +35,28 @@ def try_properties(
 ) -> CommitOutcome:
     """Commit table properties to a base that may not be the newest."""
     return catalog.commit(base, (), [SetProperties(properties)])
+
+
+def check_one_commits_each_version(
+    location: str, store: Callable[[Env], Store], rounds: int
+) -> None:
+    """Commit in eight threads with catalogs of their own, all from one base at a time."""
+    committers = 8
+    envs = [FixedEnv(NOW_MS + number) for number in range(committers)]
+    catalogs = [FileSystemCatalog(store(env), location, env) for env in envs]
+    with ThreadPoolExecutor(committers) as pool:
+        for number in range(rounds):
+            base = catalogs[0].load()
+
+            def commit(writer: int, base: LoadedTable = base, number: int = number) -> bool:
+                told = {"round": str(number), "writer": str(writer)}
+                return isinstance(try_properties(catalogs[writer], base, told), Committed)
+
+            won = list(pool.map(commit, range(committers)))
+            assert sum(won) == 1
+            winner = catalogs[0].load()
+            assert winner.version == (base.version or 0) + 1
+            assert winner.metadata.properties["writer"] == str(won.index(True))
 
 
 def loaded_at(location: str, metadata: TableMetadata, capabilities: Capabilities) -> LoadedTable:

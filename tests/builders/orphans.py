@@ -29,14 +29,16 @@ def stray(directory: Path, name: str, *, days: float = 7, size: int = 100) -> Pa
     return path
 
 
-def files_of(directory: Path) -> set[str]:
-    """Every file by its path in a directory."""
-    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
-
-
 def edit_metadata(directory: Path, **members: Any) -> None:
     """Change members of the current metadata file; `_` stands for `-`."""
     path = current_metadata(directory)
     changed = {name.replace("_", "-"): value for name, value in members.items()}
     path.write_text(json.dumps(read_metadata(path) | changed))
     age(path, 7)
+
+
+def name_statistics(directory: Path, location: str) -> None:
+    """Let the current metadata file name partition statistics at a location."""
+    head = read_metadata(current_metadata(directory))["current-snapshot-id"]
+    statistics = {"snapshot-id": head, "statistics-path": location, "file-size-in-bytes": 100}
+    edit_metadata(directory, partition_statistics=[statistics])

@@ -319,6 +319,30 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
     return sorted(rows, key=repr)
 
 
+def rows_by_snapshot(directory: Path) -> dict[int, list[Row]]:
+    """Rows of every snapshot of a table, by its id."""
+    metadata = read_metadata(current_metadata(directory))
+    return {
+        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
+        for snapshot in metadata["snapshots"]
+    }
+
+
+def ids_of(directory: Path, snapshot_id: int | None = None) -> list[int]:
+    """The ids of the rows of a snapshot (the current one) of a table, sorted."""
+    rows = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
+    return sorted(dict(row)["id"] for row in rows)
+
+
+def rows_without_lineage(directory: Path, snapshot_id: int | None = None) -> list[dict[str, Any]]:
+    """Rows by their ids, without the columns that carry their lineage."""
+    found = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
+    return [
+        {name: value for name, value in row if not name.startswith("_")}
+        for row in sorted(found, key=lambda one: dict(one)["id"])
+    ]
+
+
 def _partition(metadata: dict[str, Any], entry: dict[str, Any]) -> list[Any]:
     """The partition of an entry, whichever version wrote it."""
     stored = entry["data_file"]["partition"]

@@ -9,7 +9,6 @@ import json
 import pickle
 import ssl
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,20 +24,10 @@ from icectl.catalog.rest.served import product_of
 from icectl.catalog.rest.warehouse import RestWarehouse, connect
 from icectl.errors import IcectlError
 from icectl.storage.open import StorageOptions
-from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
-from tests.catalogs.rest_fake import Fake, fake
+from tests.catalogs.rest_fake import Fake
 from tests.catalogs.rest_servers import Reply, Seen, python_server, refusal
 from tests.fault.changing import run
 from tests.stores.fixed_env import FixedEnv
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Fake]:
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    with fake(current_metadata(table.directory)) as served:
-        yield served
 
 
 def warehouse(uri: str, env: FixedEnv | None = None, **properties: str) -> RestWarehouse:

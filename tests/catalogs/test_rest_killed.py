@@ -11,7 +11,7 @@ import pytest
 
 from icectl.env import SystemEnv
 from tests.builders.compactions import build
-from tests.builders.orphans import files_of
+from tests.builders.folders import files_of
 from tests.builders.rows import current_metadata, read_rows
 from tests.catalogs.rest_servers import (
     NAMESPACE,

@@ -23,7 +23,6 @@ from icectl.storage.open import SchemeStore, StorageOptions, open_store
 from icectl.storage.s3fs import with_refreshing_credentials
 from tests.builders import rows
 from tests.builders.rows import current_metadata, read_metadata
-from tests.builders.table_builder import TableBuilder
 from tests.catalogs.rest_fake import Fake, Quick, fake
 from tests.catalogs.rest_servers import Reply, Seen, refusal
 from tests.fault.changing import run
@@ -36,14 +35,6 @@ from tests.stores.s3_servers import S3Server, served_at
 HOUR_MS = 3_600_000
 CREDENTIALS = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 LOAD = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Fake]:
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    with fake(current_metadata(table.directory)) as served:
-        yield served
 
 
 def storage(

@@ -100,6 +100,14 @@ def inspect(prepared: Callable[[str, Env], Run]) -> Inspect:
     return prepared("inspect", FixedEnv(START_MS + 24 * HOUR_MS))
 
 
+@pytest.fixture
+def repair(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run `icectl repair`, a year after the builder's tables begin."""
+    return prepared(
+        "repair", FixedEnv(START_MS + 365 * 24 * HOUR_MS, uuids=5_000, snapshot_ids=5_000)
+    )
+
+
 def result(ended: Ended) -> dict[str, Any]:
     """The result of a run with --json that warned of nothing and keeps to its schema."""
     assert ended.err == ""
@@ -112,6 +120,13 @@ def checked_document(ended: Ended) -> dict[str, Any]:
     Draft202012Validator(document_schema(document["command"])).validate(document)
     assert document["exit"] == ended.code
     return document
+
+
+def result_of(ended: Ended, code: int = 0) -> dict[str, Any]:
+    """The result of a run with --json that ends with a code and keeps to its schema."""
+    document = checked_document(ended)
+    assert ended.code == code, ended.err or ended.out
+    return document["result"]  # type: ignore[no-any-return]
 
 
 Body = Callable[[Common, Change], Outcome]

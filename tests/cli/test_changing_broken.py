@@ -21,6 +21,7 @@ from tests.builders.broken_tree import (
     in_row,
     of,
 )
+from tests.builders.folders import contents_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import add_files, data_files, remove_data_files
 from tests.stores.fixed_env import FixedEnv
@@ -180,10 +181,6 @@ def _change(command: str, table: Path) -> int:
     return _run(command, table, *WORDS[command], "--yes", "--quiet")
 
 
-def _files(table: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("command", EVERY)
 @pytest.mark.parametrize("name", ["whole", "v2", "v3"])
 def test_every_command_goes_through_on_a_healthy_table(healthy, name, command):
@@ -194,14 +191,14 @@ def test_every_command_goes_through_on_a_healthy_table(healthy, name, command):
 def test_a_table_whose_rows_are_not_sure_is_refused_and_left_as_it_is(healthy, capsys, case):
     table = healthy(case.table)
     case.apply(BrokenTree(table))
-    before = _files(table)
+    before = contents_of(table)
     for command in case.seen_by:
         assert (command, _change(command, table)) == (command, 15)
         told = capsys.readouterr().err
         assert f"({case.rule})" in told
         assert "hint: " in told
         assert "Traceback" not in told
-        assert _files(table) == before
+        assert contents_of(table) == before
 
 
 @pytest.mark.parametrize(
@@ -212,13 +209,13 @@ def test_library_commits_refuse_the_same(healthy, case):
     new = TableBuilder(table / "more", format_version=3).loose_data_files([95])
     live = data_files(table)
     case.apply(BrokenTree(table))
-    before = _files(table)
+    before = contents_of(table)
     with pytest.raises(CorruptTable) as appended:
         add_files(table, _later(), new)
     with pytest.raises(CorruptTable) as deleted:
         remove_data_files(table, _later(), [live[0]])
     assert [appended.value.rule, deleted.value.rule] == [case.rule] * 2
-    assert _files(table) == before
+    assert contents_of(table) == before
 
 
 NOT_SHOWN = {

@@ -21,13 +21,7 @@ from icectl.table.mergeable import Mergeable, MethodChoice, choose_method
 from icectl.table.rewrite_tasks import Bin, Method
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.rows import (
-    current_metadata,
-    live_entries,
-    read_metadata,
-    read_records,
-    read_rows,
-)
+from tests.builders.rows import current_metadata, ids_of, live_entries, read_metadata, read_records
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
@@ -65,16 +59,12 @@ def test_a_plan_tells_a_size_only_where_footers_are_little_of_it(tmp_path, compa
     assert "would become about 3 of 17.6 KiB or less; 2 " in compact(tmp_path, *SMALL, "-n").out
 
 
-def ids(directory: Path) -> list[int]:
-    return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
-
-
 def test_tasks_run_in_processes_of_their_own(tmp_path, processes):
     table = build(tmp_path)
     ended = processes(tmp_path, *SMALL, "--json")
     assert (ended.code, ended.err) == (0, "")
     assert (result(ended)["tasks"], result(ended)["repeated_tasks"]) == (3, 0)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compact):
@@ -90,7 +80,7 @@ def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compac
     assert (found["rewritten_data_files"], found["added_data_files"]) == (9, 3)
     assert (found["rows_before"], found["rows_after"]) == (30, 27)
     assert (found["removed_delete_files"], len(found["snapshot_ids"])) == (2, 1)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
     again = compact(tmp_path, *SMALL, "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
@@ -151,7 +141,7 @@ def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact):
     found = result(compact(tmp_path, *SMALL, "--max-groups", 2, "--partial-progress", 2, "--json"))
     assert len(found["snapshot_ids"]) == 2
     assert found["left_alone"] == {"left to another run by `--max-groups`": 3}
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 @pytest.mark.parametrize(
@@ -206,7 +196,7 @@ def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(tmp_path, compac
         {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
     )
     assert compact(tmp_path, *SMALL).code == 0
-    assert ids(tmp_path) == list(range(10))
+    assert ids_of(tmp_path) == list(range(10))
 
 
 def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, compact):
@@ -261,7 +251,7 @@ def test_rows_are_sorted_as_asked_for(tmp_path, compact, format_version):
     parts = [[key for key, row in zip(keys, rows, strict=True) if row["category"] == one]
              for one in ("c2", "c1", "c0")]  # fmt: skip
     assert keys == [key for part in parts for key in sorted(part)]
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert file["sort_order_id"] is None
     again = compact(tmp_path, "--sort-order", "id", "--json")
     assert again.document["status"] == "nothing-to-do"
@@ -310,7 +300,7 @@ def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_pat
     for file in files:
         found = [row["id"] for row in read_records(file)]
         assert found == sorted(found, reverse=True)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 @pytest.mark.parametrize(
@@ -349,7 +339,7 @@ def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact):
     assert (found["removed_delete_files"], found["added_delete_files"]) == (2, 2)
     assert (found["rows_before"], found["rows_after"]) == (4, 4)
     assert found["left_alone"] == {"deletes already merged": 7}
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     again = compact(tmp_path, "--deletes-only", "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
@@ -400,7 +390,7 @@ def test_wrong_rows_in_new_files_are_a_mistake_of_icectl_and_not_committed(
     tmp_path, compact, monkeypatch, commits
 ):
     build(tmp_path)
-    before = ids(tmp_path)
+    before = ids_of(tmp_path)
     versions = len(list((tmp_path / "metadata").glob("v*.metadata.json")))
     forgetful = ForgetfulStore(LocalStore(), versions + commits)
     monkeypatch.setattr(session, "open_store", lambda *_: forgetful)
@@ -415,7 +405,7 @@ def test_wrong_rows_in_new_files_are_a_mistake_of_icectl_and_not_committed(
     )
     assert hint.startswith("hint: this is a bug in icectl, and nothing that failed the check was ")
     assert ended.document["error"]["id"] == "self-check-failed"
-    assert ids(tmp_path) == before
+    assert ids_of(tmp_path) == before
     now = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert len(list((tmp_path / "metadata").glob("v*.metadata.json"))) == versions + commits
     if not commits:

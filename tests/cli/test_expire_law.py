@@ -9,7 +9,7 @@ import pytest
 from icectl.cli import app, session
 from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import NOW_MS, reachable
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import rows_by_snapshot
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore
@@ -57,14 +57,6 @@ def contents(directory: Path) -> set[str]:
     }
 
 
-def rows_of(directory: Path) -> dict[int, Any]:
-    metadata = read_metadata(current_metadata(directory))
-    return {
-        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
-        for snapshot in metadata["snapshots"]
-    }
-
-
 KINDS = [(1, "none"), (2, "position"), (2, "equality"), (3, "position")]
 
 
@@ -83,7 +75,7 @@ def test_expiry_keeps_the_law(
     directory = tmp_path / "t"
     table = build(directory, format_version, partitioning, kind, merge)
     policy = [table.location, "--older-than", "1m", "--retain-last", "2"]
-    before, orphans = rows_of(directory), contents(directory) - reachable(directory)
+    before, orphans = rows_by_snapshot(directory), contents(directory) - reachable(directory)
 
     with monkeypatch.context() as patch:
         patch.setattr(session, "open_store", lambda *_: ReadOnlyStore(LocalStore()))
@@ -98,7 +90,7 @@ def test_expiry_keeps_the_law(
     assert [ref["name"] for ref in done["result"]["refs_removed"]] == ["old"]
     assert {item["path"] for item in done["result"]["files"]}.isdisjoint(contents(directory))
 
-    after = rows_of(directory)
+    after = rows_by_snapshot(directory)
     assert after == {id_: rows for id_, rows in before.items() if id_ not in expired}
     assert contents(directory) - orphans == reachable(directory)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from icectl.files.avro.container import Block, read_blocks, read_header, write_file
+from tests.builders.folders import contents_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
@@ -54,10 +55,6 @@ def edit(table: TableBuilder, change: Edit) -> None:
     members = json.loads(file.read_text())
     change(members)
     file.write_text(json.dumps(members))
-
-
-def files(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def current_list(table: TableBuilder) -> Path:
@@ -151,12 +148,12 @@ def test_one_oddity_is_named_once_and_all_else_is_shown(table, run, change, rule
 )
 def test_what_inspect_lets_pass_no_command_changes(table, run, command, change, rule):
     edit(table, change)
-    before = files(Path(table.location))
+    before = contents_of(Path(table.location))
     ended = run(table.location, *CHANGING[command], command=command)
     assert ended.code == 15
     assert f"({rule})" in ended.err
     assert "hint: " in ended.err
-    assert files(Path(table.location)) == before
+    assert contents_of(Path(table.location)) == before
 
 
 def test_validate_tells_of_every_oddity_and_checks_the_rest(table, run):
@@ -177,12 +174,12 @@ def test_r008_a_list_with_one_id_twice_is_shown_and_refused(table, run):
     assert ended.code == 0
     assert result(ended) == sound
     assert ["(R-008)" in one for one in ended.document["warnings"]] == [True]
-    before = files(Path(table.location))
+    before = contents_of(Path(table.location))
     for command, words in CHANGING.items():
         refused = run(table.location, *words, command=command)
         assert (command, refused.code) in ((command, 15), ("upgrade-to-v4", 5))
         assert "(R-008)" in refused.err
-        assert files(Path(table.location)) == before
+        assert contents_of(Path(table.location)) == before
 
 
 def test_without_the_manifest_list_only_the_table_is_shown(table, run):

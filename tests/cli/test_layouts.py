@@ -10,10 +10,16 @@ import pytest
 
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.respell import respell_data_files
-from tests.builders.rows import current_metadata, listed_manifests, local, read_metadata
+from tests.builders.rows import (
+    current_metadata,
+    listed_manifests,
+    local,
+    read_metadata,
+    rows_by_snapshot,
+)
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
-from tests.cli.test_upgrade_to_v4 import Icectl, build, every_row, head, icectl
+from tests.cli.test_upgrade_to_v4 import Icectl, build, head, icectl
 
 __all__ = ["icectl"]
 
@@ -75,7 +81,7 @@ def without_layout(metadata: dict[str, Any]) -> dict[str, Any]:
 def test_rows_metrics_ids_refs_and_history_are_the_same_in_both_layouts(tmp_path, icectl):
     directory = tmp_path / "t"
     with_dead_rows(directory)
-    rows, files = every_row(directory), files_of(icectl, directory)
+    rows, files = rows_by_snapshot(directory), files_of(icectl, directory)
     before = without_layout(metadata_of(directory))
     data = {path: path.read_bytes() for path in (directory / "data").rglob("*.parquet")}
     left = icectl("upgrade-to-v4", str(directory), *LEAVE)
@@ -88,7 +94,7 @@ def test_rows_metrics_ids_refs_and_history_are_the_same_in_both_layouts(tmp_path
     assert "expressions" not in metadata
     assert not any("root-manifest" in one for one in metadata["snapshots"])
     assert without_layout(metadata) == before
-    assert every_row(directory) == rows
+    assert rows_by_snapshot(directory) == rows
     assert without_schemes(files_of(icectl, directory)) == without_schemes(files)
     assert problems(icectl, directory) == set()
     again = icectl("upgrade-to-v4", str(directory), *LEAVE)
@@ -96,8 +102,8 @@ def test_rows_metrics_ids_refs_and_history_are_the_same_in_both_layouts(tmp_path
 
     back = icectl("upgrade-to-v4", str(directory), *ENTER)
     assert back.code == 0, back.err
-    assert {key: every_row(directory)[key] for key in rows} == rows
-    assert every_row(directory)[head(directory)["snapshot-id"]] == rows[int(_main(before))]
+    assert {key: rows_by_snapshot(directory)[key] for key in rows} == rows
+    assert rows_by_snapshot(directory)[head(directory)["snapshot-id"]] == rows[int(_main(before))]
     assert "root-manifest" in head(directory)
     assert problems(icectl, directory) == set()
     again = icectl("upgrade-to-v4", str(directory), *ENTER)
@@ -153,13 +159,13 @@ def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path
     build(directory, 3)
     words = ("--layout", "iceberg-1.12", "--eager", "--yes")
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), *words).code == 0
-    rows = every_row(directory)
+    rows = rows_by_snapshot(directory)
     assert icectl("upgrade-to-v4", str(directory), *ENTER, "--lazy").code == 0
     assert "root-manifest" not in head(directory, "audit")
     compact = ("compact", str(directory), "--branch", "audit", "--min-input-files", "2")
     assert icectl(*compact, "--engine", "local", "--yes").code == 0
     assert "root-manifest" in head(directory, "audit")
-    assert {key: every_row(directory)[key] for key in rows} == rows
+    assert {key: rows_by_snapshot(directory)[key] for key in rows} == rows
     assert problems(icectl, directory) == set()
 
 
@@ -342,13 +348,13 @@ def test_a_table_whose_expressions_iceberg_has_dropped_is_one_of_iceberg_and_is_
     del members["expressions"]
     members["partition-specs"] = [{"spec-id": 0, "fields": []}]
     path.write_text(json.dumps(members))
-    rows = every_row(directory)
+    rows = rows_by_snapshot(directory)
     told = icectl("inspect", str(directory), "--json").document["result"]
     assert told["layout"] == "iceberg-1.12"
     assert problems(icectl, directory) == set()
     assert icectl("rewrite-manifests", str(directory), "--json").document["status"] == "done"
     assert icectl("upgrade-to-v4", str(directory), *ENTER).code == 0
-    shown = every_row(directory)[head(directory)["snapshot-id"]]
+    shown = rows_by_snapshot(directory)[head(directory)["snapshot-id"]]
     assert shown == rows[members["current-snapshot-id"]]
     assert problems(icectl, directory) == set()
 
@@ -365,7 +371,7 @@ def test_rewritten_manifests_keep_their_container_or_get_the_one_that_is_asked_f
     directory = tmp_path / "t"
     build(directory, 3)
     assert icectl("upgrade-to-v4", str(directory), *LEAVE).code == 0
-    rows, files = every_row(directory), files_of(icectl, directory)
+    rows, files = rows_by_snapshot(directory), files_of(icectl, directory)
     kept = icectl("rewrite-manifests", str(directory), "--json")
     assert (kept.document["status"], suffixes(icectl, directory)) == ("done", [".avro"])
     for form in ("parquet", "avro", "parquet"):
@@ -379,7 +385,7 @@ def test_rewritten_manifests_keep_their_container_or_get_the_one_that_is_asked_f
     assert icectl("rewrite-manifests", str(directory), "--json").document["status"] == (
         "nothing-to-do"
     )
-    assert {key: every_row(directory)[key] for key in rows} == rows
+    assert {key: rows_by_snapshot(directory)[key] for key in rows} == rows
     assert {key: files_of(icectl, directory)[key] for key in files} == files
 
 

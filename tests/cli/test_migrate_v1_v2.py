@@ -15,7 +15,7 @@ from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.orphans import edit_metadata
-from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
+from tests.builders.rows import current_metadata, read_avro, read_metadata, rows_by_snapshot
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
@@ -37,20 +37,12 @@ def build(directory: Path, partitioning: str = "two") -> TableBuilder:
     return table
 
 
-def rows_of(directory: Path) -> dict[int, Any]:
-    metadata = read_metadata(current_metadata(directory))
-    return {
-        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
-        for snapshot in metadata["snapshots"]
-    }
-
-
 @pytest.mark.parametrize("rewrite", [False, True])
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
 def test_a_migration_keeps_the_law(tmp_path, migrate, monkeypatch, partitioning, rewrite):
     directory = tmp_path / "t"
     table = build(directory, partitioning)
-    before = rows_of(directory)
+    before = rows_by_snapshot(directory)
     as_first_writers_did(directory)
     old = current_metadata(directory)
     more = ["--rewrite-manifests"] if rewrite else []
@@ -65,7 +57,7 @@ def test_a_migration_keeps_the_law(tmp_path, migrate, monkeypatch, partitioning,
     assert {**found, "snapshot_id": None} == result(planned)
     assert old.exists()
 
-    after = rows_of(directory)
+    after = rows_by_snapshot(directory)
     assert {id_: after[id_] for id_ in before} == before
     new = read_metadata(current_metadata(directory))
     assert new["format-version"] == 2
@@ -140,7 +132,7 @@ def manifest_versions(directory: Path) -> set[str]:
 def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(tmp_path, migrate, version):
     """A run that was killed between its commits leaves what one without the option leaves."""
     table = build(tmp_path / "t")
-    before = rows_of(tmp_path / "t")
+    before = rows_by_snapshot(tmp_path / "t")
     assert migrate(table.location, "--yes").code == 0
     if version == 3:
         edit_metadata(tmp_path / "t", format_version=3, next_row_id=0)
@@ -156,7 +148,7 @@ def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(tmp_path
     )
     assert (result(ended)["from_version"], result(ended)["legacy_manifests"]) == (version, 0)
     assert manifest_versions(tmp_path / "t") == {str(version)}
-    assert rows_of(tmp_path / "t").items() >= before.items()
+    assert rows_by_snapshot(tmp_path / "t").items() >= before.items()
     ended = migrate(*again, "--yes", "--json")
     assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
 

@@ -12,7 +12,15 @@ from pyiceberg.table import StaticTable
 
 from icectl.env import Env
 from tests.builders.expiry import NOW_MS
-from tests.builders.rows import Row, current_metadata, local, read_avro, read_metadata, read_rows
+from tests.builders.folders import contents_by_name
+from tests.builders.rows import (
+    current_metadata,
+    local,
+    read_avro,
+    read_metadata,
+    read_rows,
+    rows_by_snapshot,
+)
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Run, result
 from tests.fault.changing import CHANGING
@@ -35,21 +43,6 @@ def relocate(prepared: Callable[[str, Env], Run]) -> Run:
     return prepared("relocate", FixedEnv(NOW_MS))
 
 
-def rows_of(table: Path) -> dict[int, list[Row]]:
-    """The rows of every snapshot, by an independent reader."""
-    metadata = read_metadata(current_metadata(table))
-    return {
-        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
-        for snapshot in metadata["snapshots"]
-    }
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def names_anywhere(folder: Path, text: str) -> list[str]:
     """Metadata files, lists and manifests that a table refers to and that have a text in them."""
     metadata = read_metadata(current_metadata(folder))
@@ -66,20 +59,20 @@ def names_anywhere(folder: Path, text: str) -> list[str]:
 def test_a_moved_table_is_at_home_where_it_is_now(tmp_path, relocate, kind):
     built, moved = tmp_path / "built", tmp_path / "moved"
     CHANGING[BUILT[kind]].build(built)
-    before, rows = read_metadata(current_metadata(built)), rows_of(built)
+    before, rows = read_metadata(current_metadata(built)), rows_by_snapshot(built)
     words = ("--level", "data", "--all-snapshots", "--json")
     checked = result(relocate(built, *words, command="validate"))["counts"]
     built.rename(moved)
-    files = contents(moved)
+    files = contents_by_name(moved)
 
     assert relocate(moved, "--check").code == 4
     assert relocate(moved, "--dry-run").code == 0
-    assert contents(moved) == files
+    assert contents_by_name(moved) == files
     done = result(relocate(moved, "--json"))
     assert done["to_copy"] == []
     assert not done["needs_registering"]
-    assert rows_of(moved) == rows
-    assert {name: contents(moved)[name] for name in files if "hint" not in name} == {
+    assert rows_by_snapshot(moved) == rows
+    assert {name: contents_by_name(moved)[name] for name in files if "hint" not in name} == {
         name: content for name, content in files.items() if "hint" not in name
     }
     assert names_anywhere(moved, str(built)) == []
@@ -100,7 +93,7 @@ def test_a_moved_table_is_at_home_where_it_is_now(tmp_path, relocate, kind):
 def test_a_table_that_still_lies_there_is_copied_by_the_list(tmp_path, relocate, kind):
     built, target = tmp_path / "built", tmp_path / "target"
     CHANGING[BUILT[kind]].build(built)
-    rows, files = rows_of(built), contents(built)
+    rows, files = rows_by_snapshot(built), contents_by_name(built)
     listed = tmp_path / "copy.csv"
 
     refused = relocate(built, "--to", target)
@@ -116,12 +109,12 @@ def test_a_table_that_still_lies_there_is_copied_by_the_list(tmp_path, relocate,
         place = local(copied)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(local(source), place)
-    assert rows_of(target) == rows
-    assert contents(built) == files
+    assert rows_by_snapshot(target) == rows
+    assert contents_by_name(built) == files
     after, before = (read_metadata(current_metadata(place)) for place in (target, built))
     assert after["table-uuid"] == done["uuid_after"] != before["table-uuid"]
     shutil.rmtree(built)
-    assert rows_of(target) == rows
+    assert rows_by_snapshot(target) == rows
     found = relocate(target, "--level", "data", "--all-snapshots", "--json", command="validate")
     assert result(found)["counts"]["error"] == 0
 
@@ -130,7 +123,7 @@ def test_a_copy_changes_without_the_original(tmp_path, relocate):
     """What the docs call trying it on a copy."""
     built, copy = tmp_path / "built", tmp_path / "copy"
     CHANGING["rewrite-manifests"].build(built)
-    files, rows = contents(built), rows_of(built)
+    files, rows = contents_by_name(built), rows_by_snapshot(built)
     shutil.copytree(built, copy)
     told = relocate(copy, command="validate")
     assert (told.code, f"`icectl relocate {copy}`" in told.err) == (0, True)
@@ -145,7 +138,7 @@ def test_a_copy_changes_without_the_original(tmp_path, relocate):
     after = read_metadata(current_metadata(copy))
     head = read_metadata(current_metadata(built))["current-snapshot-id"]
     assert sorted(read_rows(after), key=str) == sorted(rows[head], key=str)
-    assert contents(built) == files
+    assert contents_by_name(built) == files
 
 
 def test_pyiceberg_reads_what_was_relocated(tmp_path, relocate):
@@ -184,12 +177,12 @@ def test_a_missing_or_short_data_file_is_refused_by_name(tmp_path, relocate):
     first, second = sorted((moved / "data").rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-1])
     second.unlink()
-    files = contents(moved)
+    files = contents_by_name(moved)
     found = error(relocate(moved, "--json"), 5, "files-missing")
     assert "1 other file" in found["message"]
     planned = relocate(moved, "--dry-run")
     assert (planned.code, planned.err) == (5, f"hint: {found['hint']}\n")
-    assert contents(moved) == files
+    assert contents_by_name(moved) == files
     listed = tmp_path / "copy.csv"
     done = result(relocate(moved, "--copy-list", listed, "--json"))
     assert {(item["found_bytes"] is None) for item in done["to_copy"]} == {True, False}
@@ -223,9 +216,9 @@ def test_the_place_of_another_table_is_refused(tmp_path, relocate):
     first, second = tmp_path / "first", tmp_path / "second"
     TableBuilder(first).append([1])
     TableBuilder(second).append([2, 3])
-    files = contents(second)
+    files = contents_by_name(second)
     error(relocate(first, "--to", second, "--json"), 5, "place-taken")
-    assert contents(second) == files
+    assert contents_by_name(second) == files
     for inner in (first / "inner", tmp_path):
         error(relocate(first, "--to", inner, "--json"), 5, "refused")
 

@@ -16,7 +16,8 @@ from icectl.cli import app, session
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, reachable
-from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray
+from tests.builders.folders import files_of
+from tests.builders.orphans import OTHER_UUID, age, edit_metadata, stray
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Ended, checked_document

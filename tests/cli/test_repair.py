@@ -2,14 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.env import Env
 from tests.builders.broken import (
     DELETED,
     Broken,
@@ -23,19 +21,13 @@ from tests.builders.broken_tree import (
     v4_180_a_root_that_is_gone,
     v4_181_a_leaf_that_is_gone,
 )
+from tests.builders.folders import contents_of
 from tests.builders.lost_manifests import date_files
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import current_metadata, ids_of, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import Ended, Run, checked_document
-from tests.stores.fixed_env import FixedEnv
+from tests.cli.conftest import result_of
 
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def repair(prepared: Callable[[str, Env], Run]) -> Run:
-    """Run `icectl repair`, a year after the builder's tables begin."""
-    return prepared("repair", FixedEnv(START_MS + 365 * DAY_MS, uuids=5_000, snapshot_ids=5_000))
 
 
 @pytest.fixture
@@ -46,21 +38,6 @@ def table(tmp_path: Path) -> TableBuilder:
         built.append(range(start, start + 4))
     built.delete_rows([1, 5])
     return built
-
-
-def rows(table: Path) -> list[int]:
-    return sorted(int(dict(row)["id"]) for row in read_rows(read_metadata(current_metadata(table))))
-
-
-def contents(table: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
-
-
-def done(ended: Ended, code: int = 0) -> dict[str, Any]:
-    document = checked_document(ended)
-    assert ended.code == code, ended.err or ended.out
-    found: dict[str, Any] = document["result"]
-    return found
 
 
 def kinds(result: dict[str, Any]) -> list[str]:
@@ -89,39 +66,39 @@ def test_r163_a_version_hint_says_the_newest_version_afterwards(repair, table, s
     hint.write_text(says)
     newest = current_metadata(table.directory)
     assert repair(table.directory, "--check").code == 4
-    assert kinds(done(repair(table.directory, "--yes", "--json"))) == ["version-hint"]
+    assert kinds(result_of(repair(table.directory, "--yes", "--json"))) == ["version-hint"]
     assert hint.read_text() == "5"
     assert current_metadata(table.directory) == newest
     assert repair(table.directory, "--check").code == 0
 
 
 def test_a_truncated_metadata_file_is_moved_aside_and_kept(repair, table):
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     newest = truncate_newest(table.directory)
     stored = newest.read_bytes()
-    planned = done(repair(table.directory, "--dry-run", "--json"))
+    planned = result_of(repair(table.directory, "--dry-run", "--json"))
     assert kinds(planned) == ["metadata-file", "version-hint"]
     assert newest.read_bytes() == stored
 
-    done(repair(table.directory, "--yes", "--json"))
+    result_of(repair(table.directory, "--yes", "--json"))
     assert current_metadata(table.directory).name == "v4.metadata.json"
     (aside,) = (table.directory / "metadata").glob("_broken-v5.metadata.json-*")
     assert aside.read_bytes() == stored
-    now = contents(table.directory)
+    now = contents_of(table.directory)
     assert {path for path in before if path not in now} == {newest}
-    assert rows(table.directory) == list(range(12))
-    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    assert ids_of(table.directory) == list(range(12))
+    assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
 def test_a_young_metadata_file_may_still_be_written_and_is_left_alone(repair, table):
     newest = truncate_newest(table.directory)
     now = (START_MS + 365 * DAY_MS - 60_000) / 1000
     os.utime(newest, (now, now))
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     ended = repair(table.directory, "--yes")
     assert ended.code == 5
     assert "a writer may be writing it" in ended.err
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 def test_older_files_than_the_one_before_are_not_taken_unasked(repair, table):
@@ -146,23 +123,23 @@ def test_a_table_without_a_whole_metadata_file_is_corrupt(repair, table):
 def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table):
     ids = [one.snapshot_id for one in table.metadata.snapshots]
     Path(Broken(table.directory).manifests(1)[0]["manifest_path"]).unlink()
-    before = contents(table.directory)
-    refused = done(repair(table.directory, "--yes", "--json"), 5)
+    before = contents_of(table.directory)
+    refused = result_of(repair(table.directory, "--yes", "--json"), 5)
     assert refused["way_back"] == str(ids[2])
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
-    found = done(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
+    found = result_of(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
     assert (kinds(found), found["to_snapshot"], found["remaining"]) == (
         ["to-snapshot"], str(ids[2]), [],
     )  # fmt: skip
-    assert rows(table.directory) == list(range(12))
+    assert ids_of(table.directory) == list(range(12))
     members = read_metadata(current_metadata(table.directory))
     assert [one["snapshot-id"] for one in members["snapshots"]] == ids
     assert members["refs"]["main"]["snapshot-id"] == members["current-snapshot-id"] == ids[2]
-    assert before.items() <= contents(table.directory).items() | {
+    assert before.items() <= contents_of(table.directory).items() | {
         (table.directory / "metadata" / "version-hint.text", b"5")
     }
-    again = done(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
+    again = result_of(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
     assert again["repairs"] == []
 
 
@@ -173,8 +150,8 @@ def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, tab
     assert ended.code == 5
     assert f"rollback main --to {first}" in ended.err
     Path(last_list).unlink()
-    done(repair(table.directory, "--to-snapshot", first, "--yes", "--json"))
-    assert rows(table.directory) == [0, 1, 2, 3]
+    result_of(repair(table.directory, "--to-snapshot", first, "--yes", "--json"))
+    assert ids_of(table.directory) == [0, 1, 2, 3]
     Path(second_list).unlink()
     ended = repair(table.directory, "--to-snapshot", second, "--yes")
     assert ended.code == 5
@@ -187,9 +164,9 @@ def test_another_branch_goes_back_and_main_stays(repair, table):
     head = table.append(range(100, 104), branch="audit")
     (lost,) = [Path(row["location"]) for row in table.live("audit") if row["snapshot_id"] == head]
     lost.unlink()
-    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
     words = ("--branch", "audit", "--to-snapshot", "whole", "--yes", "--json")
-    done(repair(table.directory, *words))
+    result_of(repair(table.directory, *words))
     members = read_metadata(current_metadata(table.directory))
     assert members["refs"]["audit"]["snapshot-id"] == members["current-snapshot-id"]
 
@@ -201,7 +178,7 @@ def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage):
     TREE_TABLES["grown"](tmp_path / "t")
     damage(BrokenTree(tmp_path / "t"))
     assert repair(tmp_path / "t", "--check").code == 5
-    found = done(repair(tmp_path / "t", "--to-snapshot", "whole", "--yes", "--json"))
+    found = result_of(repair(tmp_path / "t", "--to-snapshot", "whole", "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["to-snapshot"], [])
     assert repair(tmp_path / "t", command="validate").code == 0
 
@@ -211,33 +188,33 @@ def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage):
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
 def test_r069_a_lost_manifest_is_written_anew_as_the_snapshot_before_proves_it(repair, table, loss):
-    before = rows(table.directory)
+    before = ids_of(table.directory)
     assert repair(table.directory, "--yes", command="rewrite-manifests").code == 0
     (merged,) = Broken(table.directory).manifests(0)
     entries = Broken(table.directory).entries(0)
     loss(Path(merged["manifest_path"]))
-    found = done(repair(table.directory, "--yes", "--json"))
+    found = result_of(repair(table.directory, "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["manifest"], [])
-    assert rows(table.directory) == before
+    assert ids_of(table.directory) == before
     assert _facts(Broken(table.directory).entries(0)) == _facts(entries)
-    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
 def test_a_lost_manifest_is_written_anew_as_a_later_snapshot_proves_it(repair, table):
     """The branch `kept` has the manifests as they were; main has them merged."""
     table.ref("kept", "branch")
-    before = rows(table.directory)
+    before = ids_of(table.directory)
     assert repair(table.directory, "--yes", command="rewrite-manifests").code == 0
     words = ("--branch", "kept", "--yes", "--json")
     of_kept = table.metadata.refs["kept"].snapshot_id
     rows_of_kept = read_rows(read_metadata(current_metadata(table.directory)), of_kept)
     first = min({row["manifest_path"] for row in _listed(table, of_kept) if row["content"] == 0})
     Path(first).unlink()
-    found = done(repair(table.directory, *words))
+    found = result_of(repair(table.directory, *words))
     assert (kinds(found), found["remaining"]) == (["manifest"], [])
     members = read_metadata(current_metadata(table.directory))
     assert read_rows(members, members["refs"]["kept"]["snapshot-id"]) == rows_of_kept
-    assert rows(table.directory) == before
+    assert ids_of(table.directory) == before
 
 
 def _listed(table: TableBuilder, snapshot_id: int) -> list[dict[str, Any]]:
@@ -282,18 +259,18 @@ def lose_first_manifest(table: TableBuilder) -> list[dict[str, Any]]:
 
 
 def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(repair, table):
-    before = rows(table.directory)
+    before = ids_of(table.directory)
     entries = Broken(table.directory).entries(0)
     lose_first_manifest(table)
-    found = done(repair(table.directory, "--yes", "--json"))
+    found = result_of(repair(table.directory, "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["manifest"], [])
-    assert rows(table.directory) == before
+    assert ids_of(table.directory) == before
     now = Broken(table.directory).entries(0)
     names = ("file_path", "record_count", "file_size_in_bytes")
     told = [[[one["data_file"][name] for name in names] for one in each] for each in (entries, now)]
     assert sorted(told[0]) == sorted(told[1])
     assert repair(table.directory, "--level", "data", command="validate").code == 0
-    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
 @pytest.mark.parametrize(
@@ -315,11 +292,11 @@ def test_footers_prove_partitions_of_one_value_and_the_row_ids_of_one_file(
     table = TableBuilder(tmp_path / "t", format_version=version, partitioning=partitioning)
     table.append(range(100, 104))
     table.append(ids)
-    before, lived = rows(table.directory), live_files(table.directory)
+    before, lived = ids_of(table.directory), live_files(table.directory)
     lose_first_manifest(table)
-    found = done(repair(table.directory, "--yes", "--json"))
+    found = result_of(repair(table.directory, "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["manifest"], [])
-    assert rows(table.directory) == before
+    assert ids_of(table.directory) == before
     assert live_files(table.directory) == lived
     assert repair(table.directory, "--level", "data", command="validate").code == 0
 
@@ -370,10 +347,10 @@ def test_footers_prove_no_partition_number_or_row_id_that_may_be_another(
     if change is not None:
         Broken(table.directory).edit_head_list(change)
     lose_first_manifest(table)
-    before = contents(table.directory)
-    refused = done(repair(table.directory, "--yes", "--json"), 5)
+    before = contents_of(table.directory)
+    refused = result_of(repair(table.directory, "--yes", "--json"), 5)
     assert "--drop-missing" in refused["left"][0]["reason"]
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, table):
@@ -383,10 +360,10 @@ def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, tabl
     stray = stored.with_name("stray.parquet")
     stray.write_bytes(stored.read_bytes())
     for _ in range(2):
-        before = contents(table.directory)
-        refused = done(repair(table.directory, "--yes", "--json"), 5)
+        before = contents_of(table.directory)
+        refused = result_of(repair(table.directory, "--yes", "--json"), 5)
         assert "--drop-missing" in refused["left"][0]["reason"]
-        assert contents(table.directory) == before
+        assert contents_of(table.directory) == before
         # One file again, but with fewer bytes than the snapshot added.
         stored.unlink(missing_ok=True)
         pq.write_table(pq.read_table(stray), stray, compression="none")
@@ -397,16 +374,16 @@ def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repai
     (lost,) = read_records(Path(first["manifest_path"]))
     Path(first["manifest_path"]).unlink()
     Path(lost["data_file"]["file_path"]).unlink()
-    before = contents(table.directory)
-    refused = done(repair(table.directory, "--yes", "--json"), 5)
+    before = contents_of(table.directory)
+    refused = result_of(repair(table.directory, "--yes", "--json"), 5)
     assert [one["rule"] for one in refused["left"]] == ["R-034"]
     assert "--drop-missing" in refused["left"][0]["reason"]
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
-    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    found = result_of(repair(table.directory, "--drop-missing", "--yes", "--json"))
     (given_up,) = found["repairs"]
     assert (given_up["kind"], given_up["rows_lost"], given_up["rows_back"]) == ("lost-data", 4, 0)
-    assert len(rows(table.directory)) in (6, 7)
+    assert len(ids_of(table.directory)) in (6, 7)
     head = Broken(table.directory).head()
     assert head["summary"]["operation"] == "delete"
     assert head["summary"]["total-data-files"] == "2"
@@ -424,23 +401,23 @@ def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair,
     ended = repair(table.directory, "--drop-missing", "--dry-run")
     assert ended.code == 0
     assert "loses at most 4 rows" in ended.out
-    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    found = result_of(repair(table.directory, "--drop-missing", "--yes", "--json"))
     assert (found["repairs"][0]["rows_lost"], found["remaining"]) == (4, [])
     assert repair(table.directory, command="validate").code == 0
-    assert done(repair(table.directory, "--drop-missing", "--yes", "--json"))["repairs"] == []
+    assert result_of(repair(table.directory, "--drop-missing", "--yes", "--json"))["repairs"] == []
 
 
 def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table):
     (lost,) = [row for row in table.live() if row["content"] == 1]
     Path(lost["location"]).unlink()
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     for words in ((), ("--drop-missing",)):
-        refused = done(repair(table.directory, *words, "--yes", "--json"), 5)
+        refused = result_of(repair(table.directory, *words, "--yes", "--json"), 5)
         assert "--accept-undeleted" in refused["left"][0]["reason"]
-    assert contents(table.directory) == before
-    found = done(repair(table.directory, "--accept-undeleted", "--yes", "--json"))
+    assert contents_of(table.directory) == before
+    found = result_of(repair(table.directory, "--accept-undeleted", "--yes", "--json"))
     assert (kinds(found), found["repairs"][0]["rows_back"]) == (["lost-deletes"], 2)
-    assert rows(table.directory) == list(range(12))
+    assert ids_of(table.directory) == list(range(12))
 
 
 def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path):
@@ -457,10 +434,10 @@ def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path
                 entry["status"] = DELETED
 
     broken.edit_manifest(remove, holding=lambda e: e["data_file"]["file_path"] == gone)
-    before = rows(table.directory)
-    found = done(repair(table.directory, "--yes", "--json"))
+    before = ids_of(table.directory)
+    found = result_of(repair(table.directory, "--yes", "--json"))
     assert kinds(found) == ["manifest-list", "dangling-deletes"]
-    assert rows(table.directory) == before
+    assert ids_of(table.directory) == before
     assert len(Broken(table.directory).entries(1)) == 1
     assert {one["rule"] for one in found["remaining"]} & {"R-116", "R-031"} == set()
 
@@ -474,39 +451,42 @@ def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path):
         row["location"] for row in table.live() if row["location"].endswith("/00001.parquet")
     ]
     Path(lost).unlink()
-    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    found = result_of(repair(table.directory, "--drop-missing", "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["lost-data"], [])
-    assert rows(table.directory) == [4, 6, 7]
+    assert ids_of(table.directory) == [4, 6, 7]
     words = ("--drop-missing", "--level", "footers", "--yes", "--json")
-    assert done(repair(table.directory, *words))["repairs"] == []
+    assert result_of(repair(table.directory, *words))["repairs"] == []
 
 
 def test_a_manifest_that_others_may_read_is_not_dropped(repair, table):
     """Its entries have no snapshot id, which is not the same as being lost (R-042)."""
     r042_an_entry_without_any_snapshot_id(Broken(table.directory))
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     words = ("--drop-missing", "--accept-undeleted", "--yes", "--json")
-    assert kinds(done(repair(table.directory, *words), 5)) == []
-    assert contents(table.directory) == before
+    assert kinds(result_of(repair(table.directory, *words), 5)) == []
+    assert contents_of(table.directory) == before
 
 
 def test_r163_nothing_else_is_repaired_while_the_hint_is_ahead(repair, table):
     break_counts(table)
     hint = table.directory / "metadata" / "version-hint.text"
     hint.write_text("9")
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     ended = repair(table.directory, "--skip", "version-hint", "--yes")
     assert (ended.code, "version-hint" in ended.err) == (5, True)
-    assert contents(table.directory) == before
-    assert kinds(done(repair(table.directory, "--yes", "--json"))) == ["version-hint", "list-row"]
+    assert contents_of(table.directory) == before
+    assert kinds(result_of(repair(table.directory, "--yes", "--json"))) == [
+        "version-hint",
+        "list-row",
+    ]
     assert hint.read_text() == "6"
 
 
 def test_the_time_limit_ends_a_repair_before_anything_changes(repair, table):
     break_counts(table)
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     assert repair(table.directory, "--time-limit", "0s", "--yes").code == 3
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 # -- choosing -----------------------------------------------------------------------------------
@@ -521,15 +501,15 @@ def break_counts(table: TableBuilder) -> Broken:
 
 def test_repairs_are_skipped_by_kind_and_by_id(repair, table):
     broken = break_counts(table)
-    planned = done(repair(table.directory, "--dry-run", "--json"))
+    planned = result_of(repair(table.directory, "--dry-run", "--json"))
     assert kinds(planned) == ["version-hint", "list-row"]
     (by_id,) = [one["id"] for one in planned["repairs"] if one["kind"] == "list-row"]
     assert by_id == f"list-row:{Path(broken.manifests(0)[0]['manifest_path']).name}" or by_id
-    skipped = done(repair(table.directory, "--skip", by_id, "--dry-run", "--json"))
+    skipped = result_of(repair(table.directory, "--skip", by_id, "--dry-run", "--json"))
     assert kinds(skipped) == ["version-hint"]
     assert [one["id"] for one in skipped["skipped"]] == [by_id]
     words = ("--skip", "list-row", "--skip", "version-hint", "--yes", "--json")
-    assert kinds(done(repair(table.directory, *words))) == []
+    assert kinds(result_of(repair(table.directory, *words))) == []
 
 
 def test_a_skip_of_nothing_is_wrong_usage(repair, table):
@@ -541,24 +521,24 @@ def test_a_skip_of_nothing_is_wrong_usage(repair, table):
 
 def test_nothing_is_repaired_without_a_yes_where_nobody_can_be_asked(repair, table):
     break_counts(table)
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     assert repair(table.directory).code == 2
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 def test_plans_change_no_byte(repair, table):
     break_counts(table)
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     assert repair(table.directory, "--dry-run").code == 0
     assert repair(table.directory, "--check").code == 4
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 def test_a_healthy_table_has_nothing_to_repair(repair, table):
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     ended = repair(table.directory, "--yes", "--level", "footers")
     assert (ended.code, ended.out) == (0, "nothing to repair at level footers\n")
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 def test_the_repair_of_a_catalog_s_table_is_written_beside_its_metadata_file(repair, table):
@@ -600,8 +580,8 @@ def test_what_makes_rows_unsure_is_not_built_upon(repair, table):
         in_first(lambda entry: entry.update({"status": 0, "snapshot_id": 7, "sequence_number": 99,
                                              "file_sequence_number": 99}))
     )  # fmt: skip
-    before = contents(table.directory)
-    found = done(repair(table.directory, "--yes", "--json"), 5)
+    before = contents_of(table.directory)
+    found = result_of(repair(table.directory, "--yes", "--json"), 5)
     assert kinds(found) == []
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
     assert {one["rule"] for one in found["left"]} >= {"R-044"}

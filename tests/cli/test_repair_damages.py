@@ -13,6 +13,7 @@ import pytest
 from icectl.cli import app
 from tests.builders.broken import DAMAGES, Damage
 from tests.builders.broken_tree import TREE_DAMAGES, BrokenTree
+from tests.builders.folders import contents_of
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
@@ -286,10 +287,6 @@ def rows(table: Path) -> list[Row]:
     return read_rows(read_metadata(current_metadata(table)))
 
 
-def contents(table: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
-
-
 def test_the_outcome_of_every_damage_is_written_down_once():
     names = [damage.name for damage in EVERY_DAMAGE]
     assert sorted([*REPAIRED, *REFUSED, *LEFT, *UNREADABLE]) == sorted(names)
@@ -304,17 +301,17 @@ def test_a_damage_is_repaired_and_every_row_is_as_before(healthy, repair, damage
     table = healthy(damage.table)
     before = rows(table)
     damage.apply(BrokenTree(table))
-    broken = contents(table)
+    broken = contents_of(table)
     planned = repair(table, damage, "--dry-run")
     assert {one["kind"] for one in planned["result"]["repairs"]} == {REPAIRED[damage.name]}
-    assert contents(table) == broken
+    assert contents_of(table) == broken
 
     document = repair(table, damage, "--yes")
     assert (document["exit"], document["status"]) == (0, "done")
     remaining = [one for one in document["result"]["remaining"] if one["severity"] != "info"]
     assert remaining == []
     assert rows(table) == before
-    kept = contents(table)
+    kept = contents_of(table)
     changed = {path.name for path in broken if kept.get(path) != broken[path]}
     assert changed <= {"version-hint.text"}
     assert repair(table, damage, "--yes")["status"] == "nothing-to-do"
@@ -331,7 +328,7 @@ def test_a_damage_is_repaired_and_every_row_is_as_before(healthy, repair, damage
 def test_what_is_not_repaired_is_told_with_its_reason_and_left_as_it_is(healthy, repair, damage):
     table = healthy(damage.table)
     damage.apply(BrokenTree(table))
-    before = contents(table)
+    before = contents_of(table)
     document = repair(table, damage, "--yes")
     refused = damage.name in REFUSED
     expected = (5, "refused") if refused else (0, "nothing-to-do")
@@ -343,4 +340,4 @@ def test_what_is_not_repaired_is_told_with_its_reason_and_left_as_it_is(healthy,
     else:
         assert all(one["reason"] for one in document["result"]["left"])
         assert refused == any(one["severity"] == "error" for one in document["result"]["left"])
-    assert contents(table) == before
+    assert contents_of(table) == before

@@ -1,14 +1,13 @@
 """`icectl repair` where a manifest list is lost: rebuilt where the rest proves it, refused else."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from icectl.env import Env
 from tests.builders.broken import Broken, in_first, read_records, rewrite_avro
+from tests.builders.folders import contents_of
 from tests.builders.lost_lists import (
     CHANGES,
     EVERY,
@@ -21,32 +20,14 @@ from tests.builders.lost_lists import (
     tell,
 )
 from tests.builders.rows import current_metadata, head, read_metadata, read_rows
-from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import Ended, Run, checked_document
-from tests.stores.fixed_env import FixedEnv
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import result_of
 
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def repair(prepared: Callable[[str, Env], Run]) -> Run:
-    """Run `icectl repair`, a year after the builder's tables begin."""
-    return prepared("repair", FixedEnv(START_MS + 365 * DAY_MS, uuids=5_000, snapshot_ids=5_000))
-
-
 def rows(directory: Path) -> list[Any]:
     return sorted(read_rows(read_metadata(current_metadata(directory))), key=repr)
-
-
-def contents(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
-def result(ended: Ended, code: int = 0) -> dict[str, Any]:
-    document = checked_document(ended)
-    assert ended.code == code, ended.err or ended.out
-    found: dict[str, Any] = document["result"]
-    return found
 
 
 @pytest.mark.parametrize(("version", "change", "options"), EVERY)
@@ -58,9 +39,9 @@ def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_
     tell(table.directory)
     before, lived, told = rows(table.directory), facts(table.directory), head(table.directory)
     lose_list(table.directory)
-    left = contents(table.directory)
+    left = contents_of(table.directory)
 
-    found = result(repair(table.directory, "--yes", "--json"))
+    found = result_of(repair(table.directory, "--yes", "--json"))
     assert ([one["id"] for one in found["repairs"]], found["remaining"]) == (["manifest-list"], [])
     assert rows(table.directory) == before
     assert facts(table.directory) == lived
@@ -69,10 +50,10 @@ def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_
     assert now["summary"]["operation"] == "replace"
     for name in ("data-files", "delete-files", "records"):
         assert now["summary"][f"total-{name}"] == told["summary"][f"total-{name}"]
-    kept = contents(table.directory)
+    kept = contents_of(table.directory)
     assert {path.name for path in left if kept.get(path) != left[path]} <= {"version-hint.text"}
     assert repair(table.directory, "--level", "data", command="validate").code == 0
-    assert result(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
@@ -82,7 +63,7 @@ def test_the_first_snapshot_has_what_it_added(repair, tmp_path, loss):
     tell(table.directory)
     before = rows(table.directory)
     loss(Path(head(table.directory)["manifest-list"]))
-    assert result(repair(table.directory, "--yes", "--json"))["remaining"] == []
+    assert result_of(repair(table.directory, "--yes", "--json"))["remaining"] == []
     assert rows(table.directory) == before
 
 
@@ -93,7 +74,7 @@ def test_what_icectl_commits_tells_enough(repair, tmp_path, command):
     assert repair(table.directory, *words, "--yes", command=command).code == 0
     before, lived = rows(table.directory), facts(table.directory)
     lose_list(table.directory)
-    found = result(repair(table.directory, "--yes", "--json"))
+    found = result_of(repair(table.directory, "--yes", "--json"))
     assert ([one["kind"] for one in found["repairs"]], found["remaining"]) == (
         ["manifest-list"], [],
     )  # fmt: skip
@@ -110,7 +91,7 @@ def test_manifests_that_a_later_snapshot_lists_prove_what_was_added(repair, tmp_
     (lost,) = [one for one in table.metadata.snapshots if one.snapshot_id == _kept(table)]
     expected = read_rows(read_metadata(current_metadata(table.directory)), lost.snapshot_id)
     Path(str(lost.manifest_list)).unlink()
-    found = result(repair(table.directory, "--branch", "kept", "--yes", "--json"))
+    found = result_of(repair(table.directory, "--branch", "kept", "--yes", "--json"))
     assert [one["kind"] for one in found["repairs"]] == ["manifest-list"]
     members = read_metadata(current_metadata(table.directory))
     assert read_rows(members, members["refs"]["kept"]["snapshot-id"]) == expected
@@ -129,12 +110,12 @@ def test_a_list_of_which_something_is_missing_is_not_made_anew(
     tell(table.directory)
     spoil(table.directory)
     lose_list(table.directory)
-    left = contents(table.directory)
-    refused = result(repair(table.directory, "--yes", "--json"), 5)
+    left = contents_of(table.directory)
+    refused = result_of(repair(table.directory, "--yes", "--json"), 5)
     assert refused["repairs"] == []
     (one,) = [one for one in refused["left"] if one["rule"] == "R-034"]
     assert one["reason"] == "nothing else shows what it listed; `--to-snapshot whole` goes back"
-    assert contents(table.directory) == left
+    assert contents_of(table.directory) == left
 
 
 def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(repair, tmp_path):
@@ -155,7 +136,7 @@ def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(
             )
         )
         Path(head(table.directory)["manifest-list"]).unlink(missing_ok=True)
-        assert result(repair(table.directory, "--yes", "--json"), 5)["repairs"] == []
+        assert result_of(repair(table.directory, "--yes", "--json"), 5)["repairs"] == []
 
 
 def test_r103_row_ids_that_the_lost_list_gave_to_several_manifests_are_not_guessed(
@@ -192,4 +173,4 @@ def test_r103_row_ids_that_the_lost_list_gave_to_several_manifests_are_not_guess
     Broken(table.directory).edit(lambda members: members.update({"next-row-id": 24}))
     assert len(entries) == 1
     lose_list(table.directory)
-    assert result(repair(table.directory, "--yes", "--json"), 5)["repairs"] == []
+    assert result_of(repair(table.directory, "--yes", "--json"), 5)["repairs"] == []

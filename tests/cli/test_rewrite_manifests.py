@@ -14,7 +14,7 @@ from icectl.env import Env
 from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
-from tests.builders.rows import current_metadata, head, read_avro, read_metadata, read_rows
+from tests.builders.rows import current_metadata, head, read_avro, read_metadata, rows_by_snapshot
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
@@ -41,14 +41,6 @@ def build(directory: Path, format_version: int, partitioning: str = "two") -> Ta
     table.append(range(100, 106), branch="audit")
     table.remove_data_files(2)
     return table
-
-
-def rows_of(directory: Path) -> dict[int, Any]:
-    metadata = read_metadata(current_metadata(directory))
-    return {
-        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
-        for snapshot in metadata["snapshots"]
-    }
 
 
 def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -86,7 +78,10 @@ def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
 def test_r069_a_rewrite_keeps_the_law(tmp_path, rewrite, monkeypatch, format_version, partitioning):
     directory = tmp_path / "t"
     table = build(directory, format_version, partitioning)
-    before, files = rows_of(directory), {path for path in directory.rglob("*") if path.is_file()}
+    before, files = (
+        rows_by_snapshot(directory),
+        {path for path in directory.rglob("*") if path.is_file()},
+    )
     old = head(directory)
 
     with monkeypatch.context() as patch:
@@ -102,7 +97,7 @@ def test_r069_a_rewrite_keeps_the_law(tmp_path, rewrite, monkeypatch, format_ver
     new = head(directory)
     assert str(new["snapshot-id"]) == found["snapshot_id"]
     assert identities(new) == identities(old)
-    after = rows_of(directory)
+    after = rows_by_snapshot(directory)
     assert {id_: after[id_] for id_ in before} == before
     assert after[new["snapshot-id"]] == before[old["snapshot-id"]]
     assert files <= {path for path in directory.rglob("*") if path.is_file()}
@@ -166,14 +161,14 @@ def test_rule_26_entries_are_counted_where_nobody_has(tmp_path, rewrite, form):
     for start in range(0, 36, 12):
         table.append(range(start, start + 12))
     table.remove_data_files(1)
-    before = rows_of(tmp_path / "t")[table.metadata.current_snapshot_id]
+    before = rows_by_snapshot(tmp_path / "t")[table.metadata.current_snapshot_id]
     SAYING_LITTLE[form](tmp_path / "t")
     found = result(rewrite(table.location, "--json"))
     # 3 appends to 3 partitions of 4 rows each, of which one file is gone.
     assert (found["rewritten"], found["entries"]) == (3, 8)
     (manifest,) = read_avro(head(tmp_path / "t")["manifest-list"])
     assert (manifest["existing_files_count"], manifest["existing_rows_count"]) == (8, 32)
-    assert rows_of(tmp_path / "t")[int(found["snapshot_id"])] == before
+    assert rows_by_snapshot(tmp_path / "t")[int(found["snapshot_id"])] == before
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
@@ -306,10 +301,10 @@ def test_r056_manifests_without_live_entries_are_dropped(tmp_path, rewrite):
     table.append(range(4))
     table.append(range(4, 8))
     table.remove_data_files(1)
-    before = rows_of(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]]
+    before = rows_by_snapshot(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]]
     found = result(rewrite(table.location, "--json"))
     assert (found["rewritten"], found["added"], found["entries"]) == (2, 1, 1)
-    assert rows_of(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]] == before
+    assert rows_by_snapshot(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]] == before
 
 
 def test_a_table_without_snapshot_has_nothing_to_do(tmp_path, rewrite):

@@ -10,6 +10,7 @@ import pytest
 
 from icectl.env import Env
 from tests.builders.broken import Broken, read_records
+from tests.builders.folders import contents_of
 from tests.builders.lost_lists import grown, tell
 from tests.builders.rows import current_metadata, head, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
@@ -44,10 +45,6 @@ def rows(directory: Path) -> Any:
     return read_rows(read_metadata(current_metadata(directory)))
 
 
-def contents(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 def errors(run: Run, directory: Path) -> list[dict[str, str]]:
     ended = run(str(directory), "--json")
     assert ended.code == 4
@@ -56,11 +53,11 @@ def errors(run: Run, directory: Path) -> list[dict[str, str]]:
 
 
 def check_refused(run: Run, directory: Path) -> None:
-    before = contents(directory)
+    before = contents_of(directory)
     for command, *words in CHANGING:
         ended = run(str(directory), *words, command=command)
         assert (command, ended.code) == (command, 15)
-    assert contents(directory) == before
+    assert contents_of(directory) == before
 
 
 def check_hints(found: list[dict[str, str]]) -> None:
@@ -76,10 +73,10 @@ def test_r054_an_older_list_under_the_name_of_the_newest(run, table):
     assert found[0]["message"].startswith("it is not the list of snapshot ")
     check_hints(found)
     check_refused(run, table.directory)
-    before = contents(table.directory)
+    before = contents_of(table.directory)
     assert run(str(table.directory), "--yes", command="repair").code == 5
     assert run(str(table.directory), "--dry-run", command="repair").code == 5
-    assert contents(table.directory) == before
+    assert contents_of(table.directory) == before
 
 
 def test_r054_a_list_that_is_another_s_is_made_anew_where_it_is_proved(run, tmp_path):

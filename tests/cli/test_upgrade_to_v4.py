@@ -14,7 +14,7 @@ from icectl.cli import app
 from icectl.env import SystemEnv
 from tests.builders.broken import Broken, in_first
 from tests.builders.first_writers import as_first_writers_did
-from tests.builders.rows import Row, current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.rows import current_metadata, live_entries, read_metadata, rows_by_snapshot
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import remove_data_files
 
@@ -64,15 +64,6 @@ def build(directory: Path, version: int) -> TableBuilder:
     return table
 
 
-def every_row(directory: Path) -> dict[int, list[Row]]:
-    """Rows of every snapshot, by a reader that is not icectl's."""
-    metadata = read_metadata(current_metadata(directory))
-    return {
-        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
-        for snapshot in metadata["snapshots"]
-    }
-
-
 def head(directory: Path, branch: str = "main") -> dict[str, Any]:
     metadata = read_metadata(current_metadata(directory))
     wanted = metadata["refs"][branch]["snapshot-id"]
@@ -91,10 +82,10 @@ def live_leaves(directory: Path) -> list[str]:
 def test_every_snapshot_has_the_rows_that_it_had(tmp_path, icectl, version, mode):
     directory = tmp_path / "t"
     build(directory, version)
-    before = every_row(directory)
+    before = rows_by_snapshot(directory)
     of_main, of_audit = (before[head(directory, name)["snapshot-id"]] for name in ("main", "audit"))
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
-    after = every_row(directory)
+    after = rows_by_snapshot(directory)
     assert {key: after[key] for key in before} == before
     assert after[head(directory)["snapshot-id"]] == of_main
     assert after[head(directory, "audit")["snapshot-id"]] == of_audit
@@ -111,14 +102,14 @@ def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
     directory = tmp_path / "t"
     build(directory, version)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
-    rows = every_row(directory)[head(directory)["snapshot-id"]]
+    rows = rows_by_snapshot(directory)[head(directory)["snapshot-id"]]
     assert icectl("rewrite-manifests", str(directory)).code == 0
-    assert every_row(directory)[head(directory)["snapshot-id"]] == rows
+    assert rows_by_snapshot(directory)[head(directory)["snapshot-id"]] == rows
     again = icectl("rewrite-manifests", str(directory), "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
     words = ("--older-than", "0s", "--retain-last", "1", "--yes")
     assert icectl("expire-snapshots", str(directory), *words).code == 0
-    kept = every_row(directory)
+    kept = rows_by_snapshot(directory)
     assert kept[head(directory)["snapshot-id"]] == rows
     again = icectl("expire-snapshots", str(directory), *words, "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
@@ -126,7 +117,7 @@ def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
         "remove-orphans", str(directory), "-n", "--older-than", "0s", "--allow-recent", "--json"
     )
     assert (found.code, found.document["status"]) == (0, "nothing-to-do")
-    assert every_row(directory) == kept
+    assert rows_by_snapshot(directory) == kept
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -137,13 +128,13 @@ def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
     directory = tmp_path / "t"
     build(directory, version)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes").code == 0
-    before = every_row(directory)
+    before = rows_by_snapshot(directory)
     rows = before[head(directory)["snapshot-id"]]
     words = ("compact", str(directory), "--min-input-files", "2", "--engine", "local")
     words = (*words, "--yes", "--json")
     done = icectl(*words)
     assert (done.code, done.document["status"]) == (0, "done")
-    after = every_row(directory)
+    after = rows_by_snapshot(directory)
     assert {key: after[key] for key in before} == before
     assert after[head(directory)["snapshot-id"]] == rows
     assert head(directory)["summary"]["total-delete-files"] == "0"
@@ -243,7 +234,7 @@ def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words):
         without_deletes(directory, 2)
     else:
         build(directory, version)
-    before = every_row(directory)
+    before = rows_by_snapshot(directory)
     to_lists = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", *words)
     planned = icectl(*to_lists, "--check", "--json")
     assert planned.code == 4
@@ -260,7 +251,7 @@ def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words):
     told = icectl("inspect", str(directory), "--json").document["result"]
     assert told["layout"] == "iceberg-1.12"
     if not words:  # the reader of the tests knows manifests in Avro
-        assert every_row(directory) == before
+        assert rows_by_snapshot(directory) == before
     assert icectl("validate", str(directory), "--level", "data", "--all-snapshots").code == 0
     again = icectl(*to_lists, "--yes", "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
@@ -425,7 +416,7 @@ def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_pat
 def test_position_delete_files_become_vectors(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 2)
-    before = every_row(directory)
+    before = rows_by_snapshot(directory)
     rows = before[head(directory)["snapshot-id"]]
     words = (
         "upgrade-to-v4",
@@ -441,7 +432,7 @@ def test_position_delete_files_become_vectors(tmp_path, icectl):
     assert detail.startswith("replace 6 position delete files")
     assert planned["findings"] == []
     assert icectl(*words, "--yes").code == 0
-    after = every_row(directory)
+    after = rows_by_snapshot(directory)
     assert {key: after[key] for key in before} == before
     assert after[head(directory)["snapshot-id"]] == rows
     for branch in ("main", "audit"):
@@ -459,7 +450,7 @@ def test_position_deletes_are_converted_later_too(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 2)
     assert icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), "--eager", "--yes").code == 0
-    rows = every_row(directory)[head(directory)["snapshot-id"]]
+    rows = rows_by_snapshot(directory)[head(directory)["snapshot-id"]]
     words = (
         "upgrade-to-v4",
         "--layout",
@@ -473,7 +464,7 @@ def test_position_deletes_are_converted_later_too(tmp_path, icectl):
     assert [step["step"] for step in done.document["result"]["steps"]] == [
         "convert-position-deletes"
     ]
-    assert every_row(directory)[head(directory)["snapshot-id"]] == rows
+    assert rows_by_snapshot(directory)[head(directory)["snapshot-id"]] == rows
 
 
 def test_conversion_needs_eager(tmp_path, icectl):

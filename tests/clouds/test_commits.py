@@ -2,17 +2,14 @@
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commands.compact import run as compact
 from icectl.storage.open import StorageOptions, open_store
-from tests.builders.commits import try_properties
+from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
@@ -110,25 +107,9 @@ def test_a_lost_file_is_repaired_away(bucket, run):
 
 
 def test_of_eight_committers_one_wins_each_version(bucket):
-    committers = 8
     table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
     table.append(range(3))
     bucket.upload("t")
     options = StorageOptions(dict(bucket.options), concurrency=2)
-    envs = [FixedEnv(NOW_MS + number) for number in range(committers)]
-    place = bucket.location("t")
-    catalogs = [FileSystemCatalog(open_store(options, env), place, env) for env in envs]
-    with ThreadPoolExecutor(committers) as pool:
-        for number in range(10):
-            base = catalogs[0].load()
-
-            def commit(writer: int, base: Any = base, number: int = number) -> bool:
-                told = {"round": str(number), "writer": str(writer)}
-                return isinstance(try_properties(catalogs[writer], base, told), Committed)
-
-            won = list(pool.map(commit, range(committers)))
-            assert sum(won) == 1
-            winner = catalogs[0].load()
-            assert winner.version == (base.version or 0) + 1
-            assert winner.metadata.properties["writer"] == str(won.index(True))
+    check_one_commits_each_version(bucket.location("t"), lambda env: open_store(options, env), 10)
     assert [name for name in bucket.keys("t") if "probe" in name] == []

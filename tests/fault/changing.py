@@ -31,7 +31,7 @@ from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
+from tests.builders.rows import Row, current_metadata, read_metadata, read_rows, rows_by_snapshot
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
 
@@ -329,12 +329,7 @@ def subject_of(name: str, directory: Path) -> Subject:
     pristine = directory / "as-built"
     shutil.rmtree(pristine, ignore_errors=True)
     shutil.copytree(table, pristine)
-    metadata = read_metadata(current_metadata(table))
-    rows = {
-        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
-        for snapshot in metadata["snapshots"]
-    }
-    return Subject(CHANGING[name], table, pristine, rows)
+    return Subject(CHANGING[name], table, pristine, rows_by_snapshot(table))
 
 
 def unneeded(subject: Subject) -> set[str]:

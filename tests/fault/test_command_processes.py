@@ -6,23 +6,19 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.protocol import Committed, LoadedTable
 from icectl.storage.local.store import LocalStore
-from tests.builders.commits import try_properties
+from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.cli.test_migrate_v1_v2 import manifest_versions
 from tests.fault.changing import NAMES, STRAYS, Subject, lasting, subject_of, unneeded
 from tests.fault.steps import Processes
-from tests.stores.fixed_env import FixedEnv
 
 FULL = pytest.mark.full
 PAGE = 4096
@@ -130,25 +126,9 @@ def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
 
 @pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=FULL)])
 def test_of_eight_committers_on_a_local_disk_one_wins_each_version(tmp_path, rounds):
-    """Threads with catalogs of their own, all from one base at a time."""
-    committers = 8
     table = TableBuilder(tmp_path / "t")
     table.append(range(3))
-    envs = [FixedEnv(NOW_MS + number) for number in range(committers)]
-    catalogs = [FileSystemCatalog(LocalStore(), table.location, env) for env in envs]
-    with ThreadPoolExecutor(committers) as pool:
-        for number in range(rounds):
-            base = catalogs[0].load()
-
-            def commit(writer: int, base: LoadedTable = base, number: int = number) -> bool:
-                told = {"round": str(number), "writer": str(writer)}
-                return isinstance(try_properties(catalogs[writer], base, told), Committed)
-
-            won = list(pool.map(commit, range(committers)))
-            assert sum(won) == 1
-            winner = catalogs[0].load()
-            assert winner.version == (base.version or 0) + 1
-            assert winner.metadata.properties["writer"] == str(won.index(True))
+    check_one_commits_each_version(table.location, lambda _: LocalStore(), rounds)
     assert [path for path in (tmp_path / "t").rglob("*") if ".icectl" in path.name] == []
 
 

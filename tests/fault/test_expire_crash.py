@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from icectl.commands.expire_snapshots.run import execute, prepare
 from icectl.errors import IcectlError
 from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import Aged, aged_table, context_of, expire, has_work, options_of
+from tests.builders.folders import files_of
 from tests.builders.rows import current_metadata, read_metadata
 from tests.stores.wrapped import WRITES, CountingStore, FaultyStore
 
@@ -34,10 +34,6 @@ def finished(aged: Aged) -> frozenset[str]:
         name for name in files_of(aged.pristine) if not METADATA_FILE.fullmatch(name)
     )
     return left
-
-
-def files_of(directory: Path) -> set[str]:
-    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
 def lasting(aged: Aged) -> frozenset[str]:

@@ -7,7 +7,8 @@ import pytest
 
 from icectl.storage.location import check_sum
 from tests.builders.expiry import NOW_MS
-from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of
+from tests.builders.folders import files_of
+from tests.builders.orphans import OTHER_UUID, age, edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
 from tests.fault.changing import Subject, run, subject_of
 from tests.unit.storage.test_new_files import OURS

@@ -15,7 +15,8 @@ from icectl.commit.transaction import outputs_of
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, reachable
-from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray
+from tests.builders.folders import files_of
+from tests.builders.orphans import OTHER_UUID, age, edit_metadata, name_statistics, stray
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
@@ -244,15 +245,9 @@ def test_rule_40_more_than_half_of_the_bytes_is_refused(table):
 @pytest.mark.parametrize("spelling", ["file:{}", "file://{}", "file://localhost{}", "file:///./{}"])
 def test_incident_7_a_table_may_name_its_files_in_another_spelling(table, spelling):
     named = stray(table.directory, "metadata/a.puffin")
-    describe(table, spelling.format(named))
+    name_statistics(table.directory, spelling.format(named))
     code, document = remove(table, *ALL_AT_ONCE)
     assert (code, document["result"]["orphans"]) == (0, [])
-
-
-def describe(table: TableBuilder, location: str) -> None:
-    head = read_metadata(current_metadata(table.directory))["current-snapshot-id"]
-    statistics = {"snapshot-id": head, "statistics-path": location, "file-size-in-bytes": 100}
-    edit_metadata(table.directory, partition_statistics=[statistics])
 
 
 @pytest.mark.parametrize("prefix", ["hdfs://old-name-node", "s3://bucket", "file://other-host"])
@@ -260,7 +255,7 @@ def test_incident_7_a_path_in_a_store_that_cannot_be_told_is_refused(table, pref
     """It is kept in any case; but what else may be named so that it looks like an orphan?"""
     named = stray(table.directory, "metadata/a.puffin")
     lost = stray(table.directory, "data/lost.parquet")
-    describe(table, f"{prefix}{named}")
+    name_statistics(table.directory, f"{prefix}{named}")
     assert refused(table) == "prefix-mismatch"
     code, document = remove(table, *ALL_AT_ONCE, "--prefix-mismatch", "ignore")
     assert [item["path"] for item in document["result"]["orphans"]] == [str(lost)]
@@ -269,7 +264,7 @@ def test_incident_7_a_path_in_a_store_that_cannot_be_told_is_refused(table, pref
 
 def test_incident_7_a_scheme_or_authority_that_is_vouched_for_is_the_same(table):
     named = stray(table.directory, "metadata/a.puffin")
-    describe(table, f"nfs://filer{named}")
+    name_statistics(table.directory, f"nfs://filer{named}")
     assert refused(table, "--equal-authority", "filer=localhost") == "prefix-mismatch"
     words = ("--equal-scheme", "nfs=file", "--equal-authority", "filer=localhost")
     code, document = remove(table, *ALL_AT_ONCE, *words)
@@ -280,7 +275,7 @@ def test_incident_7_a_relative_path_is_refused(table):
     """Below what it lies, nothing says; most likely the table."""
     named = stray(table.directory, "metadata/a.puffin")
     lost = stray(table.directory, "data/lost.parquet")
-    describe(table, "metadata/a.puffin")
+    name_statistics(table.directory, "metadata/a.puffin")
     assert refused(table) == "prefix-mismatch"
     code, document = remove(table, *ALL_AT_ONCE, "--prefix-mismatch", "ignore")
     assert [item["path"] for item in document["result"]["orphans"]] == [str(lost)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders.orphans import age, edit_metadata, stray
-from tests.builders.rows import current_metadata, read_metadata
+from tests.builders.orphans import age, edit_metadata, name_statistics, stray
+from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
 
@@ -42,12 +42,6 @@ def removed(document: dict[str, Any], table: Path) -> set[str]:
 
 def data_files(table: Path) -> set[Path]:
     return {path for path in table.rglob("data/**/*.parquet") if path.name != "lost.parquet"}
-
-
-def name_statistics(table: TableBuilder, location: str) -> None:
-    head = read_metadata(current_metadata(table.directory))["current-snapshot-id"]
-    statistics = {"snapshot-id": head, "statistics-path": location, "file-size-in-bytes": 100}
-    edit_metadata(table.directory, partition_statistics=[statistics])
 
 
 @pytest.fixture
@@ -156,7 +150,7 @@ def test_what_may_be_a_file_of_the_table_is_kept(real, name):
     table = table_named(real, real)
     named = stray(real, "metadata/a%2Fb.puffin")
     stray(real, "data/lost.parquet")
-    name_statistics(table, name.format(real))
+    name_statistics(table.directory, name.format(real))
     assert orphans_removed(real) == (0, {"data/lost.parquet"})
     assert named.exists()
 
@@ -165,7 +159,7 @@ def test_what_may_be_a_file_of_the_table_is_kept(real, name):
 def test_a_name_alone_keeps_no_file(real, name):
     table = table_named(real, real)
     stray(real, "metadata/a.puffin")
-    name_statistics(table, name)
+    name_statistics(table.directory, name)
     assert orphans_removed(real) == (0, {"metadata/a.puffin"})
 
 

@@ -15,6 +15,7 @@ import pytest
 from icectl.commands.relocate import run as relocate
 from icectl.commit import output_journal
 from icectl.storage.local.store import LocalStore
+from tests.builders.folders import contents_by_name
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.fault.changing import CHANGING, run
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
@@ -32,11 +33,6 @@ class StoppedStore(WrappedStore):
             raise SystemExit(143)
         self.left -= 1
         return action()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def shown(table: Path) -> dict[int, list[Row]]:
@@ -61,7 +57,7 @@ class Relocated:
             self.origin.rename(self.pristine)
         else:
             shutil.copytree(self.origin, self.pristine)
-        self.files = contents(self.pristine)
+        self.files = contents_by_name(self.pristine)
         self.restore()
 
     def restore(self) -> None:
@@ -80,9 +76,9 @@ class Relocated:
     def check(self) -> None:
         """Nothing of what was there is changed, but for the version hint of what was copied."""
         if not self.copied:
-            assert contents(self.origin) == self.files
+            assert contents_by_name(self.origin) == self.files
             return
-        now = contents(self.table)
+        now = contents_by_name(self.table)
         for name, content in self.files.items():
             assert now[name] == content or name.endswith("version-hint.text")
         assert not self.origin.exists()
@@ -103,7 +99,7 @@ class Relocated:
     def kinds(self) -> Counter[str]:
         """Count the files by how they end; the hint, which nothing depends on, is left out."""
         return Counter(
-            Path(name).suffix for name in contents(self.table) if not name.endswith(".text")
+            Path(name).suffix for name in contents_by_name(self.table) if not name.endswith(".text")
         )
 
 
@@ -150,7 +146,7 @@ def test_any_write_of_a_relocation_may_fail(relocated, failure):
         assert code in (0, 5, 12, 13, 15), document
         relocated.check()
         if code not in (0, 12):
-            found = contents(relocated.table) if relocated.table.exists() else {}
+            found = contents_by_name(relocated.table) if relocated.table.exists() else {}
             left = found.keys() - (relocated.files.keys() if relocated.copied else set())
             assert not {name for name in left if name.endswith(".metadata.json")}
         relocated.finish()

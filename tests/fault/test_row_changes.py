@@ -15,7 +15,7 @@ from icectl.errors import CommitUnknown, IcectlError
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to
-from tests.builders.rows import current_metadata, live_entries, local, read_metadata, read_rows
+from tests.builders.rows import current_metadata, ids_of, live_entries, local, read_metadata
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 Act = Callable[[Path, Store], object]
@@ -55,11 +55,6 @@ def built(tmp_path: Path) -> Path:
     return directory
 
 
-def ids(directory: Path) -> list[int]:
-    rows = read_rows(read_metadata(current_metadata(directory)))
-    return sorted(dict(row)["id"] for row in rows)
-
-
 def left_over(directory: Path) -> list[str]:
     """Files that no snapshot needs, journals among them."""
     metadata = read_metadata(current_metadata(directory))
@@ -94,14 +89,14 @@ def test_any_store_call_may_fail(tmp_path, name, failure, every):
             act(directory, FaultyStore(LocalStore(), nth, failure))
         except IcectlError as raised:
             error = raised
-        assert ids(directory) in (START, expected), (nth, error)
+        assert ids_of(directory) in (START, expected), (nth, error)
         if error is None:
-            assert ids(directory) == expected
+            assert ids_of(directory) == expected
         elif not isinstance(error, CommitUnknown) and failure == "before":
-            assert ids(directory) == START, (nth, error)
-        before = ids(directory)
+            assert ids_of(directory) == START, (nth, error)
+        before = ids_of(directory)
         append(way_to(directory), InlineFrame(rows_of([50]), LocalStore()), "main")
-        assert ids(directory) == [*before, 50]
+        assert ids_of(directory) == [*before, 50]
 
 
 class KillingStore(WrappedStore):
@@ -132,9 +127,9 @@ def test_a_program_may_be_killed_at_any_step(tmp_path, name, every):
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        assert ids(directory) in (START, expected), nth
+        assert ids_of(directory) in (START, expected), nth
         late = way_to(directory)
         for id_ in (40, 41):
             append(late, InlineFrame(rows_of([id_]), LocalStore()), "main")
-        assert set(ids(directory)) - {40, 41} in (set(START), set(expected))
+        assert set(ids_of(directory)) - {40, 41} in (set(START), set(expected))
         assert left_over(directory) == [], nth

@@ -23,6 +23,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from icectl.cli import app, session
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
+from tests.builders.folders import paths_of
 from tests.fault.test_orphan_incidents import HookedStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -66,7 +67,7 @@ def written(catalog: SqlCatalog, spec: PartitionSpec, version: int) -> Table:
 
 def make_old(folder: Path) -> None:
     week_ago = time.time() - 7 * 86_400
-    for path in files_of(folder):
+    for path in paths_of(folder):
         os.utime(path, (week_ago, week_ago))
 
 
@@ -76,10 +77,6 @@ def directory_of(table: Table) -> Path:
 
 def local(location: str) -> str:
     return location.removeprefix("file://")
-
-
-def files_of(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if path.is_file()}
 
 
 def known_to(table: Table) -> set[Path]:
@@ -119,14 +116,14 @@ def remove(table: Table, *options: str, store: Store | None = None) -> tuple[int
 def test_what_pyiceberg_left_behind_goes_and_what_it_knows_stays(catalog, spec, version):
     table = written(catalog, SPECS[spec], version)
     folder, before = directory_of(table), shown(table)
-    files, needed = files_of(folder), known_to(table)
+    files, needed = paths_of(folder), known_to(table)
     newest = table.current_snapshot().snapshot_id
     assert len(before) == 2
     assert needed < files
     code, document = remove(table, "--yes")
     assert code == 0, document["error"]
     hidden = {path for path in files - needed if "/_" in str(path.relative_to(folder))}
-    assert files_of(folder) == needed | hidden
+    assert paths_of(folder) == needed | hidden
     assert document["result"]["removed"] == len(files - needed - hidden) > len(STRAYS)
 
     table = catalog.load_table("db.t")
@@ -153,15 +150,15 @@ def committing(catalog: SqlCatalog) -> Callable[[Table], None]:
 def test_a_commit_to_the_catalog_meanwhile_ends_the_run(catalog, committing, moment):
     table = written(catalog, SPECS["identity"], 2)
     hooked = HookedStore(moment, lambda: committing(table))
-    files = files_of(directory_of(table))
+    files = paths_of(directory_of(table))
     code, document = remove(table, "--yes", store=hooked)
     assert (code, document["status"], hooked.method) == (5, "refused", "")
-    assert files_of(directory_of(table)) > files
+    assert paths_of(directory_of(table)) > files
     newest = catalog.load_table("db.t")
     assert newest.scan().to_arrow().num_rows == table.scan().to_arrow().num_rows + 6
     code, document = remove(newest, "--yes")
     assert (code, document["error"]) == (0, None)
-    assert known_to(newest) <= files_of(directory_of(newest))
+    assert known_to(newest) <= paths_of(directory_of(newest))
 
 
 @pytest.mark.parametrize("expired", [False, True])

@@ -15,6 +15,7 @@ import pytest
 from icectl.cli import app
 from icectl.commands.compact import run as compact
 from icectl.format.schema import schema_from_json
+from tests.builders.folders import contents_of
 from tests.builders.foreign_table import facts_of
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.relocate import relocate
@@ -74,11 +75,6 @@ def findings(icectl: Command) -> Counter[tuple[str, str]]:
     result = icectl("validate", "--level", "data", "--all-snapshots")["result"]
     found = result["findings"] if result else []
     return Counter((one["rule"], one["severity"]) for one in found if one["severity"] != "info")
-
-
-def contents_of(table: Path) -> dict[Path, bytes]:
-    """Every file with its bytes."""
-    return {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
 
 
 def live(table: Path) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
+from tests.builders.folders import paths_of
 from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
 from tests.builders.respell import respell
@@ -39,12 +40,8 @@ def littered(fixtures_dir: Path, name: str, tmp_path: Path) -> tuple[Path, Path]
 
 def make_old(table: Path) -> None:
     week_ago = time.time() - 7 * 86_400
-    for path in files_of(table):
+    for path in paths_of(table):
         os.utime(path, (week_ago, week_ago))
-
-
-def files_of(table: Path) -> set[Path]:
-    return {path for path in table.rglob("*") if path.is_file()}
 
 
 def referenced(metadata: dict[str, Any]) -> set[Path]:
@@ -80,7 +77,7 @@ def checked_by(path: Path) -> Path:
 @pytest.mark.parametrize("name", by_turns((name for name in OTHER if name not in REFUSED), 1))
 def test_only_what_no_writer_has_named_is_an_orphan(fixtures_dir, tmp_path, capsys, name):
     table, current = littered(fixtures_dir, name, tmp_path)
-    metadata, files = read_metadata(current), files_of(table)
+    metadata, files = read_metadata(current), paths_of(table)
     kept = referenced(metadata) | {current}
     expected = {
         path
@@ -95,7 +92,7 @@ def test_only_what_no_writer_has_named_is_an_orphan(fixtures_dir, tmp_path, caps
     code = app.main(words)
     document = json.loads(capsys.readouterr().out)
     assert code == 0, document["error"]
-    assert files - files_of(table) == expected
+    assert files - paths_of(table) == expected
     assert document["result"]["removed"] == len(expected)
     assert rows_of(read_metadata(current), every) == rows
     assert app.main([*words, "--check"]) == 0
@@ -116,11 +113,11 @@ def test_no_file_goes_however_the_table_spells_its_name(fixtures_dir, tmp_path, 
     (tmp_path / "link").symlink_to(table, target_is_directory=True)
     respell(table, current, tmp_path / "link", seed=len(name))
     make_old(table)
-    there = {path for path in files_of(table) if path in kept}
+    there = {path for path in paths_of(table) if path in kept}
     code = app.main(["remove-orphans", str(table), *ALL_AT_ONCE])
     document = json.loads(capsys.readouterr().out)
     assert code == 0, document["error"]
-    assert there <= files_of(table)
+    assert there <= paths_of(table)
     assert not any((table / stray).exists() for stray in STRAYS)
 
 
@@ -129,6 +126,6 @@ def test_a_table_that_cannot_be_read_completely_or_told_apart_is_left_as_it_is(
     fixtures_dir, tmp_path, name
 ):
     table, _ = littered(fixtures_dir, name, tmp_path)
-    files = files_of(table)
+    files = paths_of(table)
     assert app.main(["remove-orphans", str(table), *ALL_AT_ONCE]) == REFUSED[name]
-    assert files_of(table) == files
+    assert paths_of(table) == files

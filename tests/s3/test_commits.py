@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commands.compact import run as compact
 from icectl.errors import Refused
 from icectl.storage.new_files import Proof
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.s3fs import S3Writer
-from tests.builders.commits import try_properties
+from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
@@ -118,27 +115,13 @@ def test_other_commands_commit_to_s3_and_validate_finds_nothing(bucket, run, mon
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.full)])
 def test_of_eight_committers_one_wins_each_version(bucket, rounds):
-    committers = 8
     table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
     table.append(range(3))
     bucket.upload("t")
     options = StorageOptions(bucket.server.options, concurrency=2)
-    envs = [FixedEnv(NOW_MS + number) for number in range(committers)]
-    place = bucket.location("t")
-    catalogs = [FileSystemCatalog(open_store(options, env), place, env) for env in envs]
-    with ThreadPoolExecutor(committers) as pool:
-        for number in range(rounds):
-            base = catalogs[0].load()
-
-            def commit(writer: int, base: Any = base, number: int = number) -> bool:
-                told = {"round": str(number), "writer": str(writer)}
-                return isinstance(try_properties(catalogs[writer], base, told), Committed)
-
-            won = list(pool.map(commit, range(committers)))
-            assert sum(won) == 1
-            winner = catalogs[0].load()
-            assert winner.version == (base.version or 0) + 1
-            assert winner.metadata.properties["writer"] == str(won.index(True))
+    check_one_commits_each_version(
+        bucket.location("t"), lambda env: open_store(options, env), rounds
+    )
     assert [name for name in bucket.keys("t") if "probe" in name] == []
 
 

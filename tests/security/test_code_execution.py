@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from icectl.env import find_program
 from icectl.errors import EngineError
 from icectl.rows.spark_classic import check_installed
 from tests.builders.table_builder import TableBuilder
+from tests.security.hostile import Attack
 from tests.spark.engine import command, environment, skip_without_spark
 
 MODULES = ("icectl/__init__", "pyarrow", "numpy", "queue", "signal")
@@ -25,16 +25,6 @@ RUN = ("-P", "-c", "from icectl.__main__ import main; main()")
 """The installed command: the script beside Python does the same."""
 
 SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2", "--yes")
-
-
-class Attack:
-    """A value that makes a folder when it is unpickled."""
-
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.canary),)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ A command that is new has to get its words here. The quick tier takes some of al
 their place in the lists; the full tier takes all.
 """
 
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from tests.catalogs.rest_fake import TABLE, Quick, fake
 from tests.catalogs.rest_servers import python_server
 from tests.cli.conftest import Ended
 from tests.security import hostile
+from tests.security.deadline import at_most
 from tests.security.hostile import TABLES, Scene, build, run_line
 from tests.security.hostile_servers import CATALOGS, STORES
 from tests.security.test_plans import forge
@@ -62,22 +61,6 @@ def test_every_command_has_its_words():
 def scene(tmp_path: Path) -> Iterator[Scene]:
     with hostile.scene(tmp_path) as made:
         yield made
-
-
-@contextmanager
-def in_time(seconds: int = SECONDS_OF_ONE) -> Iterator[None]:
-    """Fail where a run does not end."""
-
-    def fail(*_: object) -> None:
-        raise AssertionError("it does not end")
-
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def combinations(names: Sequence[str], step: int) -> list[Any]:
@@ -131,7 +114,7 @@ def test_hostile_tables(scene, name, command):
         target = str(scene.table)
     TABLES[name](scene, built)
     before = own_files(scene)
-    with in_time():
+    with at_most(SECONDS_OF_ONE):
         ended = run_line([command, target, *words_of(scene, command), *outputs(scene, turn)])
     check_outputs(scene, ended)
     if ended.code in (2, 5, 10, 14, 15):
@@ -160,7 +143,7 @@ def test_hostile_catalogs(scene, name, command):
             target = str(plan_of(scene.folder, planned, TABLE, *options))
         CATALOGS[name](scene, served)
         words = [command, target, *words_of(scene, command), *options, *outputs(scene, turn)]
-        with in_time():
+        with at_most(SECONDS_OF_ONE):
             ended = run_line(words, Quick())
     check_outputs(scene, ended)
 
@@ -184,7 +167,7 @@ def test_hostile_stores(scene, name, command):
         ):
             options += ["--storage-option", f"{key}={value}"]
         words = [command, target, *words_of(scene, command), *options, *outputs(scene, turn)]
-        with in_time():
+        with at_most(SECONDS_OF_ONE):
             ended = run_line([*words, "--time-limit", "20s"], Quick())
         assert command == "apply" or server.seen
         for seen in server.seen:

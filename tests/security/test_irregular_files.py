@@ -1,10 +1,8 @@
 """Pipes, devices and sockets where a table's files should be: nobody waits for them."""
 
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
+from tests.security.deadline import at_most
 
 STORE = LocalStore()
 READS: tuple[Callable[[str], object], ...] = (
@@ -24,22 +23,6 @@ READS: tuple[Callable[[str], object], ...] = (
     lambda path: STORE.read_range(path, 0, 10),
     lambda path: STORE.read_range(path, -10, 10),
 )
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Fail where what is inside takes longer."""
-
-    def fail(*_: object) -> None:
-        raise AssertionError("it does not end")
-
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def irregular(kind: str, folder: Path) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.builders.expiry import NOW_MS, aged_table
-from tests.builders.orphans import OTHER_UUID, age, files_of, stray
+from tests.builders.folders import files_of
+from tests.builders.orphans import OTHER_UUID, age, stray
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run

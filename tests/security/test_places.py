@@ -12,7 +12,8 @@ from icectl.catalog.protocol import TablePlace
 from icectl.catalog.sql import SqlWarehouse
 from icectl.errors import StorageError
 from icectl.storage.local.store import LocalStore
-from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray
+from tests.builders.folders import files_of
+from tests.builders.orphans import OTHER_UUID, age, edit_metadata, stray
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.builders.warehouse import NAMESPACE, register, rotten, warehouse

@@ -5,16 +5,15 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.builders.compactions import build
-from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.spark.clusters import submit
 from tests.spark.engine import command, environment, skip_without_spark
 from tests.spark.kubernetes import Kubernetes, kubernetes
+from tests.spark.programs import rows
 from tests.spark.shipped import ship
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
@@ -50,10 +49,6 @@ def submitted(
     at = words.index(script)
     spark = [word.replace("https://host:6443", cluster.url) for word in words[:at]]
     return submit(*words[at + 1 :], settings=settings, spark=spark, script=script)
-
-
-def rows(directory: Path) -> list[Any]:
-    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
 
 
 @pytest.fixture(scope="module")

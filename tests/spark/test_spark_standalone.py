@@ -17,9 +17,10 @@ import pytest
 from tests.builders.compactions import build
 from tests.builders.expiry import aged_table
 from tests.builders.orphans import age, stray
-from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata
 from tests.spark.clusters import Cluster, standalone, submit
 from tests.spark.engine import AT_LINK, command, environment, skip_without_spark
+from tests.spark.programs import rows
 from tests.spark.shipped import Shipped, ship
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
@@ -48,10 +49,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, shipped: Shipped) -> Itera
     wishes.mkdir()
     with standalone(folder, PYTHONPATH=str(AT_LINK), ICECTL_TEST_AT_LINK=str(wishes)) as running:
         yield running
-
-
-def rows(directory: Path) -> list[Any]:
-    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
 
 
 def unreferenced(directory: Path) -> set[Path]:

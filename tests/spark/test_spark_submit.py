@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.builders.compactions import build
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.conftest import ROOT
 from tests.spark.clusters import SCRIPT, Cluster, standalone, submit
 from tests.spark.engine import skip_without_spark
+from tests.spark.programs import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-runs")]
 
@@ -77,10 +78,6 @@ def compacted(folder: Path, *arguments: str, spark: list[str], **environ: str) -
     return Ran(
         done, [json.loads(line) for line in lines], before, rows(folder / "t"), files - named
     )
-
-
-def rows(directory: Path) -> list[Any]:
-    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
 
 
 @pytest.fixture(scope="module")

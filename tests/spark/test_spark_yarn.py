@@ -5,14 +5,14 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.builders.compactions import build
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.spark.clusters import pyspark_home, submit, yarn
 from tests.spark.engine import command, environment, why_skipped
+from tests.spark.programs import rows
 from tests.spark.shipped import ship
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark-runs")]
@@ -62,10 +62,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 def table(tmp_path: Path) -> Path:
     build(tmp_path / "t", 2, "two")
     return tmp_path / "t"
-
-
-def rows(directory: Path) -> list[Any]:
-    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
 
 
 def unreferenced(directory: Path) -> set[str]:

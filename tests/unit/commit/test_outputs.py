@@ -16,7 +16,7 @@ from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, context_of
-from tests.builders.orphans import files_of
+from tests.builders.folders import files_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, WrappedStore
 from tests.unit.commit.test_output_journal import loaded_by

@@ -5,7 +5,6 @@ import pytest
 
 from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files import compiled
 from icectl.files.avro.container import in_parts, read_blocks, read_header
 from icectl.files.manifest import manifest
 from icectl.files.manifest import scan as manifest_scan
@@ -26,13 +25,7 @@ from tests.builders.avro import (
     text,
 )
 
-
-@pytest.fixture(params=["scan", "fastavro"], autouse=True)
-def end(request, monkeypatch) -> str:
-    """Every test runs through both ends."""
-    if request.param == "fastavro":
-        monkeypatch.setattr(compiled, "loops", lambda: None)
-    return request.param
+pytestmark = pytest.mark.usefixtures("end")
 
 
 def spec(*field_ids: int, spec_id: int = 4) -> PartitionSpec:
@@ -362,7 +355,7 @@ def test_metrics_of_any_size_are_stepped_over(count, length):
 
 def test_r063_keys_of_metrics_are_32_bit(end):
     sizes = b"\x02" + number(1) + number(2**31) + number(1) + b"\x00"
-    assert rule(with_metrics(sizes)) == ("R-008" if end == "scan" else "R-063")
+    assert rule(with_metrics(sizes)) == ("R-008" if end == "compiled" else "R-063")
 
 
 def test_r008_texts_are_utf8():

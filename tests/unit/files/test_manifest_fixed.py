@@ -9,7 +9,6 @@ import pytest
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable
-from icectl.files import compiled
 from icectl.files.manifest.manifest import read_manifest, read_manifests
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.transforms import parse_transform
@@ -25,17 +24,11 @@ from tests.builders.avro import (
     text,
 )
 
+pytestmark = pytest.mark.usefixtures("end")
+
 IDENTITY = parse_transform("identity")
 OF_JAVA = b"\x02\x08" + b"2bcd"
 """`2bcd` of type fixed[4] in a manifest that Iceberg 1.12 on Spark 4.1 wrote."""
-
-
-@pytest.fixture(params=["scan", "fastavro"], autouse=True)
-def end(request, monkeypatch) -> str:
-    """Every test runs through both ends."""
-    if request.param == "fastavro":
-        monkeypatch.setattr(compiled, "loops", lambda: None)
-    return request.param
 
 
 def fixed(size: int, **said: Any) -> dict[str, Any]:

@@ -26,18 +26,12 @@ from icectl.format.transforms import parse_transform
 from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType, Type
 from tests.builders.avro import SYNC
 
+pytestmark = pytest.mark.usefixtures("end")
+
 INT = PrimitiveType("int")
 SCHEMA = Schema(9, (NestedField(1, "a", INT, required=False),))
 SPEC = PartitionSpec(4, (PartitionField((1,), 1000, "a", parse_transform("identity")),))
 ARROW = pa.schema([*PLANNING, *CARRIED])
-
-
-@pytest.fixture(params=["encoder", "fastavro"], autouse=True)
-def end(request, monkeypatch) -> str:
-    """Every test runs through both ends."""
-    if request.param == "fastavro":
-        monkeypatch.setattr(compiled, "loops", lambda: None)
-    return request.param
 
 
 def row(**values: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from icectl.rows.local import LocalEngine
 from icectl.storage.local.store import LocalStore
 from tests.builders.broken import DAMAGES, TABLES, Broken
 from tests.builders.compactions import build, compacted, lineage, planned
-from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.folders import paths_of
+from tests.builders.rows import current_metadata, head, ids_of, live_entries
 
 SIZES = ("file_size_in_bytes", "record_count", "partition_key", "sequence_number")
 
@@ -47,10 +48,6 @@ def run(directory: Path, carrier: LocalEngine, **chosen: Any) -> Compacted:
     return compacted(directory, planned(directory, **chosen), carrier)
 
 
-def ids(directory: Path) -> list[int]:
-    return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
-
-
 def described(directory: Path) -> list[tuple[Any, ...]]:
     """What of live data files does not depend on their names."""
     files = [entry["data_file"] for entry in live_entries(head(directory))]
@@ -64,12 +61,12 @@ def described(directory: Path) -> list[tuple[Any, ...]]:
 def test_workers_make_the_files_that_this_process_makes(tmp_path, format_version, partitioning):
     for name in ("here", "there"):
         build(tmp_path / name, format_version, partitioning)
-    before = ids(tmp_path / "there")
+    before = ids_of(tmp_path / "there")
     ages = lineage(tmp_path / "there") if format_version == 3 else {}
     compacted(tmp_path / "here", planned(tmp_path / "here"))
     run(tmp_path / "there", engine())
     assert described(tmp_path / "there") == described(tmp_path / "here")
-    assert ids(tmp_path / "there") == before
+    assert ids_of(tmp_path / "there") == before
     assert format_version < 3 or lineage(tmp_path / "there") == ages
     assert not list(tmp_path.rglob("*.tmp"))
 
@@ -90,14 +87,10 @@ def unchanged(directory: Path, prepared_files: set[Path], version: Path) -> None
     assert {path for path in directory.rglob("*") if path.is_file()} == prepared_files
 
 
-def everything(directory: Path) -> set[Path]:
-    return {path for path in directory.rglob("*") if path.is_file()}
-
-
 def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path):
     TABLES["v2"](tmp_path)
     next(one for one in DAMAGES if "crashes" in one.name).apply(Broken(tmp_path))
-    files, version = everything(tmp_path), current_metadata(tmp_path)
+    files, version = paths_of(tmp_path), current_metadata(tmp_path)
     with pytest.raises(
         CorruptTable, match=r"^`.*parquet`: the reader crashed on it \(SIG"
     ) as found:
@@ -110,7 +103,7 @@ def test_a_file_that_is_gone_ends_the_run(tmp_path):
     build(tmp_path, 2, "identity")
     prepared, version = planned(tmp_path), current_metadata(tmp_path)
     Path(prepared.plan.groups[-1].tasks[-1].inputs[-1].location).unlink()
-    files = everything(tmp_path)
+    files = paths_of(tmp_path)
     with pytest.raises(FileNotFoundError):
         compacted(tmp_path, prepared, engine())
     unchanged(tmp_path, files, version)
@@ -140,7 +133,7 @@ class Killing(Heard):
 @pytest.mark.parametrize("opened", [1, 9])
 def test_what_a_killed_worker_has_written_is_removed(tmp_path, opened):
     build(tmp_path, 2, "identity")
-    files, version = everything(tmp_path), current_metadata(tmp_path)
+    files, version = paths_of(tmp_path), current_metadata(tmp_path)
     with pytest.raises(EngineError, match=r"a worker process ended \(signal 9\)"):
         run(tmp_path, engine(progress=Killing(left=opened)))
     unchanged(tmp_path, files, version)
@@ -148,7 +141,7 @@ def test_what_a_killed_worker_has_written_is_removed(tmp_path, opened):
 
 def test_time_that_is_up_ends_the_workers(tmp_path):
     build(tmp_path, 2, "identity")
-    files, version = everything(tmp_path), current_metadata(tmp_path)
+    files, version = paths_of(tmp_path), current_metadata(tmp_path)
     over = Deadline(SystemEnv(), 0)
     with pytest.raises(Incomplete, match="stopped at the time limit"):
         run(tmp_path, engine(deadline=over))

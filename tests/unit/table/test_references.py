@@ -11,7 +11,7 @@ from icectl.storage.identity import SameStore
 from icectl.storage.local.store import LocalStore
 from icectl.table.reachable import References
 from tests.builders.expiry import context_of
-from tests.builders.orphans import files_of
+from tests.builders.folders import files_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore

@@ -10,14 +10,7 @@ from icectl.format.transforms import parse_transform
 from icectl.rows.sort_rows import ZOrder
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
-from tests.builders.rows import (
-    current_metadata,
-    head,
-    live_entries,
-    local,
-    read_metadata,
-    read_rows,
-)
+from tests.builders.rows import head, ids_of, live_entries, local
 from tests.builders.table_builder import TableBuilder
 from tests.builders.twins import grown
 from tests.stores.fixed_env import FixedEnv
@@ -45,11 +38,6 @@ def cases(quick: str, full: str) -> list[Any]:
     ]
 
 
-def ids(directory: Path) -> list[int]:
-    rows = read_rows(read_metadata(current_metadata(directory)))
-    return sorted(dict(row)["id"] for row in rows)
-
-
 def built(directory: Path, version: int) -> TableBuilder:
     appends = [range(start, start + 12) for start in range(0, 60, 12)]
     return grown(directory, version, appends, "identity")
@@ -75,7 +63,7 @@ def test_rows_that_were_deleted_meanwhile_stay_so(tmp_path, version, way):
     done = compacted(tmp_path, prepared, env=env)
 
     assert done.failed == {}
-    assert ids(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
+    assert ids_of(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
     assert (lineage(tmp_path) if version > 2 else {}) == before
     assert done.carried_deletes == 6
     assert head(tmp_path)["summary"]["icectl.carried-deletes"] == "6"
@@ -87,7 +75,7 @@ def test_rows_that_were_deleted_meanwhile_stay_so(tmp_path, version, way):
     assert {file["referenced_data_file"] for file in deletes(tmp_path)} <= locations
     assert len(locations) == 3
     compacted(tmp_path, planned(tmp_path, min_delete_ratio=0.01), env=env)
-    assert ids(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
+    assert ids_of(tmp_path) == sorted(set(range(60)) - {0, 3, 13, 59, 4, 16})
     assert not deletes(tmp_path)
 
 
@@ -103,7 +91,7 @@ def test_rows_that_were_left_out_do_not_count(tmp_path, version, way):
     done = compacted(tmp_path, prepared)
     assert done.failed == {}
     gone = {0, 6, 12, 13, 30, 3, 15, 27, 57, 14, 9, 10}
-    assert ids(tmp_path) == sorted(set(range(60)) - gone)
+    assert ids_of(tmp_path) == sorted(set(range(60)) - gone)
     assert done.carried_deletes == (5 if version == 2 else 7)
 
 
@@ -118,7 +106,7 @@ def test_files_that_have_gone_have_no_row_left(tmp_path, version, way):
     table.replace_data_files(1)
     done = compacted(tmp_path, prepared)
     assert done.failed == {}
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert done.carried_deletes == 8
 
 
@@ -131,7 +119,7 @@ def test_version_2_finds_no_row_that_was_sorted(tmp_path, way, words):
     prepared = planned(tmp_path, **WAYS[way])
     table.delete_rows([3])
     done = compacted(tmp_path, prepared)
-    assert ids(tmp_path) == sorted(set(range(60)) - {3})
+    assert ids_of(tmp_path) == sorted(set(range(60)) - {3})
     (why,) = done.failed.values()
     assert why.endswith(
         f"are deleted by position now: version 2 can't find rows again that are {words}"
@@ -144,7 +132,7 @@ def test_equality_deletes_that_were_applied_let_the_group_fall_away(tmp_path):
     prepared = planned(tmp_path)
     table.delete_rows([6])
     done = compacted(tmp_path, prepared)
-    assert ids(tmp_path) == sorted(set(range(60)) - {3, 6})
+    assert ids_of(tmp_path) == sorted(set(range(60)) - {3, 6})
     assert len(done.failed) == 1
     assert next(iter(done.failed.values())).endswith("are deleted by position now")
 
@@ -172,7 +160,7 @@ def test_deletes_that_have_expired_meanwhile_let_the_group_fall_away(tmp_path, v
     assert list(done.failed.values()) == [
         "deletes that the plan was made with have expired with their snapshot"
     ]
-    assert ids(tmp_path) == sorted(set(range(60)) - {3, 6, 9})
+    assert ids_of(tmp_path) == sorted(set(range(60)) - {3, 6, 9})
 
 
 def test_sorted_files_that_have_expired_meanwhile_let_the_group_fall_away(tmp_path):
@@ -183,4 +171,4 @@ def test_sorted_files_that_have_expired_meanwhile_let_the_group_fall_away(tmp_pa
     (gone,) = before - {entry["data_file"]["file_path"] for entry in live_entries(head(tmp_path))}
     done = compacted(tmp_path, prepared, env=Expiring(local(gone)))
     assert list(done.failed.values()) == ["files that were sorted are gone with their snapshot"]
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())

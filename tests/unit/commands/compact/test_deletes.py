@@ -14,13 +14,15 @@ from tests.builders.respell import respell_data_files
 from tests.builders.rows import (
     current_metadata,
     dv_positions,
+    ids_of,
     live_entries,
     read_metadata,
     read_records,
+    rows_without_lineage,
 )
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
-from tests.unit.commands.compact.test_run import head, ids, lineage, planned, rows, run
+from tests.unit.commands.compact.test_run import head, lineage, planned, run
 
 
 def merging(directory: Path, **chosen: Any):
@@ -53,15 +55,15 @@ def build(directory: Path, partitioning: str = "none", version: int = 2) -> Tabl
 def test_deletes_of_a_data_file_become_one_of_it_alone(tmp_path, partitioning):
     table = build(tmp_path, partitioning)
     table.delete_rows([22], kind="equality")
-    before = {one: rows(tmp_path, one) for one in table.ids_of}
-    files, last = data_files(tmp_path), rows(tmp_path)
+    before = {one: rows_without_lineage(tmp_path, one) for one in table.ids_of}
+    files, last = data_files(tmp_path), rows_without_lineage(tmp_path)
 
     done = run(tmp_path, merging(tmp_path))
 
     assert done.failed == {}
     assert data_files(tmp_path) == files
-    assert rows(tmp_path) == last
-    assert {one: rows(tmp_path, one) for one in table.ids_of} == before
+    assert rows_without_lineage(tmp_path) == last
+    assert {one: rows_without_lineage(tmp_path, one) for one in table.ids_of} == before
     by_position = [file for file in delete_files(tmp_path) if file["content"] == 1]
     named = [{record["file_path"] for record in read_records(file)} for file in by_position]
     assert all(len(paths) == 1 for paths in named)
@@ -155,7 +157,7 @@ def test_files_that_share_a_delete_file_are_merged_together(tmp_path):
     assert (len(group.files), group.input_files, group.expected_files) == (2, 2, 2)
     run(tmp_path, merging(tmp_path))
     assert sorted(file["record_count"] for file in delete_files(tmp_path)) == [1, 1, 2]
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert merging(tmp_path).plan.groups == ()
 
 
@@ -172,7 +174,7 @@ def test_all_deletes_are_written_anew_where_asked_for(tmp_path):
     run(tmp_path, merging(tmp_path, every=True))
     (file,) = delete_files(tmp_path)
     assert file["referenced_data_file"] is not None
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 def test_r115_position_deletes_become_vectors_after_an_upgrade(tmp_path):
@@ -180,7 +182,7 @@ def test_r115_position_deletes_become_vectors_after_an_upgrade(tmp_path):
     table.upgrade()
     table.append(range(30, 36))
     table.delete_rows([30, 8])  # the vector of the file of 8 has all of its old deletes
-    before = rows(tmp_path), row_ids(tmp_path)
+    before = rows_without_lineage(tmp_path), row_ids(tmp_path)
 
     run(tmp_path, merging(tmp_path))
 
@@ -189,8 +191,8 @@ def test_r115_position_deletes_become_vectors_after_an_upgrade(tmp_path):
     assert len({file["referenced_data_file"] for file in found}) == len(found)
     assert sum(len(dv_positions(file)) for file in found) == 9
     assert all(len(dv_positions(file)) == file["record_count"] for file in found)
-    assert (rows(tmp_path), row_ids(tmp_path)) == before
-    assert ids(tmp_path) == sorted(table.ids())
+    assert (rows_without_lineage(tmp_path), row_ids(tmp_path)) == before
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert (merging(tmp_path).plan.groups, merging(tmp_path).plan.dangling) == ((), ())
 
 
@@ -210,11 +212,11 @@ def test_r115_a_shared_delete_file_stays_until_all_its_files_have_vectors(tmp_pa
     assert [len(group.files) for group in first.plan.groups] == [1]
     run(tmp_path, first)
     assert sorted(file["file_format"] for file in delete_files(tmp_path)) == ["PARQUET", "PUFFIN"]
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     env = FixedEnv(NOW_MS, uuids=50, snapshot_ids=50)
     compacted(tmp_path, merging(tmp_path), env=env)
     assert [file["file_format"] for file in delete_files(tmp_path)] == ["PUFFIN", "PUFFIN"]
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 @pytest.mark.parametrize(("files", "groups"), [(4, 0), (5, 1)])
@@ -233,7 +235,7 @@ def test_vectors_of_many_small_files_move_into_one(tmp_path, files, groups):
     assert len({file["file_path"] for file in old}) == files
     assert len({file["file_path"] for file in new}) == 1
     assert vectors(new) == vectors(old)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert lineage(tmp_path) == before
     assert merging(tmp_path, min_input_files=1).plan.groups == ()
 
@@ -250,7 +252,7 @@ def test_deletes_that_come_meanwhile_drop_their_group(tmp_path):
     table.delete_rows([8])
     done = run(tmp_path, prepared)
     assert (len(done.outputs), len(done.failed)) == (1, 1)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 def test_a_vector_that_comes_meanwhile_is_not_replaced(tmp_path):
@@ -262,7 +264,7 @@ def test_a_vector_that_comes_meanwhile_is_not_replaced(tmp_path):
     with pytest.raises(CommitConflict, match="are deleted by position now"):
         run(tmp_path, prepared)
     assert current_metadata(tmp_path) == version
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert not [one for one in (tmp_path / "data").rglob("*") if one.name.count("-") > 5]
 
 

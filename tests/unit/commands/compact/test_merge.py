@@ -17,7 +17,7 @@ from icectl.table.output_sizes import Sizes
 from icectl.table.rewrite_tasks import Bin
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
-from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.rows import head, live_entries, rows_without_lineage
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.stores.fixed_env import FixedEnv
@@ -29,14 +29,6 @@ def built(directory: Path, version: int, partitioning: str = "none") -> TableBui
     for start in range(0, 36, 12):
         table.append(range(start, start + 12), files=2)
     return table
-
-
-def rows(directory: Path, snapshot_id: int | None = None) -> list[dict]:
-    found = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
-    return [
-        {name: value for name, value in row if not name.startswith("_")}
-        for row in sorted(found, key=lambda one: dict(one)["id"])
-    ]
 
 
 def data_files(directory: Path) -> list[dict]:
@@ -51,7 +43,7 @@ def data_files(directory: Path) -> list[dict]:
 @pytest.mark.parametrize("partitioning", ["none", "identity", "two"])
 def test_a_merge_keeps_the_law(tmp_path, version, partitioning):
     table = built(tmp_path, version, partitioning)
-    before = {one: rows(tmp_path, one) for one in table.ids_of}
+    before = {one: rows_without_lineage(tmp_path, one) for one in table.ids_of}
     ids = lineage(tmp_path) if version == 3 else {}
     old = [file["file_path"] for file in data_files(tmp_path)]
     prepared = planned(tmp_path, method="merge")
@@ -59,8 +51,8 @@ def test_a_merge_keeps_the_law(tmp_path, version, partitioning):
 
     done = compacted(tmp_path, prepared)
 
-    assert {one: rows(tmp_path, one) for one in table.ids_of} == before
-    assert rows(tmp_path) == before[max(before)]
+    assert {one: rows_without_lineage(tmp_path, one) for one in table.ids_of} == before
+    assert rows_without_lineage(tmp_path) == before[max(before)]
     assert (lineage(tmp_path) if version == 3 else {}) == ids
     assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     new = [file for file in data_files(tmp_path) if file["file_path"] not in old]
@@ -78,7 +70,7 @@ def test_rows_that_are_deleted_later_stay_so(tmp_path):
     prepared = planned(tmp_path, method="merge")
     table.delete_rows([3, 30], kind="equality")
     compacted(tmp_path, prepared)
-    assert [row["id"] for row in rows(tmp_path)] == sorted(set(range(36)) - {3, 30})
+    assert [row["id"] for row in rows_without_lineage(tmp_path)] == sorted(set(range(36)) - {3, 30})
     assert len(data_files(tmp_path)) == 1
 
 
@@ -88,7 +80,7 @@ def test_deletes_by_position_come_along(tmp_path, version, partitioning):
     table = built(tmp_path, version, partitioning)
     table.delete_rows([3, 13, 14])
     table.delete_rows([30])
-    before = rows(tmp_path), lineage(tmp_path) if version == 3 else {}
+    before = rows_without_lineage(tmp_path), lineage(tmp_path) if version == 3 else {}
     old = {file["file_path"] for file in data_files(tmp_path)}
     env = FixedEnv(NOW_MS)
     prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
@@ -96,7 +88,7 @@ def test_deletes_by_position_come_along(tmp_path, version, partitioning):
     assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert done.carried_deletes == 0
     assert "icectl.carried-deletes" not in head(tmp_path)["summary"]
-    assert (rows(tmp_path), lineage(tmp_path) if version == 3 else {}) == before
+    assert (rows_without_lineage(tmp_path), lineage(tmp_path) if version == 3 else {}) == before
     entries = [entry["data_file"] for entry in live_entries(head(tmp_path))]
     new = {file["file_path"] for file in entries if not file["content"]}
     assert old.isdisjoint(new)
@@ -104,7 +96,7 @@ def test_deletes_by_position_come_along(tmp_path, version, partitioning):
     assert sorted(named) == sorted(set(named) & new)
     assert sum(file["record_count"] for file in entries if file["content"]) == 4
     compacted(tmp_path, planned(tmp_path, every=True, min_delete_ratio=0.01), env=env)
-    assert rows(tmp_path) == before[0]
+    assert rows_without_lineage(tmp_path) == before[0]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -114,9 +106,9 @@ def test_deletes_from_before_and_from_meanwhile_come_along(tmp_path, version):
     prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9)
     table.delete_rows([4, 14, 35])
     table.remove_data_files(1)
-    left = rows(tmp_path)
+    left = rows_without_lineage(tmp_path)
     done = compacted(tmp_path, prepared)
-    assert rows(tmp_path) == left
+    assert rows_without_lineage(tmp_path) == left
     assert {row["id"] for row in left} == set(table.ids())
     assert done.carried_deletes >= 3
 
@@ -135,7 +127,7 @@ def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(tmp_path, versio
     else:
         with pytest.raises(CommitConflict, match="are live again"):
             compacted(tmp_path, prepared)
-    assert [row["id"] for row in rows(tmp_path)] == [*range(36)]
+    assert [row["id"] for row in rows_without_lineage(tmp_path)] == [*range(36)]
 
 
 @pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
@@ -168,11 +160,11 @@ def test_equality_deletes_become_deletes_by_position(tmp_path, partitioning, mea
         table.remove_data_files(1)
     elif meanwhile != "nothing":
         table.delete_rows([14, 31, 36], kind=meanwhile)
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     done = compacted(tmp_path, prepared, env=env)
     assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert not done.failed
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
     assert [row["id"] for row in before] == sorted(table.ids())
     assert (done.carried_deletes > 0) == (meanwhile in ("position", "gone"))
     again = planned(tmp_path, method="merge", min_delete_ratio=0.6)
@@ -190,11 +182,11 @@ def test_equality_deletes_of_all_partitions_delete_what_they_did(tmp_path, versi
     prepared = planned(tmp_path, method="merge", min_delete_ratio=0.9, output_spec_id=0)
     table.delete_rows([7, 17], kind="equality")
     table.delete_rows([8, 18])
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     done = compacted(tmp_path, prepared)
     assert {one.choice.method for one in done.outputs.values()} == {"merge"}
     assert (len(done.outputs), done.carried_deletes) == (3, 2)
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
     assert [row["id"] for row in before] == sorted(set(range(36)) - {4, 14, 7, 17, 8, 18})
 
 
@@ -202,7 +194,7 @@ def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path):
     """Of two files to be made, one can't be merged; both have rows that are deleted by value."""
     table = built(tmp_path, 2)
     table.delete_rows([3, 13, 30], kind="equality")
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     size = data_files(tmp_path)[0]["file_size_in_bytes"]
     sizes = Sizes(size * 3 + size // 2, size * 2, size * 4)
     prepared = planned(
@@ -213,20 +205,20 @@ def test_merged_and_rewritten_files_of_a_group_land_together(tmp_path):
     other_writer(tmp_path)
     done = compacted(tmp_path, prepared)
     assert [one.choice.method for one in done.outputs.values()] == ["auto"]
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
 
 
 def test_files_that_were_merged_are_rewritten_with_others_in_version_3(tmp_path):
     built(tmp_path, 3)
     env = FixedEnv(NOW_MS)
     compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
-    before = rows(tmp_path), lineage(tmp_path)
+    before = rows_without_lineage(tmp_path), lineage(tmp_path)
     (merged,) = data_files(tmp_path)
     again = planned(tmp_path, method="merge", every=True, min_input_files=1)
     assert merged["record_count"] == 36
     assert again.plan.left_alone[LEFT_ALONE[FileVerdict.NOT_MERGEABLE]] == 1
     compacted(tmp_path, planned(tmp_path, every=True), env=env)
-    assert (rows(tmp_path), lineage(tmp_path)) == before
+    assert (rows_without_lineage(tmp_path), lineage(tmp_path)) == before
 
 
 def other_writer(directory: Path) -> None:
@@ -237,34 +229,34 @@ def other_writer(directory: Path) -> None:
 
 def test_what_only_footers_tell_leaves_a_group_alone(tmp_path):
     built(tmp_path, 2)
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     other_writer(tmp_path)
     old = sorted(path for path in tmp_path.rglob("*.parquet"))
     with pytest.raises(Refused, match="differ in their writer"):
         compacted(tmp_path, planned(tmp_path, method="merge"))
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
     assert sorted(path for path in tmp_path.rglob("*.parquet")) == old
 
 
 def test_one_group_of_several_is_left_alone(tmp_path):
     built(tmp_path, 2, "identity")
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     other_writer(tmp_path)
     prepared = planned(tmp_path, method="merge")
     done = compacted(tmp_path, prepared)
     assert list(done.failed.values()) == ["it can't be merged: its files differ in their writer"]
     assert len(done.outputs) == len(prepared.plan.groups) - 1
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
 
 
 def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path):
     built(tmp_path, 2)
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     other_writer(tmp_path)
     done = compacted(tmp_path, planned(tmp_path, method="auto", merge_row_group=1))
     assert [one.choice.method for one in done.outputs.values()] == ["rewrite"]
     assert next(iter(done.outputs.values())).choice.why == "its files differ in their writer"
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
     left = {path.name for path in tmp_path.rglob("*.parquet")}
     assert {Path(file["file_path"]).name for file in data_files(tmp_path)} <= left
     assert len(left) == 7
@@ -311,10 +303,10 @@ def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path):
     built(tmp_path, 3, "identity")
     env = FixedEnv(NOW_MS)
     upgrade(tmp_path, env)
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     done = compacted(tmp_path, planned(tmp_path, method="merge"), env=env)
     assert {one.choice.method for one in done.outputs.values()} == {"merge"}
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before
 
 
 def test_auto_finds_nothing_to_do_a_second_time(tmp_path):
@@ -333,7 +325,7 @@ def test_auto_finds_nothing_to_do_a_second_time(tmp_path):
 def test_rows_of_merges_are_compared_where_that_is_asked_for(tmp_path, version, monkeypatch):
     table = built(tmp_path, version, "identity")
     table.delete_rows([3, 14])
-    before = rows(tmp_path)
+    before = rows_without_lineage(tmp_path)
     prepared = planned(tmp_path, method="merge", verifies_rows=True, min_delete_ratio=0.5)
     real = merge_files.MergedFile.add
 
@@ -348,4 +340,4 @@ def test_rows_of_merges_are_compared_where_that_is_asked_for(tmp_path, version, 
         with pytest.raises(SelfCheckFailed, match="not those of the old ones"):
             compacted(tmp_path, prepared)
     compacted(tmp_path, prepared)
-    assert rows(tmp_path) == before
+    assert rows_without_lineage(tmp_path) == before

@@ -14,27 +14,19 @@ from icectl.format.partition import result_types
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from tests.builders.compactions import build, compacted, lineage, planned
-from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.rows import (
+    current_metadata,
+    head,
+    ids_of,
+    live_entries,
+    read_metadata,
+    rows_without_lineage,
+)
 from tests.builders.table_builder import SCHEMA, TableBuilder
 
 
 def run(directory: Path, prepared: PreparedCompaction, **how: Any) -> Compacted:
     return compacted(directory, prepared, **how)
-
-
-def ids(directory: Path, snapshot_id: int | None = None) -> list[int]:
-    """Row ids of a snapshot, sorted."""
-    rows = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
-    return sorted(dict(row)["id"] for row in rows)
-
-
-def rows(directory: Path, snapshot_id: int | None = None) -> list[dict[str, Any]]:
-    """Rows without the columns that carry their lineage."""
-    found = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
-    return [
-        {name: value for name, value in row if not name.startswith("_")}
-        for row in sorted(found, key=lambda one: dict(one)["id"])
-    ]
 
 
 @pytest.mark.parametrize(
@@ -43,16 +35,18 @@ def rows(directory: Path, snapshot_id: int | None = None) -> list[dict[str, Any]
 )
 def test_a_compaction_keeps_the_law(tmp_path, format_version, partitioning):
     table = build(tmp_path, format_version, partitioning)
-    before = {one: rows(tmp_path, one) for one in table.ids_of}
+    before = {one: rows_without_lineage(tmp_path, one) for one in table.ids_of}
     live = sorted(table.ids())
     prepared = planned(tmp_path)
     assert prepared.plan.groups
 
     done = run(tmp_path, prepared)
 
-    assert ids(tmp_path) == live
-    assert {one: rows(tmp_path, one) for one in table.ids_of} == before
-    assert rows(tmp_path) == [row for row in before[max(before)] if row["id"] in live]
+    assert ids_of(tmp_path) == live
+    assert {one: rows_without_lineage(tmp_path, one) for one in table.ids_of} == before
+    assert rows_without_lineage(tmp_path) == [
+        row for row in before[max(before)] if row["id"] in live
+    ]
     assert done.failed == {}
     assert len(done.outputs) == len(prepared.plan.groups)
     again = planned(tmp_path)
@@ -126,8 +120,8 @@ def test_rule_14_deletes_that_came_meanwhile_go_on_deleting(tmp_path):
     table.append([3])
     done = run(tmp_path, prepared)
     assert done.failed == {}
-    assert ids(tmp_path) == sorted({*range(20), *range(100, 105)} - {11})
-    assert ids(tmp_path).count(3) == 1
+    assert ids_of(tmp_path) == sorted({*range(20), *range(100, 105)} - {11})
+    assert ids_of(tmp_path).count(3) == 1
     contents = [entry["data_file"]["content"] for entry in live_entries(head(tmp_path))]
     assert contents.count(2) == 1
 
@@ -141,7 +135,7 @@ def test_rule_11_a_sorted_group_whose_rows_were_deleted_by_position_meanwhile_is
     assert len(prepared.plan.groups) == 3
     table.delete_rows([0, 3])
     done = run(tmp_path, prepared)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert len(done.outputs) == 2
     (reason,) = done.failed.values()
     assert "now: version 2 can't find rows again that are sorted by id desc" in reason
@@ -158,7 +152,7 @@ def test_rule_10_groups_half_of_whose_rows_are_gone_are_dropped(tmp_path):
     with pytest.raises(CommitConflict, match="is not live any more"):
         run(tmp_path, prepared)
     assert current_metadata(tmp_path) == version
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert not [one for one in (tmp_path / "data").rglob("*") if one.name.count("-") > 5]
 
 
@@ -168,7 +162,7 @@ def test_a_rewrite_survives_an_append_beside_it(tmp_path):
     table.append(range(200, 210))
     done = run(tmp_path, prepared)
     assert done.failed == {}
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 def test_equality_deletes_of_a_partition_that_rows_move_to_drop_the_group(tmp_path):
@@ -182,7 +176,7 @@ def test_equality_deletes_of_a_partition_that_rows_move_to_drop_the_group(tmp_pa
     table.delete_rows([20], kind="equality")
     with pytest.raises(CommitConflict, match="a partition that rows move to"):
         run(tmp_path, prepared)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 def test_rows_of_other_specs_move_to_the_current_one(tmp_path):
@@ -191,7 +185,7 @@ def test_rows_of_other_specs_move_to_the_current_one(tmp_path):
     table.respec("bucket")
     table.append(range(30, 40))
     run(tmp_path, planned(tmp_path))
-    assert ids(tmp_path) == list(range(40))
+    assert ids_of(tmp_path) == list(range(40))
     assert {entry["spec"] for entry in live_entries(head(tmp_path))} == {1}
 
 
@@ -212,7 +206,7 @@ def test_rows_leave_partitions_that_were_given_up_for_files_without(tmp_path):
     (group,) = prepared.plan.groups
     assert {file.spec_id for task in group.tasks for file in task.inputs} == {0, 1}
     run(tmp_path, prepared)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     (entry,) = live_entries(head(tmp_path))
     assert (entry["spec"], entry["sequence"]) == (1, 4)
     assert not planned(tmp_path).plan.has_work
@@ -227,7 +221,7 @@ def test_equality_deletes_of_a_partition_that_rows_leave_drop_the_group(tmp_path
     table.delete_rows([10], kind="equality")
     with pytest.raises(CommitConflict, match="whose rows move"):
         run(tmp_path, prepared)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
 
 
 @pytest.mark.parametrize("commits", [2, 3, 9])
@@ -237,7 +231,7 @@ def test_partial_progress_commits_so_often_and_counts_to_the_same(tmp_path, comm
     groups = len(prepared.plan.groups)
     done = run(tmp_path, prepared, commits=commits)
     assert (len(done.snapshot_ids), len(done.outputs)) == (min(commits, groups), groups)
-    assert ids(tmp_path) == sorted(table.ids())
+    assert ids_of(tmp_path) == sorted(table.ids())
     assert head(tmp_path)["summary"]["total-records"] == str(len(table.ids()))
 
 
@@ -251,7 +245,7 @@ def test_deletes_that_apply_to_nothing_go_without_a_group(tmp_path):
     assert (prepared.plan.groups, prepared.plan.dangling) == ((), (0,))
     done = run(tmp_path, prepared)
     assert done.removed_delete_files == 1
-    assert ids(tmp_path) == list(range(20, 25))
+    assert ids_of(tmp_path) == list(range(20, 25))
 
 
 def test_a_branch_is_compacted_and_main_stays(tmp_path):
@@ -263,7 +257,7 @@ def test_a_branch_is_compacted_and_main_stays(tmp_path):
     metadata = read_metadata(current_metadata(tmp_path))
     assert metadata["current-snapshot-id"] == main
     audit = metadata["refs"]["audit"]["snapshot-id"]
-    assert ids(tmp_path, audit) == sorted(table.ids("audit"))
+    assert ids_of(tmp_path, audit) == sorted(table.ids("audit"))
 
 
 def test_r105_row_ids_stay_what_they_were(tmp_path):

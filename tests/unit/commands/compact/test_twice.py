@@ -11,17 +11,12 @@ from icectl.table.output_sizes import Sizes
 from icectl.table.retention import AskedRetention
 from tests.builders.compactions import compacted, planned
 from tests.builders.expiry import NOW_MS, expire
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import current_metadata, ids_of, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.stores.fixed_env import FixedEnv
 
 LEFT_AS_MADE = "already compacted to this size"
-
-
-def ids(directory: Path) -> list[int]:
-    rows = read_rows(read_metadata(current_metadata(directory)))
-    return sorted(dict(row)["id"] for row in rows)
 
 
 def sizes(directory: Path) -> list[int]:
@@ -74,14 +69,14 @@ TABLES = [
 @pytest.mark.parametrize("made", TABLES)
 def test_a_second_run_has_nothing_to_do(tmp_path, made):
     options = made(tmp_path)
-    before = ids(tmp_path)
+    before = ids_of(tmp_path)
     first = planned(tmp_path, **options)
     assert first.plan.groups
     compacted(tmp_path, first)
     second = planned(tmp_path, **options).plan
     assert (second.groups, second.dangling) == ((), ())
     assert LEFT_AS_MADE in second.left_alone
-    assert ids(tmp_path) == before
+    assert ids_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("made", [of_tiny_target, packed_better_in_version_4])

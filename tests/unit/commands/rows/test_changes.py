@@ -28,6 +28,7 @@ from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree,
 from tests.builders.rows import (
     current_metadata,
     head,
+    ids_of,
     live_entries,
     local,
     read_metadata,
@@ -58,11 +59,6 @@ def deleted_keys(directory: Path, keys: pa.Table) -> RowChange:
         return WantedRows(*keys_of(keys, metadata.current_schema))
 
     return delete(way_to(directory), InlineFinder(STORE), wanted, "main")
-
-
-def ids(directory: Path, snapshot_id: int | None = None) -> list[int]:
-    rows = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
-    return sorted(dict(row)["id"] for row in rows)
 
 
 def maintained(directory: Path, command: str) -> None:
@@ -100,7 +96,7 @@ def test_rows_of_a_frame_are_in_the_table_as_they_were(tmp_path):
         "at": datetime.fromisoformat("2023-11-15T03:13:20"),
         "note": "note 5",
     }
-    assert ids(directory) == list(range(20))
+    assert ids_of(directory) == list(range(20))
     summary = head(directory)["summary"]
     assert (summary["operation"], summary["added-records"]) == ("append", "20")
     assert int(summary["added-data-files"]) == change.added_data_files
@@ -164,7 +160,7 @@ def test_files_go_as_a_whole_where_that_is_provable_and_else_by_vectors(tmp_path
     change = deleted(directory, "category = 'c1' or id in (3, 5)", finder)
     assert (change.removed_data_files, change.deleted_rows) == (1, 12)
     assert not [place for place in finder.looked if "category=c1" in place]
-    assert ids(directory) == [one for one in range(30) if one % 3 != 1 and one not in (3, 5)]
+    assert ids_of(directory) == [one for one in range(30) if one % 3 != 1 and one not in (3, 5)]
     assert head(directory)["summary"]["added-dvs"] == "2"
     check_clean(directory)
 
@@ -174,10 +170,10 @@ def test_rows_of_which_a_condition_is_unknown_stay(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(21)))
     assert deleted(directory, "note >= ''").deleted_rows == 18
-    assert ids(directory) == [0, 7, 14]
+    assert ids_of(directory) == [0, 7, 14]
     assert deleted(directory, "not note like 'x%'").snapshot_id is None
     assert deleted(directory, "note is null").removed_data_files == 1
-    assert ids(directory) == []
+    assert ids_of(directory) == []
 
 
 def test_vectors_grow_and_files_go_with_their_last_row(tmp_path):
@@ -225,7 +221,7 @@ def test_only_leaves_are_read_that_may_have_what_goes(tmp_path):
     assert leaves_of_deletion(directory, "id = 9 or id = 117") == [1, 1]
     assert leaves_of_deletion(directory, "id < 6") == [2]
     gone = {60, 61, 62, 9, 117, *range(6)}
-    assert ids(directory) == [one for one in left if one not in gone]
+    assert ids_of(directory) == [one for one in left if one not in gone]
     check_clean(directory)
 
 
@@ -240,7 +236,7 @@ def test_a_partition_is_deleted_by_the_leaves_that_may_have_it(tmp_path):
     )
     appended(directory, rows_of(range(40)), tasks=40)
     assert leaves_of_deletion(directory, "category = 'c0'") == [2] * 14
-    assert ids(directory) == [one for one in range(40) if one % 3]
+    assert ids_of(directory) == [one for one in range(40) if one % 3]
     check_clean(directory)
 
 
@@ -253,10 +249,10 @@ def test_delete_leaves_of_other_data_leaves_are_not_read(tmp_path):
     # The data leaf once, its delete leaf to plan, to find the vector that is replaced, and to copy.
     assert leaves_of_deletion(directory, "id = 16") == [1, 3]
     left.remove(16)
-    assert ids(directory) == left
+    assert ids_of(directory) == left
     assert leaves_of_deletion(directory, "id in (17, 19, 20, 100)")[:1] == [1]
     left = [one for one in left if one not in (17, 19, 20, 100)]
-    assert ids(directory) == left
+    assert ids_of(directory) == left
     check_clean(directory)
 
 
@@ -266,7 +262,7 @@ def test_vectors_of_files_in_leaves_that_are_not_read_stay(tmp_path):
     for gone in (0, 60, 61, 62, 118):
         deleted(directory, f"id = {gone}")
         left.remove(gone)
-        assert ids(directory) == left
+        assert ids_of(directory) == left
     summary = head(directory)["summary"]
     assert (summary["total-position-deletes"], summary["total-data-files"]) == ("2", "39")
     check_clean(directory)
@@ -287,9 +283,9 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path, kind):
     read = leaves_of_deletion(tmp_path / "t", "id between 12 and 13")
     assert len(read) == 3
     left = [0, *range(2, 11), *range(14, 20)]
-    assert ids(tmp_path / "t") == left
+    assert ids_of(tmp_path / "t") == left
     assert deleted(tmp_path / "t", "id > 9").removed_data_files == 1
-    assert ids(tmp_path / "t") == left[:9]
+    assert ids_of(tmp_path / "t") == left[:9]
     assert app.main(["validate", table.location, "--quiet"]) == 0
 
 
@@ -298,7 +294,7 @@ def test_keys_are_equal_in_all_their_columns(tmp_path):
     appended(directory, rows_of(range(12)))
     keys = pa.table({"id": [3, 4, 99], "category": ["c0", "c0", "c0"]})
     assert deleted_keys(directory, keys).deleted_rows == 1
-    assert ids(directory) == [one for one in range(12) if one != 3]
+    assert ids_of(directory) == [one for one in range(12) if one != 3]
     assert deleted_keys(directory, pa.table({"at": rows_of([5])["at"]})).deleted_rows == 1
     assert deleted_keys(directory, pa.table({"id": pa.array([], pa.int64())})).snapshot_id is None
     with pytest.raises(Refused, match="a key has no `id`"):
@@ -320,7 +316,7 @@ def test_partitions_are_overwritten_and_others_stay(tmp_path):
     deleted(directory, "id = 3")
     change = overwritten(directory, rows_of([33, 36, 37]))
     assert (change.added_rows, change.removed_data_files, change.deleted_rows) == (3, 2, 19)
-    assert ids(directory) == [one for one in range(30) if one % 3 == 2] + [33, 36, 37]
+    assert ids_of(directory) == [one for one in range(30) if one % 3 == 2] + [33, 36, 37]
     summary = head(directory)["summary"]
     assert (summary["operation"], summary["total-position-deletes"]) == ("overwrite", "0")
     check_clean(directory)
@@ -338,7 +334,7 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path):
     path.write_text(json.dumps(metadata))
     with pytest.raises(Refused, match="3 live data files have another partition spec"):
         overwritten(directory, rows_of([1]))
-    assert ids(directory) == [0, 1, 2]
+    assert ids_of(directory) == [0, 1, 2]
 
 
 def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path):
@@ -351,9 +347,9 @@ def test_deletes_of_before_an_upgrade_go_on_deleting(tmp_path):
     assert app.main(words) == 0
     assert deleted(tmp_path / "t", "id in (2, 5, 31)").deleted_rows == 1
     gone = {1, 2, 4, 5, 30, 31}
-    assert ids(tmp_path / "t") == [one for one in range(40) if one not in gone]
+    assert ids_of(tmp_path / "t") == [one for one in range(40) if one not in gone]
     assert deleted(tmp_path / "t", "id < 20").removed_data_files == 1
-    assert ids(tmp_path / "t") == [one for one in range(20, 40) if one not in gone]
+    assert ids_of(tmp_path / "t") == [one for one in range(20, 40) if one not in gone]
     assert app.main(["validate", table.location, "--quiet"]) == 0
 
 
@@ -387,13 +383,13 @@ def test_any_sequence_of_changes_leaves_the_rows_that_it_should(tmp_path, partit
             expected = {step * 100 + 50}
         else:
             maintained(directory, rng.choice(["compact", "rewrite-manifests"]))
-            assert ids(directory) == sorted(expected)
+            assert ids_of(directory) == sorted(expected)
             continue
-        assert ids(directory) == sorted(expected)
+        assert ids_of(directory) == sorted(expected)
         if change.snapshot_id is not None:
             snapshots[change.snapshot_id] = sorted(expected)
     for snapshot_id, found in snapshots.items():
-        assert ids(directory, snapshot_id) == found
+        assert ids_of(directory, snapshot_id) == found
     assert app.main(["validate", str(directory), "--level", "data", "--quiet"]) == 0
 
 
@@ -404,7 +400,7 @@ def test_two_appends_at_once_both_land(tmp_path):
     directory = tree(tmp_path / "t")
     frame = InlineFrame(rows_of([1]), STORE, during=lambda: appended(directory, rows_of([2])))
     append(way_to(directory), frame, "main")
-    assert ids(directory) == [1, 2]
+    assert ids_of(directory) == [1, 2]
     check_clean(directory)
 
 
@@ -421,7 +417,7 @@ def test_a_compaction_meanwhile_has_a_deletion_planned_anew(tmp_path):
     finder = InlineFinder(STORE, during=once(lambda: maintained(directory, "compact")))
     change = deleted(directory, "id in (3, 13)", finder)
     assert (change.deleted_rows, len(finder.looked), len(set(finder.looked))) == (2, 3, 3)
-    assert ids(directory) == [one for one in range(20) if one not in (3, 13)]
+    assert ids_of(directory) == [one for one in range(20) if one not in (3, 13)]
     check_clean(directory)
 
 
@@ -430,7 +426,7 @@ def test_rows_that_another_writer_deletes_meanwhile_are_deleted_once(tmp_path):
     appended(directory, rows_of(range(10)))
     finder = InlineFinder(STORE, during=once(lambda: deleted(directory, "id in (3, 4)")))
     assert deleted(directory, "id in (3, 5)", finder).deleted_rows == 1
-    assert ids(directory) == [0, 1, 2, 6, 7, 8, 9]
+    assert ids_of(directory) == [0, 1, 2, 6, 7, 8, 9]
     finder = InlineFinder(STORE, during=once(lambda: deleted(directory, "id = 9")))
     assert deleted(directory, "id = 9", finder).snapshot_id is None
     check_clean(directory)
@@ -444,7 +440,7 @@ def test_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path):
     assert len(finder.looked) == 2
     late = once(lambda: appended(directory, rows_of([20])))
     overwrite_partitions(way_to(directory), InlineFrame(rows_of([30]), STORE, during=late), "main")
-    assert ids(directory) == [30]
+    assert ids_of(directory) == [30]
 
 
 def test_a_change_of_the_schema_meanwhile_is_a_conflict(tmp_path):
