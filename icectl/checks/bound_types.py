@@ -21,17 +21,10 @@ from icectl.format.types import (
 
 _WIDTHS: Mapping[str, tuple[int, ...]] = {
     "boolean": (1,),
-    "int": (4,),
-    "long": (4, 8),
-    "float": (4,),
-    "double": (4, 8),
-    "date": (4,),
-    "time": (8,),
-    "timestamp": (4, 8),
-    "timestamptz": (8,),
-    "timestamp_ns": (4, 8),
-    "timestamptz_ns": (8,),
     "uuid": (16,),
+    **dict.fromkeys(("int", "float", "date"), (4,)),
+    **dict.fromkeys(("time", "timestamptz", "timestamptz_ns"), (8,)),
+    **dict.fromkeys(("long", "double", "timestamp", "timestamp_ns"), (4, 8)),
 }
 """Bytes of a bound; narrower ones are of the type before a promotion (R-096)."""
 

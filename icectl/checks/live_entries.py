@@ -343,15 +343,12 @@ class LiveRows:
         self.metadata = metadata
         self.snapshot = snapshot
         self.subject = subject or f"snapshot {snapshot.snapshot_id}"
-        self.is_live = self._codes("status") != Status.DELETED
-        content = self._codes("content")
+        self.is_live = _numbers(entries, "status") != Status.DELETED
+        content = _numbers(entries, "content")
         self.is_data = self.is_live & (content == Content.DATA)
         self.is_vector = self.is_live & (content == Content.POSITION_DELETES)
         if self.is_vector.any():
-            self.is_vector &= self._codes("file_format") == FileFormat.PUFFIN
-
-    def _codes(self, name: str) -> npt.NDArray[np.int8]:
-        return np.asarray(self.table[name].to_numpy(), np.int8)
+            self.is_vector &= _numbers(entries, "file_format") == FileFormat.PUFFIN
 
     def has(self, *names: str) -> bool:
         """Return whether columns were loaded."""

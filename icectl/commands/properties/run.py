@@ -1,6 +1,7 @@
 """The run of `icectl properties`: show, or plan and commit a change."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from icectl.cli.console import Console
@@ -84,10 +85,7 @@ def properties_result(report: MetadataReport[PropertyChange]) -> dict[str, Any]:
             after[change.key] = change.after
     return {
         "properties": dict(sorted(after.items())),
-        "changes": [
-            {"key": change.key, "before": change.before, "after": change.after}
-            for change in report.changes
-        ],
+        "changes": [asdict(change) for change in report.changes],
     }
 
 

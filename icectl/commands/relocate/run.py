@@ -5,7 +5,7 @@ import io
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,15 +92,7 @@ def relocate_result(plan: RelocatePlan) -> dict[str, Any]:
         "written": {kind: (plan.written or {}).get(kind, 0) for kind in _SHOWN},
         "kept_files": plan.kept_files,
         "kept_bytes": plan.kept_bytes,
-        "to_copy": [
-            {
-                "source": file.source,
-                "target": file.target,
-                "size_bytes": file.size_bytes,
-                "found_bytes": file.found_bytes,
-            }
-            for file in plan.missing
-        ],
+        "to_copy": [asdict(file) for file in plan.missing],
         "to_copy_bytes": plan.missing_bytes,
         "copy_list": plan.copy_list,
         "metadata_file": plan.metadata_file,
@@ -233,6 +225,7 @@ def _target(
     capabilities = FILE_SYSTEM if numbers_versions else NAMED_FILE
     uuid = context.env.new_uuid()
     gzip = wants_gzip(loaded, otherwise=is_gzip(context.store.read(loaded.metadata_location)))
+    folder, usual = loaded.metadata_folder, locations.join(move.new_location, METADATA_FOLDER)
     if is_there:
         catalog = unpinned_catalog(context.catalog)
         if not loaded.capabilities.is_certain:
@@ -246,31 +239,22 @@ def _target(
         if isinstance(catalog, FileSystemCatalog | NamedFileCatalog):
             catalog.check_current(loaded)
         add_root(context.store, move.new_location)
-        usual = locations.join(move.new_location, METADATA_FOLDER)
-        folder = usual if is_same_place(usual, loaded.metadata_folder) else loaded.metadata_folder
-        base = replace(loaded, metadata_folder=folder, capabilities=capabilities)
+        folder = usual if is_same_place(usual, folder) else folder
         number = (loaded.version or 0) + 1
-        name = (
-            next_version_name(loaded, number)
-            if numbers_versions
-            else catalog_metadata_file_name(number, uuid, gzip=gzip)
-        )
-        return _Target(context, base, name, gzip)
-    options = replace(session.storage(), home=move.new_location, path_map=())
-    options = replace(options, user_locations=(*options.user_locations, move.new_location))
-    store = open_store(options, shell.env, shell.deadline)
-    catalog = FileSystemCatalog(store, move.new_location, shell.env)
-    moved = replace(context, store=store, catalog=catalog, catalog_tables=None)
-    old_folder = loaded.metadata_folder
-    usual = locations.join(move.new_location, METADATA_FOLDER)
-    folder = locations.moved(old_folder, move.path_map) or usual
+    else:
+        options = replace(session.storage(), home=move.new_location, path_map=())
+        options = replace(options, user_locations=(*options.user_locations, move.new_location))
+        store = open_store(options, shell.env, shell.deadline)
+        catalog = FileSystemCatalog(store, move.new_location, shell.env)
+        context = replace(context, store=store, catalog=catalog, catalog_tables=None)
+        folder = locations.moved(folder, move.path_map) or usual
+        number = 0
+    if not numbers_versions:
+        name = catalog_metadata_file_name(number, uuid, gzip=gzip)
+    else:
+        name = next_version_name(loaded, number) if is_there else metadata_file_name(1, gzip=gzip)
     base = replace(loaded, metadata_folder=folder, capabilities=capabilities)
-    name = (
-        metadata_file_name(1, gzip=gzip)
-        if numbers_versions
-        else catalog_metadata_file_name(0, uuid, gzip=gzip)
-    )
-    return _Target(moved, base, name, gzip)
+    return _Target(context, base, name, gzip)
 
 
 def _relocate(

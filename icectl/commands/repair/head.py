@@ -1,6 +1,6 @@
 """The head of a branch as far as it can be read, and the repaired head that takes its place."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -204,30 +204,17 @@ def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -
             manifests.append(row)
             written.append(row.manifest_path)
             alive.append(entries)
+    parts = [live(part).table.select(PLANNING.names) for part in alive if part is not None]
+    kinds = {head_fix.fix.kind for head_fix in head_fixes}
+    operation = "delete" if "lost-data" in kinds else "replace"  # R-032
     return RepairedHead(
         head_repair.branch,
         head.snapshot,
         tuple(manifests),
         frozenset(written),
-        _together(alive),
-        _operation([head_fix.fix for head_fix in head_fixes]),
+        concat(map(Entries, parts)) if len(parts) == len(alive) else None,
+        "overwrite" if "lost-deletes" in kinds else operation,
     )
-
-
-def _together(parts: Sequence[Entries | None]) -> Entries | None:
-    """Return the live entries of all parts; None if one is not known."""
-    known = [live(part).table.select(PLANNING.names) for part in parts if part is not None]
-    if len(known) < len(parts):
-        return None
-    return concat(Entries(table) for table in known)
-
-
-def _operation(fixes: Sequence[Fix]) -> str:
-    """Return the operation of the new snapshot: none, as a rule (R-032)."""
-    kinds = {fix.kind for fix in fixes}
-    if "lost-deletes" in kinds:
-        return "overwrite"
-    return "delete" if "lost-data" in kinds else "replace"
 
 
 def _written(

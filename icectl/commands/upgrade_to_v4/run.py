@@ -170,7 +170,12 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     is_other = metadata.format_version >= TO_VERSION
     if is_other and layout_of_table(metadata) is not options.layout:
         loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
-    heads = [_head(context, metadata, name, head, options) for name, head in _branches(metadata)]
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
+    heads = [
+        _head(context, metadata, name, snapshot, options)
+        for name in sorted(refs, key=lambda name: (name != "main", name))
+        if (snapshot := metadata.snapshot(refs[name])) is not None
+    ]
     if options.layout is Layout.SFC_1:
         return PreparedUpgrade(loaded, plan(metadata, heads, options))
     leaf_count = check_roots(context, metadata)
@@ -185,14 +190,6 @@ def _misspelt(context: TableContext, metadata: TableMetadata) -> Sequence[Findin
     """Find what keeps a table from readers that compare locations to the letter (V4-004)."""
     finding = misspelt_deletes(context, metadata, partial(read_names, context))
     return () if finding is None else (finding,)
-
-
-def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
-    """Return the branches and their heads, main first."""
-    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
-    names = sorted(refs, key=lambda name: (name != "main", name))
-    heads = [(name, metadata.snapshot(refs[name])) for name in names]
-    return [(name, snapshot) for name, snapshot in heads if snapshot is not None]
 
 
 def _head(

@@ -279,7 +279,7 @@ def _of_manifest(
             continue
         seen.add(key)
         recorded = _recorded(row, metadata)
-        sizes[recorded.location] = row["file_size_in_bytes"]
+        sizes[recorded.location] = size = row["file_size_in_bytes"]
         deletes = RecordedDeletes(
             recorded,
             tuple(row["equality_ids"] or ()),
@@ -287,7 +287,6 @@ def _of_manifest(
             row["content_offset"],
             row["content_size_in_bytes"],
         )
-        size = row["file_size_in_bytes"]
         if row["content"] == Content.DATA:
             count = deleted.get(loosest_key(recorded.location), deleted[""])
             recorded = replace(recorded, deleted_count=count)

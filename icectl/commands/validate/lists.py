@@ -89,14 +89,25 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
     Cost: every manifest list and manifest once; planning columns of their entries in memory.
     """
-    lists = _check_lists(reader, snapshots, found)
+    lists: list[ManifestListRead] = []
+    metadata = reader.metadata
+    read = try_manifest_lists(reader.context, metadata, snapshots)
+    with closing(read):
+        for listed in read:
+            reader.context.deadline.check()
+            found.snapshots += 1
+            found.count_file(listed.size_bytes)
+            found.add(_of_list(reader, *problem) for problem in listed.problems)
+            of_list = (listed.snapshot, listed.properties, listed.manifests)
+            found.add(RULES.findings(ManifestList(metadata, *of_list)))
+            lists.append(listed)
     rows: dict[str, dict[ManifestFile, None]] = {}
     for listed in lists:
         for manifest in listed.manifests:
             rows.setdefault(manifest.manifest_path, {})[manifest] = None
     described = {location: tuple(distinct) for location, distinct in rows.items()}
     entries, numbers = _check_manifests(reader, described, found)
-    faults = live_faults(entries, len(numbers), roots(reader.metadata))
+    faults = live_faults(entries, len(numbers), roots(metadata))
     reader.context.progress.phase("checking snapshots", total=len(lists))
     for listed in lists:
         reader.context.deadline.check()
@@ -104,33 +115,12 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
         chosen = [number for number in known if number is not None]
         is_whole = not listed.problems and len(chosen) == len(known)
         flags = chosen_manifests(set(chosen), len(numbers))
-        alive = LiveSnapshot(reader.metadata, listed.snapshot, chosen, faults, flags, is_whole)
+        alive = LiveSnapshot(metadata, listed.snapshot, chosen, faults, flags, is_whole)
         found.add(RULES.findings(alive))
         reader.context.progress.advance(1)
     return SnapshotsChecked(
         planning(live(entries)), lambda: [rows[0] for rows in described.values()]
     )
-
-
-def _check_lists(
-    reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally
-) -> Sequence[ManifestListRead]:
-    """Read the lists of the snapshots. Order: theirs."""
-    lists = []
-    metadata = reader.metadata
-    read = try_manifest_lists(reader.context, metadata, snapshots)
-    with closing(read):
-        for listed in read:
-            reader.context.deadline.check()
-            tally.snapshots += 1
-            tally.count_file(listed.size_bytes)
-            tally.add(_of_list(reader, *problem) for problem in listed.problems)
-            manifest_list = ManifestList(
-                metadata, listed.snapshot, listed.properties, listed.manifests
-            )
-            tally.add(RULES.findings(manifest_list))
-            lists.append(listed)
-    return lists
 
 
 def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
