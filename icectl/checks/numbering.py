@@ -126,18 +126,10 @@ def _of_snapshot(listed: ManifestList) -> Iterator[Breach]:
             yield Breach(message, one.manifest_path, "info" if is_put_back else None)
 
 
-def _without_number(entries: ManifestEntries, status: Status) -> Mask | None:
+def _without(entries: ManifestEntries, number: str, *statuses: Status) -> Mask | None:
     if not entries.has_sequence_numbers:
         return None
-    return entries.absent("sequence_number") & entries.of("status", status)
-
-
-def _without_file_number(entries: ManifestEntries) -> Mask | None:
-    # Early writers of version 2 left it out; only the detection of changes reads it.
-    if not entries.has_sequence_numbers:
-        return None
-    old = entries.of("status", Status.EXISTING, Status.DELETED)
-    return entries.absent("file_sequence_number") & old
+    return entries.absent(number) & entries.of("status", *statuses)
 
 
 def _live_numbers(stored: StoredManifest, row: ManifestFile) -> Integers:
@@ -258,10 +250,13 @@ NUMBER_RULES = (
     rule("R-043", "existing and deleted entries carry their sequence numbers",
          "Sequence Number Inheritance", "error", ROLL_BACK,
          in_entries("status EXISTING without a data sequence number",
-                    lambda one: _without_number(one, Status.EXISTING)),
+                    lambda one: _without(one, "sequence_number", Status.EXISTING)),
          in_entries("status DELETED without a data sequence number",
-                    lambda one: _without_number(one, Status.DELETED), "warning"),
-         in_entries("no file sequence number", _without_file_number, "warning")),
+                    lambda one: _without(one, "sequence_number", Status.DELETED), "warning"),
+         # Early writers of version 2 left it out; only the detection of changes reads it.
+         in_entries("no file sequence number",
+                    lambda one: _without(one, "file_sequence_number", Status.EXISTING,
+                                         Status.DELETED), "warning")),
     rule("R-044", "the data sequence number of a file never changes", "Manifest Entry Fields",
          "error", ROLL_BACK,
          Check(StoredManifest, _changed_number), Check(LiveSnapshot, _number_of_the_future),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.objects import Columns, ManifestList, StoredManifest
-from icectl.checks.rule import Breach, Check, rule
+from icectl.checks.rule import Breach, Check, of_object, rule
 from icectl.entries.columns import Mask, Places, Spans, not_text, packed
 from icectl.entries.partition_key import PartitionValue, decode_key, join_values, sort_key
 from icectl.errors import CorruptTable
@@ -283,14 +283,6 @@ def _out_of_range(
             yield Breach(message + _where(entries))
 
 
-def _other_lengths_of_fixed(stored: StoredManifest) -> Iterator[Breach]:
-    if stored.header.has_lengths_of_fixed:
-        yield Breach(
-            "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
-            "them; by its Avro schema nobody else can read it"
-        )
-
-
 def _excluded(summary: FieldSummary, type_: Type | None, range_: FieldRange) -> str | None:
     """Tell what the entries belie of a summary, None for nothing; wider than needed is no fault."""
     if not summary.contains_null and range_.has_null:
@@ -351,6 +343,8 @@ PARTITION_RULES = (
     rule("R-202", "-0.0 is hashed as 0.0", "Appendix B", "info", OURS),
     rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
          "Appendix A", "warning", REWRITE_MANIFESTS,
-         Check(StoredManifest, _other_lengths_of_fixed)),
+         of_object(StoredManifest, "lengths stand before its fixed partition values, as Iceberg "
+                   "for Java writes and reads them; by its Avro schema nobody else can read it",
+                   lambda one: one.header.has_lengths_of_fixed)),
 )
 # fmt: on

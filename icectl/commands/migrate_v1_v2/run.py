@@ -164,9 +164,7 @@ def _entries(
 ) -> Entries:
     # Version 1 lists may not say who added a manifest, which its entries then do not need.
     named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
-    if not named:
-        return EMPTY
-    return load_entries(context, metadata, named, PLANNING_COLUMNS)
+    return load_entries(context, metadata, named, PLANNING_COLUMNS) if named else EMPTY
 
 
 def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:

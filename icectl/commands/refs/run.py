@@ -1,6 +1,7 @@
 """The run of `icectl refs`: list, or plan and commit a change."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from icectl.cli.console import Console
@@ -107,15 +108,8 @@ def _check(request: RefsRequest) -> None:
     verb, names = request.verb or "list", request.names or []
     if verb not in VERBS:
         raise UsageError(f"`{verb}` is not one of {', '.join(VERBS)}")
-    actions = {
-        "--at": request.at,
-        "--to": request.to,
-        "--replace": request.replace,
-        "--max-ref-age": request.max_ref_age,
-        "--min-snapshots-to-keep": request.min_snapshots_to_keep,
-        "--max-snapshot-age": request.max_snapshot_age,
-    }
-    for name, value in actions.items():
+    for name in dict.fromkeys(chain(("--at", "--to"), *_OPTIONS_BY_VERB.values())):
+        value = getattr(request, name.removeprefix("--").replace("-", "_"))
         if value and name not in _OPTIONS_BY_VERB[verb]:
             raise UsageError(f"`{name}` cannot be used with `{verb}`")
     if verb in ("rollback", "fast-forward") and request.to is None:
@@ -181,12 +175,8 @@ def print_refs(console: Console, metadata: TableMetadata) -> None:
         return
     columns = (
         TableColumn("name", cut="end"),
-        TableColumn("type"),
-        TableColumn("snapshot"),
-        TableColumn("committed (UTC)"),
-        TableColumn("ref age", "right"),
-        TableColumn("keep", "right"),
-        TableColumn("snapshot age", "right"),
+        *(TableColumn(name) for name in ("type", "snapshot", "committed (UTC)")),
+        *(TableColumn(name, "right") for name in ("ref age", "keep", "snapshot age")),
     )
     rows = [
         (

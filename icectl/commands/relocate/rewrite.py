@@ -190,14 +190,14 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
     of_file = schema.fields[file_at].type.present
     places = fields_by_id(of_file, DATA_FILE_IDS)
     at = {number: str(place) for number, place in places.items()}
-    pairs = {
-        at[DATA_FILE_IDS[name]]: (
-            _pair_places(of_file.fields[places[DATA_FILE_IDS[name]]].type, name),
-            which,
-        )
-        for name, which in _BOUNDS.items()
-        if DATA_FILE_IDS[name] in places
-    }
+    pairs = {}
+    for name, which in _BOUNDS.items():
+        place_of_map = places.get(DATA_FILE_IDS[name])
+        if place_of_map is not None:  # a map is stored as a list of pairs
+            pair = of_file.fields[place_of_map].type.present.parts[0].present
+            ends = fields_by_id(pair, dict(zip(("key", "value"), MAP_IDS[name], strict=True)))
+            key, value = (str(ends[number]) for number in MAP_IDS[name])
+            pairs[at[DATA_FILE_IDS[name]]] = (key, value), which
 
     def change(entry: Record) -> None:
         file = entry[str(file_at)]
@@ -230,14 +230,6 @@ def _spelled_otherwise(location: str) -> Unsupported:
     )
 
 
-def _pair_places(kind: AvroType, name: str) -> tuple[str, str]:
-    """Return where a pair of a map, stored as a list, has its key and its value."""
-    pair = kind.present.parts[0].present
-    places = fields_by_id(pair, dict(zip(("key", "value"), MAP_IDS[name], strict=True)))
-    key, value = (str(places[number]) for number in MAP_IDS[name])
-    return key, value
-
-
 def _like(stored: str, new: str | None) -> str:
     """Spell a file format as the old one is spelled."""
     if new is None:
@@ -259,7 +251,6 @@ def _bounds(stored: Mapping[int, bytes], new: NewFile | None, which: int) -> Map
 
 
 def _entries(table: pa.Table, names: Names) -> pa.Table:
-    of_file = (DATA_FILE,)
     contents = column(table, (DATA_FILE, CONTENT))
     deletes = (
         [] if contents is None else pc.equal(contents, int(Content.POSITION_DELETES)).to_pylist()
@@ -282,7 +273,7 @@ def _entries(table: pa.Table, names: Names) -> pa.Table:
                     )
                 ]
                 table = with_column(table, place, pa.array(changed, bounds.type))
-    return _renamed(table, names, of_file)
+    return _renamed(table, names, (DATA_FILE,))
 
 
 def _renamed(table: pa.Table, names: Names, inside: Place) -> pa.Table:

@@ -65,11 +65,9 @@ def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
         return head
     before = _parent_head(reader, head.snapshot)
     own_files = None if before is None else _own_manifests(reader, head.snapshot)
-    if (
-        before is None
-        or own_files is None
-        or not _is_sure_of_row_ids(head.snapshot, before, own_files)
-    ):
+    if before is None or own_files is None:
+        return head
+    if not _is_sure_of_row_ids(head.snapshot, before, own_files):
         return head
     try:
         own_files = [_with_own_files(manifest, head.snapshot) for manifest in own_files]

@@ -1,7 +1,7 @@
 """Repairing what leads to the current metadata: a truncated newest file, and the version hint."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from icectl.catalog.files import FILE_SYSTEM, FileSystemCatalog
 from icectl.catalog.metadata_files import (
@@ -139,14 +139,8 @@ def _with_hint(context: TableContext, whole: WholeTable) -> WholeTable:
     else:
         names, proof = "names no version", f"{newest} is the newest file"
     fix = Fix("version-hint", None, VERSION_HINT, f"it {names}: write {loaded.version}", proof)
-    return WholeTable(
-        loaded,
-        (*whole.fixes, fix),
-        whole.broken,
-        whole.aside,
-        str(loaded.version).encode(),
-        is_ahead,
-    )
+    hint = str(loaded.version).encode()
+    return replace(whole, fixes=(*whole.fixes, fix), hint=hint, is_ahead=is_ahead)
 
 
 def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> None:

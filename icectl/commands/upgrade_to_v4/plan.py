@@ -199,7 +199,14 @@ def plan_with_lists(
     if metadata.format_version < TO_VERSION:
         findings += _embedding(metadata)
     elif changes_layout:
-        findings += [*_embedding(metadata), *_lost_expressions(metadata)]
+        findings += _embedding(metadata)
+        linked = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
+        lost = [item for item in metadata.expressions if item.expr_id not in linked]
+        if lost:  # the layout has no place for them
+            expressions = print_count(len(lost), "expression")
+            message = f"{expressions} without a partition spec would be lost"
+            subject = f"expression `{lost[0].name}`"
+            findings.append(_finding("U-16", subject, message, "warning"))
     current = next((head for head in heads if head.branch == options.branch), None)
     return UpgradePlan(
         metadata.format_version,
@@ -232,15 +239,6 @@ def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
     return metadata.format_version >= TO_VERSION and layout_of_table(metadata) is not layout
-
-
-def _lost_expressions(metadata: TableMetadata) -> Iterator[Finding]:
-    """Yield findings of unlinked expressions: the layout has no place for them."""
-    linked = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
-    lost = [expression for expression in metadata.expressions if expression.expr_id not in linked]
-    if lost:
-        message = f"{print_count(len(lost), 'expression')} without a partition spec would be lost"
-        yield _finding("U-16", f"expression `{lost[0].name}`", message, "warning")
 
 
 def _position_delete_files(head: BranchHead) -> int:

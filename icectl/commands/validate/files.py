@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from icectl.catalog.metadata_files import MetadataVersion, list_versions, metadata_version
@@ -116,11 +117,10 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
 def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
     """Return a metadata file with the uuid of its table, None if it has none."""
     uuid = None
-    try:
+    # One that nobody reads does no harm.
+    with suppress(CorruptTable, StorageError, FileNotFoundError):
         members = read_metadata_json(reader.context.store.read(version.location))
         uuid = members.get("table-uuid")
-    except (CorruptTable, StorageError, FileNotFoundError):
-        pass  # one that nobody reads does no harm
     beside = locations.parent(version.location) == reader.loaded.metadata_folder
     number = version.version if beside and version.kind == "file-system" else None
     return MetadataFile(version.location, number, uuid if isinstance(uuid, str) else None)
