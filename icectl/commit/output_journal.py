@@ -39,11 +39,7 @@ from icectl.storage.store import FileStatus, Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.own_places import OtherTables, OwnPlaces, own_places
-from icectl.table.reachable import (
-    all_manifests,
-    files_of_live_entries,
-    metadata_files,
-)
+from icectl.table.reachable import all_manifests, files_of_live_entries, metadata_files
 from icectl.units import print_count
 
 _METADATA = ".avro"
@@ -148,71 +144,70 @@ class Leftovers:
         if not loaded.capabilities.rules_out_commits:
             yield
             return
-        listed = self._listed(loaded)
-        taken_over = self._taken_over(loaded, listed)
+        listed: Sequence[FileStatus] = ()
+        taken_over: Sequence[OutputJournal] = ()
+        with self._keeping_files():
+            listed = self.context.store.list_directory(loaded.metadata_folder)
+            taken_over = self._taken_over(loaded, listed)
         yield
-        self._remove_temporaries(listed)
+        with self._keeping_files():
+            self._remove_temporaries(listed)
         if taken_over:
-            self._remove(loaded, taken_over)
+            with self._keeping_files():
+                self._remove(loaded, taken_over)
 
     def remove(self, loaded: LoadedTable) -> None:
         """Abandon dead runs and remove their files, for a run with nothing else to do."""
         with self.removed_after(loaded):
             pass
 
-    def _listed(self, loaded: LoadedTable) -> Sequence[FileStatus]:
+    @contextmanager
+    def _keeping_files(self) -> Iterator[None]:
+        """Warn about an error that keeps files of killed runs."""
         try:
-            return self.context.store.list_directory(loaded.metadata_folder)
+            yield
         except IcectlError as error:
-            self._warn(error)
-            return ()
+            self.context.progress.warn(f"files of killed runs are kept: {error.message}")
 
     def _remove_temporaries(self, listed: Sequence[FileStatus]) -> None:
         """Remove files that killed runs were writing a day ago."""
         context = self.context
-        try:
-            old = old_temporaries(context.store, context.env, listed, journals.ABANDONED_AFTER_MS)
-            if old:
-                newest = context.catalog.load()
-                remove_own(context, newest, own_places(newest), old)
-        except IcectlError as error:
-            self._warn(error)
+        old = old_temporaries(context.store, context.env, listed, journals.ABANDONED_AFTER_MS)
+        if old:
+            newest = context.catalog.load()
+            remove_own(context, newest, own_places(newest), old)
 
     def _taken_over(
         self, loaded: LoadedTable, listed: Sequence[FileStatus]
     ) -> Sequence[OutputJournal]:
         """Return all journals of the table; those of dead runs are marked as abandoned."""
-        try:
-            read = [
-                journal
-                for command in self.commands
-                for journal in journals.read_each(
-                    self.context.store, listed, command, _read, self.context.progress
-                )
-            ]
-            own_journals = journals.of_table(read, loaded, self.context.progress)
+        read = [
+            journal
+            for command in self.commands
+            for journal in journals.read_each(
+                self.context.store, listed, command, _read, self.context.progress
+            )
+        ]
+        own_journals = journals.of_table(read, loaded, self.context.progress)
+        marked = [
+            journal if self._may_run(journal) else self._changed(journal, abandoned=True)
+            for journal in own_journals
+        ]
+        if any(journal.abandoned and not journal.is_dated for journal in marked):
+            dates: dict[str, Any] = {"newest_version": 0}
+            with suppress(TableNotFound):  # a relocation has not brought it yet
+                newest = self.context.catalog.load()
+                dates = {
+                    "newest_version": newest.version,
+                    "newest_location": newest.metadata_location,
+                    "newest_sequence_number": newest.metadata.last_sequence_number,
+                }
             marked = [
-                journal if self._may_run(journal) else self._changed(journal, abandoned=True)
-                for journal in own_journals
+                self._changed(journal, **dates)
+                if journal.abandoned and not journal.is_dated
+                else journal
+                for journal in marked
             ]
-            if any(journal.abandoned and not journal.is_dated for journal in marked):
-                dates: dict[str, Any] = {"newest_version": 0}
-                with suppress(TableNotFound):  # a relocation has not brought it yet
-                    newest = self.context.catalog.load()
-                    dates = {
-                        "newest_version": newest.version,
-                        "newest_location": newest.metadata_location,
-                        "newest_sequence_number": newest.metadata.last_sequence_number,
-                    }
-                marked = [
-                    self._changed(journal, **dates)
-                    if journal.abandoned and not journal.is_dated
-                    else journal
-                    for journal in marked
-                ]
-        except IcectlError as error:
-            self._warn(error)
-            return ()
         return marked
 
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
@@ -222,39 +217,34 @@ class Leftovers:
         return changed
 
     def _may_run(self, journal: OutputJournal) -> bool:
-        if journal.abandoned:
-            return False
-        if self.context.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
-            return False
-        return _is_running(self.context.env, journal)
+        age_ms = self.context.env.now_ms() - journal.created_ms
+        is_over = journal.abandoned or age_ms > journals.ABANDONED_AFTER_MS
+        return not is_over and _is_running(self.context.env, journal)
 
     def _remove(self, loaded: LoadedTable, abandoned: Sequence[OutputJournal]) -> None:
         """Remove files that landed runs don't need, and those of runs that can't commit now."""
-        try:
-            self.context.catalog.settle()
-            newest = self.context.catalog.load()
-            metadata, own = newest.metadata, own_places(newest)
-            snapshots = metadata.snapshots
-            lists = manifests_by_snapshot(self.context, metadata, snapshots)
-            manifests = all_manifests(lists, snapshots)
-            reached = _keys(metadata_files(metadata, snapshots, manifests, {}))
-            listed = self.context.store.list_directory(loaded.metadata_folder)
-            locations = [status.location for status in listed]
-            for journal in abandoned:
-                outputs = [place for place in locations if is_output(name(place), journal.uuid)]
-                surplus = [place for place in outputs if loosest_key(place) not in reached]
-                has_landed = len(surplus) < len(outputs)
-                if has_landed or _cannot_land(journal, newest):
-                    within = replace(journal, data=self._own_data(journal, own))
-                    data = list(data_outputs(self.context.store, within))
-                    if data:  # manifests are read only where live files matter (R-191)
-                        live = files_of_live_entries(self.context, metadata, manifests)
-                        live_keys = _keys(containing(live, journal.uuid))
-                        surplus += [place for place in data if loosest_key(place) not in live_keys]
-                    if remove_own(self.context, newest, own, surplus):
-                        self.context.store.remove([journal.location])
-        except IcectlError as error:
-            self._warn(error)
+        self.context.catalog.settle()
+        newest = self.context.catalog.load()
+        metadata, own = newest.metadata, own_places(newest)
+        snapshots = metadata.snapshots
+        lists = manifests_by_snapshot(self.context, metadata, snapshots)
+        manifests = all_manifests(lists, snapshots)
+        reached = _keys(metadata_files(metadata, snapshots, manifests, {}))
+        listed = self.context.store.list_directory(loaded.metadata_folder)
+        locations = [status.location for status in listed]
+        for journal in abandoned:
+            outputs = [place for place in locations if is_output(name(place), journal.uuid)]
+            surplus = [place for place in outputs if loosest_key(place) not in reached]
+            has_landed = len(surplus) < len(outputs)
+            if has_landed or _cannot_land(journal, newest):
+                within = replace(journal, data=self._own_data(journal, own))
+                data = list(data_outputs(self.context.store, within))
+                if data:  # manifests are read only where live files matter (R-191)
+                    live = files_of_live_entries(self.context, metadata, manifests)
+                    live_keys = _keys(containing(live, journal.uuid))
+                    surplus += [place for place in data if loosest_key(place) not in live_keys]
+                if remove_own(self.context, newest, own, surplus):
+                    self.context.store.remove([journal.location])
 
     def _own_data(self, journal: OutputJournal, own: OwnPlaces) -> DataPlaces:
         """Return the table's own places of a run's data; others are named and left alone."""
@@ -268,9 +258,6 @@ class Leftovers:
         return DataPlaces(
             tuple(filter(own.holds, data.folders)), tuple(filter(own.holds, data.trees))
         )
-
-    def _warn(self, error: IcectlError) -> None:
-        self.context.progress.warn(f"files of killed runs are kept: {error.message}")
 
 
 def remove_own(
@@ -404,10 +391,7 @@ def _content(journal: OutputJournal) -> bytes:
 
 
 def _read(store: Store, location: str) -> OutputJournal:
-    """Read a journal.
-
-    Raises: what reading raises; ValueError, KeyError, TypeError for another content.
-    """
+    """Read a journal. Raises: what reading raises; UNREADABLE, for another content."""
     content = parse_json(store.read(location))
     journals.check_version(content)
     version, taken = content["newest-version"], content.get("newest-sequence-number")

@@ -143,10 +143,7 @@ class DeleteCarrier:
         return positions_of_rows(np.concatenate(row_ids), ids_by_file)
 
     def _row_ids(self, source: SourceFile) -> RowIds:
-        """Return the row ids of a file; -1 for rows without one.
-
-        Order: that of the rows.
-        """
+        """Return the ids of the rows of a file, in their order; -1 for those without one."""
         ids_of_batches = [np.empty(0, np.int64)]
         with self.store.open(source.location) as file, naming(source.location):
             reader = open_source(file, source, Schema(0, LINEAGE[:1]), self.names)

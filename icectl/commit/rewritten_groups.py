@@ -120,8 +120,7 @@ class GroupResult:
     @property
     def replaced(self) -> frozenset[str]:
         """Locations of the data files that new ones replace."""
-        rewritten = (task.inputs for task in self.tasks if isinstance(task, RewriteTask))
-        return frozenset(file.location for inputs in rewritten for file in inputs)
+        return frozenset(file.location for task in self.rewrites for file in task.inputs)
 
     @property
     def vectors(self) -> frozenset[DeleteKey]:

@@ -87,10 +87,7 @@ class Outputs:
         return self.add(join(self.folder, file_name))
 
     def check(self) -> None:
-        """Check, after the base was loaded, that no other run took this one for dead.
-
-        Raises: CommitConflict; FileNotFoundError, if the record is gone; StorageError.
-        """
+        """Check the record, after the base was loaded. Raises: as check_own."""
         if self.is_journalled and self.has_begun:
             output_journal.check_own(self.store, self.journal)
 

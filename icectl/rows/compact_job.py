@@ -179,11 +179,7 @@ class Engine(Protocol):
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Merge the deletes of tasks, and yield their results.
-
-        Order: that of the tasks.
-        Raises: as run_merge; Incomplete, at the time limit; EngineError. Files stay, recorded.
-        """
+        """Merge the deletes of tasks, as `rewrite` does the rest. Raises: also as run_merge."""
 
 
 def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead:

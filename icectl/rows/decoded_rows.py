@@ -148,9 +148,7 @@ def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
             yield rows
 
 
-def _measure(
-    job: tuple[pa.Array, pa.Field, Sequence[FlatColumn], Mapping[int, Shapes]],
-) -> None:
+def _measure(job: tuple[pa.Array, pa.Field, Sequence[FlatColumn], Mapping[int, Shapes]]) -> None:
     """Check each value of a top-level column, and measure the columns in it."""
     stored, item, columns, inner_shapes = job
     check_values(stored)

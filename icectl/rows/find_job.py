@@ -27,13 +27,7 @@ from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.schema import Schema
-from icectl.format.types import (
-    DecimalType,
-    PrimitiveType,
-    is_comparable,
-    is_nested,
-    type_text,
-)
+from icectl.format.types import DecimalType, PrimitiveType, is_comparable, is_nested, type_text
 from icectl.rows.columns import as_values, inside, path_to
 from icectl.rows.compact_job import CompactJob, file_group
 from icectl.rows.equality_deletes import (

@@ -65,10 +65,26 @@ class LocalEngine:
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
         share = replace(self.storage, concurrency=max(self.concurrency // count, 1))
         at = WorkerContext.of(share, places.names)
+        stopped = Event()
+
+        def check() -> None:
+            self.deadline.check()
+            if stopped.is_set():
+                raise Incomplete("stopped")
+
         try:
-            for result in self._on_workers(bundle_small_tasks(tasks, count), count, at, job):
-                places.record(result.entries["location"].unique().to_pylist())
-                yield result
+            with WorkerPool((TaskResult,), check) as workers, ThreadPoolExecutor(count) as pool:
+                running = [
+                    pool.submit(self._run, workers, part, partial(_rewrite, at, job, number, part))
+                    for number, part in enumerate(bundle_small_tasks(tasks, count))
+                ]
+                try:
+                    for result in (result for future in running for result in future.result()):
+                        places.record(result.entries["location"].unique().to_pylist())
+                        yield result
+                finally:
+                    stopped.set()
+                    pool.shutdown(cancel_futures=True)
         except BaseException:
             with suppress(IcectlError):
                 places.find()  # killed workers have removed nothing
@@ -92,36 +108,6 @@ class LocalEngine:
         for result in in_threads(run, tasks, sizes, threads=threads):
             self.progress.advance(1)
             yield result
-
-    def _on_workers(
-        self,
-        bundles: Sequence[Sequence[RewriteTask]],
-        count: int,
-        at: WorkerContext,
-        job: CompactJob,
-    ) -> Iterator[TaskResult]:
-        """Rewrite bundles of tasks, `count` at a time; no worker runs afterwards."""
-        stopped = Event()
-
-        def check() -> None:
-            self.deadline.check()
-            if stopped.is_set():
-                raise Incomplete("stopped")
-
-        with (
-            WorkerPool((TaskResult,), check) as workers,
-            ThreadPoolExecutor(count) as pool,
-        ):
-            running = [
-                pool.submit(self._run, workers, bundle, partial(_rewrite, at, job, number, bundle))
-                for number, bundle in enumerate(bundles)
-            ]
-            try:
-                for future in running:
-                    yield from future.result()
-            finally:
-                stopped.set()
-                pool.shutdown(cancel_futures=True)
 
     def _run(
         self,

@@ -19,12 +19,7 @@ from icectl.files.parquet.merge import (
     check_page,
     written_columns,
 )
-from icectl.files.parquet.merge_footer import (
-    Layout,
-    MergeSource,
-    NotMergeable,
-    read_source,
-)
+from icectl.files.parquet.merge_footer import Layout, MergeSource, NotMergeable, read_source
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, field_id, leaves
 from icectl.format.schema import Schema

@@ -36,12 +36,7 @@ from icectl.files.parquet.schema import (
     places_by_id,
     without_extensions,
 )
-from icectl.files.parquet.shredding import (
-    as_parquet,
-    shredded_variants,
-    unfit_type,
-    whole_variants,
-)
+from icectl.files.parquet.shredding import as_parquet, shredded_variants, unfit_type, whole_variants
 from icectl.format import single_value
 from icectl.format.schema import Schema, children
 from icectl.format.single_value import Value

@@ -16,12 +16,7 @@ from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.data_rows import FileRows
 from icectl.files.deletion_vectors import REFERENCED_DATA_FILE, Positions
-from icectl.files.parquet.schema import (
-    NameMapping,
-    Shredding,
-    arrow_schema,
-    is_same_schema,
-)
+from icectl.files.parquet.schema import NameMapping, Shredding, arrow_schema, is_same_schema
 from icectl.files.parquet.shredding import common_shredding
 from icectl.files.puffin import PuffinBlob
 from icectl.format.partition import PartitionSpec

@@ -21,14 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import (
-    Octets,
-    byte_strings,
-    decimal_words,
-    integers,
-    is_integer,
-    plain,
-)
+from icectl.entries.columns import Octets, byte_strings, decimal_words, integers, is_integer, plain
 from icectl.entries.partition_transforms import transform_column
 from icectl.errors import Unsupported, UsageError
 from icectl.files.data_rows import batch_rows
@@ -365,10 +358,7 @@ class RowKeys:
     sorting: SortKeys | None
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the key of each row.
-
-        Shape, order, errors: as of SortKeys.
-        """
+        """Return the key of each row, as SortKeys.of does."""
         parts: list[pa.Array | pa.Scalar] = []
         if self.partitioner is not None:
             keys = self.partitioner.keys(batch).cast(pa.large_binary())

@@ -46,6 +46,11 @@ _TRACE = "Traceback (most recent call last):"
 _LOST_TASK = re.compile(r".*most recent failure: Lost task .*?\): (?:[\w.]+: )?")
 
 Result = TypeVar("Result")
+Kernel = Callable[[Any], Any]
+Deal = Callable[[Any], Iterable[tuple[int, Any]]]
+"""Yields numbers and values of a task."""
+Take = Callable[[int, Iterator[Any]], Any]
+"""Takes all values that were dealt out to a number."""
 
 
 class JobRunner(Protocol):
@@ -72,16 +77,11 @@ class JobRunner(Protocol):
     def run(self, job: Callable[[], Result]) -> Result:
         """Run a job as one of this run's, until none of its tasks runs any more."""
 
-    def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
+    def each(self, kernel: Kernel, tasks: Sequence[Any]) -> list[bytes]:
         """Run a kernel on each task, and return `result_of` each."""
 
     def shuffled(
-        self,
-        deal: Callable[[Any], Iterable[tuple[int, Any]]],
-        tasks: Sequence[Any],
-        take: Callable[[int, Iterator[Any]], Any],
-        count: int,
-        types: Sequence[type],
+        self, deal: Deal, tasks: Sequence[Any], take: Take, count: int, types: Sequence[type]
     ) -> list[bytes]:
         """Deal tasks out to numbers, run `take` on each, and return `result_of` each."""
 
@@ -124,7 +124,7 @@ class Spark:
 
     def shuffled(
         self,
-        deal: Callable[[Any], Iterable[tuple[int, Any]]],
+        deal: Deal,
         tasks: Sequence[Any],
         take: Callable[[int, Iterator[Any]], Result],
         count: int,
@@ -183,6 +183,7 @@ class TaskAttempt:
 
     unique_id: int
     is_first: bool
+    part: int
 
     @staticmethod
     def current() -> "TaskAttempt":
@@ -191,7 +192,8 @@ class TaskAttempt:
 
         context = TaskContext.get()
         assert context is not None
-        return TaskAttempt(context.taskAttemptId(), context.attemptNumber() == 0)
+        is_first = context.attemptNumber() == 0
+        return TaskAttempt(context.taskAttemptId(), is_first, context.partitionId())
 
 
 def batch_payload(batch: pa.RecordBatch) -> bytes:

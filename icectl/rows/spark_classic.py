@@ -30,7 +30,10 @@ from icectl.rows.spark import (
     INSTALL_PYSPARK,
     POLL_SECONDS,
     SQL_SETTINGS,
+    Deal,
+    Kernel,
     Spark,
+    Take,
     dealt_of,
     no_answer,
     result_of,
@@ -238,17 +241,12 @@ class ClassicJobs:
             self.settle()
         return result
 
-    def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
+    def each(self, kernel: Kernel, tasks: Sequence[Any]) -> list[bytes]:
         pieces = self.context.parallelize(tasks, len(tasks))
         return _collect(pieces.mapPartitions(partial(_run_tasks, kernel)))
 
     def shuffled(
-        self,
-        deal: Callable[[Any], Iterable[tuple[int, Any]]],
-        tasks: Sequence[Any],
-        take: Callable[[int, Iterator[Any]], Any],
-        count: int,
-        types: Sequence[type],
+        self, deal: Deal, tasks: Sequence[Any], take: Take, count: int, types: Sequence[type]
     ) -> list[bytes]:
         pieces = self.context.parallelize(tasks, len(tasks))
         dealt = pieces.mapPartitions(partial(_deal_tasks, deal)).partitionBy(count, _unchanged)
@@ -563,25 +561,20 @@ def _collect(frame: Any) -> list[bytes]:
     return payloads
 
 
-def _run_tasks(kernel: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[bytes]:
+def _run_tasks(kernel: Kernel, tasks: Iterable[Any]) -> Iterator[bytes]:
     """Run a kernel on some tasks, on a worker."""
     for task in tasks:
         yield result_of(partial(kernel, task))
 
 
-def _deal_tasks(
-    deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
-) -> Iterator[tuple[int, bytes]]:
+def _deal_tasks(deal: Deal, tasks: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
     """Deal out what is in some tasks, on a worker."""
     for task in tasks:
         yield from dealt_of(partial(deal, task))
 
 
 def _take_values(
-    take: Callable[[int, Iterator[Any]], Any],
-    types: Sequence[type],
-    number: int,
-    dealt: Iterator[tuple[int, bytes]],
+    take: Take, types: Sequence[type], number: int, dealt: Iterator[tuple[int, bytes]]
 ) -> Iterator[bytes]:
     """Take all that was dealt out to a number, on a worker."""
     values = (decode_result(payload, types) for _, payload in dealt)

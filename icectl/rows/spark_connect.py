@@ -27,7 +27,11 @@ from icectl.progress import Progress
 from icectl.rows.spark import (
     POLL_SECONDS,
     SQL_SETTINGS,
+    Deal,
+    Kernel,
     Spark,
+    Take,
+    TaskAttempt,
     dealt_of,
     no_answer,
     result_of,
@@ -90,18 +94,13 @@ class ConnectJobs:
         self.session.addTag(self.tag)  # so that it can be interrupted
         return job()
 
-    def each(self, kernel: Callable[[Any], Any], tasks: Sequence[Any]) -> list[bytes]:
+    def each(self, kernel: Kernel, tasks: Sequence[Any]) -> list[bytes]:
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
         work = partial(_run_tasks, kernel, tuple(tasks))
         return _collect(numbers.mapInArrow(work, "number long, payload binary"))
 
     def shuffled(
-        self,
-        deal: Callable[[Any], Iterable[tuple[int, Any]]],
-        tasks: Sequence[Any],
-        take: Callable[[int, Iterator[Any]], Any],
-        count: int,
-        types: Sequence[type],
+        self, deal: Deal, tasks: Sequence[Any], take: Take, count: int, types: Sequence[type]
     ) -> list[bytes]:
         from pyspark.sql import DataFrame
 
@@ -266,7 +265,7 @@ def _collect(frame: Any) -> list[bytes]:
 
 
 def _run_tasks(
-    kernel: Callable[[Any], Any], tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
+    kernel: Kernel, tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Run a kernel on the tasks whose numbers come in, on a worker."""
     for number in _numbers(batches):
@@ -274,9 +273,7 @@ def _run_tasks(
 
 
 def _deal_tasks(
-    deal: Callable[[Any], Iterable[tuple[int, Any]]],
-    tasks: Sequence[Any],
-    batches: Iterable[pa.RecordBatch],
+    deal: Deal, tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Deal out what is in the tasks whose numbers come in, on a worker."""
     for number in _numbers(batches):
@@ -285,16 +282,10 @@ def _deal_tasks(
 
 
 def _take_values(
-    take: Callable[[int, Iterator[Any]], Any],
-    types: Sequence[type],
-    batches: Iterable[pa.RecordBatch],
+    take: Take, types: Sequence[type], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Take all that was dealt out to the number of this part, on a worker."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    number = context.partitionId()
+    number = TaskAttempt.current().part
     values = (
         decode_result(payload, types)
         for batch in batches

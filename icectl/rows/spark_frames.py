@@ -366,11 +366,8 @@ def _keyed(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 def _write(at: WorkerContext, job: WriteJob, batches: Iterator[pa.RecordBatch]) -> pa.Table:
     """Write the rows of one partition of a frame, on a worker."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
+    attempt = TaskAttempt.current()
     width = len(job.rows.frame)
     rows = (batch.select(list(range(width))) for batch in batches)
-    with at.attempt(TaskAttempt.current().unique_id) as outputs:
-        return run_write(rows, job, outputs(context.partitionId()))
+    with at.attempt(attempt.unique_id) as outputs:
+        return run_write(rows, job, outputs(attempt.part))

@@ -133,10 +133,7 @@ def _answer_payloads(
 
 
 def _rows(task_id: str, answers: Callable[[], Iterable[Answer]]) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each answer.
-
-    An error of icectl's is one, so that Spark does not try again.
-    """
+    """Yield a row for each answer, and for an error of icectl's: Spark does not try again."""
     try:
         for kind, payload in answers():
             yield _row(task_id, kind, payload)

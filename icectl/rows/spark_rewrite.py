@@ -190,10 +190,7 @@ def _sample(
 def _deal(
     worker: WorkerContext, job: CompactJob, ranges: _Ranges, piece: _Piece
 ) -> Iterator[tuple[int, object]]:
-    """Deal out the rows of a piece by range, on a worker.
-
-    Behind the last range comes what they amount to.
-    """
+    """Deal out the rows of a piece by range, on a worker; behind the last comes their sum."""
     at, task = piece
     group = file_group(task, job)
     read, totals = RowsRead(), RowTotals()
@@ -225,10 +222,7 @@ def _write(
 
 
 def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Read) -> TaskResult:
-    """Sum up the ranges of a task.
-
-    Raises: EngineError, where rows were lost on the way.
-    """
+    """Sum up the ranges of a task. Raises: SelfCheckFailed, where rows were lost on the way."""
     outputs = written[slice(*ranges.starts[at : at + 2])]
     read_row_count, live = read
     rows = RowTotals()
@@ -258,9 +252,7 @@ def range_keys(group: FileGroup) -> RowKeys:
 def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[bytes]:
     """Return the beginning of the key of every `step`th row, deleted or not.
 
-    Only the columns that make it are read.
-
-    Raises: as live_batches.
+    Only the columns that make it are read. Raises: as live_batches.
     """
     needed = {id_ for item in group.spec.fields for id_ in item.source_ids}
     order = None if group.sorting is None else group.sorting.order

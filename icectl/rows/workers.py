@@ -184,10 +184,7 @@ class _Worker:
 
 
 def _settings() -> dict[str, str]:
-    """Return the environment variables of workers that differ from those of this process.
-
-    Workers find the modules that this process finds, but none by a path relative to a folder.
-    """
+    """Let workers find the modules that this process finds, but none by a relative path."""
     return {
         "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
         "PYTHONSAFEPATH": "1",
