@@ -54,11 +54,6 @@ class _Chain:
     lines: tuple[Line, ...]
     deletes: list[EqualityDeletes]
 
-    @property
-    def fields(self) -> tuple[NestedField, ...]:
-        """The compared columns."""
-        return tuple(line[-1] for line in self.lines)
-
     def first_rank(self, location: str) -> int | None:
         ranks = (at for at, delete in enumerate(self.deletes) if location in delete.applies_to)
         return next(ranks, None)
@@ -103,10 +98,7 @@ class EqualityIndex:
         return self._chain.first_rank(location) is not None
 
     def deleted(self, source: RowSource, stored: pa.RecordBatch) -> _Places:
-        """Return the deleted ones among stored rows of a data file.
-
-        Order: ascending.
-        """
+        """Return the deleted ones among stored rows of a data file. Order: ascending."""
         least = self._chain.first_rank(source.file.location)
         if least is None:
             return np.empty(0, np.int64)
@@ -115,6 +107,7 @@ class EqualityIndex:
         rows = np.flatnonzero(self._flags[hashes & self._mask])
         # A key is among those with its hash, from `places` on.
         places = np.searchsorted(self._hashes, hashes[rows]).astype(np.int64)
+        fields = [line[-1] for line in self._chain.lines]
         ranges: list[_Places] = []
         known_hashes = self._hashes
         while True:
@@ -123,7 +116,7 @@ class EqualityIndex:
             rows, places = rows[has_hash], places[has_hash]
             if not len(rows):
                 break
-            keys = _encoded(self._chain.fields, [column.take(pa.array(rows)) for column in columns])
+            keys = _encoded(fields, [column.take(pa.array(rows)) for column in columns])
             equal = pc.equal(keys, self._keys.take(pa.array(places)))
             is_equal = equal.to_numpy(zero_copy_only=False)
             ranges.append(rows[is_equal & (self._ranks[places] >= least)])

@@ -177,10 +177,7 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
 def write_rows(
     group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: FileOutputs
 ) -> tuple[tuple[WrittenFile, ...], RowTotals]:
-    """Write rows of a group into new files, and read these again.
-
-    Raises: as rewrite_data.
-    """
+    """Write rows of a group into new files, and read these again. Raises: as rewrite_data."""
     record_count = sum(file.record_count for file in group.files)
     row_size_bytes = group.size_bytes / max(record_count, 1)
     before, after = RowTotals(), RowTotals()

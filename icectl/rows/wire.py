@@ -79,13 +79,14 @@ def _plain(value: Any, parts: list[bytes]) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case bytes():
-            return ["bytes", _part(value, parts)]
+            parts.append(value)
+            return ["bytes", len(parts) - 1]
         case pa.Table():
             buffer = pa.BufferOutputStream()
             with pa.ipc.new_stream(buffer, value.schema) as writer:
                 writer.write_table(value)
-            content: bytes = buffer.getvalue().to_pybytes()
-            return ["table", _part(content, parts)]
+            parts.append(buffer.getvalue().to_pybytes())
+            return ["table", len(parts) - 1]
         case list():
             return ["list", *(_plain(item, parts) for item in value)]
         case tuple():
@@ -98,11 +99,6 @@ def _plain(value: Any, parts: list[bytes]) -> Any:
         raise TypeError(f"a {type(value).__qualname__} is not sent by a worker")
     values = (_plain(getattr(value, item.name), parts) for item in fields(value))
     return ["object", type(value).__qualname__, *values]
-
-
-def _part(content: bytes, parts: list[bytes]) -> int:
-    parts.append(content)
-    return len(parts) - 1
 
 
 def _plain_error(error: Exception) -> list[Any]:
