@@ -106,10 +106,7 @@ def print_text(text: str) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Return milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`.
-
-    UsageError for a bare number.
-    """
+    """Return milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`. Raises: UsageError."""
     parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text.strip()) else []
     if not parts or any(unit not in DURATION_UNITS_MS for _, unit in parts):
         raise UsageError(
@@ -179,10 +176,7 @@ def print_instant(instant_ms: int) -> str:
 
 
 def print_limit(instant_ms: int) -> str:
-    """Return an instant that bounds an age.
-
-    Where the age reaches back before the year 1, that year.
-    """
+    """Return an instant that bounds an age; the year 1, where the age reaches back before it."""
     return print_instant(max(instant_ms, _YEAR_1_MS))
 
 

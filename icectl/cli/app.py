@@ -67,6 +67,7 @@ DOCUMENTATION: Mapping[str, str] = {
 }
 """Documents about icectl itself; documentation.py prints them."""
 
+_HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _COMPLETE = "__complete"
 """What completion scripts call, and no help names."""
 
@@ -122,10 +123,7 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     if words[0] == "help":
         words = [*words[1:2], "--help"]
     root = typer.Typer(
-        cls=_LazyGroup,
-        add_completion=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        cls=_LazyGroup, add_completion=False, rich_markup_mode=None, context_settings=_HELP_NAMES
     )
     root.callback()(_root_options)
     group = get_command(root)
@@ -149,9 +147,8 @@ def load_command(name: str) -> Command:
 def parser_of(command: Command) -> PlainCommand:
     """Build the parser of one command."""
     application = typer.Typer(add_completion=False, rich_markup_mode=None)
-    application.command(
-        command.name, cls=PlainCommand, context_settings={"help_option_names": ["-h", "--help"]}
-    )(command.callback)
+    declare = application.command(command.name, cls=PlainCommand, context_settings=_HELP_NAMES)
+    declare(command.callback)
     parser = get_command(application)
     assert isinstance(parser, PlainCommand)
     parser.spec = command

@@ -147,10 +147,7 @@ def _escape(text: str) -> str:
 
 
 def _junit(messages: Sequence[_Message], built: Mapping[str, Any], table: str) -> str:
-    """Return one suite a run, a case a finding.
-
-    Those that do not fail the run are what a case says.
-    """
+    """Return one suite a run, a case a finding; what does not fail the run is what a case says."""
     failing = [message for message in messages if message.fails and message.severity != "info"]
     errors = sum(message.is_error for message in messages)
     rows = (built["result"] or {}).get("tables")

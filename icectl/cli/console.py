@@ -202,7 +202,6 @@ class Console:
         return self._answer(question, "[y/N]").lower() in {"y", "yes"}
 
     def _answer(self, question: str, choices: str = "") -> str:
-        """Ask on the terminal and return the typed line."""
         with self.progress.paused(), self._lock:
             text = f"{inert(self.redact(question))} {choices}".rstrip()
             bold = []
@@ -237,10 +236,7 @@ class Console:
         return names[int(answer) - 1]
 
     def hide(self, secret: str) -> None:
-        """Hide a value: it is never written to stderr, nor into a document.
-
-        Nor as Python, JSON or a URI write it.
-        """
+        """Hide a value, also as Python, JSON or a URI write it, from stderr and documents."""
         if plain := secret.strip():
             spelled = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], quote(plain, safe=""))
             self._hidden.update(spelled)

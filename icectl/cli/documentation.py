@@ -24,10 +24,7 @@ _FILES = ("icectl.toml", "maintain.toml")
 
 
 def print_documentation(words: Sequence[str], commands: Mapping[str, str]) -> None:
-    """Print a document; a manual page on a terminal is rendered, by `man` if that is installed.
-
-    Raises: UsageError, for an unknown document.
-    """
+    """Print a document; a manual page on a terminal by `man`, if installed. Raises: UsageError."""
     name, *words = words
     if words and words[0] in ("-h", "--help"):
         sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n{_ABOUT[name]}")
@@ -84,7 +81,6 @@ _MARGIN = "    "
 
 
 def _plain(text: str) -> str:
-    """Return a line without troff's marks."""
     text = re.sub(r"\\f[BIRP]|\\&", "", text)
     return text.replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\e", "\\")
 

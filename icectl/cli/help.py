@@ -209,10 +209,7 @@ _MEANT_OPTIONS: Mapping[str, tuple[str, str]] = {
 
 
 def unknown_command(name: str, known: Sequence[str], following: str = "") -> UsageError:
-    """Say that there is no such command, and which may have been meant.
-
-    `following`: the next word of the command line.
-    """
+    """Say that there is no such command, and what may be meant; `following` is the next word."""
     meant_elsewhere = _MEANT_COMMANDS.get(name.replace("_", "-"))
     if following in known:
         meant_elsewhere = f"icectl {following} {shlex.quote(name)}"

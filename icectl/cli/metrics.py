@@ -56,7 +56,6 @@ _Sample = tuple[str, dict[str, str], float]
 
 
 def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
-    """Yield the samples of one of several tables, and of its steps."""
     yield "icectl_last_run_exit_code", labels, row["exit"]
     yield "icectl_last_run_success", labels, int(row["exit"] == 0)
     yield "icectl_last_run_status", {**labels, "status": row["status"]}, 1

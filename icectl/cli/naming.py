@@ -87,19 +87,13 @@ def name_in_hints(common: Common, table: str) -> str:
 
 
 def may_be_short(common: Common, table: str) -> bool:
-    """Return whether TABLE may be a name too short for a table's.
-
-    No configuration is read for that.
-    """
+    """Return whether TABLE may be a name too short for a table's, by its spelling alone."""
     unquoted = without_quoted(table)
     return "/" not in unquoted and unquoted.count(".") < (1 if common.catalog is not None else 2)
 
 
 def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -> Warehouse:
-    """Return the catalog of a name, of which nothing is read yet.
-
-    Raises: UsageError; TableNotFound; Unsupported.
-    """
+    """Return the catalog of a name, unread. Raises: UsageError; TableNotFound; Unsupported."""
     shell, console = common.shell, common.shell.console
     options = dict(
         split_pair(text, "--catalog-option", text.partition("="))

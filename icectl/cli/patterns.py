@@ -30,7 +30,7 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
         if part == ANY_DEPTH:
             places = set(range(min(places), len(parts) + 1))
         else:
-            places = {at + 1 for at in places if at < len(parts) and _is(part, parts[at])}
+            places = {at + 1 for at in places if at < len(parts) and fnmatchcase(parts[at], part)}
         if not places:
             return False
     return len(parts) in places
@@ -39,7 +39,3 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 def covers(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     """Return whether a pattern stands for these parts, or names a namespace or folder of them."""
     return matches(pattern, parts) or tuple(parts[: len(pattern)]) == tuple(pattern)
-
-
-def _is(pattern: str, part: str) -> bool:
-    return fnmatchcase(part, pattern) if is_pattern(pattern) else part == pattern

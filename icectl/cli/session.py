@@ -90,13 +90,8 @@ class Session:
 def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
     """Identify the table that a run was on; `after` is the metadata file that it has made."""
     metadata = loaded.metadata
-    return TableIdentity(
-        metadata.location,
-        metadata.table_uuid,
-        metadata.format_version,
-        loaded.metadata_location,
-        after,
-    )
+    location, version = metadata.location, metadata.format_version
+    return TableIdentity(location, metadata.table_uuid, version, loaded.metadata_location, after)
 
 
 def unpublished_metadata(loaded: LoadedTable) -> str | None:
@@ -227,10 +222,7 @@ def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -
 def storage_of(
     common: Common, at: str = "", path_map: tuple[tuple[str, str], ...] = ()
 ) -> StorageOptions:
-    """Return what the user says of storage, `at` being the location that is named, if any.
-
-    Raises: UsageError.
-    """
+    """Return what the user says of storage; `at` is a location, if named. Raises: UsageError."""
     shell = common.shell
     storage_options = dict(shell.settings.storage_options)
     for text in common.storage_option or ():

@@ -1,7 +1,7 @@
 """Plain columns that fit the terminal: no boxes, numbers right, long locations cut inside."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from textwrap import wrap
@@ -66,7 +66,11 @@ def print_table(
             console.print(console.style(text, "bold"))
     for row in cells:
         for part in parts:
-            for line in _lines(part.columns, part.of(row), part.widths):
+            lines = [
+                (column.cut == "wrap" and wrap(cell, width, break_on_hyphens=False)) or [cell]
+                for column, cell, width in zip(part.columns, part.of(row), part.widths, strict=True)
+            ]
+            for line in zip_longest(*lines, fillvalue=""):
                 text = _line(part.columns, line, part.widths)
                 if text or len(parts) == 1:
                     console.print(part.indent + text)
@@ -194,17 +198,6 @@ def _widths(
         widths[widest] -= 1
         excess -= 1
     return widths
-
-
-def _lines(
-    columns: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]
-) -> Iterable[Sequence[str]]:
-    """Yield the cells of each line of a row; wrapped cells make several lines."""
-    parts = [
-        (wrap(cell, width, break_on_hyphens=False) if column.cut == "wrap" else None) or [cell]
-        for column, cell, width in zip(columns, row, widths, strict=True)
-    ]
-    return zip_longest(*parts, fillvalue="")
 
 
 def _line(columns: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]) -> str:

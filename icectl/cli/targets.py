@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
-from icectl.catalog.protocol import Catalog, LoadedTable, Warehouse
+from icectl.catalog.protocol import Catalog, Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, target_of, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.patterns import covers, fixed_part, is_pattern, matches
@@ -84,26 +84,20 @@ def table_rows(
 
 
 def _row(entry: ListedTable) -> Mapping[str, Any]:
-    named = {**dict.fromkeys(TABLE_COLUMNS), "table": entry.name}
+    """Return what metadata tells of a table; files and bytes where its newest snapshot does."""
+    row = {**dict.fromkeys(TABLE_COLUMNS), "table": entry.name}
     try:
-        return {**named, **_facts(entry.catalog.load(to_show=True))}
+        loaded = entry.catalog.load(to_show=True)
     except IcectlError as error:
-        return {**named, "error": error.message}
+        return {**row, "error": error.message}
     except FileNotFoundError:  # dropped meanwhile
-        return {**named, "error": "it is gone"}
-
-
-def _facts(loaded: LoadedTable) -> Mapping[str, Any]:
-    """Return what metadata tells of a table.
-
-    Files and bytes where its newest snapshot counts them.
-    """
+        return {**row, "error": "it is gone"}
     metadata = loaded.metadata
     snapshot = metadata.current_snapshot
     summary = {} if snapshot is None else snapshot.summary or {}
     counted = [read_count(summary.get(key)) for key in ("total-data-files", "total-delete-files")]
     known = [count for count in counted if count is not None]
-    return {
+    return row | {
         "format_version": metadata.format_version,
         "last_updated": print_instant(metadata.last_updated_ms),
         "snapshot_count": len(metadata.snapshots),
@@ -168,7 +162,6 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
 
 
 def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
-    """Return a hint for targets without tables."""
     if len(targets) > 1:
         return "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
     name = _name(common, targets[0])
@@ -201,10 +194,7 @@ def is_many(common: Common, targets: Sequence[str]) -> bool:
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """Return the parts of a name, or of a location, or of a pattern of either.
-
-    Raises: UsageError.
-    """
+    """Return the parts of a name, a location or a pattern of either. Raises: UsageError."""
     if "/" in without_quoted(text) or text in (".", ".."):
         return tuple(_absolute(text).split("/"))
     return parse_name(text)

@@ -21,17 +21,9 @@ from icectl.commands.inspect.changes_plan import (
 from icectl.commands.inspect.changes_plan import changes as changes_view
 from icectl.commands.inspect.rows_report import print_rows
 from icectl.commands.inspect.views import Row, RowSet
+from icectl.entries import rows
 from icectl.entries.columns import NONE, Positions
-from icectl.entries.rows import (
-    Entries,
-    as_existing,
-    by_row,
-    data_files,
-    deletion_vectors,
-    in_manifests,
-    of_status,
-    position_delete_files,
-)
+from icectl.entries.rows import Entries
 from icectl.errors import StorageError
 from icectl.files.deletion_vectors import check_cardinality, read_dv
 from icectl.format.manifest import FileFormat, ManifestContent
@@ -88,16 +80,16 @@ def row_changes(store: Store, added: Entries, removed: Entries) -> RowChanges:
 
 def first_vectors(added: Entries, removed: Entries) -> set[str]:
     """Return data files that were there before and have got their first delete vector."""
-    vectors = (deletion_vectors(added), deletion_vectors(removed))
+    vectors = (rows.deletion_vectors(added), rows.deletion_vectors(removed))
     referenced, replaced = (
-        {comparison_key(name) for (name,) in by_row(entries, "referenced_data_file")}
+        {comparison_key(name) for (name,) in rows.by_row(entries, "referenced_data_file")}
         for entries in vectors
     )
     return referenced - replaced - _records(added).keys()
 
 
 def _records(entries: Entries) -> dict[str, int]:
-    files = by_row(data_files(entries), "location", "record_count")
+    files = rows.by_row(rows.data_files(entries), "location", "record_count")
     return {comparison_key(location): count for location, count in files}
 
 
@@ -107,7 +99,9 @@ def _vectors(store: Store, entries: Entries) -> dict[str, Positions]:
         "referenced_data_file", "location", "content_offset", "content_size_in_bytes",
         "record_count",
     )  # fmt: skip
-    for file, location, offset, length, count in by_row(deletion_vectors(entries), *columns):
+    for file, location, offset, length, count in rows.by_row(
+        rows.deletion_vectors(entries), *columns
+    ):
         blob = store.read_range(location, offset, length)
         positions = decode_file(location, partial(read_dv, blob))
         check_cardinality(positions, count)
@@ -135,8 +129,8 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
     counted = rows_between(reader, steps, before, after)
     if counted is None:
         return view
-    rows = {"added_rows": counted.added_count, "removed_rows": counted.removed_count}
-    return {**view, "row_changes": rows}
+    row_counts = {"added_rows": counted.added_count, "removed_rows": counted.removed_count}
+    return {**view, "row_changes": row_counts}
 
 
 def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
@@ -145,9 +139,9 @@ def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries
     entries = reader.load([mark_of_leaf.manifest for mark_of_leaf in marked], CHANGES_SOURCES)
     added, removed = [], []
     for index, mark in enumerate(marked):
-        here = in_manifests(entries, [index])
-        added.append(as_existing(of_status(here, *mark.added)))
-        dead = as_existing(of_status(here, *mark.removed))
+        here = rows.in_manifests(entries, [index])
+        added.append(rows.as_existing(rows.of_status(here, *mark.added)))
+        dead = rows.as_existing(rows.of_status(here, *mark.removed))
         if mark.unless_live:
             dead = beyond(dead, reader.load(reader.manifests(snapshot), CHANGES_SOURCES))
         removed.append(dead)
@@ -186,7 +180,7 @@ def _has_position_delete_files(reader: Reader, steps: Sequence[Snapshot]) -> boo
         for manifest in reader.manifests(step)
         if manifest.content is ManifestContent.DELETES and manifest.file_format is FileFormat.AVRO
     ]
-    return bool(len(position_delete_files(reader.load(legacy, CHANGES_SOURCES))))
+    return bool(len(rows.position_delete_files(reader.load(legacy, CHANGES_SOURCES))))
 
 
 def print_changes(console: Console, result: Mapping[str, Any], base: str) -> None:
@@ -197,9 +191,9 @@ def print_changes(console: Console, result: Mapping[str, Any], base: str) -> Non
         ("added", _changed(result, "added")),
         ("removed", _changed(result, "removed")),
     ]
-    rows = result["row_changes"]
-    if rows is not None:  # roots of version 4 say how many rows a reader gains and loses
-        more = f"{rows['added_rows']:,} more, {rows['removed_rows']:,} less"
+    counted = result["row_changes"]
+    if counted is not None:  # roots of version 4 say how many rows a reader gains and loses
+        more = f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less"
         pairs.append(("live rows", more))
     print_pairs(console, pairs)
     if not result["from_is_ancestor"]:

@@ -16,13 +16,11 @@ from icectl.format.snapshot import Snapshot, ancestors
 from icectl.table.reader import snapshot_by_id
 from icectl.units import print_instant
 
-CHANGES_SOURCES: frozenset[str] = frozenset(
-    {
-        "content", "status", "location", "file_format", "spec_id", "partition_key",
-        "record_count", "file_size_in_bytes", "content_offset", "content_size_in_bytes",
-        "referenced_data_file",
-    }
-)  # fmt: skip
+CHANGES_SOURCES: frozenset[str] = frozenset({
+    "content", "status", "location", "file_format", "spec_id", "partition_key",
+    "record_count", "file_size_in_bytes", "content_offset", "content_size_in_bytes",
+    "referenced_data_file",
+})  # fmt: skip
 CHANGED_FILE_COLUMNS: tuple[str, ...] = (
     "change", "kind", "file_path", "partition", "spec_id", "record_count", "file_size_in_bytes",
 )  # fmt: skip
@@ -41,10 +39,7 @@ class ComparedSnapshots:
 
 
 def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> ComparedSnapshots:
-    """Find the snapshots; by default the current one and its parent.
-
-    Raises: UsageError for a snapshot that is not there.
-    """
+    """Find the snapshots, by default the current one and its parent. Raises: UsageError."""
     after = metadata.current_snapshot if to_id is None else snapshot_by_id(metadata, to_id)
     if from_id is not None:
         return ComparedSnapshots(snapshot_by_id(metadata, from_id), after)
@@ -69,10 +64,7 @@ def own_manifests(
 
 
 def by_roots(metadata: TableMetadata, between: ComparedSnapshots) -> list[Snapshot] | None:
-    """Return the snapshots between two, if roots of version 4 tell what each of them changed.
-
-    Order: oldest first.
-    """
+    """Return the snapshots between two, oldest first, if roots of version 4 tell their changes."""
     if between.after is None:
         return None
     until = None if between.before is None else between.before.snapshot_id
@@ -162,7 +154,6 @@ def beyond(entries: Entries, known: Entries) -> Entries:
 
 
 def _blobs(vectors: Entries) -> Iterator[tuple[str, int]]:
-    """Yield the key and offset of each vector."""
     keys = rows.location_keys(vectors.table["location"]).to_pylist()
     yield from zip(keys, vectors.table["content_offset"].to_pylist(), strict=True)
 

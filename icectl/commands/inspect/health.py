@@ -9,6 +9,7 @@ from icectl.cli.console import Console, Style
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.expire_snapshots.reach import read_reached
 from icectl.commands.inspect.health_plan import (
+    CHECKS,
     HEALTH_SOURCES,
     Expirable,
     HealthLimits,
@@ -69,10 +70,7 @@ def health(
 
 
 def targets_of(metadata: TableMetadata) -> Targets:
-    """Return the sizes that a table asks for.
-
-    Raises: Refused, for a property that makes no sense.
-    """
+    """Return the sizes that a table asks for. Raises: Refused, for a senseless property."""
     stored = metadata.properties
     return Targets(
         file_size_bytes=properties.read(stored, properties.TARGET_FILE_SIZE_BYTES),
@@ -125,11 +123,6 @@ def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
     return Expirable(len(expired_ids), removed, None, exact=False)
 
 
-CHECKS: Mapping[str, str] = {
-    "small_files": "small files", "delete_debt": "deletes", "manifest_debt": "manifests",
-    "snapshot_debt": "snapshots", "metadata_file_debt": "metadata files",
-    "reclaimable": "reclaimable",
-}  # fmt: skip
 _STYLES: Mapping[str, Style] = {
     "ok": "green", "unknown": "yellow", "attention": "yellow", "critical": "red"
 }  # fmt: skip

@@ -14,13 +14,17 @@ from icectl.format.snapshot import Snapshot
 from icectl.table.mergeable import expected_ways
 from icectl.units import print_count, print_size
 
-HEALTH_SOURCES: frozenset[str] = frozenset(
-    {
-        "content", "status", "location", "file_format", "spec_id", "partition_key",
-        "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
-        "content_offset", "content_size_in_bytes", "split_offsets",
-    }
-)  # fmt: skip
+HEALTH_SOURCES: frozenset[str] = frozenset({
+    "content", "status", "location", "file_format", "spec_id", "partition_key",
+    "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
+    "content_offset", "content_size_in_bytes", "split_offsets",
+})  # fmt: skip
+CHECKS: Mapping[str, str] = {
+    "small_files": "small files", "delete_debt": "deletes", "manifest_debt": "manifests",
+    "snapshot_debt": "snapshots", "metadata_file_debt": "metadata files",
+    "reclaimable": "reclaimable",
+}  # fmt: skip
+"""The checks of a table's health, each with its title."""
 SMALL_RATIO = 0.75
 """Files below this part of the target size are what `compact` picks, as in Java's rewrite."""
 

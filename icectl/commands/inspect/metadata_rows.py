@@ -14,7 +14,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import decode
-from icectl.format.snapshot import ancestors
+from icectl.format.snapshot import PartitionStatisticsFile, StatisticsFile, ancestors
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.reader import logged_snapshot_id
@@ -159,35 +159,27 @@ def _metadata_log_rows(metadata: TableMetadata, metadata_location: str) -> Itera
 
 
 def _statistics_rows(metadata: TableMetadata) -> Iterator[Row]:
-    for file in metadata.statistics:
+    files: list[StatisticsFile | PartitionStatisticsFile] = [*metadata.statistics]
+    for file in (*files, *metadata.partition_statistics):
+        of_table = file if isinstance(file, StatisticsFile) else None
+        blobs = [
+            {
+                "type": blob.get("type"),
+                "snapshot_id": None if (id_ := blob.get("snapshot-id")) is None else str(id_),
+                "sequence_number": blob.get("sequence-number"),
+                "fields": blob.get("fields"),
+                "properties": blob.get("properties"),
+            }
+            for blob in (of_table.blob_metadata if of_table else ())
+        ]
         yield {
             "snapshot_id": str(file.snapshot_id),
-            "kind": "table",
+            "kind": "table" if of_table else "partition",
             "statistics_path": file.statistics_path,
             "file_size_in_bytes": file.file_size_in_bytes,
-            "file_footer_size_in_bytes": file.file_footer_size_in_bytes,
-            "blobs": [_blob(blob) for blob in file.blob_metadata],
+            "file_footer_size_in_bytes": of_table.file_footer_size_in_bytes if of_table else None,
+            "blobs": blobs,
         }
-    for partition_file in metadata.partition_statistics:
-        yield {
-            "snapshot_id": str(partition_file.snapshot_id),
-            "kind": "partition",
-            "statistics_path": partition_file.statistics_path,
-            "file_size_in_bytes": partition_file.file_size_in_bytes,
-            "file_footer_size_in_bytes": None,
-            "blobs": [],
-        }
-
-
-def _blob(blob: Mapping[str, object]) -> Row:
-    """Return blob metadata, with its snapshot id as a string."""
-    return {
-        "type": blob.get("type"),
-        "snapshot_id": None if blob.get("snapshot-id") is None else str(blob["snapshot-id"]),
-        "sequence_number": blob.get("sequence-number"),
-        "fields": blob.get("fields"),
-        "properties": blob.get("properties"),
-    }
 
 
 _SPEC_FIELD_COLUMNS = ("field_id", "name", "transform", "source_ids", "source_names")
@@ -221,17 +213,13 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _ROWS: Mapping[str, Callable[[TableMetadata], Iterator[Row]]] = {
-    "snapshots": _snapshot_rows,
-    "history": _history_rows,
-    "refs": _ref_rows,
-    "schemas": _schema_rows,
-    "specs": _spec_rows,
-    "sort-orders": _sort_order_rows,
+    "snapshots": _snapshot_rows, "history": _history_rows, "refs": _ref_rows,
+    "schemas": _schema_rows, "specs": _spec_rows, "sort-orders": _sort_order_rows,
     "properties": lambda metadata: (
         {"key": key, "value": value} for key, value in sorted(metadata.properties.items())
     ),
     "statistics": _statistics_rows,
-}
+}  # fmt: skip
 METADATA_VIEWS: frozenset[str] = frozenset(_COLUMNS)
 """Views that need nothing but the metadata file."""
 
@@ -274,11 +262,7 @@ def all_manifest_rows(
 def manifest_row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
     """Return the row of a manifest."""
     of_data = manifest.content is ManifestContent.DATA
-    files = (
-        manifest.added_files_count,
-        manifest.existing_files_count,
-        manifest.deleted_files_count,
-    )
+    files = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
     data_files, delete_files = (files, (0, 0, 0)) if of_data else ((0, 0, 0), files)
     tree_facts: Row = {
         "file_format": manifest.file_format.name,

@@ -16,9 +16,15 @@ from icectl.commands.inspect.metadata_rows import (
     manifest_row,
     metadata_rows,
 )
-from icectl.commands.inspect.partitions import Partitions, json_value, partitions_of
+from icectl.commands.inspect.partitions import (
+    PARTITION_SOURCES,
+    Partitions,
+    json_value,
+    partition_rows,
+    partitions_of,
+)
 from icectl.commands.inspect.views import NO_HEADINGS, Headings, Row, RowSet, View, columns_hint
-from icectl.entries.rows import Entries, live, of
+from icectl.entries.rows import Entries, by_row, live, of
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -75,10 +81,7 @@ def source_columns(columns: Iterable[str], headings: Headings = NO_HEADINGS) -> 
 def entry_rows(
     batches: Iterable[Entries], metadata: TableMetadata, columns: Sequence[str]
 ) -> Iterator[Row]:
-    """Yield rows of the entries of some manifests, with the chosen columns.
-
-    Order: that of the entries.
-    """
+    """Yield rows of the entries of some manifests, in their order, with the chosen columns."""
     makers = [_maker(column, metadata, partitions_of(metadata)) for column in columns]
     for entries in batches:
         values = [make(entries) for make in makers]
@@ -89,10 +92,7 @@ def entry_rows(
 def file_rows(
     batches: Iterable[Entries], metadata: TableMetadata, columns: Sequence[str]
 ) -> Iterator[Row]:
-    """Yield rows of the live files of some manifests, with the chosen columns (R-110).
-
-    Order: that of the entries.
-    """
+    """Yield rows of the live files of some manifests, with the chosen columns (R-110)."""
     return entry_rows((live(entries) for entries in batches), metadata, columns)
 
 
@@ -131,12 +131,7 @@ def _maker(column: str, metadata: TableMetadata, partitions: Partitions) -> _Val
 def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> _Values:
     if name in ("partition", "partition_path"):
         read = partitions.record if name == "partition" else partitions.path
-        return lambda entries: [
-            read(spec_id, key)
-            for spec_id, key in zip(
-                _values(entries, "spec_id"), _values(entries, "partition_key"), strict=True
-            )
-        ]
+        return lambda entries: [read(*pair) for pair in by_row(entries, "spec_id", "partition_key")]
     if name == "readable_metrics":
         return _readable_metrics(metadata)
     stored = "location" if name == "file_path" else name
@@ -231,7 +226,14 @@ def rows(reader: Reader, request: RowRequest) -> RowSet:
 
     Raises: UsageError for a snapshot or column that is not there; what reading manifests raises.
     """
-    row_set, columns = _rows(reader, request), request.columns
+    view, columns = request.view.name, request.columns
+    if view in METADATA_VIEWS:
+        row_set = metadata_rows(view, reader.metadata, reader.loaded.metadata_location)
+    elif view == "partitions":
+        manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
+        row_set = partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
+    else:
+        row_set = (_manifest_rows if view == "manifests" else _entry_rows)(reader, request)
     if columns is not None and columns != row_set.columns:
         unknown = next((name for name in columns if name not in row_set.columns), None)
         if unknown is not None and unknown != "partition_path":
@@ -243,22 +245,10 @@ def rows(reader: Reader, request: RowRequest) -> RowSet:
         return row_set
     limited = (
         deque(row_set.rows, maxlen=request.limit)
-        if request.view.name in _LOGS
+        if view in _LOGS
         else islice(row_set.rows, request.limit)
     )
     return RowSet(row_set.columns, limited)
-
-
-def _rows(reader: Reader, request: RowRequest) -> RowSet:
-    view = request.view.name
-    if view in METADATA_VIEWS:
-        return metadata_rows(view, reader.metadata, reader.loaded.metadata_location)
-    if view == "partitions":
-        from icectl.commands.inspect.partitions import PARTITION_SOURCES, partition_rows
-
-        manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
-        return partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
-    return (_manifest_rows if view == "manifests" else _entry_rows)(reader, request)
 
 
 def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
@@ -305,7 +295,6 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
 
 
 def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple[ManifestFile, ...]:
-    """Return the manifests that may hold files of a content."""
     if content is None:
         return tuple(manifests)
     manifest_content = ManifestContent.DATA if content == "data" else ManifestContent.DELETES

@@ -38,15 +38,13 @@ def text_members(view: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(member for text in TEXT_VIEWS[view] for member in text.members))
 
 
-def named_columns(view: str, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def named_columns(view: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return columns by their names; headings of the text form stand for the column they show.
 
     A heading over several columns, but for a size, stays: `with_headings` shows it, and JSON has
     the columns themselves. A column's own name comes first.
     """
-    if names is None or view not in TEXT_VIEWS:
-        return names
-    own = text_members(view)
+    members = text_members(view)
     headings: dict[str, str] = {}
     for column in TEXT_VIEWS[view]:
         if column.members[0] == "partition_path":
@@ -55,41 +53,43 @@ def named_columns(view: str, names: tuple[str, ...] | None) -> tuple[str, ...] |
         is_one = len(column.members) == 1 and column.members[0] != "summary"
         shown = column.members[0] if is_one or column.heading == "size" else plain_heading
         headings |= dict.fromkeys((plain_heading, column.heading), shown)
-    return tuple(name if name in own else headings.get(name, name) for name in names)
+    return tuple(name if name in members else headings.get(name, name) for name in names)
 
 
-def _is_made(column: TextColumn) -> bool:
-    """Return whether what stands under a heading is no column, but made of several or of parts."""
-    members = column.members
-    if members == ("summary",):
-        return True
-    is_named = any(f".{member}".endswith(f".{column.heading}") for member in members)
-    return len(members) > 1 and column.heading != "size" and not is_named
+def _composed(view: str) -> Mapping[str, TextColumn]:
+    """Return what stands under headings and is no column, but made of several or of parts."""
+    composed = {}
+    for column in TEXT_VIEWS[view]:
+        is_named = any(f".{member}".endswith(f".{column.heading}") for member in column.members)
+        is_several = len(column.members) > 1 and column.heading != "size" and not is_named
+        if is_several or column.members == ("summary",):
+            composed[column.heading] = column
+    return composed
 
 
 def headings_of(view: str) -> Mapping[str, tuple[str, ...]]:
     """Return what the text form of a view has above its columns, each with what is shown below."""
-    columns = TEXT_VIEWS.get(view, ())
-    return {column.heading.removesuffix(" (UTC)"): column.members for column in columns}
+    return {column.heading.removesuffix(" (UTC)"): column.members for column in TEXT_VIEWS[view]}
 
 
 def source_names(view: str, columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns of rows that named columns are made of."""
-    made = {column.heading: column.members for column in TEXT_VIEWS[view] if _is_made(column)}
-    return tuple(dict.fromkeys(member for name in columns for member in made.get(name, (name,))))
+    composed = _composed(view)
+    members = (composed[name].members if name in composed else (name,) for name in columns)
+    return tuple(dict.fromkeys(chain.from_iterable(members)))
 
 
 def with_headings(view: str, row_set: RowSet, columns: tuple[str, ...]) -> RowSet:
     """Return rows with named columns, of which headings over several have the text below them."""
-    made = {column.heading: column for column in TEXT_VIEWS[view] if _is_made(column)}
-    if made.keys().isdisjoint(columns):
+    composed = _composed(view)
+    if composed.keys().isdisjoint(columns):
         return row_set
 
     def value(row: Mapping[str, Any], name: str) -> object:
-        return made[name].show(*map(row.get, made[name].members)) if name in made else row[name]
+        column = composed.get(name)
+        return row[name] if column is None else column.show(*map(row.get, column.members))
 
-    rows = ({name: value(row, name) for name in columns} for row in row_set.rows)
-    return RowSet(columns, rows)
+    return RowSet(columns, ({name: value(row, name) for name in columns} for row in row_set.rows))
 
 
 def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
@@ -234,11 +234,9 @@ def _changed(added: str, removed: str) -> Callable[..., str]:
 
 
 _KINDS: Mapping[str, str] = {
-    "data": "data",
-    "position-deletes": "positions",
-    "equality-deletes": "equality",
+    "data": "data", "position-deletes": "positions", "equality-deletes": "equality",
     "deletion-vector": "vector",
-}
+}  # fmt: skip
 
 
 def _kind(content: int, file_format: str) -> str:

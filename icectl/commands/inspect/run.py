@@ -80,8 +80,14 @@ def run(
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
     if table is None or (table == _HEALTH and view == "summary" and common.catalog is not None):
+        if common.catalog is None:
+            message, hint = "`TABLE` is missing", "`icectl inspect --help` shows how it is used"
+            raise UsageError(message, hint=hint)
+        configuration = configuration_of(common)
+        if common.catalog not in configuration and not common.catalog_option:
+            raise configuration.unknown(common.catalog)
         view = view if table is None else _HEALTH
-        table, common = _whole_catalog(common)
+        table, common = in_quotes(common.catalog), replace(common, catalog=None)
     words = [table, view, *more]
     tables, view = words[:-1], words[-1]
     if len(tables) > 1 and _view(tables[0], view).name != _HEALTH:
@@ -103,20 +109,6 @@ def run(
         if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(options):
             raise
         return _or_the_first(error, lambda: _show_warehouse(common, tables, options))
-
-
-def _whole_catalog(common: Common) -> tuple[str, Common]:
-    """Return the catalog of `--catalog` as a target.
-
-    Raises: UsageError, where none is named; TableNotFound, where it is not configured.
-    """
-    if common.catalog is None:
-        message, hint = "`TABLE` is missing", "`icectl inspect --help` shows how it is used"
-        raise UsageError(message, hint=hint)
-    configuration = configuration_of(common)
-    if common.catalog not in configuration and not common.catalog_option:
-        raise configuration.unknown(common.catalog)
-    return in_quotes(common.catalog), replace(common, catalog=None)
 
 
 def _is_warehouse(common: Common, tables: Sequence[str], options: ViewRequest) -> bool:
@@ -167,8 +159,11 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
 
 
 def _of_one(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
-    if _is_listing(common, table, view, options):
-        return _listing(common, table, options)
+    if _may_be_listing(view, options) and table not in VIEWS:
+        is_listing = _is_namespace(common, table)
+        is_of_rows = not is_listing and _asks_for_rows(common, options)
+        if is_listing or (is_of_rows and not Path(table, METADATA_FOLDER).is_dir()):
+            return _listing(common, table, options)
     try:
         return _show_table(common, table, view, options)
     except TableNotFound as error:
@@ -191,15 +186,6 @@ def _or_the_first(error: TableNotFound, look: Callable[[], Outcome]) -> Outcome:
         raise error from None
     except StorageError:
         raise error from None
-
-
-def _is_listing(common: Common, table: str, view: str, options: ViewRequest) -> bool:
-    """Return whether TABLE is a catalog or namespace, or an option is of listings only."""
-    if not _may_be_listing(view, options) or table in VIEWS:
-        return False
-    if _is_namespace(common, table):
-        return True
-    return _asks_for_rows(common, options) and not Path(table, METADATA_FOLDER).is_dir()
 
 
 def _is_namespace(common: Common, table: str) -> bool:
@@ -378,11 +364,9 @@ def _write(path: str, text: str, env: Env) -> None:
 
 
 _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
-    "summary": _show_summary,
-    "health": _show_health,
-    "changes": _show_changes,
+    "summary": _show_summary, "health": _show_health, "changes": _show_changes,
     "tree": _show_tree,
-}
+}  # fmt: skip
 
 
 def _row_printer(form: str) -> Callable[[Console, RowSet], None] | None:

@@ -91,12 +91,10 @@ def _delete_files(result: Mapping[str, Any]) -> str:
     return f"{', '.join([*parts, print_size(result['delete_file_bytes'])])}; {', '.join(deleted)}"
 
 
-SUMMARY_COLUMNS: frozenset[str] = frozenset(
-    {
-        "content", "status", "file_format", "record_count", "file_size_in_bytes",
-        "content_size_in_bytes",
-    }
-)  # fmt: skip
+SUMMARY_COLUMNS: frozenset[str] = frozenset({
+    "content", "status", "file_format", "record_count", "file_size_in_bytes",
+    "content_size_in_bytes",
+})  # fmt: skip
 """What the totals are made of; manifest lists carry no bytes, so manifests are read."""
 
 

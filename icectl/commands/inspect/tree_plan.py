@@ -8,7 +8,6 @@ from icectl.commands.inspect.metadata_rows import names_by_snapshot
 from icectl.commands.inspect.partitions import Partitions, partitions_of
 from icectl.commands.inspect.views import Row, id_text, kind_of
 from icectl.entries import deletes, rows
-from icectl.entries.deletes import Matches
 from icectl.entries.rows import Entries
 from icectl.format.manifest import (
     ManifestContent,
@@ -21,13 +20,11 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.units import print_instant
 
-TREE_SOURCES: frozenset[str] = frozenset(
-    {
-        "content", "status", "location", "file_format", "spec_id", "partition_key",
-        "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
-        "content_offset", "content_size_in_bytes",
-    }
-)  # fmt: skip
+TREE_SOURCES: frozenset[str] = frozenset({
+    "content", "status", "location", "file_format", "spec_id", "partition_key",
+    "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
+    "content_offset", "content_size_in_bytes",
+})  # fmt: skip
 DELETE_KINDS = frozenset({"position-deletes", "equality-deletes", "deletion-vector"})
 MANIFEST_DV = "manifest-dv"
 
@@ -98,32 +95,22 @@ def drawing(metadata: TableMetadata, entries: Entries, shown: Sequence[int], lim
     matches = deletes.match(entries, unpartitioned)
     data_rows = _rows_by_manifest(matches.data)
     visible = sorted(row for index in shown for row in data_rows.get(index, [])[:limit])
+    # The visible ones are matched again by themselves, since all pairs may be a great many.
+    visible_entries = rows.concat([rows.take(matches.data, visible), matches.deletes])
+    targets: dict[int, tuple[str, ...]] = {}
+    for pair in deletes.pairs(deletes.match(visible_entries, unpartitioned)).to_pylist():
+        known = targets.get(pair["delete_row"], ())
+        targets[pair["delete_row"]] = (*known, f"data_{visible[pair['data_row']]}")
     return Drawing(
         data=matches.data,
         deletes=matches.deletes,
         data_rows=data_rows,
         delete_rows=_rows_by_manifest(matches.deletes),
         applied=[int(count) for count in deletes.per_delete_file(matches)],
-        targets=_targets(matches, visible, unpartitioned),
+        targets=targets,
         partitions=partitions_of(metadata),
         limit=limit,
     )
-
-
-def _targets(
-    matches: Matches, visible: Sequence[int], unpartitioned: Sequence[int]
-) -> Mapping[int, tuple[str, ...]]:
-    """Ids of the visible data files by row of the delete that applies to them.
-
-    The visible ones are matched again by themselves, since all pairs may be a great many.
-    """
-    visible_entries = rows.concat([rows.take(matches.data, visible), matches.deletes])
-    few = deletes.match(visible_entries, unpartitioned)
-    targets: dict[int, tuple[str, ...]] = {}
-    for pair in deletes.pairs(few).to_pylist():
-        known = targets.get(pair["delete_row"], ())
-        targets[pair["delete_row"]] = (*known, f"data_{visible[pair['data_row']]}")
-    return targets
 
 
 def _rows_by_manifest(entries: Entries) -> Mapping[int, list[int]]:

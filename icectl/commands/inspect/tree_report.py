@@ -10,11 +10,9 @@ from icectl.commands.inspect.views import Row
 from icectl.units import as_html, print_count, print_size, printable
 
 _WHAT_IT_HOLDS: Mapping[str, str] = {
-    "data": "record",
-    "position-deletes": "position delete",
-    "equality-deletes": "equality delete",
+    "data": "record", "position-deletes": "position delete", "equality-deletes": "equality delete",
     "deletion-vector": "deleted position",
-}
+}  # fmt: skip
 APPLIES: Mapping[str, str] = {MANIFEST_DV: "applies to", "manifest": "affiliated to"}
 """How the arrow is called that leads to what a node applies to; deletes delete from it."""
 _LOOKS: Mapping[str, tuple[str, str]] = {
@@ -136,7 +134,6 @@ def label(node: Node, base: str) -> str:
 
 
 def _file_name(location: str) -> str:
-    """Return the last part of a location."""
     return location.rpartition("/")[2]
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, no_namespace
@@ -120,7 +119,12 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
         for end in ends.values()
     )
     ordered = [ends[row["table"]] for row in rows]
-    result = _result(ordered, rows)
+    verdicts = [row["verdict"] for row in rows if row["verdict"] is not None]
+    worst = max(verdicts, key=VERDICTS.index, default="unknown" if rows else "ok")
+    entries = [
+        {**entry, "verdict": row["verdict"], "benefit_bytes": row["benefit_bytes"]}
+        for entry, row in zip(many_result(ordered)["tables"], rows, strict=True)
+    ]
     codes = [end.exit_code for end in ordered]
     if any(end.result is not None and end.result["verdict"] in request.failing for end in ordered):
         codes.append(ProblemsFound.exit_code)
@@ -143,7 +147,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
 
     return Outcome(
         command="inspect",
-        result=result,
+        result={"view": "health", "verdict": worst, "tables": entries, "totals": totals(rows)},
         render=render,
         exit_code=code,
         status="incomplete" if code == 3 else "done",
@@ -161,16 +165,6 @@ def _assess(common: Common, table: str, request: WarehouseRequest) -> Outcome:
         render=lambda _: None,
         table=identity_of(reader.loaded),
     )
-
-
-def _result(ordered: Sequence[TableEnd], rows: Sequence[Row]) -> Mapping[str, Any]:
-    tables = [
-        {**entry, "verdict": row["verdict"], "benefit_bytes": row["benefit_bytes"]}
-        for entry, row in zip(many_result(ordered)["tables"], rows, strict=True)
-    ]
-    verdicts = [row["verdict"] for row in rows if row["verdict"] is not None]
-    worst = max(verdicts, key=VERDICTS.index, default="unknown" if rows else "ok")
-    return {"view": "health", "verdict": worst, "tables": tables, "totals": totals(rows)}
 
 
 VIEW = "tables"

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.commands.inspect.health import CHECKS as CHECK_TITLES
 from icectl.commands.inspect.health import band
+from icectl.commands.inspect.health_plan import CHECKS
 from icectl.commands.inspect.views import Row
-from icectl.commands.inspect.warehouse_plan import CHECKS, totals
+from icectl.commands.inspect.warehouse_plan import totals
 from icectl.commands.many import TableEnd
 from icectl.units import as_html, print_count, print_instant, print_size
 
@@ -186,7 +186,6 @@ def _tiles(totals: Row) -> Iterator[str]:
 
 
 def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the number of data files by size, over all tables."""
     if not results:
         return
     bars = []
@@ -198,7 +197,6 @@ def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the growth of the tables, and their writes."""
     history = periods([result["history"] for result in results])
     if len(history) < 2:
         return
@@ -372,7 +370,7 @@ def _prose(text: str) -> str:
 
 def _need(name: str, check: Mapping[str, Any], table: str) -> str:
     return (
-        f'<p><span class="verdict {check["verdict"]}">{as_html(CHECK_TITLES[name])}</span>: '
+        f'<p><span class="verdict {check["verdict"]}">{as_html(CHECKS[name])}</span>: '
         f"{as_html(check['found'])} "
         f'<span class="quiet">({as_html(check["threshold"])})</span><br>'
         f"<code>icectl {as_html(check['command'])} {as_html(shlex.quote(table))}</code></p>"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from icectl.commands.inspect.health_plan import CHECKS
 from icectl.commands.inspect.views import Row
 from icectl.commands.maintain.plan import OPEN_COST_BYTES
 from icectl.format.metadata import TableMetadata
@@ -11,10 +12,6 @@ from icectl.units import read_count
 VERDICTS = ("ok", "attention", "critical")
 """What a table's health may be, the worst last."""
 
-CHECKS = (
-    "small_files", "delete_debt", "manifest_debt", "snapshot_debt", "metadata_file_debt",
-    "reclaimable",
-)  # fmt: skip
 WAREHOUSE_COLUMNS = (
     "table", "verdict", "commands", "benefit_bytes", "data_file_count", "data_file_bytes",
     "surplus_file_count", "delete_file_count", "delete_file_bytes", "deleted_ratio",
