@@ -433,16 +433,16 @@ class _Planning:
         options = self.options
         most_groups = len(drafts) if options.max_groups is None else options.max_groups
         taken: list[_Draft] = []
-        left_bytes = options.max_bytes
+        remaining_bytes = options.max_bytes
         for draft in drafts:
             size = self.stored_bytes(draft.files)
             if len(taken) == most_groups:
                 self.leave(draft.files, FileVerdict.LATER)
-            elif left_bytes is not None and size > left_bytes:
+            elif remaining_bytes is not None and size > remaining_bytes:
                 self.leave(draft.files, FileVerdict.OVER_BUDGET)
             else:
                 taken.append(draft)
-                left_bytes = None if left_bytes is None else left_bytes - size
+                remaining_bytes = None if remaining_bytes is None else remaining_bytes - size
         return taken
 
     def group(

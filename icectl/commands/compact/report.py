@@ -215,13 +215,14 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
             console.say(str(report.engine))
     if whole:
         _print_files(console, report)
-    if shows_plan:
-        _print_methods(console, report)
+    result = compaction_result(report)
+    if shows_plan and result["methods"]["merge"]["groups"]:
+        _print_methods(console, result["methods"])
     for reason, count in report.plan.left_alone.items() if shows_plan else ():
         console.say(f"skipped {print_count(count, 'file')}: {reason}")
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
-    console.say(_summary(report))
+    console.say(_summary(report, result))
     if report.outcome is not None:
         print_new_metadata_file(console, unpublished_metadata(report.outcome.landed))
 
@@ -256,11 +257,8 @@ def _print_groups(console: Console, report: Compaction) -> None:
     print_table(console, columns, rows)
 
 
-def _print_methods(console: Console, report: Compaction) -> None:
-    """Print what merges copy and what rewrites read and write, if there are merges."""
-    methods = compaction_result(report)["methods"]
-    if not methods["merge"]["groups"]:
-        return
+def _print_methods(console: Console, methods: Mapping[str, Any]) -> None:
+    """Print what merges copy, and what rewrites read and write."""
     texts = {
         "merge": "merged without decoding: {} read and {} written",
         "rewrite": "rewritten: {} read, decoded and written again as {}",
@@ -295,10 +293,9 @@ def _print_files(console: Console, report: Compaction) -> None:
         console.print()
 
 
-def _summary(report: Compaction) -> str:
+def _summary(report: Compaction, result: Mapping[str, Any]) -> str:
     if not report.plan.has_work:
         return "nothing to do: compacting would gain nothing"
-    result = compaction_result(report)
     added_size = print_size(result["added_bytes"])
     if report.plan.options.deletes_only:
         new = print_count(result["added_delete_files"], "delete file")

@@ -153,10 +153,9 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
         f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of files "
         f"to compact, {print_size(smallest)}: no run can compact any"
     )
+    hint = "raise it; without `--strict` this is a warning"
     if session.limits.is_strict:
-        raise Refused(
-            message, hint="raise it; without `--strict` this is a warning", id="over-budget"
-        )
+        raise Refused(message, hint=hint, id="over-budget")
     session.console.warn(message)
 
 

@@ -229,12 +229,11 @@ def _print_files(console: Console, expiry: Expiry) -> None:
 
 
 def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
-    expired = len(expiry.plan.retention.expired)
+    expired = print_count(len(expiry.plan.retention.expired), "snapshot")
     kept_count = len(expiry.plan.retention.kept)
-    stay = "stays" if kept_count == 1 else "stay"
-    text = f"{print_count(expired, 'snapshot')} expired, {kept_count:,} kept"
+    text = f"{expired} expired, {kept_count:,} kept"
     if verb != "deleted":
-        text = f"{print_count(expired, 'snapshot')} would expire, {kept_count:,} {stay}"
+        text = f"{expired} would expire, {kept_count:,} {'stays' if kept_count == 1 else 'stay'}"
     if not expiry.prepared.deletes_files:
         return f"{text}; no file is deleted"
     return f"{text}; {_count_files(deleted)} {verb}, {print_size(total_bytes(deleted))}"

@@ -103,13 +103,9 @@ def question(report: Orphans) -> str:
 
 def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
     """Print the plan or the outcome; `whole`: every file of a plan, and why others stay."""
-    if report.outcome is None:
-        _print_plan(console, report, whole=whole)
-    else:
+    if report.outcome is not None:
         _print_removed(console, report, report.outcome)
-
-
-def _print_plan(console: Console, report: Orphans, *, whole: bool) -> None:
+        return
     plan = report.plan
     every = listed_together(
         [plan.orphans, plan.outside] if plan.deletes_outside else [plan.orphans]
@@ -132,16 +128,14 @@ def _print_plan(console: Console, report: Orphans, *, whole: bool) -> None:
 
 
 def _print_removed(console: Console, report: Orphans, outcome: OrphansGone) -> None:
-    removed = outcome.removed
+    removed, verb = outcome.removed, "moved" if report.moves else "deleted"
     for file in listed_files(ListedFiles(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
-        console.detail(f"{'moved' if report.moves else 'deleted'} {file.location}")
+        console.detail(f"{verb} {file.location}")
     _print_left_alone(console, report)
     _print_outside(console, report)
     where = "" if outcome.quarantine is None else f" to {outcome.quarantine.folder}"
-    console.say(
-        f"{print_count(len(removed), 'file')} {'moved' if report.moves else 'deleted'}{where}, "
-        f"{print_size(total_bytes(removed))}"
-    )
+    size = print_size(total_bytes(removed))
+    console.say(f"{print_count(len(removed), 'file')} {verb}{where}, {size}")
     for item in outcome.failed:
         console.warn(f"cannot {'move' if report.moves else 'delete'} {item.location}: {item.error}")
     if outcome.stopped:
@@ -151,11 +145,8 @@ def _print_removed(console: Console, report: Orphans, outcome: OrphansGone) -> N
 def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole: bool) -> None:
     shown = every if whole else ListedFiles(every.table.slice(0, LISTED_WITHOUT_VERBOSE))
     base = report.table_location.rstrip("/") + "/"
-    columns = (
-        TableColumn("bytes", align="right"),
-        TableColumn("modified"),
-        TableColumn("file", cut="middle"),
-    )
+    size_column = TableColumn("bytes", align="right")
+    columns = (size_column, TableColumn("modified"), TableColumn("file", cut="middle"))
     table = [
         (
             f"{file.size_bytes:,}",

@@ -297,14 +297,14 @@ def _plan(
     context.progress.phase("comparing", total=listing.file_count)
     unreached = listing.unreached(references.known, rule)
     unneeded, left_alone = orphans_among(unreached, references.reach)
-    kept_verdicts = [
+    check_sums = [
         check_sum
         for check_sum, file in lone_check_sums(unneeded)
         if context.store.stat(file) is not None
     ]
-    left_alone[OrphanVerdict.RECENT] += len(kept_verdicts)  # with the file that each belongs to
+    left_alone[OrphanVerdict.RECENT] += len(check_sums)  # with the file that each belongs to
     own = (places.table,) if places.owns_table else ()
-    orphans, outside = below(excluding(unneeded, kept_verdicts), own)
+    orphans, outside = below(excluding(unneeded, check_sums), own)
     return OrphanPlan(
         rule=rule,
         listed_count=listing.file_count,

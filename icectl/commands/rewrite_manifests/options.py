@@ -11,7 +11,6 @@ from icectl.errors import UsageError
 
 
 def _parse_fields(text: str) -> tuple[str, ...]:
-    """Read names with commas between them."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise UsageError("it names no partition field")
