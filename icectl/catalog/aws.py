@@ -55,7 +55,14 @@ def identity_of(
     if known is not None and not has_aws_settings(profile):
         keys, origin = known
         return Identity(lambda: keys, origin, region, authorities)
-    session = _session(who, profile)
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
+
+    session = Session(profile=profile)
+    try:
+        session.get_scoped_config()
+    except BotoCoreError as error:
+        raise UsageError(f"{who}: {error}") from error
     region = os.environ.get("AWS_REGION") or session.get_config_variable("region")
     authorities = session.get_config_variable("ca_bundle")
     if configured is not None:
@@ -119,18 +126,6 @@ def _configured_keys(
                 f"`{group}.secret-access-key`, and both are needed"
             )
     return None
-
-
-def _session(who: str, profile: str | None) -> Any:
-    from botocore.exceptions import BotoCoreError
-    from botocore.session import Session
-
-    session = Session(profile=profile)
-    try:
-        session.get_scoped_config()
-    except BotoCoreError as error:
-        raise UsageError(f"{who}: {error}") from error
-    return session
 
 
 def _of_session(who: str, group: str, session: Any) -> tuple[Callable[[], AwsKeys], str]:

@@ -5,9 +5,8 @@ import re
 import ssl
 import zlib
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import urllib3
 from icectl.catalog.tls import tls_context
 from icectl.env import Deadline
 from icectl.errors import UsageError
+from icectl.storage.failures import in_time
 from icectl.units import read_count
 
 _LOGGER = logging.getLogger(__name__)
@@ -127,18 +127,9 @@ class Http:
             self._deadline.check()
         left = max(self._deadline.remaining_seconds, at_least_seconds)
         seconds = min(left, _ANSWER_SECONDS)
-        future: Future[Answer] = Future()
         given_up = Event()
-
-        def work() -> None:
-            try:
-                future.set_result(self._answer(request, given_up))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the caller has it
-                future.set_exception(error)
-
-        Thread(target=work, daemon=True).start()
         try:
-            return future.result(timeout=seconds)
+            return in_time(lambda: self._answer(request, given_up), seconds)
         except TimeoutError:
             raise GivenUpError(f"no complete answer within {seconds:.0f} seconds") from None
         finally:

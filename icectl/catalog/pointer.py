@@ -165,11 +165,8 @@ class PointerCatalog:
         name = catalog_metadata_file_name(number, self.env.new_uuid(), gzip=gzip)  # R-160
         target = locations.join(folder_of(updated), name)
         self.store.create(target, write_metadata(updated, compressed=gzip))
-        return self._swap(base, pointed, _table(updated, target, base.capabilities))
-
-    def _swap(self, base: LoadedTable, pointed: PointerState, ours: LoadedTable) -> CommitOutcome:
-        """Swap the pointer; the file that was written for it goes where it is sure to have lost."""
-        try:
+        ours = _table(updated, target, base.capabilities)
+        try:  # the file goes where it is sure to have lost
             conflict = self.pointer.swap(pointed, ours.metadata_location, ours.metadata)
         except SwapUncertain as error:
             outcome = self._looked_up_outcome(base, pointed, ours, str(error))

@@ -7,8 +7,10 @@ import errno
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from threading import Thread
 from typing import TypeVar
 
 from icectl.env import Env
@@ -242,6 +244,20 @@ def retry(
             _LOGGER.debug("attempt %d failed, again in %s s: %s", attempt + 1, pause, error)
             env.sleep(pause)
     raise AssertionError
+
+
+def in_time(work: Callable[[], Result], seconds: float) -> Result:
+    """Return the result of work, or leave it to itself. Raises: TimeoutError; as the work."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller has it
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future.result(timeout=seconds)
 
 
 def was_refused(error: Exception) -> bool:

@@ -3,13 +3,14 @@
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage.local.folders import Roots
+from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.store import LocalStore, write_to
 from icectl.storage.store import FailedRemoval
 from tests.builders.expiry import Aged, aged_table, context_of, options_of
@@ -188,7 +189,7 @@ def test_a_folder_that_is_open_stays_the_one_that_it_was(tmp_path, others):
     (tmp_path / "t/data/x").write_bytes(b"mine")
     others.mkdir()
     (others / "x").write_bytes(b"theirs")
-    with Roots().folders() as folders:
+    with closing(OpenFolder(Roots())) as folders:
         folder, name = folders.of(str(tmp_path / "t/data/x"), "x")
         (tmp_path / "t/data").rename(tmp_path / "aside")
         (tmp_path / "t/data").symlink_to(others)

@@ -97,7 +97,16 @@ class Vended:
                     raise self.client.odd(self.client.config.uri, "the token for a table is none")
                 self.token = token
             base = {**self.client.config.storage, **of_server(config)}
-            self._check_signing({**self.client.configured, **base}, granted)
+            all_said = {**self.client.configured, **base}
+            signs = all_said.get("s3.remote-signing-enabled", "").lower() == "true"
+            has_keys = granted or "key" in self.configured.options
+            if signs and not has_keys and not all_said.keys() & {*_KEYS}:
+                raise Unsupported(
+                    f"the server of catalog `{self.client.name}` signs each request to the storage "
+                    "itself and hands out no credentials, which icectl needs",
+                    hint="let the server vend credentials, or give your own with "
+                    "`--storage-option` key=KEY and secret=env:NAME",
+                )
             special = {prefix: {**base, **settings} for prefix, settings in granted.items()}
             said = {"": base, **special}
             self._check_encrypted(said.values())
@@ -117,17 +126,6 @@ class Vended:
                         f"for the storage, by `{key}`",
                         hint=f"if that address is right, set the catalog property `{key}` to it",
                     )
-
-    def _check_signing(self, base: Mapping[str, str], granted: Mapping[str, Any]) -> None:
-        signs = base.get("s3.remote-signing-enabled", "").lower() == "true"
-        has_keys = any(key in base for key in _KEYS) or granted or "key" in self.configured.options
-        if signs and not has_keys:
-            raise Unsupported(
-                f"the server of catalog `{self.client.name}` signs each request to the storage "
-                "itself and hands out no credentials, which icectl needs",
-                hint="let the server vend credentials, or give your own with `--storage-option` "
-                "key=KEY and secret=env:NAME",
-            )
 
     def _set_end(self, settings: list[dict[str, str]]) -> None:
         now_ms = self.client.env.now_ms()

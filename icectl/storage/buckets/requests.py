@@ -3,10 +3,9 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from threading import TIMEOUT_MAX, Condition, Thread
+from threading import TIMEOUT_MAX, Condition
 from typing import Any, Literal, TypeVar
 
 import obstore
@@ -20,6 +19,7 @@ from icectl.storage.failures import (
     OTHER_REGION,
     error_code,
     error_status,
+    in_time,
     is_transient,
     remote_failure,
     repeated,
@@ -176,20 +176,6 @@ class Requests:
 def is_throttled(error: Exception) -> bool:
     """Return whether a store asks for fewer requests."""
     return error_status(error) in _THROTTLED
-
-
-def in_time(work: Callable[[], Result], seconds: float) -> Result:
-    """Return the result of work, or leave it to itself. Raises: TimeoutError; as the work."""
-    future: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller has it
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return future.result(timeout=seconds)
 
 
 def is_expressed(location: str) -> bool:

@@ -68,18 +68,9 @@ class Roots:
         finally:
             os.close(descriptor)
 
-    @contextmanager
-    def folders(self) -> Iterator["OpenFolder"]:
-        """What opens folders of files, one at a time; the last stays open until this is left."""
-        opened = OpenFolder(self)
-        try:
-            yield opened
-        finally:
-            opened.close()
-
 
 class OpenFolder:
-    """The folder of the file that was asked for last."""
+    """The folder of the file that was asked for last, open until another is, or it is closed."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots

@@ -149,7 +149,7 @@ class LocalStore:
         with (
             path_used_to("copy", source) as path,
             path_used_to("write", target) as new_path,
-            self.roots.folders() as folders,
+            closing(OpenFolder(self.roots)) as folders,
         ):
             folder, name = folders.of(path, source)
             with self.roots.new(new_path, target) as (new_folder, new_name, _):
@@ -165,7 +165,7 @@ class LocalStore:
 
     def _remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         failed = []
-        with self.roots.folders() as folders:
+        with closing(OpenFolder(self.roots)) as folders:
             for location in removed:
                 try:
                     with path_used_to("delete", location) as path:
