@@ -110,9 +110,8 @@ class Configuration:
         """Return one catalog's settings, `options` being properties on the command line.
 
         A catalog may be configured by these alone. The name stays as it was written: SQL catalogs
-        tell their tables by it.
-
-        Raises: UsageError; TableNotFound, for a catalog that is not configured; Unsupported.
+        tell their tables by it. Raises: UsageError; TableNotFound, for a catalog that is not
+        configured; Unsupported.
         """
         values = dict(self.catalogs.get(name.lower(), {}))
         values |= {
@@ -163,10 +162,7 @@ def read_configuration(
 
 
 def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
-    """Return the catalogs of icectl.toml, by the contents of its table `catalog`.
-
-    Raises: UsageError, for a value that is no text, number or boolean, and for a secret.
-    """
+    """Return the catalogs of icectl.toml. Raises: UsageError, for a table, odd value or secret."""
     catalogs: dict[str, dict[str, ConfiguredValue]] = {}
     for name, table in loaded.items():
         if not isinstance(table, Mapping):
@@ -193,19 +189,15 @@ def passwords_in(text: str) -> list[str]:
 def _first_file(folders: Sequence[Path]) -> Layer:
     for folder in folders:
         file = folder / PYICEBERG_FILE
-        if file.is_file():
-            layer = _read_yaml(file)
-            if layer:
-                catalogs = layer.get("catalog")
-                origin = f"`{file}`"
-                return {
-                    name: {
-                        key.lower(): ConfiguredValue(str(value), origin)
-                        for key, value in flattened(properties)
-                    }
-                    for name, properties in (catalogs or {}).items()
-                    if isinstance(properties, Mapping)
+        if file.is_file() and (layer := _read_yaml(file)):
+            return {
+                name: {
+                    key.lower(): ConfiguredValue(str(value), f"`{file}`")
+                    for key, value in flattened(properties)
                 }
+                for name, properties in (layer.get("catalog") or {}).items()
+                if isinstance(properties, Mapping)
+            }
     return {}
 
 

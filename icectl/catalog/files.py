@@ -244,10 +244,7 @@ def refresh_hint(store: Store, target: str) -> None:
 
 
 def next_version_name(base: LoadedTable, version: int) -> str:
-    """Name the next version of a file-system table, as other writers would (R-162).
-
-    Where the table does not say how it is compressed, it has the form of the last one.
-    """
+    """Name the next version as other writers would (R-162), by default in the last one's form."""
     if properties.METADATA_COMPRESSION.name in base.metadata.properties:
         return metadata_file_name(version, gzip=wants_gzip(base, otherwise=False))
     return re.sub(r"^v\d+", f"v{version}", locations.name(base.metadata_location))  # R-162

@@ -246,10 +246,7 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
 
 
 def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
-    """Who expires snapshots or deletes files of a table in the place of clients; None: nobody.
-
-    Nobody too where Glue doesn't say, as to users that may not ask it.
-    """
+    """Who expires snapshots or deletes files for clients; None: nobody, or Glue does not say."""
     catalog_id = str(service.catalog_id or table.get("CatalogId") or "")
     connection = str((table.get("FederatedTable") or {}).get("ConnectionName", ""))
     if _S3_TABLES in catalog_id or _S3_TABLES in connection:

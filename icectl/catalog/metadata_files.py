@@ -91,10 +91,7 @@ def without_uncommitted(versions: Sequence[MetadataVersion]) -> tuple[MetadataVe
 
 
 def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:
-    """Return whether every version is named `v<N>.metadata.json`, so that no catalog has a say.
-
-    What engines rename into such names is none of a catalog's files.
-    """
+    """Return whether all versions are named `v<N>.metadata.json`, so that no catalog has a say."""
     return all(v.kind == "file-system" for v in without_uncommitted(versions))  # R-162
 
 
@@ -125,10 +122,7 @@ def _number(version: MetadataVersion) -> int:
 def uncommitted_files(
     versions: Sequence[MetadataVersion], store: Store, env: Env
 ) -> tuple[Sequence[MetadataVersion], Sequence[MetadataVersion]]:
-    """Return files of commits that are under way, and files that such commits have left over.
-
-    By the clock that dates the files; one without a time is never old.
-    """
+    """Return files of commits under way, and those left over: old by the clock that dates them."""
     waiting = [version for version in versions if version.kind == "uncommitted"]
     if not waiting:
         return (), ()
@@ -138,10 +132,7 @@ def uncommitted_files(
 
 
 def wait_for_end(store: Store, env: Env, directory: str) -> None:
-    """Wait until the commits that are under way in a directory have ended.
-
-    Those that begin meanwhile are not waited for. Raises: CommitConflict; StorageError.
-    """
+    """Wait for commits that are under way in a directory. Raises: CommitConflict; StorageError."""
 
     def under_way() -> Sequence[MetadataVersion]:
         return uncommitted_files(list_versions(store, directory), store, env)[0]
@@ -201,10 +192,7 @@ def no_metadata_file(location: str) -> TableNotFound:
 
 
 def loaded_from(metadata: TableMetadata, location: str, capabilities: Capabilities) -> LoadedTable:
-    """Make a loaded table of the contents of a metadata file.
-
-    The file's location is spelled as the table's own is: the metadata log will hold it.
-    """
+    """Make a loaded table; its file is spelled as the table is, as the metadata log holds it."""
     directory = locations.parent(location)
     table_location = metadata.location
     if (

@@ -272,16 +272,10 @@ class Warehouse(Protocol):
     """One configured catalog. Nothing is connected to before it is asked for something."""
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the namespaces right below one; paged inside.
-
-        Raises: TableNotFound, where `parent` is none; StorageError.
-        """
+        """Yield the namespaces below one. Raises: TableNotFound, for no `parent`; StorageError."""
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """Yield the tables right in a namespace, views left out; paged inside.
-
-        Raises: TableNotFound, where there is no such namespace; StorageError.
-        """
+        """Yield a namespace's tables, no views. Raises: TableNotFound, without it; StorageError."""
 
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table; whether it exists is seen when it is loaded."""

@@ -34,10 +34,8 @@ def resolve(
     """The catalog for a TABLE that is a location: a directory or URI, or one metadata file to read.
 
     `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`. `warn`
-    is told of what is odd and does no harm.
-
-    Raises: TableNotFound; Refused, when one metadata file is named and the command is not
-    read-only; UsageError.
+    is told of what is odd and does no harm. Raises: TableNotFound; Refused, when one metadata file
+    is named and the command is not read-only; UsageError.
     """
     location = located(table)
     if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
@@ -62,10 +60,7 @@ def resolve(
 
 
 def located(location: str) -> str:
-    """Return the location without a final slash, and as an absolute path if it is a relative one.
-
-    Raises: UsageError, for a bucket without a name.
-    """
+    """Return the absolute location, without a final slash. Raises: UsageError, without a bucket."""
     if not locations.scheme(location):
         return str(Path(location).absolute())
     if _WITHOUT_BUCKET.match(location):

@@ -140,10 +140,7 @@ class Database:
 
 
 def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline) -> Database:
-    """Return the database that a catalog's properties name; nothing is connected to yet.
-
-    Raises: UsageError; Unsupported, where its driver is not installed.
-    """
+    """Return a catalog's database, unconnected. Raises: UsageError; Unsupported, driverless."""
     uri = properties["uri"].removeprefix("jdbc:")
     dialect, _, rest = uri.partition(":")
     name, _, driver = dialect.lower().partition("+")
@@ -155,7 +152,27 @@ def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline)
         )
     if family == "sqlite":
         return _sqlite(rest, deadline)
-    return _server(catalog, uri, (family, driver), properties, deadline)
+    parts = urlsplit(uri)
+    module = _driver(family, driver)
+    arguments: dict[str, Any] = {
+        "host": parts.hostname,
+        "user": unquote(parts.username) if parts.username else properties.get("jdbc.user"),
+        "password": unquote(parts.password) if parts.password else properties.get("jdbc.password"),
+        _DATABASE_KEY[module.__name__]: unquote(parts.path.lstrip("/")) or None,
+    }
+    try:
+        arguments["port"] = parts.port
+    except ValueError as error:
+        raise UsageError(f"catalog `{catalog}`: the port in its `uri` is not valid") from error
+    arguments = {key: value for key, value in arguments.items() if value is not None}
+    query: dict[str, Any] = dict(parse_qsl(parts.query))
+    query |= {key: number for key in query if (number := read_count(query[key])) is not None}
+
+    def connect(seconds: Mapping[str, int]) -> Any:
+        return module.connect(**{**arguments, **_LOST[family], **seconds, **query})
+
+    shown = redacted(uri.partition("?")[0])  # what follows may hold a password too
+    return Database(family, shown, "%s", module.Error, connect, deadline)
 
 
 def reason_of(error: Exception) -> str:
@@ -187,37 +204,6 @@ def _sqlite(rest: str, deadline: Deadline) -> Database:
         )
 
     return Database("sqlite", path, "?", sqlite3.Error, connect, deadline)
-
-
-def _server(
-    catalog: str,
-    uri: str,
-    wanted: tuple[str, str],
-    properties: Mapping[str, str],
-    deadline: Deadline,
-) -> Database:
-    family, driver = wanted
-    parts = urlsplit(uri)
-    module = _driver(family, driver)
-    arguments: dict[str, Any] = {
-        "host": parts.hostname,
-        "user": unquote(parts.username) if parts.username else properties.get("jdbc.user"),
-        "password": unquote(parts.password) if parts.password else properties.get("jdbc.password"),
-        _DATABASE_KEY[module.__name__]: unquote(parts.path.lstrip("/")) or None,
-    }
-    try:
-        arguments["port"] = parts.port
-    except ValueError as error:
-        raise UsageError(f"catalog `{catalog}`: the port in its `uri` is not valid") from error
-    arguments = {key: value for key, value in arguments.items() if value is not None}
-    query: dict[str, Any] = dict(parse_qsl(parts.query))
-    query |= {key: number for key in query if (number := read_count(query[key])) is not None}
-
-    def connect(seconds: Mapping[str, int]) -> Any:
-        return module.connect(**{**arguments, **_LOST[family], **seconds, **query})
-
-    shown = redacted(uri.partition("?")[0])  # what follows may hold a password too
-    return Database(family, shown, "%s", module.Error, connect, deadline)
 
 
 def _driver(family: str, wanted: str) -> Any:

@@ -118,11 +118,7 @@ def endpoint_of(service: str, region: str) -> str:
 
 
 class AwsSession:
-    """Credentials and settings as AWS's own tools find them, by botocore.
-
-    Environment, profiles, SSO, assumed and web-identity roles, containers and instances; botocore
-    renews those that end.
-    """
+    """Credentials and settings as AWS's own tools find them, by botocore, which renews them."""
 
     def __init__(self, profile: str | None) -> None:
         import botocore.session

@@ -43,16 +43,11 @@ _TRANSIENT_CODES = {
     "InternalError", "RequestLimitExceeded", "RequestTimeout", "ServiceUnavailable", "SlowDown",
     "Throttling", "ThrottlingException", "TooManyRequestsException",
 }  # fmt: skip
-_UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs start-up time
-    "ClientConnectionError",
-    "ConnectTimeoutError",
-    "ConnectionRefusedError",
-    "EndpointConnectionError",
-    "NoNameNode",
-    "NotReached",
-    "ProxyConnectionError",
-    "TimeoutError",
-}
+# By name: importing botocore and aiohttp to name them costs start-up time.
+_UNREACHABLE = {
+    "ClientConnectionError", "ConnectTimeoutError", "ConnectionRefusedError",
+    "EndpointConnectionError", "NoNameNode", "NotReached", "ProxyConnectionError", "TimeoutError",
+}  # fmt: skip
 _NOT_SENT = {
     "ConnectTimeoutError", "ConnectionRefusedError", "EndpointConnectionError", "NoCredentials",
     "NoNameNode", "NotReached",

@@ -170,16 +170,18 @@ class HdfsStore:
     lock: Lock = field(default_factory=Lock)
 
     def read(self, location: str) -> bytes:
-        return self._make("read", location, lambda: bytes(self._opened(location).read()))
+        return self._make(
+            "read", location, lambda: bytes(self.client.read(path_of(location)).read())
+        )
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
         return self._make(
-            "read", location, lambda: range_of(self._opened(location), offset, length)
+            "read", location, lambda: range_of(self.client.read(path_of(location)), offset, length)
         )
 
     def open(self, location: str) -> IO[bytes]:
         """Return a seekable reader; the name node is asked once."""
-        opened = self._make("read", location, partial(self._opened, location))
+        opened = self._make("read", location, partial(self.client.read, path_of(location)))
 
         def read(offset: int, length: int) -> bytes:
             return self._make("read", location, partial(range_of, opened, offset, length))
@@ -304,9 +306,6 @@ class HdfsStore:
             except Exception:  # noqa: BLE001 - the error that led here is told
                 self.warn(f"{temporary}, which nothing refers to, could not be removed")
             raise
-
-    def _opened(self, location: str) -> Any:
-        return self.client.read(path_of(location))
 
     def _once(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
         with remote_errors(doing, location):

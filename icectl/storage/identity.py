@@ -36,10 +36,7 @@ class SameStore:
     authorities: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, location: str, other: str) -> bool:
-        """Return whether two locations are proven to be of one store.
-
-        The spellings of S3 and those of local paths are; so is an authority that is left out.
-        """
+        """Whether two locations are proven to be of one store, by spelling or without authority."""
         if not self.same_scheme(location, other):
             return False
         first, second = self._authority(location), self._authority(other)
@@ -184,10 +181,7 @@ def is_link(location: str) -> bool:
 
 
 def irregular_files(folder: str) -> Sequence[str]:
-    """Return the paths right in a folder that are neither files nor folders: links, pipes, devices.
-
-    None where the folder is not on this machine, or cannot be read.
-    """
+    """Return the links, pipes and devices right in a folder; none where it cannot be read."""
     try:
         with os.scandir(locations.local_path(folder)) as entries:
             return [

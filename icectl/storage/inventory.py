@@ -70,10 +70,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True, slots=True)
 class InventoryManifest:
-    """The manifest.json of an S3 Inventory; `columns` are those of its files if they are CSV.
-
-    `files` are keys in the bucket, with their sizes in bytes.
-    """
+    """The manifest.json of an S3 Inventory: columns of CSV files, and keys with sizes in bytes."""
 
     bucket: str
     columns: tuple[str, ...]

@@ -115,10 +115,7 @@ def first_directories(
 def run_steps(
     first: Iterable[Request], step: Callable[[Request], ListingStep[Request]], concurrency: int
 ) -> Iterator[pa.RecordBatch]:
-    """Carry out requests in parallel until none is left, yielding the files on the way.
-
-    Order: none. A request is whatever `step` understands: a directory, a page.
-    """
+    """Carry out requests in parallel until none is left, yielding the files. Order: none."""
     rows = ListingRows()
     waiting = list(first)
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:

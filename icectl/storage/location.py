@@ -63,10 +63,7 @@ def roots(locations: pa.Array) -> pa.Array:
 
 
 def local_path(location: str) -> str:
-    """Return the path behind `file:/p`, `file:///p`, `file://localhost/p`, `/p` or a relative path.
-
-    Raises: ValueError, when the location is of another scheme or another host.
-    """
+    """Return the path of a local location. Raises: ValueError, for another scheme or host."""
     if not is_local(location):
         raise ValueError(location)
     match = _SCHEME.match(location)
@@ -79,10 +76,7 @@ def local_path(location: str) -> str:
 
 
 def comparison_key(location: str) -> str:
-    """Return the form under which two spellings of one file are equal.
-
-    Spec: sfc-1 L3, only the spellings of local paths are equal to each other.
-    """
+    """Return the form that spellings of one file share. Spec: sfc-1 L3, those of local paths."""
     if scheme(location) not in {"", "file"}:
         return location
     try:

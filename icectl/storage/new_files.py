@@ -35,10 +35,7 @@ _TAKEN = {
 
 
 class PartWriter(io.RawIOBase, BinaryIO):
-    """Bytes on their way into a file of a store; up to a part of them waits for the next.
-
-    Units: `part_bytes` in bytes, as many as each part has but the last.
-    """
+    """Bytes on their way into a file of a store, in parts of `part_bytes`, but for the last."""
 
     def __init__(self, part_bytes: int) -> None:
         super().__init__()

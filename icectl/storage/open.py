@@ -212,13 +212,7 @@ class SchemeStore:
                 )
                 self.remote[key] = bucket_store(driver)
             opened = self.remote[key]
-        match what:
-            case "file":
-                return opened(location)
-            case "folder":
-                return opened(location.rstrip("/"))
-            case "bucket":
-                return opened(None)
+        return opened({"file": location, "folder": location.rstrip("/"), "bucket": None}[what])
 
     def read(self, location: str) -> bytes:
         return self._of("read", location).read(location)

@@ -103,16 +103,10 @@ class Store(Protocol):
         """Size and time of one file; None where there is none."""
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location, hidden ones too, as (location, size_bytes, modified_ms).
-
-        A location without files yields nothing. Directories are not listed.
-        """
+        """All files below, hidden too, as (location, size_bytes, modified_ms); no directories."""
 
     def split(self, location: str, count: int) -> ListingSplit:
-        """Begin to list a location, until at least `count` parts are left, where there are so many.
-
-        What it found and what `list_parts` finds in all parts is what `list` yields.
-        """
+        """Begin to list, until `count` parts are left, if so many; `list_parts` finds the rest."""
 
     def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one `split`."""

@@ -109,10 +109,7 @@ class ReadAhead:
         concurrency: int,
         read_in_places: Collection[str] = (),
     ) -> None:
-        """Begin to read; `files` are locations with their sizes by metadata.
-
-        Of files that are only `read_in_places` no more is read than is asked for.
-        """
+        """Begin to read `files`, locations with sizes; `read_in_places` are read only as asked."""
         self._store = store
         self._read_in_places = frozenset(read_in_places)
         self._lock = Lock()

@@ -84,20 +84,20 @@ class Servers:
 
     @property
     def shown(self) -> str:
-        return ", ".join(f"thrift://{_joined(*address)}" for address in self.addresses)
+        return ", ".join(f"thrift://{host}:{port}" for host, port in self.addresses)
 
     @contextmanager
     def connected(self) -> "Iterator[Connection]":
         """A connection to the first server that takes one. Raises: StorageError."""
         failures = []
         for host, port in self.addresses:
+            server = f"{host}:{port}"
             try:
                 opened = self._opened(host.strip("[]"), port)
             except OSError as error:
-                failures.append(f"{_joined(host, port)}: {_reason(error)}")
+                failures.append(f"{server}: {_reason(error)}")
                 continue
             with opened, opened.makefile("rb") as reader:
-                server = _joined(host, port)
                 connection = Connection(
                     opened, reader, server, self.is_framed, self.answer_seconds, self.deadline
                 )
@@ -260,10 +260,6 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     return error.strerror or str(error) or type(error).__name__
-
-
-def _joined(host: str, port: int) -> str:
-    return f"{host}:{port}"
 
 
 class ServerException(Exception):

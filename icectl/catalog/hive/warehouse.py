@@ -366,11 +366,7 @@ def next_parameters(
 
 @dataclass(slots=True)
 class TableLock:
-    """A lock that is held.
-
-    One that is `kept` ends by itself, when the server's time limit is over: a change may still be
-    under way behind it.
-    """
+    """A lock that is held; a `kept` one ends with the server's time: a change may be behind it."""
 
     connection: Connection
     lock_id: int

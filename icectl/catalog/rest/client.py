@@ -44,9 +44,7 @@ _FROM_SERVER = {"prefix", "warehouse", "namespace-separator", "rest-page-size"}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a server says of a request that it did not carry out; `is_told` in the protocol's way,
-    so that the catalog itself has spoken, and nothing in front of it.
-    """
+    """A server's words on a request that it refused; `is_told`: the catalog itself has spoken."""
 
     status: int
     message: str
@@ -114,15 +112,8 @@ class RestClient:
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without the connections of this one."""
         env = SystemEnv()
-        return type(self), (
-            self.name,
-            self.configured,
-            env,
-            Deadline(env),
-            hide_nothing,
-            0,
-            self._config,
-        )
+        known = self.name, self.configured, env, Deadline(env), hide_nothing, 0, self._config
+        return type(self), known
 
     def offers(self, endpoint: str) -> bool:
         return endpoint in self.config.endpoints

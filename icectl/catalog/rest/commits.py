@@ -321,10 +321,7 @@ def removes(updates: Sequence[Update]) -> bool:
 
 
 def came_between(base_location: str, now: TableMetadata) -> Sequence[str] | None:
-    """Return the metadata files that were current between a base and what is current now.
-
-    Order: oldest first. None, where the log does not go back to the base.
-    """
+    """Return the files between a base and now, if the log goes back so far. Order: oldest first."""
     log = [entry.metadata_file for entry in now.metadata_log]
     keys = [loosest_key(location) for location in log]
     if loosest_key(base_location) not in keys:

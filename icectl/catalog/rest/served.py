@@ -88,10 +88,7 @@ _BUSY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class ServedTable:
-    """A table by its namespace and name; `read` reads a file of the table's storage.
-
-    `warn` is told of what went otherwise than it should, and was put right.
-    """
+    """A table by its names; `read` reads its files, `warn` is told of what had to be put right."""
 
     client: RestClient
     namespace: tuple[str, ...]

@@ -1,9 +1,8 @@
 """A catalog behind a REST server: its namespaces, and its tables."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName
@@ -118,10 +117,7 @@ class RestWarehouse:
         )
 
     def places(self) -> Iterator[TablePlace] | None:
-        """Yield where every table of the catalog has its files; each is asked for by itself.
-
-        None where the server does not list its tables. Raises: StorageError, while it is read too.
-        """
+        """Ask for each table by itself; None where the server does not list its tables."""
         needed = (wire.NAMESPACES, wire.TABLES, wire.LOAD_TABLE)
         if not all(self.client.offers(endpoint) for endpoint in needed):
             return None
@@ -135,7 +131,15 @@ class RestWarehouse:
                     answer = self.client.get(path, {"snapshots": "refs"})
                 except NotThereError:  # it is gone, or not of Iceberg
                     continue
-                yield from _places(name, answer)
+                metadata = answer.get("metadata")
+                members = metadata if isinstance(metadata, dict) else {}
+                location, properties = members.get("location"), members.get("properties")
+                texts = properties if isinstance(properties, dict) else {}
+                yield from places(
+                    name,
+                    location if isinstance(location, str) else "",  # it may be anywhere
+                    {key: value for key, value in texts.items() if isinstance(value, str)},
+                )
             try:
                 yield from self._places_below(namespace)
             except TableNotFound:  # there is nothing below
@@ -149,16 +153,3 @@ def connect(access: CatalogAccess) -> RestWarehouse:
         settings.name, settings.properties, access.env, access.deadline, access.hide
     )
     return RestWarehouse(access, client)
-
-
-def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[TablePlace]:
-    """Yield the places that the answer to a load tells; anywhere, where it tells none."""
-    metadata = answer.get("metadata")
-    members = metadata if isinstance(metadata, dict) else {}
-    location, properties = members.get("location"), members.get("properties")
-    texts = properties if isinstance(properties, dict) else {}
-    yield from places(
-        name,
-        location if isinstance(location, str) else "",
-        {key: value for key, value in texts.items() if isinstance(value, str)},
-    )

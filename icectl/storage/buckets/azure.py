@@ -306,10 +306,7 @@ class _Addresses:
             self._keys[key] = None
 
     def of(self, method: _Method, key: str, store: Any) -> str:
-        """Return the address of a blob, by the credentials of the store that is given.
-
-        Raises: NoCredentials, where requests are not signed; what obstore does, where it can't.
-        """
+        """Return a blob's address by the store's credentials. Raises: NoCredentials; obstore's."""
         now = self._requests.env.monotonic_seconds()
         with self._lock:
             if store is not self._signed_by or now > self._signed_at + _SIGNED_ANEW_SECONDS:

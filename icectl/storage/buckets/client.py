@@ -193,7 +193,6 @@ def send(
     """Return what the store answers to a request that obstore has no call for, whatever it says.
 
     It is made once, to the store's own address and no other; address and headers may be secret.
-
     Raises: NotReached; BrokenOff; Unexpected, where the address is not the store's own; OSError,
     where the certificates cannot be read.
     """

@@ -74,10 +74,7 @@ def _paying(options: Mapping[str, str]) -> str | None:
 
 
 def _keys(options: Mapping[str, str], login: Callable[[str], str]) -> Mapping[str, Any]:
-    """Credentials as obstore takes them; with none it asks the machine that it runs on.
-
-    Raises: StorageError; Unsupported, where only Google's own library knows their kind.
-    """
+    """Credentials for obstore; without, it asks the machine. Raises: StorageError; Unsupported."""
     value = options.get("token", "google_default")
     has_emulator = "endpoint_url" not in options and "STORAGE_EMULATOR_HOST" in os.environ
     if options.get("anon", "").lower() == "true" or value == "anon":

@@ -68,8 +68,14 @@ class KeysBelow:
     def step(self, page: _Page) -> ListingStep[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""
         stream, entries = self._next(page)
-        if entries is None:  # a key that obstore cannot express
-            return ListingStep(self._by_other(page))
+        if entries is None:  # a key that obstore cannot express: a driver has to that knows each
+            rest = ListingRows()
+            for batch in self.other().list_parts([ListingPart(self.base, page.after, page.until)]):
+                for row in batch.to_pylist():
+                    key = self.prefix + row["location"][len(self.base) + 1 :]
+                    if key > page.after and (page.until is None or key < page.until):
+                        rest.add(row["location"], row["size_bytes"], row["modified_ms"])
+            return ListingStep(rest)
         if not entries:
             return ListingStep(ListingRows())
         objects = self._objects(entries, page)
@@ -174,16 +180,6 @@ class KeysBelow:
         except FileNotFoundError:
             return True
         return False
-
-    def _by_other(self, page: _Page) -> ListingRows:
-        """Return what is left of a range, by a driver that knows every key."""
-        rows = ListingRows()
-        for batch in self.other().list_parts([ListingPart(self.base, page.after, page.until)]):
-            for row in batch.to_pylist():
-                key = self.prefix + row["location"][len(self.base) + 1 :]
-                if key > page.after and (page.until is None or key < page.until):
-                    rows.add(row["location"], row["size_bytes"], row["modified_ms"])
-        return rows
 
     def _prefixes(self) -> list[str]:
         """Common prefixes below the listed one, of a level that has about enough of them."""

@@ -43,11 +43,9 @@ _OTHER_WAYS_IN = {"use_fips_endpoint", "use_dualstack_endpoint", "services"}
 """What a profile can say that only botocore understands."""
 
 _OTHER_WAYS_OF_S3 = {
-    "use_accelerate_endpoint",
-    "use_dualstack_endpoint",
-    "payload_signing_enabled",
+    "use_accelerate_endpoint", "use_dualstack_endpoint", "payload_signing_enabled",
     "signature_version",
-}
+}  # fmt: skip
 _OTHER_ENVIRONMENT = {"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "FSSPEC_CONFIG_DIR"}
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HOST = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
@@ -56,10 +54,7 @@ _UNORDERED_BUCKETS = "--x-s3"
 
 
 def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
-    """How obstore reaches a bucket; None where only s3fs can, by its options or by AWS's settings.
-
-    Raises: what botocore does of a profile that is not there; what a refresher does.
-    """
+    """How obstore reaches a bucket; None where only s3fs can. Raises: as botocore, a refresher."""
     options = renewed.current()
     if not _is_expressed(bucket, options) or _has_other_settings():
         return None

@@ -203,11 +203,7 @@ class NativeStore:
 
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
-        """An object to write that is not there yet, in parts where it is large.
-
-        Raises: StorageError, when the object is not there; its parts are gone then.
-        Cost: memory for some seven parts.
-        """
+        """Write an object, in parts where it is large. Cost: memory for some seven parts."""
         if self.stat(location) is not None:
             raise FileExistsError(errno.EEXIST, "it exists already", location)
         check_creatable(location)

@@ -78,10 +78,7 @@ class OpenFolder:
         self._descriptor: int | None = None
 
     def of(self, path: str, location: str) -> tuple[int, str]:
-        """Return the folder that a file lies in, as a descriptor, and the file's name there.
-
-        Raises: StorageError, where a folder below the root is a link; OSError.
-        """
+        """Return a file's folder, and its name. Raises: StorageError, for a link below; OSError."""
         folder, name = os.path.split(self._roots.resolved(path))
         if self._descriptor is None or folder != self._path:
             self.close()

@@ -84,10 +84,7 @@ class LocalStore:
         return None if stat.S_ISDIR(status.st_mode) else _file_status(location, status)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """Yield all files below a location; symbolic links to directories are not followed.
-
-        Those to files have the size of what they lead to, and no time of their own.
-        """
+        """Yield files, by no link to a folder; a link has its target's size and no time."""
         return _below([location.rstrip("/") or "/"], self.concurrency)
 
     def split(self, location: str, count: int) -> ListingSplit:
@@ -239,10 +236,7 @@ def write_to(path: str, location: str) -> IO[bytes]:
 
 
 class _Written(io.FileIO):
-    """A file to write to, whose errors come out as the Store protocol promises.
-
-    The disk is kept at work, so that little is left to wait for at the end.
-    """
+    """A file to write to, with errors as the Store protocol has them; the disk is kept at work."""
 
     def __init__(self, path: str, location: str) -> None:
         super().__init__(path, "wb", opener=_empty_file)
@@ -275,9 +269,8 @@ def _new_file(folder: int, name: str) -> Iterator[tuple[str, IO[bytes]]]:
     """A file to write, with its own name, which gets `name` once this is left without an error.
 
     `open("xb")` would show an empty file to readers before it has content, and a rename overwrites;
-    a second link fails (R-162).
-    Raises: FileExistsError, when the name is taken; Refused, on a file system without hard links;
-    OSError otherwise. The file exists whole, or not at all.
+    a second link fails (R-162). Raises: FileExistsError, when the name is taken; Refused, on a file
+    system without hard links; OSError otherwise. The file exists whole, or not at all.
     """
     with _temporary(folder, name) as (temporary, file):
         yield temporary, file
