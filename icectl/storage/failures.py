@@ -202,12 +202,7 @@ def remote_errors(doing: str, location: str, secrets: Sequence[str] = ()) -> Ite
 
 
 def repeated(
-    doing: str,
-    location: str,
-    action: Callable[[], Result],
-    env: Env,
-    *,
-    secrets: Sequence[str] = (),
+    doing: str, location: str, action: Callable[[], Result], env: Env, secrets: Sequence[str] = ()
 ) -> Result:
     """Return the result of a request, repeated where it may help. Raises: as remote_failure."""
     return retry(

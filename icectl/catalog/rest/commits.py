@@ -165,14 +165,13 @@ class RestAttempt:
 
         It may have gone with what they did, and its files are in use all the same.
         """
+        between = came_between(self.base.metadata_location, now.metadata)
+        if between is None:
+            return self._unknown(f"{reason}, and the table's log does not say what came before")
         try:
-            landed = was_there(
-                self.base.metadata_location, now.metadata, self.updates, self.table.stored
-            )
+            landed = any(has_landed(self.updates, self.table.stored(file)) for file in between)
         except (IcectlError, OSError) as error:
             return self._unknown(f"later commits cannot be read: {error}")
-        if landed is None:
-            return self._unknown(f"{reason}, and the table's log does not say what came before")
         return self._checked(now, is_own=False) if landed else Conflict(reason)
 
     def _unknown(self, reason: str) -> Unknown:
@@ -217,13 +216,16 @@ class RestAttempt:
     ) -> CommitOutcome:
         """Put back what a removal took along. Raises: IcectlError; OSError, for files."""
         table = self.table
+        replaced: str | None = None
         if is_own:
             log = now.metadata.metadata_log
             replaced = log[-1].metadata_file if log else None
-        else:
-            replaced = replaced_file(
-                self.base.metadata_location, now.metadata, self.updates, self.table.stored
-            )
+        elif between is not None:  # `now` may be newer than the commit
+            replaced = self.base.metadata_location
+            for location in between:
+                if has_landed(self.updates, table.stored(location)):
+                    break
+                replaced = location
         if replaced is None:
             return self._uncertain("the server keeps no log of the table's metadata files")
         if between is not None and not between:
@@ -327,43 +329,6 @@ def came_between(base_location: str, now: TableMetadata) -> Sequence[str] | None
     if loosest_key(base_location) not in keys:
         return None
     return log[len(keys) - keys[::-1].index(loosest_key(base_location)) :]
-
-
-def replaced_file(
-    base_location: str,
-    now: TableMetadata,
-    updates: Sequence[Update],
-    read: Callable[[str], TableMetadata],
-) -> str | None:
-    """The metadata file that a commit has replaced, which is the base where nothing came between.
-
-    `now` may be newer than the commit. None, where the log does not say. Raises: what `read` does.
-    """
-    between = came_between(base_location, now)
-    if between is None:
-        return None
-    before = base_location
-    for location in between:
-        if has_landed(updates, read(location)):
-            return before
-        before = location
-    return before
-
-
-def was_there(
-    base_location: str,
-    now: TableMetadata,
-    updates: Sequence[Update],
-    read: Callable[[str], TableMetadata],
-) -> bool | None:
-    """Return whether changes that a table does not show any more were in it once since a base.
-
-    None, where the log does not go back to the base. Raises: what `read` does.
-    """
-    between = came_between(base_location, now)
-    if between is None:
-        return None
-    return any(has_landed(updates, read(location)) for location in between)
 
 
 def lost_refs(
