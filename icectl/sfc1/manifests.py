@@ -87,10 +87,9 @@ class TreeFacts:
         if spec is None:
             raise CorruptTable(f"an entry has spec {spec_id}, which does not exist", rule="V4-054")
         expressions = {expression.expr_id: expression for expression in self.metadata.expressions}
+        types = {column.id: column.type for column in self.columns}
         try:
-            return tuple_fields(
-                spec, expressions, {column.id: column.type for column in self.columns}
-            )
+            return tuple_fields(spec, expressions, types)
         except KeyError as error:
             message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
@@ -112,14 +111,9 @@ class TreeFacts:
 
     def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
         """Return one row of a root, with statistics where it has any."""
-        columns = [
-            pa.nulls(1, self.rows_schema.field(STATS).type)
-            if field.name == STATS
-            else pa.array([getattr(row, field.name, None)], field.type)
-            for field in self.rows_schema
-        ]
-        if stats is not None:
-            columns[-1] = stats
+        columns = [pa.array([getattr(row, field.name, None)], field.type) for field in TREE_ROWS]
+        kind = self.rows_schema.field(STATS).type
+        columns.append(pa.nulls(1, kind) if stats is None else stats)
         return pa.table(columns, schema=self.rows_schema)
 
     def empty(self) -> pa.Table:

@@ -262,11 +262,8 @@ def _listed_since(
     """Read the manifests that `earlier` does not have. Order: the common ones first, as there."""
     listed = read_snapshot_manifests(context.store, metadata, snapshot)
     by_identity = {manifest.identity: manifest for manifest in listed}
-    common = [
-        at
-        for at, manifest in enumerate(earlier.manifests)
-        if by_identity.get(manifest.identity) == manifest
-    ]
+    before = enumerate(earlier.manifests)
+    common = [at for at, manifest in before if by_identity.get(manifest.identity) == manifest]
     earlier_entries = renumbered(in_manifests(earlier.entries, common), common)
     earlier_manifests = tuple(earlier.manifests[at] for at in common)
     identities = {manifest.identity for manifest in earlier_manifests}
@@ -274,11 +271,9 @@ def _listed_since(
     if not new_manifests:
         return earlier_manifests, earlier_entries
     read = load_entries(context, metadata, new_manifests, columns, to_match=True)
-    names = read.table.column_names
+    selected = Entries(earlier_entries.table.select(read.table.column_names))
     moved = with_manifests_moved(read, len(earlier_manifests))
-    return (*earlier_manifests, *new_manifests), concat(
-        [Entries(earlier_entries.table.select(names)), moved]
-    )
+    return (*earlier_manifests, *new_manifests), concat([selected, moved])
 
 
 def _named(
@@ -289,15 +284,9 @@ def _named(
     read_names: ReadNames,
 ) -> NamedFiles:
     of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
-    unread = [
-        row
-        for row, location in zip(
-            of_partitions,
-            take(files.deletes, of_partitions).table["location"].to_pylist(),
-            strict=True,
-        )
-        if location not in known
-    ]
+    locations = take(files.deletes, of_partitions).table["location"].to_pylist()
+    rows = zip(of_partitions, locations, strict=True)
+    unread = [row for row, location in rows if location not in known]
     if not unread:
         return known
     deletes = take(files.deletes, unread)

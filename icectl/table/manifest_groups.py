@@ -124,12 +124,10 @@ def group_clusters(
     spec = metadata.spec(group.spec_id)
     if spec is None:
         raise ValueError(group.spec_id)
-    places = range(len(spec.fields))
-    if options.sort_by:
-        named = {field.name: at for at, field in enumerate(spec.fields)}
-        chosen = [named[name] for name in options.sort_by if name in named]
-        return clusters(entries, result_types(spec, metadata.schemas), chosen)
-    return clusters(entries, result_types(spec, metadata.schemas), places)
+    places = {field.name: at for at, field in enumerate(spec.fields)}
+    chosen = [places[name] for name in options.sort_by if name in places]
+    places_sorted_by = chosen if options.sort_by else range(len(spec.fields))
+    return clusters(entries, result_types(spec, metadata.schemas), places_sorted_by)
 
 
 def group_pieces(

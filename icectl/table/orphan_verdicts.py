@@ -186,21 +186,18 @@ def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
     """Return check sums whose file is not listed, each with that file. Order: kept."""
     locations = listed.table["location"].combine_chunks()
     owners = described_files(locations)
-    alone = pc.and_(
-        pc.not_equal(owners, locations), pc.invert(pc.is_in(owners, value_set=locations))
-    )
-    return list(
-        zip(locations.filter(alone).to_pylist(), owners.filter(alone).to_pylist(), strict=True)
-    )
+    is_listed = pc.is_in(owners, value_set=locations)
+    alone = pc.and_not(pc.not_equal(owners, locations), is_listed)
+    sums, files = locations.filter(alone).to_pylist(), owners.filter(alone).to_pylist()
+    return list(zip(sums, files, strict=True))
 
 
 def check_sums_last(listed: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
     """Return files that are no check sums, and check sums. Order: kept."""
     locations = listed.table["location"].combine_chunks()
     is_check_sum = pc.not_equal(described_files(locations), locations)
-    return ListedFiles(listed.table.filter(pc.invert(is_check_sum))), ListedFiles(
-        listed.table.filter(is_check_sum)
-    )
+    others, check_sums = (listed.table.filter(f) for f in (pc.invert(is_check_sum), is_check_sum))
+    return ListedFiles(others), ListedFiles(check_sums)
 
 
 def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> pa.Array:

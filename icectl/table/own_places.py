@@ -251,10 +251,8 @@ class OtherTables:
             and loosest_key(place) != current
         ]
         for location in unchecked:
-            if (
-                loosest_key(location) not in logged
-                and loosest_key(parent(location)) not in own_folders
-            ):
+            is_beside = loosest_key(parent(location)) in own_folders
+            if not is_beside and loosest_key(location) not in logged:
                 raise _other_table(location, "it is in another folder than the table's")
         if loaded.capabilities.numbers_versions:
             unchecked = [place for place in unchecked if not self._is_under_way(place)]

@@ -134,14 +134,12 @@ class RootRows(TreeRows):
     @cached_property
     def inherited(self) -> tuple[Integers, Integers, Integers]:
         """Snapshot id, sequence number and file sequence number of each row."""
-        added = self.status == Status.ADDED
-        number = self.snapshot.sequence_number
+        number, added = self.snapshot.sequence_number, self.status == Status.ADDED
+        names = ("snapshot_id", "sequence_number", "file_sequence_number")
         ids, numbers, files = (
             np.where(self.absent(name) & added, inherited, self.numbers(name))
-            for name, inherited in (
-                ("snapshot_id", self.snapshot.snapshot_id),
-                ("sequence_number", number),
-                ("file_sequence_number", number),
+            for name, inherited in zip(
+                names, (self.snapshot.snapshot_id, number, number), strict=True
             )
         )
         return ids, numbers, files
@@ -171,10 +169,9 @@ class ListedLeaf:
         self.row_count = len(columns)
 
 
-Search = Callable[[TreeRows], Mask]
-
-
-def in_rows(what: str, search: Search, severity: Severity | None = None) -> Check[TreeRows]:
+def in_rows(
+    what: str, search: Callable[[TreeRows], Mask], severity: Severity | None = None
+) -> Check[TreeRows]:
     """Check rows of roots and leaves; `search` returns those that break the rule."""
     return Check(TreeRows, lambda one: one.breaches(one.subject, what, search(one), severity))
 

@@ -40,11 +40,8 @@ def changed_rows(
     status = files.status[rows]
     added, removed = [rows[status == Status.ADDED]], [rows[status == Status.DELETED]]
     implied = [rows[:0]]
-    dead = (
-        {}
-        if parent is None
-        else {use.key: use.deleted_positions for use in parent.leaves if use.is_live}
-    )
+    leaves = () if parent is None else parent.leaves
+    dead = {use.key: use.deleted_positions for use in leaves if use.is_live}
     for use in tree.leaves:
         if use.is_live:
             fresh, gone = _of_leaf(files, use, dead.get(use.key, NONE))
@@ -110,15 +107,11 @@ class TreeStep:
 
     @cached_property
     def differing(self) -> tuple[Integers, Integers]:
-        alike = {_content(use) for use in self.live.tree.leaves} & {
-            _content(use) for use in self.parent.leaves
-        }
+        alike = set(map(_content, self.live.tree.leaves)) & set(map(_content, self.parent.leaves))
 
         def rest(one: Tree) -> Integers:
-            leaves = (use for use in one.leaves if _content(use) not in alike)
-            return np.concatenate(
-                [self.files.own_rows(one), *(self.files.living(use) for use in leaves)]
-            )
+            leaves = [use for use in one.leaves if _content(use) not in alike]
+            return np.concatenate([self.files.own_rows(one), *map(self.files.living, leaves)])
 
         return rest(self.live.tree), rest(self.parent)
 
@@ -249,11 +242,8 @@ def _lost_positions(vector: ReplacedVector) -> Iterator[Breach]:
     except CorruptTable:
         return  # said where their files are checked
     if len(lost):
-        message = (
-            f"its new delete vector lacks {len(lost):,} positions of the one before, "
-            f"{int(lost[0])} first"
-        )
-        yield Breach(message)
+        lacks = f"its new delete vector lacks {len(lost):,} positions of the one before"
+        yield Breach(f"{lacks}, {int(lost[0])} first")
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,9 +220,9 @@ def write_existing(
 
 def affiliate(leaf: pa.Table, data_leaf: str | None) -> pa.Table:
     """Return the row of a leaf, with the data leaf that it belongs to."""
-    return (
-        leaf if data_leaf is None else with_column(leaf, "referenced_file", pa.array([data_leaf]))
-    )
+    if data_leaf is None:
+        return leaf
+    return with_column(leaf, "referenced_file", pa.array([data_leaf]))
 
 
 def _take(draft: Draft, wanted: Callable[[Identity], bool]) -> pa.Table:
@@ -306,9 +306,8 @@ def _place(draft: Draft, added: pa.Table) -> None:
         draft.added.append(deletes)
         return
     alone = [of_contents(deletes, Content.EQUALITY_DELETES)]
-    for data_leaf, rows in group_by_data_leaf(
-        draft, of_contents(deletes, Content.POSITION_DELETES)
-    ):
+    vectors = of_contents(deletes, Content.POSITION_DELETES)
+    for data_leaf, rows in group_by_data_leaf(draft, vectors):
         if data_leaf is None or len(rows) < 2:
             alone.insert(-1, rows)
             continue
@@ -393,9 +392,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     vectors = of_contents(change.added, Content.POSITION_DELETES)
     new_data = set(keys(of_contents(change.added, Content.DATA)["location"]))
     replaced = [str(key) for key in keys(vectors["referenced_file"]) if key not in new_data]
-    gone_data = [
-        comparison_key(one.location) for one in change.removed if one.content is Content.DATA
-    ]
+    gone_data = [gone.key[1] for gone in change.removed if gone.content is Content.DATA]
     seen_in = {comparison_key(one.leaf) for one in change.removed if one.leaf is not None}
     search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})
     search.look_through(seen_in, change.data_leaves)
@@ -418,8 +415,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
             in_leaves.setdefault(leaf, []).append(at)
     rows = [draft.kept.take(pa.array(in_root, pa.int64()))]
     for leaf, places in in_leaves.items():
-        entries = draft.look_at(search.leaves[leaf])
-        rows.append(entries.take(pa.array(places, pa.int64())))
+        rows.append(draft.look_at(search.leaves[leaf]).take(pa.array(places, pa.int64())))
     return RemovedPlaces(in_root, in_leaves, pa.concat_tables(rows))
 
 
