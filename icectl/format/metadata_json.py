@@ -44,11 +44,13 @@ from icectl.format.snapshot import (
     SnapshotRef,
     item_json,
     metadata_log_from_json,
+    metadata_log_json,
     partition_statistics_from_json,
     ref_from_json,
     snapshot_from_json,
     snapshot_json,
     snapshot_log_from_json,
+    snapshot_log_json,
     statistics_from_json,
 )
 from icectl.format.sort import SortOrder, order_from_json, order_json
@@ -285,6 +287,6 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     members["snapshots"] = [snapshot_json(item, version) for item in metadata.snapshots]
     members["statistics"] = [item_json(file) for file in metadata.statistics]
     members["partition-statistics"] = [item_json(file) for file in metadata.partition_statistics]
-    members["snapshot-log"] = [item_json(entry) for entry in metadata.snapshot_log]
-    members["metadata-log"] = [item_json(entry) for entry in metadata.metadata_log]
+    members["snapshot-log"] = [snapshot_log_json(entry) for entry in metadata.snapshot_log]
+    members["metadata-log"] = [metadata_log_json(entry) for entry in metadata.metadata_log]
     return members | dict(metadata.unknown)

@@ -222,17 +222,23 @@ def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     return members | dict(snapshot.unknown)
 
 
-Item = SnapshotRef | SnapshotLogEntry | MetadataLogEntry | StatisticsFile | PartitionStatisticsFile
-
-
-def item_json(item: Item) -> dict[str, Any]:
-    """Return the JSON object of a ref, of an entry of a log or of a statistics file.
-
-    Its members have the names and the order of the fields; None is left out.
-    """
+def item_json(item: SnapshotRef | StatisticsFile | PartitionStatisticsFile) -> dict[str, Any]:
+    """Return the JSON object of a ref or of a statistics file, with its fields in their order."""
     members: dict[str, Any] = {}
     for name in (one.name for one in fields(item) if one.name != "unknown"):
         value = getattr(item, name)
         stored = [dict(part) for part in value] if isinstance(value, tuple) else value
         put(members, name.replace("_", "-"), stored)
     return members | dict(item.unknown)
+
+
+def snapshot_log_json(entry: SnapshotLogEntry) -> dict[str, Any]:
+    """Return the JSON object of an entry of the snapshot log."""
+    members = {"timestamp-ms": entry.timestamp_ms, "snapshot-id": entry.snapshot_id}
+    return members | dict(entry.unknown)
+
+
+def metadata_log_json(entry: MetadataLogEntry) -> dict[str, Any]:
+    """Return the JSON object of an entry of the metadata log."""
+    members: dict[str, Any] = {"timestamp-ms": entry.timestamp_ms}
+    return members | {"metadata-file": entry.metadata_file} | dict(entry.unknown)
