@@ -35,18 +35,10 @@ from tests.benchmarks.peers import pyiceberg_entries
 
 FASTAVRO = "fastavro"
 PLANNED_FIELDS = {
-    "content",
-    "file_path",
-    "file_format",
-    "partition",
-    "record_count",
-    "file_size_in_bytes",
-    "sort_order_id",
-    "first_row_id",
-    "referenced_data_file",
-    "content_offset",
+    "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
+    "sort_order_id", "first_row_id", "referenced_data_file", "content_offset",
     "content_size_in_bytes",
-}
+}  # fmt: skip
 
 
 def projected(content: bytes) -> dict[str, Any]:

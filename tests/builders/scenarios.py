@@ -4,7 +4,7 @@ tests/golden/v4/scenarios.json holds the paper's tables, word for word, in a for
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -306,9 +306,3 @@ def names(rows: pa.Table, content: Content) -> list[str]:
         )
         if code == content
     )
-
-
-def each_snapshot() -> Iterator[tuple[str, int]]:
-    """(scenario, index of a snapshot) of all scenarios."""
-    for name, scenario in SCENARIOS.items():
-        yield from ((name, at) for at in range(len(scenario["snapshots"])))

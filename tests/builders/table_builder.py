@@ -471,13 +471,9 @@ class TableBuilder:
         metrics = read_metrics(BytesIO(raw), schema)
         row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows, spec_id)
         maps = (
-            "column_sizes",
-            "value_counts",
-            "null_value_counts",
-            "nan_value_counts",
-            "lower_bounds",
+            "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
             "upper_bounds",
-        )
+        )  # fmt: skip
         return (
             row
             | {name: sorted(getattr(metrics, name).items()) for name in maps}

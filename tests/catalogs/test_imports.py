@@ -8,20 +8,9 @@ from tests.builders.table_builder import TableBuilder
 from tests.catalogs.server import NAME
 
 HEAVY = {
-    "aiobotocore",
-    "boto3",
-    "botocore",
-    "fsspec",
-    "psycopg",
-    "psycopg2",
-    "pyiceberg",
-    "pymysql",
-    "requests",
-    "s3fs",
-    "sqlalchemy",
-    "thrift",
-    "urllib3",
-}
+    "aiobotocore", "boto3", "botocore", "fsspec", "psycopg", "psycopg2", "pyiceberg", "pymysql",
+    "requests", "s3fs", "sqlalchemy", "thrift", "urllib3",
+}  # fmt: skip
 NEEDED = {
     "postgresql": {"psycopg"},
     "mariadb": {"pymysql"},

@@ -61,17 +61,8 @@ NO_ANSWER = [
     Reply(200, b"not json"),
 ]
 NAMES = [
-    "dropped",
-    "500",
-    "502",
-    "503",
-    "504",
-    "said unknown",
-    "said broken",
-    "408",
-    "204",
-    "no JSON",
-]
+    "dropped", "500", "502", "503", "504", "said unknown", "said broken", "408", "204", "no JSON",
+]  # fmt: skip
 
 
 def test_the_request_says_what_must_hold_and_what_changes(catalog):

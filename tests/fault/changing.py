@@ -169,14 +169,9 @@ def _littered(directory: Path) -> None:
 
 
 LOADED = (
-    compact,
-    expire_snapshots,
-    migrate_v1_v2,
-    remove_orphans,
-    repair,
-    rewrite_manifests,
+    compact, expire_snapshots, migrate_v1_v2, remove_orphans, repair, rewrite_manifests,
     upgrade_to_v4,
-)
+)  # fmt: skip
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")

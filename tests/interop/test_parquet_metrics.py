@@ -19,22 +19,9 @@ from icectl.files.parquet.schema import arrow_schema
 from icectl.format.schema import Schema, schema_from_json
 
 TYPES = [
-    "boolean",
-    "int",
-    "long",
-    "float",
-    "double",
-    "decimal(9, 2)",
-    "decimal(18, 2)",
-    "decimal(28, 2)",
-    "date",
-    "time",
-    "timestamp",
-    "timestamptz",
-    "string",
-    "fixed[3]",
-    "binary",
-]
+    "boolean", "int", "long", "float", "double", "decimal(9, 2)", "decimal(18, 2)",
+    "decimal(28, 2)", "date", "time", "timestamp", "timestamptz", "string", "fixed[3]", "binary",
+]  # fmt: skip
 JSON = {
     "schema-id": 0,
     "type": "struct",

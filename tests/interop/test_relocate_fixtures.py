@@ -22,28 +22,17 @@ QUICK = [
     "impala/iceberg_v2_positional_delete_all_rows_orc",
 ]
 OTHERS = [
-    "dremio/multi_rowgroup_orders_with_deletes",
-    "duckdb-iceberg/add_columns_with_defaults",
+    "dremio/multi_rowgroup_orders_with_deletes", "duckdb-iceberg/add_columns_with_defaults",
     "duckdb-iceberg/equality_deletes__mydb__mytable_partitioned",
-    "duckdb-iceberg/generated_spec2_0_001",
-    "iceberg-cxx/dangling_deletes",
-    "iceberg-cxx/prod__db__refdeletes3",
-    "iceberg-cxx/types__all_trino_types",
-    "iceberg-java/test-table-to-delete",
-    "icebird/athena__example",
-    "icelake/no_hint_table",
-    "impala/iceberg_avro_mixed",
-    "impala/iceberg_v2_partitioned_position_deletes",
-    "impala/iceberg_v3_deletion_vectors",
-    "impala/iceberg_v3_row_lineage_orc",
-    "impala/iceberg_with_puffin_stats",
-    "impala/trino_nested_variant",
-    "pg_lake/spark_generated_iceberg_ddl_test",
-    "polars/iceberg-table",
-    "trino/conflict_truncate",
-    "trino/databricks143_uniform_iceberg_v2",
-    "unitycatalog/marksheet_uniform",
-]
+    "duckdb-iceberg/generated_spec2_0_001", "iceberg-cxx/dangling_deletes",
+    "iceberg-cxx/prod__db__refdeletes3", "iceberg-cxx/types__all_trino_types",
+    "iceberg-java/test-table-to-delete", "icebird/athena__example", "icelake/no_hint_table",
+    "impala/iceberg_avro_mixed", "impala/iceberg_v2_partitioned_position_deletes",
+    "impala/iceberg_v3_deletion_vectors", "impala/iceberg_v3_row_lineage_orc",
+    "impala/iceberg_with_puffin_stats", "impala/trino_nested_variant",
+    "pg_lake/spark_generated_iceberg_ddl_test", "polars/iceberg-table", "trino/conflict_truncate",
+    "trino/databricks143_uniform_iceberg_v2", "unitycatalog/marksheet_uniform",
+]  # fmt: skip
 
 
 def rows_of(metadata: dict[str, Any]) -> dict[int, list[Row]]:

@@ -165,12 +165,6 @@ def partition_of(row: dict[str, Any], spec: PartitionSpec, chosen: list[tuple[st
     return encode_key(result_types(spec, [SCHEMA]), values)
 
 
-def partition_field(at: int, name: str, text: str) -> PartitionField:
-    return PartitionField(
-        (COLUMNS[name].field_id or 0,), 1000 + at, f"p{at}", parse_transform(text)
-    )
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_file_with_a_matching_row_is_left_out(draw):

@@ -91,14 +91,8 @@ def test_the_command_line_says_on_which_spark_a_policy_is_run(server, run, tmp_p
     rotten(server, "rotten", appends=1)
     place = policy(tmp_path, "compact.master")
     words = (
-        "main.db.inner.rotten",
-        "--policy",
-        place,
-        "--explain",
-        "--master",
-        "local[2]",
-        "--json",
-    )
+        "main.db.inner.rotten", "--policy", place, "--explain", "--master", "local[2]", "--json",
+    )  # fmt: skip
     found = run(*words)
     rows = {row["key"]: row for row in found.document["result"]["explained"]["policy"]}
     assert rows["compact.master"]["value"] == "local[2]"

@@ -16,7 +16,6 @@ from typing import Any
 from tests.spark.clusters import pyspark_home
 
 ENDS_WITHIN_SECONDS = 240
-BEGUN = "2026-01-01T00:00:00Z"
 SETTINGS_IN_IMAGE = "/opt/spark/conf/spark.properties"
 EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 Json = dict[str, Any]

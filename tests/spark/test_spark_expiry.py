@@ -13,18 +13,9 @@ from tests.spark.conftest import Run, icectl, peer
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 TABLES = [
-    "by_age",
-    "by_age_v1",
-    "by_age_and_count",
-    "with_deletes",
-    "with_vectors",
-    "v4_with_vectors",
-    "with_refs",
-    "with_refs_v3",
-    "rolled_back",
-    "by_properties",
-    "short_lived_refs",
-]
+    "by_age", "by_age_v1", "by_age_and_count", "with_deletes", "with_vectors", "v4_with_vectors",
+    "with_refs", "with_refs_v3", "rolled_back", "by_properties", "short_lived_refs",
+]  # fmt: skip
 KEPT_BY_SPARK = (".metadata.json", "version-hint.text", ".crc")
 
 

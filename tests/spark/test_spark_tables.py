@@ -12,24 +12,11 @@ from tests.spark.conftest import MOVED, STRAYS, icectl
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 TABLES = [
-    "v1_partitioned",
-    "v1_plain",
-    "v2_copy_on_write",
-    "v2_empty",
-    "v2_equality",
-    "v2_fixed",
-    "v2_merge_on_read",
-    "v2_partitioned",
-    "v2_rewritten",
-    "v2_upgraded_to_v3",
-    "v3_fixed",
-    "v3_merge_on_read",
-    "v3_partitioned",
-    "v4_fixed",
-    "v4_merge_on_read",
-    "v4_partitioned",
+    "v1_partitioned", "v1_plain", "v2_copy_on_write", "v2_empty", "v2_equality", "v2_fixed",
+    "v2_merge_on_read", "v2_partitioned", "v2_rewritten", "v2_upgraded_to_v3", "v3_fixed",
+    "v3_merge_on_read", "v3_partitioned", "v4_fixed", "v4_merge_on_read", "v4_partitioned",
     "v4_upgraded",
-]
+]  # fmt: skip
 QUICK = {
     "v1_partitioned", "v2_copy_on_write", "v2_empty", "v2_equality", "v2_fixed",
     "v2_upgraded_to_v3", "v3_partitioned", "v4_merge_on_read",
@@ -176,19 +163,10 @@ def test_orphans_are_those_that_spark_finds_too(spark_tables, name):
 
 
 HAVE_POSITION_DELETES = {
-    "v2_merge_on_read",
-    "v2_partitioned",
-    "v2_equality",
-    "v2_fixed",
-    "v2_upgraded_to_v3",
-    "v3_fixed",
-    "v3_merge_on_read",
-    "v3_partitioned",
-    "v4_fixed",
-    "v4_merge_on_read",
-    "v4_partitioned",
-    "v4_upgraded",
-}
+    "v2_merge_on_read", "v2_partitioned", "v2_equality", "v2_fixed", "v2_upgraded_to_v3",
+    "v3_fixed", "v3_merge_on_read", "v3_partitioned", "v4_fixed", "v4_merge_on_read",
+    "v4_partitioned", "v4_upgraded",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", tables(with_empty=False))

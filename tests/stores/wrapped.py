@@ -125,21 +125,6 @@ class ReadOnlyStore(WrappedStore):
         return action()
 
 
-class ListOnceStore(WrappedStore):
-    """A second listing of one location is an error of the test."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.listed: set[str] = set()
-
-    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
-        if method == "list":
-            if location in self.listed:
-                raise AssertionError(f"{location} is listed twice")
-            self.listed.add(location)
-        return action()
-
-
 class FaultyStore(WrappedStore):
     """Fails the nth call, counted from 1 among `methods` (all when empty).
 

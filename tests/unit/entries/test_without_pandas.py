@@ -103,19 +103,10 @@ def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path):
     standard |= {"xml.etree.ElementTree"}
     others = {"dateutil", "numpy.ma", "pandas", "pyarrow.dataset", "pyarrow.fs", "rich", "yaml"}
     own = {
-        "icectl.catalog.commit_file",
-        "icectl.catalog.pointer",
-        "icectl.checks.rules",
-        "icectl.cli.ci",
-        "icectl.commands.inspect.read_rows",
-        "icectl.commands.remove_orphans",
-        "icectl.commit",
-        "icectl.files.orc",
-        "icectl.files.parquet.schema",
-        "icectl.format.updates",
-        "icectl.rows",
-        "icectl.storage.buckets.store",
-        "icectl.table.reachable",
-    }
+        "icectl.catalog.commit_file", "icectl.catalog.pointer", "icectl.checks.rules",
+        "icectl.cli.ci", "icectl.commands.inspect.read_rows", "icectl.commands.remove_orphans",
+        "icectl.commit", "icectl.files.orc", "icectl.files.parquet.schema", "icectl.format.updates",
+        "icectl.rows", "icectl.storage.buckets.store", "icectl.table.reachable",
+    }  # fmt: skip
     assert all(map(find_spec, own))
     assert imported & (drivers | standard | others | own) == set()
