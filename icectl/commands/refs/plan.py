@@ -109,21 +109,18 @@ def plan_rollback(
     UsageError.
     """
     before = _branch(metadata, branch)
-    line = [
-        ancestor.snapshot_id for ancestor in ancestors(metadata.snapshots_by_id, before.snapshot_id)
-    ]
+    line = list(ancestors(metadata.snapshots_by_id, before.snapshot_id))
     if where in refs_of(metadata) or read_count(where) is not None or instant_ms is None:
         target = snapshot_at(metadata, where, instant_ms)
     else:
-        older = ancestors(metadata.snapshots_by_id, before.snapshot_id)
-        older_snapshot = next((item for item in older if item.timestamp_ms <= instant_ms), None)
+        older_snapshot = next((item for item in line if item.timestamp_ms <= instant_ms), None)
         if older_snapshot is None:
             raise UsageError(
                 f"`{branch}` has no snapshot of {print_instant(instant_ms)} or before",
                 hint="`icectl inspect TABLE snapshots` lists those that are left",
             )
         target = older_snapshot.snapshot_id
-    if target not in line:
+    if target not in {item.snapshot_id for item in line}:
         raise Refused(
             f"snapshot {target} is not an ancestor of `{branch}`",
             hint=f"`icectl refs TABLE branch {branch} --at {target} --replace` moves it anywhere",
