@@ -173,10 +173,15 @@ def variants(spark: SparkSession, table: str) -> None:
     tell("variants that are null", lambda: ids(load(spark, table, where="v is null")))
 
 
-def plain(spark: SparkSession, table: str) -> None:
-    """Attempts that fail, writers at once, and what is refused."""
+def stumble(spark: SparkSession, table: str) -> None:
+    """Append rows in tasks whose first attempts fail; the client of Spark Connect does so too."""
     frame = rows(spark, 0, 40, 2)
     tell("stumbling", lambda: append(frame.mapInArrow(stumbling, frame.schema), table), range(40))
+
+
+def plain(spark: SparkSession, table: str) -> None:
+    """Attempts that fail, writers at once, and what is refused."""
+    stumble(spark, table)
     threads = [
         threading.Thread(target=append, args=(rows(spark, start, start + 5), table))
         for start in (100, 200, 300)
