@@ -156,6 +156,7 @@ COMMAND = "rewrite-manifests"
 
 Content = Literal["all", "data", "deletes"]
 _FORMATS = {"avro": FileFormat.AVRO, "parquet": FileFormat.PARQUET}
+_PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +262,7 @@ def prepare(
     snapshot = branch_head(metadata, branch)
     listed = _load_manifests(context, metadata, snapshot)
     chosen = options(metadata)
-    planner = plan_leaves if layout_of_table(metadata) is Layout.SFC_1 else plan
-    decided = planner(metadata, branch, listed, chosen)
+    decided = _PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
     if chosen.only is not None:
         decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
     return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))
