@@ -151,13 +151,7 @@ def open_session(
 
     shell.recovery_hints.append(recovery_hint)
     return Session(
-        context,
-        shell.console,
-        shell.settings,
-        storage,
-        shell.limits,
-        shell.spark,
-        shell.review,
+        context, shell.console, shell.settings, storage, shell.limits, shell.spark, shell.review
     )
 
 

@@ -109,9 +109,7 @@ class LiveFiles:
 
 
 def files_of_snapshot(
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    entries: Entries,
+    metadata: TableMetadata, manifests: Sequence[ManifestFile], entries: Entries
 ) -> LiveFiles:
     """Return the files of a snapshot for a plan, as far as no delete file was read."""
     specs = metadata.partition_specs

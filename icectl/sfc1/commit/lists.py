@@ -39,13 +39,7 @@ from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
 from icectl.format.locations import with_scheme
-from icectl.format.manifest import (
-    Content,
-    FileFormat,
-    ManifestContent,
-    ManifestFile,
-    Status,
-)
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
