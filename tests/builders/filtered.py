@@ -139,7 +139,7 @@ def build(warehouse: Path, name: str, properties: Mapping[str, str], by: str | N
     if by is not None:
         table.update_spec().add_identity(by).commit()
     catalog.engine.dispose()
-    return _on_files(table, properties)
+    return on_files(table, properties)
 
 
 def names() -> dict[str, Column]:
@@ -213,7 +213,7 @@ def _values(name: str, kind: pa.DataType, in_turns: bool) -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.uuid(), stored) if is_extension else stored
 
 
-def _on_files(table: Table, properties: Mapping[str, str]) -> Path:
+def on_files(table: Table, properties: Mapping[str, str]) -> Path:
     """Keep what the table says of itself as version 1 of a file-system table."""
     directory = Path(table.location().removeprefix("file://"))
     current = Path(table.metadata_location.removeprefix("file://"))

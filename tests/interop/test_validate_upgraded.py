@@ -1,13 +1,22 @@
 """Tables of other writers, upgraded to version 4: `validate` finds what it found before."""
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, NestedField
 
 from icectl.cli import app
+from tests.builders.broken import rewrite_avro
+from tests.builders.filtered import on_files
 from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
 
@@ -78,3 +87,27 @@ def test_an_upgrade_brings_no_new_fault(run, fixtures_dir, tmp_path, name, mode)
         return
     new = faults(run, tmp_path / "t") - before
     assert {rule for rule in new if not OLDER.get(rule, set()) & before} == set()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_nan_as_a_bound_of_a_partition_field_is_no_bound_in_a_root(tmp_path, run):
+    catalog = SqlCatalog("c", uri="sqlite://", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("db")
+    schema = Schema(NestedField(1, "ratio", DoubleType(), required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "ratio"))
+    table = catalog.create_table("db.t", schema, partition_spec=spec)
+    table.append(pa.table({"ratio": [0.5, 2.0]}))
+    nan = struct.pack("<d", float("nan"))
+
+    def change(manifests):
+        for manifest in manifests:
+            (summary,) = manifest["partitions"]
+            assert summary["lower_bound"] == struct.pack("<d", 0.5)
+            summary.update(lower_bound=nan, upper_bound=nan)
+
+    rewrite_avro(Path(table.current_snapshot().manifest_list.removeprefix("file://")), change)
+    catalog.engine.dispose()
+    directory = on_files(table, {})
+    code, _ = run("upgrade-to-v4", "--layout=sfc-1", str(directory), "--yes")
+    assert code == 0
+    assert "V4-144" not in faults(run, directory)
