@@ -5,7 +5,7 @@ import io
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,15 @@ def relocate_result(plan: RelocatePlan) -> dict[str, Any]:
         "written": {kind: (plan.written or {}).get(kind, 0) for kind in _SHOWN},
         "kept_files": plan.kept_files,
         "kept_bytes": plan.kept_bytes,
-        "to_copy": [asdict(file) for file in plan.missing],
+        "to_copy": [  # often all files of a table, and `asdict` takes ten times as long
+            {
+                "source": file.source,
+                "target": file.target,
+                "size_bytes": file.size_bytes,
+                "found_bytes": file.found_bytes,
+            }
+            for file in plan.missing
+        ],
         "to_copy_bytes": plan.missing_bytes,
         "copy_list": plan.copy_list,
         "metadata_file": plan.metadata_file,
