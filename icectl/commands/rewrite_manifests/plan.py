@@ -238,11 +238,11 @@ class _Planning:
         self, group: ManifestGroup, rewritten: tuple[int, ...], reason: str
     ) -> ManifestGroup:
         """Return the group with some of its manifests rewritten, for a reason."""
-        entries = live_in(self.listed, rewritten)
+        entries, chosen = live_in(self.listed, rewritten), frozenset(rewritten)
         return replace(
             group,
             rewritten=rewritten,
-            kept=tuple(at for at in group.kept if at not in set(rewritten)),
+            kept=tuple(at for at in group.kept if at not in chosen),
             reason=reason,
             expected=self._count(rewritten) if len(entries) else 0,
             entries=len(entries),
