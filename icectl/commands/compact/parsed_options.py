@@ -91,7 +91,10 @@ def options_of(
 def with_method(
     options: CompactOptions, request: CompactRequest, settings: Settings
 ) -> CompactOptions:
-    """Return the options with how files become new ones. Raises: UsageError, for sorting merges."""
+    """Return the options with how files become new ones.
+
+    Raises: UsageError, where merges alone are to sort rows.
+    """
     method = cast("Method", settings.read(COMPACT_METHOD))  # the setting takes nothing else
     if method == "merge" and _strategy(request) != "binpack":
         raise UsageError("`--method merge` cannot sort rows")

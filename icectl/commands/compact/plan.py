@@ -382,7 +382,10 @@ class _Planning:
         return [row for row in rows if not self.as_made[row]]
 
     def _is_worth_it(self, rows: list[int]) -> bool:
-        """Whether candidates of a partition are rewritten, as the reference implementation says."""
+        """Whether candidates of a partition are rewritten, as the reference implementation says.
+
+        What a compaction to the same sizes has made is no reason.
+        """
         rows = self._others(rows)
         if not rows:
             return False

@@ -1,6 +1,6 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -193,14 +193,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     logged = log_files(metadata, loaded.metadata_location).table["key"]
     recorded = still_deletable([item.files for item in unfinished], [planned.protected])
     unlogged = without(together([planned.deletable, recorded]), logged)
-    dropped = NO_FILES
-    if (
-        planned.changes_table
-        and properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
-        and loaded.capabilities.cleans_metadata
-    ):
-        _, entries = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
-        dropped = dropped_files(metadata_files_among(entries), sizes)  # R-024
+    dropped = _dropped_metadata_files(loaded, sizes) if planned.changes_table else NO_FILES
     to_delete = together([unlogged, dropped])
     places = own_places(loaded)
     inside, outside = places.split(distinct(to_delete) if len(recorded) else to_delete)
@@ -232,6 +225,19 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         reached.staying,
         old_temporaries(context.store, context.env, listed, ABANDONED_AFTER_MS),
     )
+
+
+def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
+    """Return metadata files that the commit drops from the log, if the table wants them deleted.
+
+    Catalogs that delete them themselves have none.
+    """
+    metadata = loaded.metadata
+    deletes = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
+    if not deletes or not loaded.capabilities.cleans_metadata:
+        return NO_FILES
+    _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
+    return dropped_files(metadata_files_among(dropped), sizes)  # R-024
 
 
 def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
@@ -365,7 +371,7 @@ def _to_delete(
     try:
         context.catalog.settle()
         newest = context.catalog.load()
-        check_same_table(prepared.loaded, newest.metadata)
+        check_same_table(prepared.loaded, newest.metadata)  # R-002
         check_gc_enabled(newest.metadata)
         kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
         protected = reached_beside(context, newest, kept_ids)

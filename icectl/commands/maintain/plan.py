@@ -99,7 +99,10 @@ class WithheldStep:
 def needs(
     facts: Facts, thresholds: Thresholds, steps: Sequence[str], now_ms: int
 ) -> tuple[tuple[Need, ...], tuple[WithheldStep, ...]]:
-    """Judge a table: the steps that it needs of those that may be run, and those withheld."""
+    """Judge a table: the steps that it needs of those that may be run, and those withheld.
+
+    Order: that of STEPS.
+    """
     needed = [need for need in _needs(facts, thresholds, now_ms) if need.step in steps]
     if facts.keeps_files is None:
         return tuple(needed), ()

@@ -296,20 +296,11 @@ def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
         return TableRun(table, AssessedTable(end=end) if seen is None else seen)
 
     missing = missing_tables(setup.common, tables)
-    return [
-        *look_at_each(setup.common, setup.tables, look),
-        *(
-            TableRun(
-                target,
-                AssessedTable(
-                    end=StepEnd(
-                        ASSESS, "failed", error.exit_code, error.message, error.hint, error.id
-                    )
-                ),
-            )
-            for target, error in missing
-        ),
-    ]
+    runs = look_at_each(setup.common, setup.tables, look)
+    for target, error in missing:
+        end = StepEnd(ASSESS, "failed", error.exit_code, error.message, error.hint, error.id)
+        runs.append(TableRun(target, AssessedTable(end=end)))
+    return runs
 
 
 def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
@@ -393,7 +384,7 @@ def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInW
 
 
 def _seconds(setup: _Setup, table: TableRun) -> float | None:
-    """Seconds for a table's next step, by the limits of all; None where its window is closed."""
+    """Seconds for a table's next step, by run, window and budget; None if its window is closed."""
     shell, policy = setup.common.shell, setup.policies[table.name]
     seconds = shell.deadline.remaining_seconds
     window: Window | None = policy.read("window")

@@ -184,7 +184,6 @@ def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
     with transaction(context, prepared.loaded, COMMAND) as opened:
 
         def propose(metadata: TableMetadata) -> Proposal:
-
             lists = _write_lists(context, metadata, prepared.described, opened.outputs)
             return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
 

@@ -118,6 +118,7 @@ class _Search:
     left: list[RemainingFinding] = field(default_factory=list)
 
     def of(self, subject: str | None, rules: Collection[str] | None = None) -> frozenset[Finding]:
+        """Return the findings on an object, or on any, of some rules, or of any."""
         return frozenset(
             finding
             for finding in self.findings

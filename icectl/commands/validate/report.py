@@ -60,7 +60,6 @@ def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> No
     """Print findings by rule, the worst first, then what was looked at; `whole`: every finding."""
 
     def place(finding: Finding) -> tuple[int, str]:
-
         return SEVERITIES.index(finding.severity), finding.rule
 
     for _, of_rule in groupby(sorted(checked.findings, key=place), key=place):
