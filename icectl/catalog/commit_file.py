@@ -53,7 +53,10 @@ def commit_file(
 def create_file(
     store: Store, base: LoadedTable, metadata: TableMetadata, name: str, *, gzip: bool
 ) -> CommitOutcome:
-    """Write a metadata file beside `base`, by a free name. Raises: StorageError, if unwritten."""
+    """Write a metadata file into the folder of `base`, under a name that nobody else may take.
+
+    Raises: StorageError, only where nothing was written.
+    """
     target = locations.join(base.metadata_folder, name)
     version = metadata_version(target).version
     committed = Committed(

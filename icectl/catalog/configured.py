@@ -162,7 +162,7 @@ def read_configuration(
 
 
 def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
-    """Return the catalogs of icectl.toml. Raises: UsageError, for a table, odd value or secret."""
+    """Return the catalogs of icectl.toml. Raises: UsageError, for an odd value or a secret."""
     catalogs: dict[str, dict[str, ConfiguredValue]] = {}
     for name, table in loaded.items():
         if not isinstance(table, Mapping):

@@ -117,6 +117,7 @@ class Http:
         """
         for name, value in request.headers.items():
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                # No value is shown.
                 shown = name if _HEADER_NAME.fullmatch(name) else "header.*"
                 raise UsageError(
                     f"the header `{shown}` of requests to the catalog contains a line break, or "

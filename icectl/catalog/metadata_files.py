@@ -122,7 +122,10 @@ def _number(version: MetadataVersion) -> int:
 def uncommitted_files(
     versions: Sequence[MetadataVersion], store: Store, env: Env
 ) -> tuple[Sequence[MetadataVersion], Sequence[MetadataVersion]]:
-    """Return files of commits under way, and those left over: old by the clock that dates them."""
+    """Return files of commits under way, and those left over: old ones, by the storage's clock.
+
+    A file without a time is never old.
+    """
     waiting = [version for version in versions if version.kind == "uncommitted"]
     if not waiting:
         return (), ()
@@ -132,7 +135,7 @@ def uncommitted_files(
 
 
 def wait_for_end(store: Store, env: Env, directory: str) -> None:
-    """Wait for commits that are under way in a directory. Raises: CommitConflict; StorageError."""
+    """Wait for the commits that are under way now. Raises: CommitConflict; StorageError."""
 
     def under_way() -> Sequence[MetadataVersion]:
         return uncommitted_files(list_versions(store, directory), store, env)[0]

@@ -95,7 +95,7 @@ class Pointer(Protocol):
         """
 
     def settle(self, pointed: PointerState) -> bool:
-        """Whether a swap that ended in SwapUncertain can come no more. Raises: StorageError."""
+        """Wait a little; whether an uncertain swap can come no more. Raises: StorageError."""
 
 
 @dataclass(frozen=True, slots=True)

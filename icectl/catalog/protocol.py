@@ -272,7 +272,7 @@ class Warehouse(Protocol):
     """One configured catalog. Nothing is connected to before it is asked for something."""
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the namespaces below one. Raises: TableNotFound, for no `parent`; StorageError."""
+        """Yield those right below one. Raises: TableNotFound, where it is none; StorageError."""
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
         """Yield a namespace's tables, no views. Raises: TableNotFound, without it; StorageError."""

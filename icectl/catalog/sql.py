@@ -140,7 +140,7 @@ class Database:
 
 
 def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline) -> Database:
-    """Return a catalog's database, unconnected. Raises: UsageError; Unsupported, driverless."""
+    """Return a database before it is connected to. Raises: UsageError; Unsupported."""
     uri = properties["uri"].removeprefix("jdbc:")
     dialect, _, rest = uri.partition(":")
     name, _, driver = dialect.lower().partition("+")

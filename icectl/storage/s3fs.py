@@ -178,7 +178,7 @@ class S3Writer:
         return settings
 
     def call(self, doing: str, location: str, method: str, **arguments: Any) -> Any:
-        """Return the answer to a request, repeated. Raises: StorageError; FileNotFoundError."""
+        """Make a request that may be repeated. Raises: StorageError; FileNotFoundError."""
         action = partial(self._request, method, location, **arguments)
         return repeated(doing, location, action, self.env, secrets=self.secrets)
 

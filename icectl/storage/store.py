@@ -115,7 +115,11 @@ class Store(Protocol):
         """Return the files directly in one directory; empty where there is none."""
 
     def create(self, location: str, content: bytes) -> None:
-        """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
+        """Write a whole new file, atomically, by one request that is never repeated (R-162).
+
+        Raises: FileExistsError, where one is there; Refused, where the storage ignores conditions;
+        AnswerLost, where the file may be there or not; StorageError, where nothing was written.
+        """
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically; for hints and journals, no commits."""

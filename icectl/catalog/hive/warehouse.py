@@ -271,7 +271,10 @@ class HivePointer:
                 raise SwapUncertain("the metastore's lock was lost")
 
     def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
-        """Send a change, again if unanswered: one is done. Raises: StorageError; SwapUncertain."""
+        """Send the change, again after a lost answer: of equal ones only one can be carried out.
+
+        Raises: StorageError; SwapUncertain.
+        """
         lost: str | None = None
         for number in range(1 + _RESENDS):
             try:
@@ -423,7 +426,7 @@ class Locker:
         """Ask until the lock is acquired; one that is not is given back."""
         ends_at = self.env.monotonic_seconds() + self.limit
         pause = self.shortest
-        if state == metastore.WAITING:  # locks may be left by runs that no server has ended
+        if state == metastore.WAITING:  # perhaps for locks that runs of icectl have left behind
             metastore.check_lock(connection, lock_id)  # which gives it the server's time
             rows = metastore.show_locks(connection, self.database, self.table)
             now_ms = max((row.heartbeat_ms for row in rows), default=0)

@@ -68,7 +68,7 @@ class KeysBelow:
     def step(self, page: _Page) -> ListingStep[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""
         stream, entries = self._next(page)
-        if entries is None:  # a key that obstore cannot express: a driver has to that knows each
+        if entries is None:  # obstore cannot express one of the keys, and the other driver can
             rest = ListingRows()
             for batch in self.other().list_parts([ListingPart(self.base, page.after, page.until)]):
                 for row in batch.to_pylist():

@@ -122,7 +122,7 @@ class Requests:
         return self.in_flight.run(partial(self.client.run, action))
 
     def make(self, doing: str, location: str, action: Callable[[Any], Result]) -> Result:
-        """Return the result of a call, repeated. Raises: StorageError; FileNotFoundError."""
+        """Make a call that may be repeated. Raises: StorageError; FileNotFoundError."""
         whole = partial(
             retry,
             partial(self.once, action),

@@ -54,7 +54,7 @@ _UNORDERED_BUCKETS = "--x-s3"
 
 
 def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
-    """How obstore reaches a bucket; None where only s3fs can. Raises: as botocore, a refresher."""
+    """How obstore reaches a bucket; None where only s3fs can. Raises: what asking for keys does."""
     options = renewed.current()
     if not _is_expressed(bucket, options) or _has_other_settings():
         return None
