@@ -199,22 +199,20 @@ def _age(duration_ms: int | None) -> str:
 
 def question(table_location: str, changes: Sequence[RefChange]) -> str | None:
     """Return the question before changes that take snapshots from a ref; None for others."""
-    taken = [
-        change
-        for change in changes
-        if change.before is not None
-        and (
-            change.after is None
-            or change.leaving
-            or (change.after.type == "tag" and change.before != change.after)
-        )
-    ]
+    taken = [change for change in changes if change.before is not None and _takes(change)]
     if not taken:
         return None
     names = ", ".join(f"`{change.name}`" for change in taken)
     if all(change.after is None for change in taken):
         return f"drop {names} of {table_location}?"
     return f"move {names} of {table_location}?"
+
+
+def _takes(change: RefChange) -> bool:
+    """Return whether a ref is removed, or loses snapshots."""
+    if change.after is None or change.leaving:
+        return True
+    return change.after.type == "tag" and change.before != change.after
 
 
 def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
