@@ -64,16 +64,16 @@ def commit_changes(
     Spec: R-150, R-156.
     """
     with context.shield():
+        newest = context.catalog.load() if is_old else base
         now = context.env.monotonic_seconds
         properties = base.metadata.properties
         retries = read(properties, COMMIT_RETRIES)
         ends_at = now() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
-        attempt, newest = 0, context.catalog.load() if is_old else base
+        attempt, uuid = 0, base.metadata.table_uuid
         while True:
-            uuid = base.metadata.table_uuid
-            other = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))  # R-002
-            if other is not None:
-                raise CommitConflict(other)
+            reason = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))
+            if reason is not None:  # R-002
+                raise CommitConflict(reason)
             require_safe_base(newest.metadata)
             check_metadata_folder(context, newest)
             updates = changes(newest.metadata)
@@ -88,9 +88,9 @@ def commit_changes(
                 raise unknown_outcome(outcome)  # R-156
             if attempt == retries or now() >= ends_at:
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
-            context.progress.warn(f"{outcome.reason}; planning again")
             shortest = read(newest.metadata.properties, COMMIT_MIN_WAIT_MS)
             longest = read(newest.metadata.properties, COMMIT_MAX_WAIT_MS)
+            context.progress.warn(f"{outcome.reason}; planning again")
             context.env.sleep(min(shortest * 2**attempt, longest) / 1000)
             attempt += 1
             newest = context.catalog.load()

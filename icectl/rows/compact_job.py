@@ -179,7 +179,10 @@ class Engine(Protocol):
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Merge the deletes of tasks, as `rewrite` does the rest. Raises: also as run_merge."""
+        """Merge the deletes of tasks, in their order.
+
+        Raises: as `rewrite` and run_merge. Files stay, recorded.
+        """
 
 
 def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead:
@@ -276,7 +279,7 @@ def _source(file: InputFile, job: CompactJob) -> SourceFile:
         {
             item.source_ids[0]: value
             for item, value in zip(typed.spec.fields, values, strict=True)
-            if item.transform.name == "identity"
+            if item.transform.name == "identity"  # R-180
         },
         file.split,
         file.size_bytes,

@@ -70,10 +70,9 @@ class DecodedRows:
         """
         parts = list(self.opened.parts(self.schema))
         columns = self._columns()
-        by_place = [
-            [column for column in columns if column.path[0] == place]
-            for place in range(len(self.opened.schema))
-        ]
+        by_place: list[list[FlatColumn]] = [[] for _ in self.opened.schema]
+        for column in columns:
+            by_place[column.path[0]].append(column)
         number, end = 0, parts[0].record_count if parts else None
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             for rows in _ahead(self.opened.batches(None)):

@@ -205,8 +205,8 @@ def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
         is_named = isinstance(item.type, PrimitiveType) and item.type.name in _RANGED
         if len(column) and (is_named or isinstance(item.type, DecimalType)):
             ends = pc.min_max(as_values(column.combine_chunks(), item.type)).as_py()
-            of = Column(item.name, item.type, item.id)
-            ranges += [Not(Compare(of, "<", ends["min"])), Compare(of, "<=", ends["max"])]
+            key = Column(item.name, item.type, item.id)
+            ranges += [Not(Compare(key, "<", ends["min"])), Compare(key, "<=", ends["max"])]
     file = BytesIO()
     writer = ParquetWriter(file, arrow_schema(columns), ParquetOptions("none"), {})
     if len(table):

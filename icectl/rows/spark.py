@@ -108,6 +108,7 @@ class Spark:
         return self.jobs.speculates
 
     def task_counts(self) -> tuple[int, int]:
+        """Count tasks and repeats, as JobRunner does. Raises: EngineError."""
         with spark_failures():
             return self.jobs.task_counts()
 

@@ -80,7 +80,7 @@ class MarkedManifest:
 
 
 class SnapshotReader(Protocol):
-    """Reads the snapshots of one layout of one table; what a layout lacks is read by default."""
+    """Reads the snapshots of one layout of one table; what only some layouts have has defaults."""
 
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True

@@ -230,8 +230,11 @@ def newest_whole_metadata(
         and version.kind != "uncommitted"
     ]
     # Names of a convention go before others, and of these the one written last.
-    older.sort(key=lambda item: (item.version or 0, item.kind != "other", item.modified_ms or 0))
-    for version in reversed(older):
+    older.sort(
+        key=lambda item: (item.version or 0, item.kind != "other", item.modified_ms or 0),
+        reverse=True,  # those that are alike stay in the order of their names
+    )
+    for version in older:
         try:
             metadata = read_file(store, version.location)
             check_own_version(metadata, version.location)
@@ -367,7 +370,8 @@ class WholeSnapshots:
             named = distinct(content_files(alive, sized_keys(alive)))
             compared = compare_with_store(self.context, named, self.metadata.location)
             for item in compared.discrepancies:
-                if item.location not in missing and (item.found is not None or item.problem):
+                is_absent = item.found is None and item.problem is None
+                if not is_absent and item.location not in missing:
                     return None
                 missing.add(item.location)
         columns = ("location", "content", "record_count")

@@ -237,9 +237,9 @@ def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
                 hint=f"drop or move {kind} {name} first",
                 id="snapshot-referenced",
             )
-    decisions = []
+    decisions, to_expire = [], frozenset(ids)
     for item in metadata.snapshots:
-        stays = item.snapshot_id not in ids
+        stays = item.snapshot_id not in to_expire
         reason = "not named" if stays else "named"
         decisions.append(Decision(item.snapshot_id, item.timestamp_ms, stays, reason))
     return Retention(tuple(decisions), ())

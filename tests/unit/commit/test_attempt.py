@@ -171,6 +171,21 @@ def test_no_try_begins_after_the_time_that_the_table_allows():
     assert len(catalog.commits) == 4
 
 
+def test_the_time_to_read_an_old_base_again_is_not_of_the_time_for_tries(monkeypatch):
+    context, catalog, env = scripted(conflict, committed)
+    limited = {"commit.retry.total-timeout-ms": "500"}
+    catalog.newest = base = replace(BASE, metadata=replace(TABLE, properties=limited))
+    load = catalog.load
+
+    def slow_load() -> LoadedTable:
+        env.sleep(1)
+        return load()
+
+    monkeypatch.setattr(catalog, "load", slow_load)
+    commit_changes(context, base, owned, CommitRequest(), is_old=True)
+    assert [of.version for of, _, _ in catalog.commits] == [2, 3]
+
+
 def logged(*places: str) -> LoadedTable:
     log = tuple(MetadataLogEntry(at, place) for at, place in enumerate(places))
     wanted = {"write.metadata.delete-after-commit.enabled": "true"}

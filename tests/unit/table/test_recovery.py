@@ -1,6 +1,7 @@
 """What of a broken table is whole, and what going back loses by the summaries (R-031)."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,6 +151,19 @@ def test_r002_a_metadata_file_of_another_table_is_none_to_go_back_to(table):
     found = whole_before(table, 4)
     assert found is not None
     assert found.version.version == 2
+
+
+def test_of_metadata_files_of_one_number_and_time_the_first_by_name_is_tried_first(table):
+    folder = table.directory / "metadata"
+    names = [f"00003-{digit * 8}-2222-4333-8444-555555555555.metadata.json" for digit in "12"]
+    for name in names:
+        (folder / name).write_bytes(file(table, 3).read_bytes())
+        os.utime(folder / name, (1_700_000_000, 1_700_000_000))
+    file(table, 3).unlink()
+    truncate(file(table, 4))
+    found = whole_before(table, 4)
+    assert found is not None
+    assert found.version.name == names[0]
 
 
 def test_no_metadata_file_is_whole_where_all_are_broken(table):
