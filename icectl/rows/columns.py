@@ -31,6 +31,7 @@ _TEMPORAL = {
     "timestamptz_ns": pa.timestamp("ns", "UTC"),
     "time": pa.time64("us"),
 }
+_REAL = (PrimitiveType("float"), PrimitiveType("double"))
 Convert = Callable[[pa.Array], pa.Array]
 """May raise pa.ArrowInvalid, for a value that is not of the type."""
 _Test = Callable[[pa.DataType], bool]
@@ -86,7 +87,7 @@ def has_order(type_: Type) -> bool:
 
 def is_real(type_: Type | None) -> bool:
     """Whether values of a type may be NaN."""
-    return type_ in (PrimitiveType("float"), PrimitiveType("double"))
+    return type_ in _REAL
 
 
 def is_shape(type_: Type) -> bool:
