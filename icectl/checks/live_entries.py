@@ -367,7 +367,8 @@ class LiveRows:
 
     def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
         """Yield one breach for all rows that have the same thing wrong."""
-        yield from located(self.subject, fault_of(rows, self.table[column]), what)
+        if len(rows):  # else the column may not be there
+            yield from located(self.subject, fault_of(rows, self.table[column]), what)
 
 
 def deletes_in_version_1(live: LiveRows) -> Iterator[Breach]:

@@ -149,3 +149,10 @@ def test_r120_version_1_has_no_deletes_and_several_are_one_finding():
     message = "`p.puffin` is a delete file in a table of version 1, whose readers know none"
     assert row_risks(rows, table(1)) == [("R-120", f"{message}, and 1 more")]
     assert row_risks(entries(data("a")), table(1)) == []
+
+
+def test_columns_that_were_not_loaded_are_not_looked_at():
+    rows = entries(data("a", 0), vector("a"), vector("a"))
+    names = [name for name in SCHEMA.names if name != "referenced_data_file"]
+    assert tree_risks(Entries(rows.table.select(names))) == []
+    assert "V4-121" in {rule for rule, _, _ in tree_risks(rows)}
