@@ -303,17 +303,7 @@ class BlockFile(RandomAccessFile):
     def read_at(self, offset: int, length: int) -> bytes:
         """Return bytes out of the blocks that they lie in."""
         first, last = offset // _BLOCK_BYTES, (offset + length - 1) // _BLOCK_BYTES
-        missing = [number for number in range(first, last + 1) if number not in self._blocks]
-        while missing:  # those side by side are read at once
-            begin = stop = missing[0]
-            while stop in missing:
-                stop += 1
-            self._file.seek(begin * _BLOCK_BYTES)
-            run = self._file.read((stop - begin) * _BLOCK_BYTES)
-            for number in range(begin, stop):
-                at = (number - begin) * _BLOCK_BYTES
-                self._blocks[number] = run[at : at + _BLOCK_BYTES]
-            missing = [number for number in missing if number >= stop]
+        self._load(first, last)
         parts = [self._blocks.pop(number) for number in range(first, last + 1)]
         self._blocks.update(zip(range(first, last + 1), parts, strict=True))
         while self._most is not None and len(self._blocks) > self._most:
@@ -321,6 +311,20 @@ class BlockFile(RandomAccessFile):
         start = offset - first * _BLOCK_BYTES
         content = parts[0] if len(parts) == 1 else b"".join(parts)
         return content[start : start + length]
+
+    def _load(self, first: int, last: int) -> None:
+        """Read the blocks that are not there yet, those side by side at once."""
+        missing = [number for number in range(first, last + 1) if number not in self._blocks]
+        while missing:
+            start = stop = missing[0]
+            while stop in missing:
+                stop += 1
+            self._file.seek(start * _BLOCK_BYTES)
+            content = self._file.read((stop - start) * _BLOCK_BYTES)
+            for number in range(start, stop):
+                at = (number - start) * _BLOCK_BYTES
+                self._blocks[number] = content[at : at + _BLOCK_BYTES]
+            missing = [number for number in missing if number >= stop]
 
 
 def _with_ids(field: pa.Field) -> pa.Field:

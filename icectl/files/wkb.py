@@ -145,8 +145,10 @@ class _Runs:
 
     shapes: Shapes
     octets: _Array
-    runs: list[tuple[int, int, int]] = field(default_factory=list)
-    """Where each starts, its points, their dimensions, and 4 more if numbers are little-endian."""
+    starts: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    forms: list[int] = field(default_factory=list)
+    """Of each run the dimensions of its points, and 4 more where numbers are little-endian."""
 
     def add_simple(self, starts: _Array, ends: _Array) -> npt.NDArray[np.bool_]:
         """Read values of one run, or of none, all at once; which ones are."""
@@ -230,15 +232,18 @@ class _Runs:
         if end > size:
             raise InvalidShape(f"it counts {count:,} points, and {size - at:,} bytes are left")
         if count:
-            self.runs.append((start + at, count, form))
-            if len(self.runs) >= _MOST_RUNS:
+            self.starts.append(start + at)
+            self.counts.append(count)
+            self.forms.append(form)
+            if len(self.starts) >= _MOST_RUNS:
                 self.flush()
         return end
 
     def flush(self) -> None:
         """Look at the points of the runs that were added."""
-        self._look(*np.array(self.runs, np.int64).reshape(-1, 3).T)
-        self.runs = []
+        runs = (np.array(values, np.int64) for values in (self.starts, self.counts, self.forms))
+        self._look(*runs)
+        self.starts, self.counts, self.forms = [], [], []
 
     def _look(self, starts: _Array, counts: _Array, forms: _Array) -> None:
         """Look at the points of runs, some of those that have one form at a time."""
@@ -248,11 +253,16 @@ class _Runs:
             width = len(_DIMENSIONS[dimensions])
             numbers = counts[chosen] * width
             for at, length in _sliced(starts[chosen], numbers):
-                # The numbers of runs, one run behind the other.
-                within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-                places = np.repeat(at, length) + _NUMBER * within
-                points = everywhere(self.octets, _NUMBERS[order])[places].astype(np.float64)
-                self.shapes.add_points(dimensions, points.reshape(-1, width))
+                points = self._numbers(at, length, order).reshape(-1, width)
+                self.shapes.add_points(dimensions, points)
+
+    def _numbers(self, starts: _Array, lengths: _Array, order: int) -> _Array:
+        """Return the numbers of runs, one run behind the other."""
+        places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        numbers: _Array = everywhere(self.octets, _NUMBERS[order])[
+            np.repeat(starts, lengths) + _NUMBER * places
+        ].astype(np.float64)
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)

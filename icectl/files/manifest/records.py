@@ -31,27 +31,36 @@ def decode_columns(
     layout: ManifestLayout, blocks: Iterable[Block], columns: Sequence[str], order: Order
 ) -> dict[str, pa.ChunkedArray]:
     """Decode columns as stored: integers as int64, formats as text. Raises: CorruptTable."""
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
-    for batch in in_batches(layout.schema, blocks):
-        entries = list(decode_records(layout.schema, batch))
-        files = [entry[layout.data_file_position] for entry in entries]
-        for name in columns:
-            if name == "partition_key":
-                records = [file.get(str(layout.partition_position), {}) for file in files]
-                keys = partition_keys(layout.partition, order, records)
-                chunks[name].append(pa.array(keys, pa.binary()))
-                continue
-            column = layout.columns[name]
-            rows: Sequence[Any] = files if column.in_data_file else entries
-            at = str(column.position) if column.in_data_file else column.position
-            chunks[name].append(_array(column, [row[at] for row in rows]))
-    return {name: pa.chunked_array(chunks[name]) for name in columns}
+    # A batch of Python's objects is gone before the next one is decoded.
+    batches = [
+        _decode_batch(layout, list(decode_records(layout.schema, batch)), columns, order)
+        for batch in in_batches(layout.schema, blocks)
+    ]
+    return {name: pa.chunked_array([batch[name] for batch in batches]) for name in columns}
+
+
+def _decode_batch(
+    layout: ManifestLayout, entries: Sequence[Any], columns: Sequence[str], order: Order
+) -> dict[str, pa.Array]:
+    files = [entry[layout.data_file_position] for entry in entries]
+    decoded = {}
+    for name in columns:
+        if name == "partition_key":
+            position = str(layout.partition_position)
+            records = [file.get(position, {}) for file in files]
+            decoded[name] = pa.array(partition_keys(layout.partition, order, records), pa.binary())
+            continue
+        column = layout.columns[name]
+        rows = files if column.in_data_file else entries
+        at = str(column.position) if column.in_data_file else column.position
+        decoded[name] = _array(column, [row[at] for row in rows])
+    return decoded
 
 
 def partition_keys(
     partition: AvroType, order: Order, records: Iterable[Mapping[str, Any]]
 ) -> list[bytes]:
-    """Canonical keys of decoded partition records. Raises: CorruptTable R-068."""
+    """Canonical keys of decoded records. Raises: CorruptTable R-068, for a type of no partition."""
     fields = [
         None if at is None else (str(at), _canonical(partition.fields[at].type.present))
         for at in order

@@ -205,13 +205,7 @@ def encode_table(
         part = table.slice(start, _ROWS)
         arrays = {name: part[name].combine_chunks() for name in part.column_names}
         arrays["partition"] = partitions.slice(start, _ROWS)
-        columns = _Columns(part.num_rows)
-        for name, is_optional in fields:
-            columns.add(arrays[name], is_optional=is_optional, is_raw=name == "partition")
-        row_ends = np.zeros(part.num_rows, np.int64)
-        output = np.empty(columns.largest_size(), np.uint8)
-        used = avro_scan.encode(*(*columns.arguments(), output, row_ends))
-        yield output[:used].tobytes(), row_ends
+        yield _encode(fields, arrays, part.num_rows)
 
 
 def _fields(schema: Mapping[str, Any]) -> list[tuple[str, bool]]:
@@ -223,6 +217,19 @@ def _fields(schema: Mapping[str, Any]) -> list[tuple[str, bool]]:
         else:
             fields.append((field["name"], isinstance(field["type"], list)))
     return fields
+
+
+def _encode(
+    fields: Sequence[tuple[str, bool]], arrays: Mapping[str, pa.Array], row_count: int
+) -> Encoded:
+    """Encode rows, in memory that is free for the next ones before they are asked for."""
+    columns = _Columns(row_count)
+    for name, is_optional in fields:
+        columns.add(arrays[name], is_optional=is_optional, is_raw=name == "partition")
+    row_ends = np.zeros(row_count, np.int64)
+    output = np.empty(columns.largest_size(), np.uint8)
+    used = avro_scan.encode(*(*columns.arguments(), output, row_ends))
+    return output[:used].tobytes(), row_ends
 
 
 class _Columns:
