@@ -355,10 +355,12 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
     """
     table = entries.table
     has_stats = set(table.column_names).issuperset(FOR_STATS)
-    stats = conform(None, facts.columns, len(entries))
+    stats = (
+        from_maps(entries, facts.columns)
+        if has_stats
+        else conform(None, facts.columns, len(entries))
+    )
     spec = facts.metadata.spec(spec_id)
-    if has_stats:
-        stats = from_maps(entries, facts.columns)
     if spec is not None and has_stats:
         keys, counts = whole(table["partition_key"]), whole(table["record_count"])
         types = result_types(spec, facts.metadata.schemas)
@@ -384,7 +386,8 @@ def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
     Position delete files of version 2 have no form of version 4, nor have tuples whose type is
     not known (sfc-1 X6).
     """
-    deletes = live_rows(of_contents(rows, Content.POSITION_DELETES))
+    judged = rows.select(["content", "status", "file_format"])
+    deletes = live_rows(of_contents(judged, Content.POSITION_DELETES))
     if set(deletes["file_format"].unique().to_pylist()) - {FileFormat.PUFFIN}:
         return False
     specs = [facts.metadata.spec(number) for number in rows["spec_id"].unique().to_pylist()]

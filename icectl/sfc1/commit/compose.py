@@ -3,7 +3,7 @@
 Pure but for the leaves that are read on the way: the files to write come back as values.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,13 +106,13 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
     """Write the live rows of chosen leaves, and chosen files of the root, again (sfc-1 7.6)."""
     if not change.rewritten and not change.rewritten_files:
         return
-    affiliated = [  # delete leaves that stay, of data leaves that are rewritten
+    affiliated = {  # delete leaves that stay, of data leaves that are rewritten
         key
         for leaf in leaf_rows(draft.kept)
         if (key := comparison_key(leaf.name)) not in change.rewritten
         and leaf.referenced_file is not None
         and comparison_key(leaf.referenced_file) in change.rewritten
-    ]
+    }
     for content, contents, kind in (
         (Content.DATA_MANIFEST, DATA, TreeContent.DATA),
         (Content.DELETE_MANIFEST, DELETES, TreeContent.DELETE),
@@ -137,7 +137,7 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
     _repair_affinity(draft, affiliated)
 
 
-def _chosen(draft: Draft, chosen: Collection[str]) -> list[tuple[str, ListedRow]]:
+def _chosen(draft: Draft, chosen: Set[str]) -> list[tuple[str, ListedRow]]:
     leaves = [(comparison_key(leaf.name), leaf) for leaf in leaf_rows(draft.kept)]
     return [(key, leaf) for key, leaf in leaves if key in chosen]
 
@@ -250,7 +250,7 @@ def _drop_leaves(draft: Draft, gone: set[str]) -> None:
         draft.dead.pop(key, None)
 
 
-def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
+def _repair_affinity(draft: Draft, leaves: Set[str]) -> None:
     """Point delete leaves to the data leaf that their files moved to, if it is one (sfc-1 A3)."""
     for key, leaf in _chosen(draft, leaves):
         rows = without(draft.look_at(leaf), draft.dead.get(key, NONE))
