@@ -55,7 +55,10 @@ def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
 
 
 def with_whole_locations(table_location: str, scheme: str, table: pa.Table) -> pa.Table:
-    """Return a version 4 table's entries with whole locations, those with a slash by scheme."""
+    """Return columns of entries of a version 4 table with whole locations.
+
+    Those that begin with a slash get the scheme, if there is one.
+    """
     for name in _LOCATIONS:
         if name in table.column_names:
             whole = _below_table(table_location, table[name])

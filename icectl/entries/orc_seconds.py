@@ -37,7 +37,10 @@ def second_of(type_: Type) -> int | None:
 
 
 def may_be_earlier(values: pa.Array, second: int) -> pa.Array:
-    """Whether values shown in units of a second may be of the one before; false for null."""
+    """Whether values that a file shows may be of a second before; false where they are null.
+
+    `second` is how many units of theirs a second has.
+    """
     after = pc.and_(pc.greater_equal(values, second // 1000), pc.less(values, second))
     return pc.fill_null(after, fill_value=False)
 

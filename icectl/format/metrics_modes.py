@@ -75,7 +75,7 @@ def lower_bound(type_: Type, bound: bytes, longest: int) -> bytes:
 
 
 def upper_bound(type_: Type, bound: bytes, longest: int) -> bytes | None:
-    """Return bytes at or above a value, cut to a length; None where no text or bytes are."""
+    """Return a bound at or above a value, cut to a length; None where none of the length is."""
     if type_ == PrimitiveType("string"):
         text = bound.decode()
         if len(text) <= longest:

@@ -81,7 +81,10 @@ class ManifestLayout:
 
 @lru_cache(SCHEMAS)
 def find_layout(schema: AvroType) -> ManifestLayout:
-    """Find the columns in a writer schema. Raises: CorruptTable R-062 or R-063."""
+    """Find the columns in a writer schema.
+
+    Raises: CorruptTable R-062 or R-063 where a required field is missing or of another type.
+    """
     entry = fields_by_id(schema, ENTRY_IDS)
     if DATA_FILE not in entry or schema.fields[entry[DATA_FILE]].type.kind != "record":
         raise CorruptTable("the file is not a manifest: it has no data_file", rule="R-062")  # R-062

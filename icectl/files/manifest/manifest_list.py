@@ -129,7 +129,11 @@ def write_manifest_list(
     codec: str = "deflate",
     sync_marker: bytes,
 ) -> bytes:
-    """Write a snapshot's manifests, equal arguments alike. Raises: ValueError (R-048, R-171)."""
+    """Write the manifests of a snapshot; equal arguments give equal bytes.
+
+    Raises: ValueError where a version 1 row is of deletes (R-048), one has no snapshot id (R-050),
+    or a version 2 row lacks a count (R-171).
+    """
     metadata = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),

@@ -101,7 +101,10 @@ def _carried(
     entries: Entries,
     pieces: Integers,
 ) -> Iterator[Moved]:
-    """Yield the entries as bytes. Raises: CorruptTable R-008; first UnusualSchemaError."""
+    """Yield the entries as bytes, those of some blocks at a time.
+
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
     program, scanner = _splice_program(target), Scanner(_piece_program(source), _PLACES)
     positions, first = numbers(entries, "manifest_pos"), 0
     for room, row_count in scanner.scan(read_blocks(file)):
@@ -303,7 +306,10 @@ class PieceWriter:
 
 
 def in_file_format(content: bytes, form: ManifestForm) -> bytes:
-    """Return an Avro manifest in the file format of its form. Raises: Unsupported."""
+    """Return a manifest, written in Avro, in the file format of its form.
+
+    Raises: Unsupported, for a partition field whose type is not known.
+    """
     if form.file_format is FileFormat.AVRO:
         return content
     _, entries = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)

@@ -103,7 +103,10 @@ def header_of(
     partition_record: tuple[tuple[int | None, str], ...],
     unknown_field_ids: tuple[int, ...],
 ) -> ManifestHeader:
-    """Return a manifest's word of itself, else `assumed_version`. Raises: CorruptTable R-060."""
+    """Read what a manifest says of itself; `assumed_version` is its version where it says none.
+
+    Raises: CorruptTable R-060.
+    """
     version = _number(metadata, "format-version")
     content = metadata.get("content", "data")
     if content not in ("data", "deletes"):
@@ -225,7 +228,11 @@ def avro_type(type_: Type | None) -> Any:
 
 
 def partition_value(type_: Type | None, value: Any) -> Any:
-    """Return a value as its Avro type has it. Raises: ValueError; OverflowError, of decimals."""
+    """Return a partition value as its Avro type holds it, without logical types.
+
+    Raises: ValueError for a value of a field of unknown type; OverflowError for a decimal that has
+    more digits than its type.
+    """
     if value is None:
         return None
     if isinstance(type_, DecimalType):

@@ -504,7 +504,7 @@ class _Chunks:
         self.bounds = np.stack([edited.now(offsets) for offsets in ends], axis=1).tolist()
 
     def part(self, group: int, leaf: int, stored_path: bytes, path: bytes) -> bytes:
-        """Return a chunk at another path; `own` is to have been its own. Raises: NotMergeable."""
+        """Return a chunk with another path than `stored_path`, its own. Raises: NotMergeable."""
         start, path_at, path_end, end = self._bounds[self.first[group] + leaf]
         if stored_path == path:
             return self.content[start:end]

@@ -171,7 +171,7 @@ def whole_variants(column: pa.Array) -> pa.Array:
 
 
 def check_variants(column: pa.Array, field: pa.Field) -> None:
-    """Look at all variants in a column. Raises: CorruptTable R-099; Unsupported, as of types."""
+    """Look at all variants, at any depth. Raises: CorruptTable R-099; else as whole_variants."""
     if is_variant(field):
         whole = whole_variants(column)
         whole = whole.filter(whole.is_valid())
