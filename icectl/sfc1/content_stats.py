@@ -175,10 +175,8 @@ def conform(stats: pa.StructArray | None, columns: Sequence[StatsColumn], count:
         return pa.nulls(count, kind)
     parts = by_field_id(stats)
     groups = [
-        _conformed(parts[field_id(group)], group.type)
-        if field_id(group) in parts
-        else pa.nulls(count, group.type)
-        for group in kind
+        pa.nulls(count, group.type) if part is None else _conformed(part, group.type)
+        for group, part in ((group, parts.get(field_id(group))) for group in kind)
     ]
     return pa.StructArray.from_arrays(groups, fields=list(kind), mask=stats.is_null())
 
@@ -194,9 +192,9 @@ def _conformed(group: pa.Array, kind: pa.StructType) -> pa.StructArray:
         raise CorruptTable(message, rule="V4-140")
     parts = by_field_id(group)
     members = {
-        member.name: _promoted(parts[field_id(member)], member.type)
+        member.name: _promoted(part, member.type)
         for member in kind
-        if field_id(member) in parts
+        if (part := parts.get(field_id(member))) is not None
     }
     return stats_group(kind, members, len(group))
 
