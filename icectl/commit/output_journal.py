@@ -240,8 +240,12 @@ class Leftovers:
                 within = replace(journal, data=self._own_data(journal, own))
                 data = list(data_outputs(self.context.store, within))
                 if data:  # manifests are read only where live files matter
-                    live = files_of_live_entries(self.context, metadata, manifests)
-                    live_keys = _keys(containing(live, journal.uuid))
+                    # Live files get no name: those of one run go before those of the next come.
+                    live_keys = _keys(
+                        containing(
+                            files_of_live_entries(self.context, metadata, manifests), journal.uuid
+                        )
+                    )
                     surplus += [place for place in data if loosest_key(place) not in live_keys]
                 if remove_own(self.context, newest, own, surplus):
                     self.context.store.remove([journal.location])

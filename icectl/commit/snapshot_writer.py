@@ -191,26 +191,27 @@ class ListWriter:
             to_remove = are_among(entries, removed)
             paths = tuple(files.manifests[at].manifest_path for at in manifests)
             key = (kind, paths, to_remove.tobytes())
-            if key in self._by_key:
-                rewritten += self._by_key[key]
-                continue
-            marked = with_some_deleted(entries, to_remove, snapshot_id)
-            writer = self._writer(metadata, kind)
-            form, encoded = self._encoded.get(kind, (None, None))
-            if form != writer.form or encoded is None:
-                encoded = EncodedEntries(_MOST_ENCODED_BYTES)
-                self._encoded[kind] = writer.form, encoded
-            writer = replace(writer, encoded=encoded)
-            counts = enumerate(count_by_manifest(marked, len(files.manifests)))
-            lengths = {
-                at: files.manifests[at].manifest_length / count for at, count in counts if count
-            }
-            sizes = per_manifest(marked, lengths)
-            cut = pieces(one_cluster(marked), sizes, writer.target_size_bytes / PIECES_OF_TARGET)
-            new_manifests = writer.write(files.manifests, marked, cut)
-            self._by_key[key] = [written.manifest for written in new_manifests]
+            if key not in self._by_key:
+                marked = with_some_deleted(entries, to_remove, snapshot_id)
+                self._by_key[key] = self._write_marked(metadata, files, kind, marked)
             rewritten += self._by_key[key]
         return rewritten
+
+    def _write_marked(
+        self, metadata: TableMetadata, files: LiveFiles, kind: _Kind, entries: Entries
+    ) -> list[ManifestFile]:
+        """Write entries of one kind, and keep none of them in memory but the encoded ones."""
+        writer = self._writer(metadata, kind)
+        form, encoded = self._encoded.get(kind, (None, None))
+        if form != writer.form or encoded is None:
+            encoded = EncodedEntries(_MOST_ENCODED_BYTES)
+            self._encoded[kind] = writer.form, encoded
+        writer = replace(writer, encoded=encoded)
+        counts = enumerate(count_by_manifest(entries, len(files.manifests)))
+        lengths = {at: files.manifests[at].manifest_length / count for at, count in counts if count}
+        sizes = per_manifest(entries, lengths)
+        cut = pieces(one_cluster(entries), sizes, writer.target_size_bytes / PIECES_OF_TARGET)
+        return [written.manifest for written in writer.write(files.manifests, entries, cut)]
 
     # -- rewriting manifests ----------------------------------------------------------------------
 

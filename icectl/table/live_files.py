@@ -282,8 +282,8 @@ def _named(
     read_names: ReadNames,
 ) -> NamedFiles:
     of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
-    locations = take(files.deletes, of_partitions).table["location"].to_pylist()
-    rows = zip(of_partitions, locations, strict=True)
+    locations = take(files.deletes, of_partitions).table["location"]
+    rows = zip(of_partitions, locations.to_pylist(), strict=True)
     unread = [row for row, location in rows if location not in known]
     if not unread:
         return known

@@ -77,12 +77,7 @@ def compare_with_store(context: TableContext, expected: Files, table_location: s
                 for location in batch["location"].filter(named).to_pylist()
                 if is_metadata_file_name(locations.name(location))
             ]
-            shown = location_keys(batch["location"]).combine_chunks()
-            indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
-            places = np.asarray(indexes.to_numpy(), np.int64)
-            is_shown = places >= 0
-            sizes[is_shown] = batch["size_bytes"].to_numpy()[places[is_shown]]
-            is_listed |= is_shown
+            _fill(keys, batch, sizes, is_listed)
             context.progress.advance(0)
     unlisted = np.flatnonzero(~is_listed)
     context.progress.advance(int(is_listed.sum()))
@@ -122,6 +117,21 @@ def _listed(context: TableContext, table_location: str, expected_count: int) -> 
                 break
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def _fill(
+    keys: pa.ChunkedArray,
+    listed: pa.Table,
+    sizes: npt.NDArray[np.int64],
+    is_listed: npt.NDArray[np.bool_],
+) -> None:
+    """Take the sizes of files that a part of the listing shows; its keys are forgotten then."""
+    shown = location_keys(listed["location"]).combine_chunks()
+    indexes = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
+    places = np.asarray(indexes.to_numpy(), np.int64)
+    is_shown = places >= 0
+    sizes[is_shown] = listed["size_bytes"].to_numpy()[places[is_shown]]
+    is_listed |= is_shown
 
 
 def _look_up(
