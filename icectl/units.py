@@ -106,7 +106,10 @@ def print_text(text: str) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Return milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`. Raises: UsageError."""
+    """Return milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`.
+
+    Raises: UsageError, for a bare number too.
+    """
     parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text.strip()) else []
     if not parts or any(unit not in DURATION_UNITS_MS for _, unit in parts):
         raise UsageError(

@@ -77,7 +77,10 @@ def option(
     choices: tuple[str, ...] = (),
     parse: Callable[[str], Any] | None = None,
 ) -> Option:
-    """Declare an option; one with choices and no `parse` takes nothing else."""
+    """Declare an option; `names` are separated by spaces.
+
+    One with choices and no `parse` takes nothing else.
+    """
     if parse is None:
         parse = one_of(*choices) if choices else str
     return Option(tuple(names.split()), help, group, metavar, parse, choices)

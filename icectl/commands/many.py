@@ -192,7 +192,7 @@ def on_each(
     with kept_session():  # one is enough for all
         for number, table in enumerate(matched.tables):
             progress.rename(f"{number} of {count}: {command} {table}")
-            ends.append(end_on(common, table, lambda *on: run(*on, *options)))
+            ends.append(end_on(common, table, lambda quiet, name: run(quiet, name, *options)))
     return _outcome(command, [*ends, *missing_ends(common, matched)], change)
 
 

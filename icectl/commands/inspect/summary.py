@@ -196,7 +196,7 @@ def oddities_of(reader: Reader) -> Sequence[str]:
     if version is not None and reader.loaded.capabilities.numbers_versions:
         with suppress(FileNotFoundError, StorageError):  # nothing depends on the hint
             hint = reader.hinted_version()
-            if isinstance(hint, int) and hint > version:  # newer metadata are lost
+            if isinstance(hint, int) and hint > version:  # newer metadata is lost
                 message, advice = lost_versions(hint, version, reader.metadata.location)
                 messages.append(f"{message} (R-163); {advice}")
     return messages
