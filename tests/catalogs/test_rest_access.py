@@ -416,15 +416,17 @@ def certificates(folder: Path) -> tuple[Path, Path, Path]:
     return files
 
 
+S3_TABLES = "the maintenance of the table bucket in S3 Tables"
 PRODUCTS = [
-    ("https://n.example/iceberg/main", {"nessie.is-nessie-catalog": "true"}, "Nessie"),
-    ("https://s3tables.eu-west-1.amazonaws.com/iceberg", {}, "Amazon S3 Tables"),
-    ("https://s3tables-fips.us-east-1.api.aws/iceberg", {}, "Amazon S3 Tables"),
+    ("https://n.example/iceberg/main", {"nessie.is-nessie-catalog": "true"},
+     "`nessie-gc`, which knows all of Nessie's branches"),
+    ("https://s3tables.eu-west-1.amazonaws.com/iceberg", {}, S3_TABLES),
+    ("https://s3tables-fips.us-east-1.api.aws/iceberg", {}, S3_TABLES),
     ("https://glue.eu-west-1.amazonaws.com/iceberg", {"warehouse": "1:s3tablescatalog/b"},
-     "Amazon S3 Tables"),
+     S3_TABLES),
     ("https://glue.eu-west-1.amazonaws.com/iceberg", {"warehouse": "1"}, None),
     ("https://dbc-1.cloud.databricks.com/api/2.1/unity-catalog/iceberg-rest", {},
-     "Databricks Unity Catalog"),
+     "the predictive optimization of Databricks"),
     ("http://localhost:8080/api/2.1/unity-catalog/iceberg", {}, None),
     ("https://acc.snowflakecomputing.com/polaris/api/catalog", {}, None),
     ("https://acc.snowflakecomputing.com/horizon-catalog", {}, "Snowflake"),
@@ -433,11 +435,11 @@ PRODUCTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("uri", "properties", "wanted"), PRODUCTS)
-def test_products_are_recognised(uri, properties, wanted):
+@pytest.mark.parametrize(("uri", "properties", "keeper"), PRODUCTS)
+def test_products_are_recognised(uri, properties, keeper):
     client = partial(Config, addresses=None, endpoints=frozenset())  # type: ignore[arg-type]
-    found = product_of(client(uri, properties))
-    assert (None if found is None else found.name) == wanted
+    product = product_of(client(uri, properties))
+    assert (None if product is None else product.keeper) == keeper
 
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "remove-orphans"])

@@ -9,15 +9,16 @@ import shlex
 import threading
 import warnings
 import xml.etree.ElementTree as ET
+from queue import SimpleQueue
 
 import pytest
 
 from icectl.catalog.identifier import TableName, no_table
+from icectl.cli import progress_bar
 from icectl.cli.ci import ci_text
 from icectl.cli.console import Console, ConsoleOptions, messages_of_libraries
 from icectl.cli.document import csv_text, write_deleted_list
 from icectl.cli.metrics import metrics_text
-from icectl.cli.progress_bar import ConsoleProgress
 from icectl.cli.tables import TableColumn, print_pairs, print_table
 from icectl.env import SystemEnv
 from icectl.errors import UsageError
@@ -102,20 +103,20 @@ def test_a_traceback_keeps_its_lines_and_begins_no_other_message():
     ]  # fmt: skip
 
 
-def test_progress_shows_names_in_one_line():
-    told: list[str] = []
+def test_progress_shows_names_in_one_line(monkeypatch):
+    monkeypatch.setattr(progress_bar, "_LINE_EVERY_SECONDS", 0.01)
+    lines = SimpleQueue()
     made, _, err = console()
-    progress = ConsoleProgress(
+    progress = progress_bar.ConsoleProgress(
         err=err,
         env=SystemEnv(),
         enabled=True,
         terminal=False,
-        write_line=made.note,
-        warn=told.append,
+        write_line=lines.put,
+        warn=made.warn,
     )
     progress.phase("looking at x\n::error::y\x1b[8m")
-    assert progress._phase is not None
-    made.note(progress._line(progress._phase))
+    made.note(lines.get(timeout=60))
     progress.stop()
     check(err.getvalue(), 1)
 
