@@ -11,7 +11,6 @@ answer: bytes that pass through the client, and its requests. Memory is that of 
 
 import argparse
 import io
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -179,7 +178,6 @@ def main() -> int:
         if given.recode:
             recode(Path(given.recode))
         return 0
-    print(subprocess.run(["uptime"], capture_output=True, text=True, check=True).stdout.strip())
     reached = []
     if "footers" in given.what:
         with tempfile.TemporaryDirectory() as folder:
