@@ -12,7 +12,7 @@ import pytest
 
 from icectl.cli import app
 from icectl.env import SystemEnv
-from tests.builders.broken import Broken, in_first
+from tests.builders.broken import Broken, in_first, in_first_file
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, live_entries, read_metadata, rows_by_snapshot
 from tests.builders.table_builder import TableBuilder
@@ -502,3 +502,18 @@ def test_v4_145_counts_of_values_that_version_4_rejects_are_told_before_with_wha
     assert "U-14" not in {one["rule"] for one in ran.document["result"]["findings"]}
     found = icectl("validate", str(directory), "--level", "data", "--json").document
     assert found["result"]["findings"] == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_relative_location_would_be_looked_for_elsewhere(tmp_path, icectl, mode):
+    directory = tmp_path / "t"
+    build(directory, 2)
+    Broken(directory).edit_manifest(in_first_file(file_path="data/relative.parquet"))
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes", "--json")
+    assert (ran.code, ran.document["status"]) == (5, "refused")
+    planned = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "-n", "--json")
+    told = [one for one in planned.document["result"]["findings"] if one["rule"] == "U-17"]
+    assert [one["severity"] for one in told] == ["error"]
+    assert "`data/relative.parquet`" in told[0]["message"]
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before

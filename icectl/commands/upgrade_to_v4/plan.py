@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import pyarrow.compute as pc
+
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
 from icectl.checks.rule import Finding
 from icectl.entries.rows import (
@@ -15,6 +17,7 @@ from icectl.entries.rows import (
 )
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
+from icectl.format.locations import SCHEME
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
@@ -43,6 +46,7 @@ RULES = {
     "U-14": "`icectl compact TABLE --rewrite-all` rewrites such files, before or after",
     "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
     "U-16": "nothing to do: no file is partitioned by it",
+    "U-17": "`icectl compact TABLE --rewrite-all`, run where the file is found, names it in full",
 }
 """The next step where a condition of sfc-1 11.3 does not hold."""
 
@@ -372,6 +376,16 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             return
     if head.entries is None:
         return
+    if metadata.format_version < TO_VERSION:  # sfc-1 U-17
+        locations = live(head.entries).table["location"]
+        is_whole = pc.match_substring_regex(locations, f"^(/|{SCHEME})")
+        relative = locations.filter(pc.invert(is_whole))
+        if len(relative):
+            message = (
+                f"{print_count(len(relative), 'file')} of a relative location, which version 4 "
+                f"looks for below the table; one is `{relative[0].as_py()}`"
+            )
+            yield _finding("U-17", subject, message)
     yield from _equality_deletes(metadata, head, head.entries)
     count = _position_delete_files(head)
     if count:  # sfc-1 U-09
