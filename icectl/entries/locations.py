@@ -20,6 +20,11 @@ def without_scheme(locations: pa.Array) -> pa.Array:
     return pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
 
 
+def are_relative(locations: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return whether each location is neither a URI nor an absolute path. Order and nulls: kept."""
+    return pc.invert(pc.match_substring_regex(locations, f"{_ABSOLUTE}|^/"))
+
+
 def locations_with_scheme(scheme: str, locations: pa.Array) -> pa.Array:
     """Absolute locations with a scheme: this one where they have none. Order and nulls: kept."""
     bare = without_scheme(locations)
@@ -39,7 +44,7 @@ def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
 
 def _below_table(table_location: str, locations: pa.Array) -> pa.Array:
     """Relative locations as whole ones; those that begin with a slash are older, and stay."""
-    relative = pc.invert(pc.match_substring_regex(locations, f"{_ABSOLUTE}|^/"))
+    relative = are_relative(locations)
     if not pc.any(relative, min_count=0).as_py():
         return locations
     base = pa.scalar(table_location.rstrip("/"))

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow.compute as pc
-
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
 from icectl.checks.rule import Finding
+from icectl.entries.locations import are_relative
 from icectl.entries.rows import (
     Entries,
     count_by_value,
@@ -17,7 +16,6 @@ from icectl.entries.rows import (
 )
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
-from icectl.format.locations import SCHEME
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
@@ -378,8 +376,7 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
         return
     if metadata.format_version < TO_VERSION:  # sfc-1 U-17
         locations = live(head.entries).table["location"]
-        is_whole = pc.match_substring_regex(locations, f"^(/|{SCHEME})")
-        relative = locations.filter(pc.invert(is_whole))
+        relative = locations.filter(are_relative(locations))
         if len(relative):
             message = (
                 f"{print_count(len(relative), 'file')} of a relative location, which version 4 "
