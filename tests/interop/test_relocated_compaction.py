@@ -21,7 +21,7 @@ from tests.builders.inline_engine import InlineEngine
 from tests.builders.relocate import relocate
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
 from tests.interop.test_relocated_fixtures import BIG, OTHER, heads, rows_of
-from tests.interop.test_rewrite_fixtures import REFUSED, checksum, current
+from tests.interop.test_rewrite_fixtures import REFUSED, VARIANT, checksum, current
 
 QUICK = {
     "dremio/table_with_delete",
@@ -118,9 +118,12 @@ def test_rows_of_every_snapshot_stay_what_independent_readers_saw(
     assert ended["status"] == ("done" if live(table)[1] else "nothing-to-do")
     schema, data, deletes = live(table)
     assert deletes == []
-    contents = {file["file_path"]: Path(file["file_path"]).read_bytes() for file in data}
-    assert checksum(schema, list(contents), contents) == expected(name)
     after = read_metadata(current_metadata(table))
+    if name == VARIANT:  # the checksums have no form for its values
+        assert read_rows(after) == rows[before["current-snapshot-id"]]
+    else:
+        contents = {file["file_path"]: Path(file["file_path"]).read_bytes() for file in data}
+        assert checksum(schema, list(contents), contents) == expected(name)
     assert rows_of(after, heads(before)) == rows
     assert findings(icectl) - wrong == Counter()
     assert icectl("compact", "--min-input-files", "2", *SIZE)["status"] == "nothing-to-do"
