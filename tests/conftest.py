@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from icectl.rows import workers
 from tests.builders.forked_workers import Forks
+from tests.builders.rows import current_metadata
+from tests.builders.table_builder import TableBuilder
+from tests.catalogs.rest_fake import Fake, fake
 from tests.stores import azure_server, gcs_server, hdfs_server, s3_servers
 from tests.stores.azure_server import Azurite
 from tests.stores.fixed_env import FixedEnv
@@ -73,6 +76,15 @@ def _shared_by(test: pytest.Function) -> str:
         for name, defined in test._fixtureinfo.name2fixturedefs.items()
         if defined[-1].scope == "module"
     )
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Fake]:
+    """A catalog of a table, that gives the answers a test chooses."""
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(3))
+    with fake(current_metadata(table.directory)) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

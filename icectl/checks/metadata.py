@@ -1,10 +1,7 @@
 """Rules of the table metadata itself, of what a version has, and of the files of a table."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-
-import pyarrow.compute as pc
 
 from icectl.checks.objects import (
     LiveSnapshot,
@@ -16,6 +13,8 @@ from icectl.checks.objects import (
 )
 from icectl.checks.rule import Breach, Check, at_most_once, of_object, rule
 from icectl.entries.columns import Mask, mask_of
+from icectl.entries.locations import are_relative
+from icectl.format.locations import is_relative
 from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRITER, Fault
 from icectl.format.snapshot import (
     MetadataLogEntry,
@@ -37,8 +36,6 @@ REQUIRED: Mapping[int, tuple[str, ...]] = {
 
 CLOCK_SKEW_MS = 60_000
 """How far the clocks of writers may differ: the reference implementation allows a minute."""
-
-_ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"
 
 
 # -- members --------------------------------------------------------------------------------------
@@ -134,23 +131,18 @@ REPEATED_PARTITION_STATISTICS = at_most_once(
 # -- locations ------------------------------------------------------------------------------------
 
 
-def is_absolute(location: str) -> bool:
-    """Return whether a location is a URI or an absolute path (R-164)."""
-    return re.match(_ABSOLUTE, location) is not None
-
-
 RELATIVE_LOCATION = of_object(
     MetadataFile,
     "the location `{one.metadata.location}` is neither a URI nor an absolute path",
-    lambda file: not is_absolute(file.metadata.location),
+    lambda file: is_relative(file.metadata.location),
 )
 """Such a location depends on a working directory."""
 
 
 def _relative_files(entries: ManifestEntries) -> Mask | None:
-    if not is_absolute(entries.metadata.location):
+    if is_relative(entries.metadata.location):
         return None
-    return ~mask_of(pc.match_substring_regex(entries.table["location"], _ABSOLUTE))
+    return mask_of(are_relative(entries.table["location"]))
 
 
 def _outside(live: LiveSnapshot) -> Iterator[Breach]:

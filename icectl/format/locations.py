@@ -11,9 +11,14 @@ from icectl.format.properties import RELATIVE_LOCATIONS, read
 from icectl.format.snapshot import Snapshot
 
 SCHEME = "[A-Za-z][A-Za-z0-9+.-]+:"
-"""What an absolute location of version 4 begins with: a regular expression."""
+"""A URI begins with this regular expression. Spec: sfc-1 L1, two or more characters."""
 
 _SCHEME = re.compile(SCHEME)
+
+
+def is_relative(location: str) -> bool:
+    """Whether the location says only where it lies from somewhere: no scheme, no slash at first."""
+    return not location.startswith("/") and _SCHEME.match(location) is None
 
 
 def with_scheme(table_location: str, location: str) -> str:

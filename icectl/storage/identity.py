@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from icectl.entries.locations import are_relative
+from icectl.format.locations import is_relative
 from icectl.storage import location as locations
 from icectl.storage.location import (
-    is_relative,
     loosest_key,
     loosest_keys,
-    relative_ones,
     root,
     scheme,
 )
@@ -77,7 +77,7 @@ class SameStore:
         others = stored.filter(pc.invert(usual))
         roots = locations.roots(others)
         pairs = {}
-        relative = relative_ones(others)
+        relative = others.filter(are_relative(others))
         if len(relative) and not is_relative(places[0]):
             pairs["."] = relative[0].as_py()
         for name in pc.unique(roots).to_pylist():

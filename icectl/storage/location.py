@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import unescape
+from icectl.format.locations import SCHEME
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_ABSOLUTE = re.compile(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]+:)")
-UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
+_SCHEME = re.compile(SCHEME)
+UP_TO_PATH = f"^({SCHEME}(//[^/]*)?)?/*"
 """Matches scheme, authority and the slashes behind them."""
 
-_SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
-_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
-_BEHIND_ROOT = r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)?).*$"
+_SCHEME_AND_AUTHORITY = re.compile(f"{SCHEME}(//[^/]*)?")
+_ROOT = re.compile(f"({SCHEME})?(//[^/]*)?/?")
+_BEHIND_ROOT = f"(?s)^((?:{SCHEME}(?://[^/]*)?)?).*$"
 _DOTS = r"/\.\.?(?:/|$)"
 _LOCAL_AUTHORITY = re.compile(r"^//(localhost)?(?=/)")
 _LOCAL_SPELLING = r"^(?i:file):(?://(?:localhost)?)?(/(?:[^/]|$))"
 """How local paths are spelled; RE2 copies the first group whole."""
-_WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
-_PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
+_WITHOUT_AUTHORITY = re.compile(f"{SCHEME}(/(?!/).*)", re.DOTALL)
+_PASSWORD = re.compile(f"^({SCHEME}//[^/@:]*):[^/@]*@")
 
 
 def scheme(location: str) -> str:
@@ -39,16 +39,6 @@ def scheme(location: str) -> str:
 def is_local(location: str) -> bool:
     """Return whether the location is a path of this machine."""
     return scheme(location) in {"", "file"}
-
-
-def is_relative(location: str) -> bool:
-    """Whether the location says only where it lies from somewhere: no scheme, no slash at first."""
-    return not _ABSOLUTE.match(location)
-
-
-def relative_ones(locations: pa.Array) -> pa.Array:
-    """Return the locations that are relative. Order: kept."""
-    return locations.filter(pc.invert(pc.match_substring_regex(locations, _ABSOLUTE.pattern)))
 
 
 def root(location: str) -> str:

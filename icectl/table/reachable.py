@@ -13,6 +13,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.checks.live_entries import fingerprints
 from icectl.entries.columns import distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
+from icectl.entries.locations import are_relative
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of_manifest
@@ -21,7 +22,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
 from icectl.storage import location as locations
 from icectl.storage.identity import SameStore, linked_files
-from icectl.storage.location import is_local, join, loosest_key, loosest_keys, relative_ones
+from icectl.storage.location import is_local, join, loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.known_locations import KnownFiles, KnownLocations
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
@@ -323,7 +324,9 @@ class References:
 
     def _add(self, stored: pa.Array, table: str) -> None:
         self._add_known(stored)
-        self.add_files([join(table, location) for location in relative_ones(stored).to_pylist()])
+        self.add_files(
+            [join(table, location) for location in stored.filter(are_relative(stored)).to_pylist()]
+        )
         if self._are_local:
             elsewhere = stored
             for place in self._places:

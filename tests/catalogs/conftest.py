@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.rows import current_metadata
-from tests.builders.table_builder import TableBuilder
 from tests.catalogs.glue_servers import glue_server
 from tests.catalogs.hive_servers import hive_server, metastore
-from tests.catalogs.rest_fake import Fake, fake
 from tests.catalogs.rest_servers import iceberg_server, missing, rest_server
 from tests.catalogs.server import NAME, Server
 from tests.catalogs.sql_servers import DatabaseServer, mariadb, postgresql, sqlite_server
@@ -52,15 +49,6 @@ SERVERS: Mapping[str, Start] = {
     "hive-4-locks": _in_metastore("hive4", locks=True),
 }
 """A kind of catalog joins the conformance tests by its line here."""
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Fake]:
-    """A catalog of a table, that gives the answers a test chooses."""
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    with fake(current_metadata(table.directory)) as served:
-        yield served
 
 
 @pytest.fixture(scope="session")

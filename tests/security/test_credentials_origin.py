@@ -22,7 +22,7 @@ from icectl.storage.failures import remote_failure
 from icectl.storage.open import StorageOptions, open_store
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
-from tests.catalogs.rest_fake import Fake, Quick, fake
+from tests.catalogs.rest_fake import Fake, Quick
 from tests.catalogs.rest_servers import PythonServer, Reply, python_server
 from tests.fault.changing import run
 
@@ -45,14 +45,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has logins for every cloud, and no cloud to ask for others."""
     for name, value in MACHINE.items():
         monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Fake]:
-    table = TableBuilder(tmp_path / "t")
-    table.append(range(3))
-    with fake(current_metadata(table.directory)) as served:
-        yield served
 
 
 @pytest.fixture

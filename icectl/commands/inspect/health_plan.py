@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from icectl.commands.inspect.views import Row, id_text
+from icectl.cli.document import id_text
+from icectl.commands.inspect.views import Row
 from icectl.entries import deletes, rows
 from icectl.entries.rows import Entries
 from icectl.entries.summary import SIZE_BANDS, Totals, size_histogram, summarise

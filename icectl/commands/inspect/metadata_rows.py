@@ -7,7 +7,8 @@ exists; columns of ours stand after them.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from icectl.commands.inspect.views import Row, RowSet, id_text
+from icectl.cli.document import id_text
+from icectl.commands.inspect.views import Row, RowSet
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata

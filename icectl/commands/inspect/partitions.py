@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from icectl.commands.inspect.views import Row, RowSet, id_text
+from icectl.cli.document import id_text
+from icectl.commands.inspect.views import Row, RowSet
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, live
 from icectl.entries.summary import by_partition, merge_partitions

@@ -13,7 +13,7 @@ from icectl.catalog.identifier import without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
-from icectl.cli.document import Outcome, put_in_place
+from icectl.cli.document import Outcome, id_text, put_in_place
 from icectl.cli.naming import (
     configuration_of,
     in_quotes,
@@ -28,7 +28,7 @@ from icectl.cli.settings import COMPACT_ENGINE, HEALTH_LIMITS, Settings, parse_o
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary
-from icectl.commands.inspect.views import VIEWS, Row, RowSet, View, columns_hint, id_text
+from icectl.commands.inspect.views import VIEWS, Row, RowSet, View, columns_hint
 from icectl.env import Env
 from icectl.errors import (
     NO_TABLE,

@@ -5,10 +5,11 @@ from contextlib import suppress
 from typing import Any
 
 from icectl.cli.console import Console
+from icectl.cli.document import id_text
 from icectl.cli.tables import print_pairs
 from icectl.commands.inspect.tree_plan import TREE_SOURCES, Node, TreeSource, shown_manifests
 from icectl.commands.inspect.tree_plan import tree as tree_view
-from icectl.commands.inspect.views import Row, View, id_text
+from icectl.commands.inspect.views import Row, View
 from icectl.entries.rows import Entries, concat, live, with_manifest_number
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, StorageError

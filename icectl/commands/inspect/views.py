@@ -67,11 +67,6 @@ def columns_hint(columns: Iterable[str], headings: Headings) -> str:
     return f"columns: {', '.join(own)}" + (f"; as shown: {', '.join(shown)}" if shown else "")
 
 
-def id_text(snapshot_id: int | None) -> str | None:
-    """Return a snapshot id for JSON: a string, since readers round large numbers."""
-    return None if snapshot_id is None else str(snapshot_id)
-
-
 def kind_of(content: int, file_format: int) -> str:
     """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
     if content == Content.DATA:

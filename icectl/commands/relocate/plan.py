@@ -7,7 +7,13 @@ from types import MappingProxyType
 from icectl.errors import Refused, UsageError
 from icectl.format import properties
 from icectl.format.layout import Layout, layout_of_table
-from icectl.format.locations import absolute_location, relative_location, scheme_of, with_locations
+from icectl.format.locations import (
+    absolute_location,
+    is_relative,
+    relative_location,
+    scheme_of,
+    with_locations,
+)
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
@@ -194,7 +200,7 @@ def _property(key: str, value: str, move: Move) -> str:
     moved = locations.moved(value, move.path_map) if value else None
     if moved is not None:
         return moved
-    if key in _PATHS and value and not locations.is_relative(value):
+    if key in _PATHS and value and not is_relative(value):
         refused = outside(move, value)
         refused.hint = f"unset `{key}` at the old place, or give a `--from` that covers it, too"
         raise refused
@@ -315,8 +321,7 @@ class Names:
         """
         new = self.file(stored)
         location = self.move.of(self.whole(stored)) if new is None else new.location
-        is_relative = self.metadata.format_version >= 4 and locations.is_relative(stored)
-        if not is_relative:
+        if self.metadata.format_version < 4 or not is_relative(stored):
             return location
         relative = relative_location(self.move.new_location, location)
         if layout_of_table(self.metadata) is Layout.SFC_1 or relative != location:

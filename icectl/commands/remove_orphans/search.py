@@ -10,10 +10,11 @@ from icectl.commit.output_journal import running
 from icectl.entries.files import ListedFiles, below, excluding, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.format.file_names import named_folders
+from icectl.format.locations import is_relative
 from icectl.format.metadata import TableMetadata
 from icectl.rows.orphan_search import Listing, OrphanSearch
 from icectl.storage.identity import SameStore, place_key, real_location
-from icectl.storage.location import is_relative, is_within, redacted
+from icectl.storage.location import is_within, redacted
 from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table
