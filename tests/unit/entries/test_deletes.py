@@ -261,3 +261,19 @@ def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced():
 def test_r211_deletes_that_name_no_file_are_not_misplaced():
     matches = deletes.match(entries(data("a"), positions("d"), equality("e")), UNPARTITIONED)
     assert [found.tolist() for found in deletes.misplaced_deletes(matches)] == [[], []]
+
+
+def test_of_deletes_that_name_their_file_only_those_in_another_spelling_are_resolved():
+    matches = deletes.match(
+        entries(
+            data("hdfs://new/a"),
+            data("b"),
+            positions("p", referenced_data_file="hdfs://old/a", sequence_number=2, record_count=3),
+            positions("q", referenced_data_file="b", sequence_number=2),
+        ),
+        UNPARTITIONED,
+    )
+    found = deletes.resolve_names(matches, {}, {"hdfs://old/a": "hdfs://new/a"})
+    assert named(rows.take(matches.deletes, found.delete_rows)) == ["p"]
+    assert named(rows.take(matches.data, found.data_rows)) == ["hdfs://new/a"]
+    assert found.misspelt.tolist() == [3, 0]
