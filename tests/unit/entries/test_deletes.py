@@ -277,3 +277,75 @@ def test_of_deletes_that_name_their_file_only_those_in_another_spelling_are_reso
     assert named(rows.take(matches.deletes, found.delete_rows)) == ["p"]
     assert named(rows.take(matches.data, found.data_rows)) == ["hdfs://new/a"]
     assert found.misspelt.tolist() == [3, 0]
+
+
+def test_deletes_of_one_data_file_are_told_by_kind():
+    x = {"spec_id": 1, "partition_key": key("x")}
+    matches = deletes.match(
+        entries(
+            data("a", **x),
+            data("b", **x),
+            data("bare", sequence_number=9),
+            vector("v", "a", sequence_number=2, **x),
+            positions("names b", sequence_number=2, **x),
+            positions("names a", sequence_number=2, **x),
+            positions("unread", sequence_number=2, **x),
+            positions("of b", referenced_data_file="b", sequence_number=2, **x),
+            equality("of partition", sequence_number=2, **x),
+            equality("everywhere", sequence_number=3),
+        ),
+        UNPARTITIONED,
+    )
+    found = deletes.resolve_names(matches, {"names b": {"b": 1}, "names a": {"a": 1}}, {})
+    index, name = deletes.DeleteIndex(matches, found), named(matches.deletes)
+    told = [
+        tuple(
+            [name[at] for at in kind]
+            for kind in (one.vectors, one.position_deletes, one.equality_deletes)
+        )
+        for one in (index.of(0), index.of(1), index.of(2))
+    ]
+    equality_deletes = ["of partition", "everywhere"]
+    assert told == [
+        (["v"], [], equality_deletes),
+        ([], ["names b", "unread", "of b"], equality_deletes),
+        ([], [], []),
+    ]
+
+
+def test_r211_deletes_that_some_readers_apply_do_not_dangle():
+    x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
+    matches = deletes.match(
+        entries(
+            data("file:///a", **x),
+            data("b", **x),
+            positions("other slashes", referenced_data_file="/a", sequence_number=2, **x),
+            positions("nothing", referenced_data_file="nowhere", sequence_number=2, **x),
+            positions("other partition", referenced_data_file="b", sequence_number=2, **y),
+            positions("names other partition", sequence_number=2, **y),
+            positions("names nothing", sequence_number=2, **x),
+        ),
+        UNPARTITIONED,
+    )
+    read = {"names other partition": {"b": 1}, "names nothing": {"nowhere": 1}}
+    found = deletes.resolve_names(matches, read, {"/a": "file:///a"})
+    dangling = deletes.dangling_rows(matches, found)
+    assert named(rows.take(matches.deletes, dangling)) == ["nothing", "names nothing"]
+
+
+def test_position_deletes_of_partitions_are_needed_for_the_files_that_stay():
+    matches = deletes.match(
+        entries(
+            data("goes"),
+            data("stays"),
+            positions("names both", sequence_number=2),
+            positions("names what goes", sequence_number=2),
+            positions("unread", sequence_number=2),
+            positions("of what goes", referenced_data_file="goes", sequence_number=2),
+        ),
+        UNPARTITIONED,
+    )
+    read = {"names both": {"goes": 1, "stays": 1}, "names what goes": {"goes": 1}}
+    found = deletes.resolve_names(matches, read, {})
+    needed = deletes.needed_elsewhere(matches, found, ["goes"])
+    assert named(rows.where(matches.deletes, needed)) == ["names both", "unread"]
