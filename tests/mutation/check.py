@@ -37,6 +37,8 @@ MODULES: Mapping[str, Sequence[str]] = {
     "commit/rewritten_groups.py": [
         "unit/commit/test_rewritten_groups.py",
         "unit/commit/test_conflicts_of_moving_rows.py",
+        "unit/commands/compact/test_deletes.py",
+        "unit/commands/compact/test_carry.py",
     ],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
     "commit/carried_positions.py": ["unit/commit/test_carried_positions.py"],

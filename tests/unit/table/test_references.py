@@ -1,5 +1,6 @@
 """Everything that a table refers to, and what comes to it later."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,6 +8,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.errors import MissingFile
+from icectl.format.snapshot import StatisticsFile
 from icectl.storage.identity import SameStore
 from icectl.storage.local.store import LocalStore
 from icectl.table.reachable import References
@@ -70,3 +72,48 @@ def test_what_cannot_be_read_ends_it(table):
     manifest.unlink()
     with pytest.raises(MissingFile, match=manifest.name):
         add(references_of(table, CountingStore(LocalStore())), table)
+
+
+def refers_to(table: TableBuilder, *stored: str, places: tuple[str, ...] = ()) -> References:
+    """The references of the table with statistics files at these locations too."""
+    loaded = FileSystemCatalog(LocalStore(), table.location, FixedEnv()).load()
+    (*_, snapshot) = loaded.metadata.snapshots
+    statistics = tuple(StatisticsFile(snapshot.snapshot_id, one, 10, 4) for one in stored)
+    references = References(context_of(), places or (table.location,), SameStore())
+    references.add(replace(loaded, metadata=replace(loaded.metadata, statistics=statistics)))
+    return references
+
+
+def reached(references: References, *locations: str) -> list[bool]:
+    flags: list[bool] = references.reach(pa.array(locations, pa.string())).to_pylist()
+    return flags
+
+
+def test_a_relative_location_means_a_file_below_the_table_and_is_in_doubt(table):
+    references = refers_to(table, "stats/a")
+    assert reached(references, f"{table.location}/stats/a", f"{table.location}/a") == [True, False]
+    assert references.doubtful == {".": "stats/a"}
+
+
+def test_a_location_by_way_of_a_mount_means_the_file_below_the_table(table):
+    references = refers_to(table, "dbfs:/mnt/lake/t/stats/a")
+    assert reached(references, f"{table.location}/stats/a", f"{table.location}/a") == [True, False]
+
+
+def test_a_path_of_another_store_is_in_doubt(table):
+    references = refers_to(table, f"hdfs://nn{table.location}/stats/a")
+    assert references.doubtful == {"hdfs://nn": f"hdfs://nn{table.location}/stats/a"}
+
+
+@pytest.mark.parametrize("others", [(), ("s3://bucket/u",)])
+def test_the_file_that_a_link_elsewhere_leads_to_is_the_tables(table, tmp_path, others):
+    (tmp_path / "link").symlink_to(table.directory / "stats")
+    references = refers_to(table, f"{tmp_path}/link", places=(table.location, *others))
+    assert reached(references, f"{table.location}/stats", f"{table.location}/a") == [True, False]
+
+
+def test_files_by_way_of_others_are_the_tables(table):
+    references = refers_to(table)
+    assert reached(references, f"{table.location}/part", f"{table.location}/a") == [False, False]
+    references.add_files([f"{table.location}/part"])
+    assert reached(references, f"{table.location}/part", f"{table.location}/a") == [True, False]
