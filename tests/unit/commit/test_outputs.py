@@ -9,7 +9,13 @@ import pytest
 
 from icectl.commit.deletion import remove_files
 from icectl.commit.output_journal import DataPlaces
-from icectl.commit.transaction import Outputs, Transaction, outputs_of
+from icectl.commit.transaction import (
+    DataOutputs,
+    Outputs,
+    Transaction,
+    data_places,
+    outputs_of,
+)
 from icectl.entries.files import FileKind, files, together
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress
@@ -20,6 +26,7 @@ from tests.builders.folders import files_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, WrappedStore
 from tests.unit.commit.test_output_journal import loaded_by
+from tests.unit.commit.test_rewritten_groups import FILE, rewrite
 
 
 @pytest.fixture
@@ -214,6 +221,38 @@ def test_data_files_that_workers_wrote_are_found_by_the_name_of_the_run(table):
     before = list(outputs.locations)
     outputs.find()
     assert outputs.locations == [*before, str(written)]
+
+
+def test_data_files_are_named_by_task_and_recorded(table):
+    outputs = begun(table)
+    before, uuid = list(outputs.locations), outputs.journal.uuid
+    made = DataOutputs(loaded_by(table).metadata, outputs)
+    first, other = rewrite(FILE, task_id="0-3"), rewrite(FILE, task_id="0-4")
+    named = [made.next_file_location(task, "k=1") for task in (first, first, other)]
+    assert named == [
+        f"{table.location}/data/k=1/00000-{task}-{uuid}-0000{count}.parquet"
+        for task, count in ((3, 1), (3, 2), (4, 1))
+    ]
+    made.record(["/t/data/by a worker.parquet"])
+    assert outputs.locations == [*before, *named, "/t/data/by a worker.parquet"]
+
+
+def test_data_files_that_workers_named_are_found_for_the_record(table):
+    folder = table.directory / "data"
+    outputs = begun(table, data=DataPlaces((str(folder),)))
+    written = folder / f"00000-1-{outputs.journal.uuid}-00001.parquet"
+    written.write_bytes(b"PAR1")
+    DataOutputs(loaded_by(table).metadata, outputs).find()
+    assert outputs.locations[-1] == str(written)
+
+
+def test_new_data_files_lie_in_the_folders_of_their_partitions_or_anywhere_below(table):
+    metadata, data = loaded_by(table).metadata, f"{table.location}/data"
+    assert data_places(metadata, ["k=2", "k=1", "k=2"]) == DataPlaces(
+        (f"{data}/k=1", f"{data}/k=2")
+    )
+    assert data_places(metadata, ["k=1", None]) == DataPlaces((f"{data}/k=1",), (data,))
+    assert data_places(metadata, []) == DataPlaces()
 
 
 def test_progress_is_told_of_all_files_that_go():

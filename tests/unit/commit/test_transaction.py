@@ -233,3 +233,16 @@ def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table):
         f"the record of this run, {names[0]}, is gone: another run took this one for dead, or the "
         "table was replaced by a copy"
     )
+
+
+def test_nothing_is_written_into_the_folder_of_another_table(table, tmp_path):
+    other = TableBuilder(tmp_path / "u")
+    other.append(range(2))
+    edit_metadata(other.directory, table_uuid=OTHER_UUID)
+    context = context_of(table.location)
+    base = replace(context.catalog.load(), metadata_folder=f"{other.location}/metadata")
+    with (
+        pytest.raises(Refused, match="among files of another table"),
+        transaction(context, base, COMMAND),
+    ):
+        pytest.fail("it was begun")
