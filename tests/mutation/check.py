@@ -37,8 +37,6 @@ MODULES: Mapping[str, Sequence[str]] = {
     "commit/rewritten_groups.py": [
         "unit/commit/test_rewritten_groups.py",
         "unit/commit/test_conflicts_of_moving_rows.py",
-        "unit/commands/compact/test_deletes.py",
-        "unit/commands/compact/test_carry.py",
     ],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
     "commit/carried_positions.py": ["unit/commit/test_carried_positions.py"],
@@ -49,7 +47,12 @@ MODULES: Mapping[str, Sequence[str]] = {
         "unit/commands/upgrade_to_v4/test_delete_spelling.py"
     ],
     "table/own_places.py": ["unit/table/test_own_places.py"],
-    "table/live_files.py": ["unit/table/test_live_files.py"],
+    "table/live_files.py": [
+        "unit/table/test_live_files.py",
+        "unit/commands/compact/test_plan.py",
+        "unit/commands/compact/test_deletes.py",
+        "unit/commands/compact/test_run.py",
+    ],
     "table/retention.py": ["unit/table/test_retention.py"],
     "entries/deletes.py": [
         "unit/entries/test_deletes.py",

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from icectl.commit.rewritten_groups import GroupResult, conflict, head_of
+from icectl.commit.rewritten_groups import (
+    CARRIED_DELETES,
+    GroupResult,
+    TaskOutput,
+    changes,
+    conflict,
+    head_of,
+)
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec
@@ -20,7 +27,7 @@ from icectl.table.rewrite_tasks import (
     RewriteTask,
     TaskVector,
 )
-from tests.builders.entry_rows import data, entries, equality, key, positions, vector
+from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 
 SCHEMA = Schema(0, (NestedField(1, "c", PrimitiveType("string"), required=False),))
 BY_C = PartitionSpec(1, (PartitionField((1,), 1000, "c", parse_transform("identity")),))
@@ -231,3 +238,141 @@ def test_a_result_tells_what_it_replaces():
     assert result.replaced == {"v", "s"}
     assert result.vectors == {("dv", 4)}
     assert result.merged == {("p", None)}
+
+
+IN_ORDER = TaskOutput((("new", 10),))
+KEEPING = replace(IN_ORDER, keeps_deleted=True)
+SPLIT = replace(FILE, split=(0, 5))
+
+
+@pytest.mark.parametrize(
+    ("task", "output", "carries"),
+    [
+        (rewrite(FILE, DELETED), IN_ORDER, True),
+        (rewrite(FILE, READ, deletes=("e",)), IN_ORDER, False),
+        (rewrite(FILE, READ, deletes=("e",)), KEEPING, True),
+        (rewrite(FILE, SPLIT), IN_ORDER, False),
+        (rewrite(FILE, SPLIT), KEEPING, False),
+        (rewrite(FILE, partition_key=None), KEEPING, False),
+    ],
+)
+def test_where_rows_went_is_known_of_whole_files_in_place(task, output, carries):
+    assert output.carries(task) is carries
+    assert not output.by_row_id
+    result = GroupResult(0, (task,), entries(data("new")), (output,))
+    assert result.carried_tasks == ({"0-0"} if carries else set())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "is_so"),
+    [
+        ((FILE, DELETED), KEEPING, True),
+        ((FILE, VECTORED), KEEPING, True),
+        ((FILE, DELETED, VECTORED), IN_ORDER, False),
+        ((FILE,), KEEPING, False),
+        ((FILE, IN_A), replace(KEEPING, by_value={"f": b""}), True),
+        ((FILE,), replace(KEEPING, by_value={"other": b""}), False),
+        ((FILE,), replace(IN_ORDER, by_value={"f": b""}), False),
+    ],
+)
+def test_rows_of_new_files_are_deleted_from_the_start_where_such_are_kept(inputs, output, is_so):
+    task, plain = rewrite(*inputs, deletes=("p",)), rewrite(FILE)
+    assert output.keeps_deleted_of(task) is is_so
+    result = GroupResult(0, (plain, task), entries(data("new")), (IN_ORDER, output))
+    assert result.moves_deletes is is_so
+
+
+def carried(
+    *head: dict[str, Any],
+    file: InputFile = FILE,
+    lost_by: str = "",
+    carries: bool = True,
+    **output: Any,
+) -> str | None:
+    """The reason against a group on such a head, where deletes can be carried over."""
+    files = files_of_snapshot(METADATA, (), entries(*head))
+    outputs = () if lost_by else (TaskOutput((("new", 10),), **output),)
+    task = rewrite(file, deletes=("e",))
+    result = GroupResult(0, (task,), entries(data("new")), outputs, lost_by)
+    return conflict(result, head_of(files, [result]), carries=carries)
+
+
+def test_deletes_that_came_and_files_that_went_are_carried_over():
+    assert carried(data("f"), OTHER) is None
+    assert carried(OTHER) is None
+    assert carried(data("f"), P) is None
+    assert carried(data("f"), DV) is None
+    assert carried(data("f", record_count=9)) == "`f` has another entry now"
+    assert carried(data("f"), by_value("x", 5)) is not None
+    changed = "other rows of `f` are deleted by position now"
+    assert carried(data("f"), P, file=replace(FILE, split=(0, 5))) == changed
+    assert carried(data("f"), by_value("e", 2), P, file=READ) == changed
+    assert carried(data("f"), by_value("e", 2), P, file=READ, keeps_deleted=True) is None
+
+
+@pytest.mark.parametrize("lost_by", ["", "sorted by `c`"])
+def test_nothing_is_carried_over_unasked(lost_by):
+    told = carried(OTHER, lost_by=lost_by, carries=False)
+    assert told == "`f` is not live any more"
+    told = carried(data("f"), P, lost_by=lost_by, carries=False)
+    assert told == "other rows of `f` are deleted by position now"
+
+
+def test_a_head_tells_the_rows_of_inputs_among_its_live_files():
+    files = files_of_snapshot(METADATA, (), entries(OTHER, data("g"), data("f")))
+    head = head_of(files, [GroupResult(0, (rewrite(FILE, IN_A),), entries(data("new")))])
+    assert head.row("f") == 2
+
+
+def test_rows_that_cannot_be_found_again_are_told_with_their_order():
+    order = "sorted by `c`"
+    lost = f": version 2 can't find rows again that are {order}"
+    assert carried(data("f"), lost_by=order) is None
+    assert carried(OTHER, lost_by=order) == f"`f` is not live any more{lost}"
+    reason = "other rows of `f` are deleted by position now"
+    assert carried(data("f"), P, lost_by=order) == reason + lost
+    assert carried(data("f", record_count=9), lost_by=order) == "`f` has another entry now"
+
+
+def test_replaced_files_go_with_the_deletes_that_apply_to_nothing_then():
+    vectored = replace(FILE, location="v", vector=TaskVector("dv", 4, 40, 3, 2))
+    head = [
+        data("f"),
+        data("v"),
+        OTHER,
+        data("m"),
+        vector("dv", "v", sequence_number=2),
+        vector("dv", "other", content_offset=44, sequence_number=2),
+        positions("of f", referenced_data_file="f", sequence_number=2),
+        positions("of m", referenced_data_file="m", sequence_number=2),
+        positions("unread", sequence_number=2),
+        by_value("everywhere", 2),
+    ]
+    merged = replace(FILE, location="m", position_deletes=(0,))
+    tasks = (rewrite(FILE, vectored), merge(merged, deletes=("of m",)))
+    added = [data("new", sequence_number=START), positions("merged", referenced_data_file="m")]
+    results = [GroupResult(0, tasks, entries(*added)), GroupResult(1, (), entries())]
+    files = files_of_snapshot(METADATA, (), entries(*head))
+
+    made = changes(files, results)
+
+    assert named(made.removed) == ["f", "v", "dv", "of f", "of m"]
+    assert named(made.dangling) == ["of f"]
+    assert named(made.added) == ["new", "merged"]
+    assert sorted(named(made.after)) == sorted(
+        ["other", "m", "dv", "unread", "everywhere", "new", "merged"]
+    )
+    assert made.removed_delete_files == 3
+    summary = dict(made.summary)
+    assert (summary["added-data-files"], summary["deleted-data-files"]) == ("1", "2")
+    assert summary["total-data-files"] == "3"
+    assert CARRIED_DELETES not in summary
+    assert replace(made, carried=7).summary == summary | {CARRIED_DELETES: "7"}
+
+
+def test_a_vector_that_two_groups_share_goes_once():
+    tasks = [rewrite(VECTORED, task_id=f"{number}-0", group=number) for number in (0, 1)]
+    results = [GroupResult(at, (one,), entries(data(f"n{at}"))) for at, one in enumerate(tasks)]
+    made = changes(files_of_snapshot(METADATA, (), entries(data("f"), DV, OTHER)), results)
+    assert named(made.removed) == ["f", "dv"]
+    assert sorted(named(made.after)) == ["n0", "n1", "other"]
