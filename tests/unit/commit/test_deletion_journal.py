@@ -113,6 +113,16 @@ def test_a_damaged_journal_is_warned_of_and_left_alone(tmp_path, content):
     assert location.read_bytes() == content
 
 
+def test_a_journal_of_another_version_is_left_alone(tmp_path):
+    written = journal(tmp_path, 1)
+    journals.write(LocalStore(), written)
+    path = Path(written.location)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"icectl-journal": 2}))
+    progress = Warnings()
+    assert found(tmp_path, progress) == []
+    assert progress.told[0].endswith("version 2 is not known")
+
+
 def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_path):
     """It was said to be unreadable, and to be left alone."""
 

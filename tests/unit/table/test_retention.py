@@ -58,8 +58,13 @@ def test_every_snapshot_comes_with_its_reason():
             (7, None, "2026-03-15T01:00:00Z"),
             (8, None, "2026-03-01T00:00:00Z"),
             (9, 1, "2026-03-01T00:00:00Z"),
+            (10, None, "2026-03-15T01:00:00Z"),
         ],
-        {"main": {"head": 6, "min_snapshots_to_keep": 3}, "eoy": {"head": 9, "type": "tag"}},
+        {
+            "main": {"head": 6, "min_snapshots_to_keep": 3},
+            "eoy": {"head": 9, "type": "tag"},
+            "young": {"head": 10, "type": "tag"},
+        },
     )
     assert reasons(decide(metadata, AskedRetention(keep_monthly=2), NOW)) == {
         1: (False, "past retention"),
@@ -71,6 +76,7 @@ def test_every_snapshot_comes_with_its_reason():
         7: (True, "in no branch, but not older than 2026-03-10T12:00:00Z"),
         8: (False, "in no branch or tag"),
         9: (True, "head of tag eoy"),
+        10: (True, "head of tag young"),
     }
 
 

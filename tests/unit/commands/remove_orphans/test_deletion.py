@@ -1,18 +1,23 @@
 """Orphans of a plan, looked at once more: those that are still as they were go, and no others."""
 
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.remove_orphans import deletion as orphan_deletion
-from icectl.commands.remove_orphans.deletion import OrphansGone, execute
+from icectl.commands.remove_orphans.deletion import OrphansGone, Quarantine, execute, plain
 from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
-from icectl.entries.files import listed_files
+from icectl.entries.files import ListedFiles, listed_files
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.rows.orphan_search import LocalOrphanSearch
@@ -317,3 +322,84 @@ def test_progress_is_told_of_all_files(table, one_by_one):
     removal.progress.advance = told.append  # type: ignore[method-assign]
     removal.done()
     assert told == [("deleting files", 4), 1, 1, 1, 1]
+
+
+def test_a_list_beside_moved_files_says_where_each_was_and_is(table, tmp_path, one_by_one):
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(2)]
+    removal = Removal(table, quarantine=f"file://{tmp_path}/away")
+    removal.context = replace(removal.context, env=Clock(NOW_MS + 789))
+    done = removal.done()
+    (folder,) = (tmp_path / "away").iterdir()
+    assert re.fullmatch(r"t-20250616T150640Z-[0-9a-f]{8}", folder.name)
+    assert done.quarantine is not None
+    lists = [folder / f"moved-0000{number}.jsonl" for number in (1, 2)]
+    assert [Path(plain(one)) for one in done.quarantine.lists] == lists
+    for path, listed in zip(lost, lists, strict=True):
+        (line,) = map(json.loads, listed.read_text().splitlines())
+        target = folder / "files" / "data" / path.name
+        assert target.read_bytes() == b"." * 100
+        modified = datetime.fromisoformat(line.pop("modified"))
+        assert modified.timestamp() == NOW_MS // 1000 - 7 * DAY_SECONDS
+        assert line == {"from": str(path), "to": str(target), "size_bytes": 100}
+
+
+class Copying(WrappedStore):
+    """Takes lists and copies, and answers of every copy the same."""
+
+    def __init__(self, answer: FileStatus | StorageError | None) -> None:
+        super().__init__(LocalStore())
+        self.answer = answer
+        self.lines: list[dict[str, Any]] = []
+
+    def create(self, location: str, content: bytes) -> None:
+        self.lines += map(json.loads, content.splitlines())
+
+    def copy(self, source: str, target: str) -> None:
+        """Take it as done."""
+
+    def stat(self, location: str) -> FileStatus | None:
+        if isinstance(self.answer, StorageError):
+            raise self.answer
+        return self.answer
+
+
+ORPHANS = ListedFiles(
+    pa.table(
+        {
+            "location": ["s3a://b/t/data/a", "s3a://c/u/b"],
+            "size_bytes": [100, 100],
+            "modified_ms": pa.array([None, NOW_MS], pa.int64()),
+        }
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (FileStatus("", 100, None), None),
+        (FileStatus("", 99, None), "its copy has another size"),
+        (None, "its copy has another size"),
+        (StorageError("denied"), "denied"),
+    ],
+)
+def test_a_file_is_moved_where_its_copy_is_seen_to_be_whole(answer, problem):
+    store = Copying(answer)
+    made = Quarantine(store, "s3a://q/run", "s3a://b/t", 1, [])
+    missing, failed = made.copy(ORPHANS)
+    assert missing == []
+    assert [one.error for one in failed] == ([] if problem is None else [problem] * 2)
+    assert store.lines == [
+        {
+            "from": "s3://b/t/data/a",
+            "to": "s3://q/run/files/data/a",
+            "size_bytes": 100,
+            "modified": None,
+        },
+        {
+            "from": "s3://c/u/b",
+            "to": "s3://q/run/files-outside/u/b",
+            "size_bytes": 100,
+            "modified": "2025-06-16T15:06:40Z",
+        },
+    ]

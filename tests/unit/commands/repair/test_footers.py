@@ -1,8 +1,8 @@
 """What a lost manifest had in it, as the footers of its files prove it: just that, or nothing."""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.commands.repair import lost as lost_manifests
 from icectl.commands.repair.lost import entries_by_footers, proven_partition
 from icectl.entries.partition_key import encode_key
 from icectl.errors import Incomplete
@@ -128,6 +129,8 @@ class Lost:
     manifest: ManifestFile
     summary: dict[str, str] | None
     is_dated: bool = True
+    snapshot: dict[str, Any] = field(default_factory=dict)
+    """What else the second snapshot tells."""
 
     @property
     def files(self) -> list[Path]:
@@ -142,7 +145,9 @@ class Lost:
     def proven(self, **options: Any) -> list[dict[str, Any]] | None:
         """What is proved, by column."""
         by = self.manifest.added_snapshot_id
-        metadata = with_snapshot(self.table.metadata, by or 0, summary=self.summary)
+        metadata = with_snapshot(
+            self.table.metadata, by or 0, summary=self.summary, **self.snapshot
+        )
         if self.is_dated:
             date_files(self.table)
         found = entries_by_footers(
@@ -382,9 +387,10 @@ def test_formats_that_tell_of_no_columns_prove_nothing(tmp_path, ending):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "is_proved"), [(-180, False), (-119, True), (0, True), (59, True), (61, False)]
+    ("ms", "is_proved"),
+    [(-120_001, False), (-120_000, True), (0, True), (60_000, True), (60_001, False)],
 )
-def test_a_file_is_of_the_commit_where_it_is_of_its_time(tmp_path, seconds, is_proved):
+def test_a_file_is_of_the_commit_where_it_is_of_its_time(tmp_path, ms, is_proved):
     """The snapshot before is a minute older, and clocks differ by a minute."""
     lost = losing(tmp_path / "t", files=1)
     lost.is_dated = False
@@ -392,9 +398,48 @@ def test_a_file_is_of_the_commit_where_it_is_of_its_time(tmp_path, seconds, is_p
     assert lost.proven() is None  # it is of today
     wrote = lost.table.metadata.snapshot(lost.manifest.added_snapshot_id or 0)
     assert wrote is not None
-    at = wrote.timestamp_ms // 1000 + seconds
-    os.utime(path, (at, at))
+    at = (wrote.timestamp_ms + ms) * 1_000_000
+    os.utime(path, ns=(at, at))
     assert (lost.proven() is not None) is is_proved
+
+
+@pytest.mark.parametrize(("ms", "is_proved"), [(-10 * 365 * 86_400_000, True), (60_001, False)])
+def test_a_file_of_the_first_snapshot_is_of_any_time_before(tmp_path, ms, is_proved):
+    lost = losing(tmp_path / "t", files=1)
+    lost.is_dated, lost.snapshot = False, {"parent_snapshot_id": None}
+    wrote = lost.table.metadata.snapshot(lost.manifest.added_snapshot_id or 0)
+    assert wrote is not None
+    os.utime(lost.files[0], ns=((wrote.timestamp_ms + ms) * 1_000_000,) * 2)
+    assert (lost.proven() is not None) is is_proved
+
+
+def test_a_file_without_a_time_may_be_of_any_commit(lost):
+    class Timeless(WrappedStore):
+        def list(self, location: str) -> Iterator[pa.RecordBatch]:
+            for batch in self.store.list(location):
+                at = batch.schema.get_field_index("modified_ms")
+                unknown = pa.nulls(len(batch), pa.int64())
+                yield batch.set_column(at, batch.schema.field(at), unknown)
+
+    assert lost.proven() is not None
+    assert lost.proven(store=Timeless(LocalStore())) is None
+
+
+def test_every_file_has_to_be_of_the_commit(lost):
+    date_files(lost.table)
+    lost.is_dated = False
+    assert lost.proven() is not None
+    os.utime(lost.files[1])
+    assert lost.proven() is None
+
+
+def test_without_ranges_of_partitions_none_are_compared(tmp_path, monkeypatch):
+    """Lists need not tell any, and of some UUIDs none can be told."""
+    lost = losing(tmp_path / "t")
+    lost.manifest = replace(lost.manifest, partitions=None)
+    assert lost.proven() is not None
+    monkeypatch.setattr(lost_manifests, "field_summaries", lambda *_: None)
+    assert lost.proven() is not None
 
 
 @pytest.mark.parametrize("is_same", [True, False])

@@ -108,6 +108,18 @@ def test_the_file_before_a_broken_one_takes_its_place(table):
     assert (found.hint, found.is_ahead) == (b"3", True)
 
 
+def test_r024_the_file_before_one_of_another_version_takes_its_place(table):
+    """An older file lies under its name, as after a copy that went wrong."""
+    path = file_of(table, 4)
+    path.write_bytes(file_of(table, 2).read_bytes())
+    age(path)
+    found = find(context_of(table.directory))
+    assert (version(found), found.broken is not None) == (3, True)
+    assert told(found)[0][3].startswith(
+        "it is another version, v3.metadata.json before it is whole"
+    )
+
+
 def test_a_broken_file_is_found_by_a_plan_s_pin_too(table):
     cut(table)
     context = context_of(table.directory)

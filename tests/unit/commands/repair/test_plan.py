@@ -1,5 +1,7 @@
 """Choosing among repairs, and saying why the rest is left."""
 
+from dataclasses import replace
+
 import pytest
 
 from icectl.checks.rule import Finding
@@ -34,6 +36,11 @@ def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos():
 
 def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so():
     assert Loss() == ROW.loss
+
+
+def test_what_all_repairs_lose_is_added_up():
+    head, entry = (replace(ROW, loss=one) for one in (Loss(7, 1, snapshots=2), Loss(3, 0)))
+    assert planned(fixes=(head, ROW, entry)).loss == Loss(10, 1, snapshots=2)
 
 
 def test_a_repair_of_which_there_is_one_is_named_by_its_kind():
