@@ -356,7 +356,6 @@ def name_mapping(metadata: TableMetadata) -> NameMapping:
     text = metadata.properties.get(NAME_MAPPING.name)
     try:
         parsed: NameMapping = parse_json(text) if text else ()
-        is_valid = not text or mapping_problem(parsed) is None
+        return parsed if mapping_problem(parsed) is None else ()
     except (ValueError, RecursionError):
         return ()  # level metadata reports it
-    return parsed if is_valid else ()
