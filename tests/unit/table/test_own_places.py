@@ -22,15 +22,18 @@ from icectl.table.context import CatalogTables
 from icectl.table.own_places import (
     OtherTables,
     OwnPlaces,
+    check_foreign_files,
     check_metadata_folder,
     metadata_files_among,
     own_places,
 )
+from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.checked import table
 from tests.builders.expiry import context_of
 from tests.builders.orphans import OTHER_UUID
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, WrappedStore
+from tests.unit.commit.test_rewritten_groups import FILE, rewrite
 
 OWN = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 NOW_MS = 1_760_000_000_000
@@ -515,3 +518,35 @@ def test_metadata_go_among_no_files_of_another_table(tmp_path):
 def test_metadata_files_are_told_by_their_names():
     named = ["/t/v1.metadata.json", "/t/metadata.json/a", "/t/.v1.metadata.json", "/t/a.avro"]
     assert metadata_files_among(named) == named[:1]
+
+
+def compacting(*locations: str) -> list[RewriteTask]:
+    """Two tasks that read the same files, each twice."""
+    inputs = tuple(replace(FILE, location=one) for one in locations)
+    return [rewrite(*inputs, task_id=f"0-{number}") for number in range(2)]
+
+
+def test_files_outside_the_folders_of_a_table_are_told_of():
+    properties = {"write.data.path": "s3://b/data", "write.metadata.path": "s3://b/metadata"}
+    inside = ["s3://b/t/data/a", "s3://b/data/b", "s3://b/metadata/c"]
+    progress = Told()
+    check_foreign_files("s3://b/t", properties, compacting(*inside), progress)
+    assert progress.told == []
+    outside = ["s3://other/t/a", "s3://b/t2/b"]
+    check_foreign_files("s3://b/t", properties, compacting(*inside, *outside), progress)
+    assert progress.told == [
+        (
+            "rows of 2 data files outside the table's folders are copied into its own files; "
+            "the first is s3://other/t/a"
+        )
+    ]
+
+
+def test_files_that_the_tables_owner_may_not_read_are_refused(monkeypatch):
+    monkeypatch.setattr(places_module, "is_kept_from_owner", lambda file, _: file == "/secret/b")
+    progress = Told()
+    check_foreign_files("/t", {}, compacting("/t/a", "/t/b"), progress)
+    with pytest.raises(Refused, match="the data file /secret/b is outside") as raised:
+        check_foreign_files("/t", {}, compacting("/t/a", "/secret/b"), progress)
+    assert raised.value.error_id == "foreign-file"
+    assert progress.told == []
