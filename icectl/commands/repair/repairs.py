@@ -478,8 +478,9 @@ def _is_of_another_partition(
     values = decode_key(entry["partition_key"], result_types(spec, metadata.schemas))
     for item, value in zip(spec.fields, values, strict=True):
         column = schema.field(item.source_ids[0]) if len(item.source_ids) == 1 else None
-        is_told = column is not None and accepts(item.transform, column.type)
-        if column is not None and is_told and _excludes(metrics, item.transform, column, value):
+        if column is None or not accepts(item.transform, column.type):
+            continue
+        if _excludes(metrics, item.transform, column, value):
             return True
     return False
 

@@ -1,14 +1,21 @@
 """What a manifest should say of a data file, as its footer proves it: just that, or nothing."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from icectl.commands.repair import repairs
 from icectl.commands.repair.repairs import restated_metrics
 from icectl.entries.partition_key import encode_key
 from icectl.errors import StorageError
+from icectl.files.parquet.metrics import FileMetrics
+from icectl.format.partition import PartitionField, PartitionSpec
+from icectl.format.transforms import parse_transform
 from icectl.format.types import PrimitiveType
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
@@ -222,3 +229,81 @@ def test_bounds_of_two_columns_that_leave_rows_out_are_of_another_file(table):
     assert set(found(table, row)) == {LOWER}
     categories = [(id_, b"c1" if id_ == CATEGORY else bound) for id_, bound in row[LOWER]]
     assert found(table, {**row, LOWER: categories}) == {}
+
+
+TEXT, NUMBER = PrimitiveType("string"), PrimitiveType("int")
+
+
+def is_told_of(table: TableBuilder, transform: str, value: object, *sources: int) -> bool:
+    """Whether the footer tells of the file's rows where its partition has such a value.
+
+    The entry has a wrong count of rows, which is set right then.
+    """
+    field = PartitionField(sources, 1000, "p", parse_transform(transform))
+    metadata = replace(table.metadata, partition_specs=(PartitionSpec(0, (field,)),))
+    row = {
+        **entry(table),
+        "record_count": 7,
+        "partition_key": encode_key([NUMBER if isinstance(value, int) else TEXT], [value]),
+    }
+    row["file_size_in_bytes"] = Path(row["location"]).stat().st_size
+    return "record_count" in restated_metrics(reader_of(table, metadata=metadata), row)
+
+
+@pytest.mark.parametrize(
+    ("transform", "value", "source", "is_told"),
+    [
+        ("identity", "c0", CATEGORY, True),
+        ("identity", "c1", CATEGORY, True),
+        ("identity", "c2", CATEGORY, True),
+        ("identity", "c", CATEGORY, False),
+        ("identity", "c3", CATEGORY, False),
+        ("identity", None, CATEGORY, False),
+        ("identity", "note 5", NOTE, False),  # one of the notes is null
+        ("identity", None, NOTE, False),
+        ("void", None, CATEGORY, True),
+        ("bucket[4]", 0, ID, True),
+        ("bucket[4]", 1, ID, True),
+        ("day", 7, CATEGORY, True),
+        ("zorder", "c9", CATEGORY, True),
+        ("identity", "c9", 99, True),
+    ],
+)
+def test_a_partition_is_another_where_the_footer_excludes_a_row(
+    table, transform, value, source, is_told
+):
+    assert is_told_of(table, transform, value, source) is is_told
+
+
+def test_nothing_is_excluded_of_values_of_several_columns_or_of_no_spec(table):
+    assert is_told_of(table, "identity", "c9", CATEGORY, ID)
+    row = {**entry(table), "record_count": 7, "spec_id": 9}
+    assert found(table, row) == {"record_count": 8}
+
+
+def test_without_statistics_nothing_is_excluded(table):
+    place = entry(table)["location"]
+    pq.write_table(pq.read_table(place), place, write_statistics=False)
+    assert is_told_of(table, "identity", "c9", CATEGORY)
+    assert is_told_of(table, "identity", None, CATEGORY)
+
+
+def test_where_nulls_are_not_counted_none_is_excluded(table, monkeypatch):
+    def footer(*given: Any) -> tuple[int, FileMetrics] | None:
+        size, metrics = repairs_footer(*given) or (0, FileMetrics(0))
+        return size, replace(metrics, null_value_counts={})
+
+    repairs_footer = repairs._footer
+    monkeypatch.setattr(repairs, "_footer", footer)
+    assert is_told_of(table, "identity", None, CATEGORY)
+    assert not is_told_of(table, "identity", "c9", CATEGORY)
+
+
+def test_a_file_of_nulls_is_of_the_partition_of_nulls_and_of_no_other(table):
+    place = entry(table)["location"]
+    rows = pq.read_table(place)
+    at = rows.schema.get_field_index("category")
+    nulls = pa.nulls(len(rows), pa.string())
+    pq.write_table(rows.set_column(at, rows.schema.field(at), nulls), place)
+    assert is_told_of(table, "identity", None, CATEGORY)
+    assert not is_told_of(table, "identity", "c1", CATEGORY)

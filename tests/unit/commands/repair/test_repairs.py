@@ -17,7 +17,12 @@ from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
 from icectl.table.recovery import Loss
-from tests.builders.broken import Broken, in_first, r042_an_entry_without_any_snapshot_id
+from tests.builders.broken import (
+    Broken,
+    in_first,
+    r042_an_entry_without_any_snapshot_id,
+    r068_partitions_with_the_ids_of_another_spec,
+)
 from tests.builders.lost_manifests import (
     Failing,
     date_files,
@@ -265,6 +270,12 @@ def test_r042_a_manifest_that_others_may_read_is_not_dropped(table):
     assert head_fixes(table, missing, asked=ALL) == ([], [])
 
 
+def test_r060_a_manifest_that_later_readers_may_know_is_not_dropped(table):
+    broken = Broken(table.directory)
+    path = broken.edit_manifest(lambda _: None, header=lambda one: one.update({"content": "more"}))
+    assert head_fixes(table, wrong("R-060", path), asked=ALL) == ([], [])
+
+
 @pytest.mark.parametrize("content", [None, b"Obj\x01"])
 @pytest.mark.parametrize(
     ("rows", "kind", "asked", "reason"),
@@ -382,6 +393,14 @@ def test_lost_files_are_found_beside_a_lost_manifest(table):
     )
     assert [head_fix.fix.kind for head_fix in found] == ["lost-data"]
     assert [each.finding.subject for each in left] == [lost.manifest_path]
+
+
+def test_of_lost_files_those_that_were_found_are_listed_no_more(table):
+    paths = [file_of(table, rows) for rows in (3, 4)]
+    for path in paths:
+        Path(path).unlink()
+    findings = wrong("R-034", paths[0]), wrong("R-130", paths[1])
+    assert one(head_fixes(table, *findings, asked=DROP)).fix.subject == paths[0]
 
 
 def test_a_lost_file_that_lives_no_more_is_no_concern(table):
@@ -625,6 +644,14 @@ def test_r061_a_row_that_names_another_spec_is_not_counted_anew(table, spec_id):
     other = relisted(table, 0, manifest_length=5)
     (head_fix,), _ = head_fixes(table, wrong("R-050", path), wrong("R-050", other))
     assert head_fix.fix.subject == other
+
+
+def test_r068_a_row_of_partitions_with_other_ids_is_not_counted_anew(tmp_path):
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    table.append([0])
+    r068_partitions_with_the_ids_of_another_spec(Broken(table.directory))
+    path = relisted(table, 0, manifest_length=5)
+    assert head_fixes(table, wrong("R-050", path)) == ([], [])
 
 
 def test_a_manifest_that_is_lost_or_that_nobody_can_count_is_not_counted(table):
