@@ -290,8 +290,9 @@ class Proxy:
                         self._lose(near, far, chunk)
                         break
                     far.sendall(chunk)
-            near.shutdown(socket.SHUT_RDWR)
-            back.join(timeout=10)
+                with suppress(OSError):
+                    far.shutdown(socket.SHUT_RDWR)  # else a thread of the metastore waits on
+                back.join(timeout=10)
 
     def _lose(self, near: socket.socket, far: socket.socket, chunk: bytes) -> None:
         self._lost, self._is_dead = None, self._dies
@@ -304,6 +305,8 @@ class Proxy:
         with suppress(OSError):
             while chunk := far.recv(1 << 20):
                 near.sendall(chunk)
+        with suppress(OSError):
+            near.shutdown(socket.SHUT_RDWR)  # what the metastore ends, its client hears of
 
 
 @contextmanager
