@@ -104,8 +104,8 @@ def _below(table_location: str, properties: Mapping[str, str], *, is_spread: boo
     """Return the folder of data files, which old properties and relative paths name too."""
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
     named = (read(properties, wanted) for wanted in known)
-    folder = next((value for value in named if value is not None), f"{table_location}/data")
-    return _absolute(table_location, folder)
+    folder = next((value for value in named if value is not None), None)
+    return f"{table_location}/data" if folder is None else _absolute(table_location, folder)
 
 
 def _absolute(table_location: str, folder: str) -> str:

@@ -504,16 +504,41 @@ def test_v4_145_counts_of_values_that_version_4_rejects_are_told_before_with_wha
     assert found["result"]["findings"] == []
 
 
+def name_a_data_file(broken: Broken) -> str:
+    broken.edit_manifest(in_first_file(file_path="t/data/relative.parquet"))
+    return "t/data/relative.parquet"
+
+
+def name_the_table(broken: Broken) -> str:
+    broken.edit(lambda members: members.update(location="t"))
+    return "t"
+
+
+def name_an_old_list(broken: Broken) -> str:
+    """That of a snapshot at no branch's head: its files are not looked at."""
+    old = broken.members()["snapshots"][0]
+    assert old["snapshot-id"] != broken.head()["snapshot-id"]
+    named = f"t/metadata/{Path(old['manifest-list']).name}"
+    broken.edit(lambda members: members["snapshots"][0].update({"manifest-list": named}))
+    return named
+
+
+@pytest.mark.parametrize("damage", [name_a_data_file, name_the_table, name_an_old_list])
+@pytest.mark.parametrize("layout", ["sfc-1", "iceberg-1.12"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_relative_location_would_be_looked_for_elsewhere(tmp_path, icectl, mode):
+def test_a_relative_location_would_be_looked_for_elsewhere(
+    tmp_path, icectl, monkeypatch, mode, layout, damage
+):
+    monkeypatch.chdir(tmp_path)
     directory = tmp_path / "t"
     build(directory, 2)
-    Broken(directory).edit_manifest(in_first_file(file_path="data/relative.parquet"))
+    named = damage(Broken(directory))
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "--yes", "--json")
+    command = ("upgrade-to-v4", f"--layout={layout}", "t/", mode)
+    ran = icectl(*command, "--yes", "--json")
     assert (ran.code, ran.document["status"]) == (5, "refused")
-    planned = icectl("upgrade-to-v4", "--layout=sfc-1", str(directory), mode, "-n", "--json")
+    planned = icectl(*command, "-n", "--json")
     told = [one for one in planned.document["result"]["findings"] if one["rule"] == "U-17"]
     assert [one["severity"] for one in told] == ["error"]
-    assert "`data/relative.parquet`" in told[0]["message"]
+    assert f"`{named}`" in told[0]["message"]
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before

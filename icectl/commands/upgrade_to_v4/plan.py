@@ -16,6 +16,7 @@ from icectl.entries.rows import (
 )
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
+from icectl.format.locations import is_relative
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
@@ -44,7 +45,7 @@ RULES = {
     "U-14": "`icectl compact TABLE --rewrite-all` rewrites such files, before or after",
     "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
     "U-16": "nothing to do: no file is partitioned by it",
-    "U-17": "`icectl compact TABLE --rewrite-all`, run where the file is found, names it in full",
+    "U-17": "`icectl relocate TABLE --to FOLDER`, with the table's whole path, names files in full",
 }
 """The next step where a condition of sfc-1 11.3 does not hold."""
 
@@ -196,7 +197,7 @@ def plan_with_lists(
         count = sum(len(head.manifests) for head in lacking)
         detail = f"rewrite {print_count(count, 'manifest')} in Parquet, in {_branches(lacking)}"
         steps.append(UpgradeStep("rewrite-manifests", detail))
-    findings = list(_encryption_findings(metadata, heads))
+    findings = [*_encryption_findings(metadata, heads), *_relative_findings(metadata, heads)]
     changes_layout = _changes_layout(metadata, options.layout)
     if metadata.format_version < TO_VERSION:
         findings += _embedding(metadata)
@@ -294,6 +295,7 @@ def _findings(
     metadata: TableMetadata, heads: Sequence[BranchHead], options: UpgradeOptions
 ) -> Iterator[Finding]:
     yield from _encryption_findings(metadata, heads)
+    yield from _relative_findings(metadata, heads)
     if metadata.format_version < TO_VERSION or _changes_layout(metadata, Layout.SFC_1):
         expressions = _expressions(metadata)
         yield from _ids(metadata, heads, expressions)
@@ -341,6 +343,30 @@ def _encryption_findings(metadata: TableMetadata, heads: Sequence[BranchHead]) -
                 return
 
 
+def _relative_findings(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
+    """Yield findings of relative locations, which version 4 takes in another way (sfc-1 U-17)."""
+    if metadata.format_version >= TO_VERSION:
+        return
+    named = [metadata.location, *(one.metadata_file for one in metadata.metadata_log)]
+    for snapshot in metadata.snapshots:
+        named += [snapshot.manifest_list] if snapshot.manifest_list else snapshot.manifests or ()
+    named += [one.statistics_path for one in metadata.statistics]
+    named += [one.statistics_path for one in metadata.partition_statistics]
+    relative = {"table metadata": [location for location in named if is_relative(location)]}
+    for head in heads:
+        if head.entries is not None and not head.has_root:
+            locations = live(head.entries).table["location"]
+            found = locations.filter(are_relative(locations)).to_pylist()
+            relative[f"branch {head.branch}"] = found
+    for subject, found in relative.items():
+        if found:
+            message = (
+                f"{print_count(len(found), 'relative location')} in it, which version 4 looks for "
+                f"below the table; one is `{found[0]}`"
+            )
+            yield _finding("U-17", subject, message)
+
+
 def _ids(
     metadata: TableMetadata, heads: Sequence[BranchHead], expressions: Sequence[Expression]
 ) -> Iterator[Finding]:
@@ -374,15 +400,6 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             return
     if head.entries is None:
         return
-    if metadata.format_version < TO_VERSION:  # sfc-1 U-17
-        locations = live(head.entries).table["location"]
-        relative = locations.filter(are_relative(locations))
-        if len(relative):
-            message = (
-                f"{print_count(len(relative), 'file')} of a relative location, which version 4 "
-                f"looks for below the table; one is `{relative[0].as_py()}`"
-            )
-            yield _finding("U-17", subject, message)
     yield from _equality_deletes(metadata, head, head.entries)
     count = _position_delete_files(head)
     if count:  # sfc-1 U-09

@@ -48,6 +48,11 @@ def test_r161_files_lie_below_the_data_path(properties, partition, expected):
     assert data_location("s3://b/db/t/", properties, partition, NAME) == expected
 
 
+def test_r164_files_of_a_table_with_a_relative_location_lie_below_that():
+    assert data_location("wh/t", {}, "a=1", NAME) == f"wh/t/data/a=1/{NAME}"
+    assert data_location("wh/t", {"write.data.path": "new"}, "", NAME) == f"wh/t/new/{NAME}"
+
+
 def test_spread_files_lie_behind_their_hash():
     # Hashes of the reference implementation's own tests, in its TestLocationProvider.
     below = "s3://b/t/data"
