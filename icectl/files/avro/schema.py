@@ -90,6 +90,9 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
         return AvroType(stored) if stored in PRIMITIVES else named[stored]
     if isinstance(stored, list):
         branches = tuple(_parse(part, named, depth + 1) for part in stored)
+        kinds = [branch.kind for branch in branches]
+        if "union" in kinds or kinds.count("null") > 1:
+            raise damaged("its schema has a union in a union, or one with null twice")
         return _nested(AvroType("union", parts=branches))
     kind = stored["type"]
     if not isinstance(kind, str):

@@ -105,6 +105,10 @@ def test_named_types_are_written_out_where_they_are_used():
 @pytest.mark.parametrize(
     "schema",
     [
+        record(field("a", ["null", "null"], 1)),
+        record(field("a", ["null", {"type": "null"}], 1)),
+        record(field("a", ["null", ["null", "int"]], 1)),
+        record(field("a", [["int"]], 1)),
         "int",
         ["null", record()],
         {"type": "record", "name": "r"},
