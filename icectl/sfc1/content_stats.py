@@ -448,8 +448,6 @@ def _numbers_of(name: str, values: pa.Array) -> npt.NDArray[Any]:
 UNKNOWN_KEY = b"\xff"
 """Stands where a tuple can't be recovered: no tuple has this key, so that it equals none."""
 
-TUPLE_UNKNOWN, TUPLE_RANGE = "E_TUPLE_UNKNOWN", "E_TUPLE_RANGE"
-
 
 @dataclass(frozen=True, slots=True)
 class TupleField:
@@ -530,43 +528,34 @@ def _with_values(
     return pa.StructArray.from_arrays(columns, fields=list(group.type))
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredTuples:
-    """Keys of tuples, UNKNOWN_KEY where `problems` names what is wrong (sfc-1 5.4)."""
-
-    keys: pa.Array
-    problems: pa.Array
-
-
 def recover(
     stats: pa.StructArray | None, count: int, fields: Sequence[TupleField], width: int
-) -> RecoveredTuples:
+) -> pa.Array:
     """Return the partition tuples of entries, all of one spec with `width` fields.
 
-    Shape: one key per entry, in the encoding of entries/partition_key.py.
+    Shape: one key per entry, in the encoding of entries/partition_key.py; UNKNOWN_KEY where a value
+    is not told (sfc-1 5.4).
     Order: kept.
     """
-    problems = pa.nulls(count, pa.string())
     if not width:
-        return RecoveredTuples(pa.repeat(pa.scalar(b"", pa.binary()), count), problems)
+        return pa.repeat(pa.scalar(b"", pa.binary()), count)
+    is_unknown = pa.repeat(pa.scalar(value=False), count)
     absent: tuple[Type, pa.Array] = (PrimitiveType("int"), pa.nulls(count, pa.int32()))
     columns = [absent] * width
     groups = {} if stats is None else by_field_id(stats)
     for item in fields:
         group = groups.get(group_id(item.stats_id))
         if group is None:
-            problems = pc.coalesce(problems, pa.repeat(pa.scalar(TUPLE_UNKNOWN), count))
-            continue
-        values, of_group = _values(group, item)
-        problems = pc.coalesce(problems, of_group)
+            return pa.repeat(pa.scalar(UNKNOWN_KEY, pa.binary()), count)
+        values, is_unknown_here = _values(group, item)
+        is_unknown = pc.or_(is_unknown, is_unknown_here)
         columns[item.place] = (item.type, values)
     keys = encode_keys([type_ for type_, _ in columns], [column for _, column in columns])
-    keys = pc.if_else(problems.is_null(), keys, pa.scalar(UNKNOWN_KEY, pa.binary()))
-    return RecoveredTuples(keys, problems)
+    return pc.if_else(is_unknown, pa.scalar(UNKNOWN_KEY, pa.binary()), keys)
 
 
 def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:
-    """Return the values of one field, and what is wrong with them, by sfc-1 5.4."""
+    """Return the values of one field, and where they are not told (sfc-1 5.4)."""
     base = group_id(item.stats_id)
     parts = by_field_id(group)
     kind = bound_type(item.type)
@@ -585,14 +574,9 @@ def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array
     ranged = pc.or_(
         pc.and_(lower.is_null(), upper.is_valid()), pc.or_(differ, pc.and_(lower.is_valid(), loose))
     )
-    problems = pc.if_else(
-        unknown,
-        pa.scalar(TUPLE_UNKNOWN),
-        pc.if_else(ranged, pa.scalar(TUPLE_RANGE), pa.scalar(None, pa.string())),
-    )
     if pc.any(is_nan, min_count=0).as_py():
         lower = pc.if_else(is_nan, pa.scalar(float("nan"), lower.type), lower)
-    return lower, problems
+    return lower, pc.or_(unknown, ranged)
 
 
 def _true(flags: pa.Array) -> pa.Array:

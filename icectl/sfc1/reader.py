@@ -384,7 +384,7 @@ def raw_entries(
                 width = 0 if spec is None else len(spec.fields)
                 fields = facts.tuple_fields(int(number))
                 part = stats.take(pa.array(chosen))
-                parts.append(recover(part, len(chosen), fields, width).keys)
+                parts.append(recover(part, len(chosen), fields, width))
                 places.append(chosen)
             order = np.argsort(np.concatenate(places), kind="stable")
             made["partition_key"] = pa.concat_arrays(parts).take(pa.array(order))

@@ -14,8 +14,6 @@ from icectl.errors import CorruptTable
 from icectl.files.parquet.schema import field_id
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, parse_type
 from icectl.sfc1.content_stats import (
-    TUPLE_RANGE,
-    TUPLE_UNKNOWN,
     UNKNOWN_KEY,
     StatsColumn,
     TupleField,
@@ -245,26 +243,24 @@ def test_v4_142_tuples_come_back_from_statistics(values):
     keys = pa.array([encode_key(TYPES, values)], pa.binary())
     written = with_tuples(empty, keys, pa.array([7]), FIELDS, TYPES)
     found = recover(written, 1, FIELDS, 3)
-    assert found.keys.to_pylist() == keys.to_pylist()
-    assert found.problems.null_count == 1
+    assert found.to_pylist() == keys.to_pylist()
     day = written.to_pylist()[0]["s12"]
     assert (day["value_count"], day["null_count"]) == (7, 7 if values[0] is None else 0)
 
 
 @pytest.mark.parametrize(
-    ("group", "problem"),
+    "group",
     [
-        (None, TUPLE_UNKNOWN),
-        ({"value_count": 5, "null_count": 4}, TUPLE_UNKNOWN),
-        ({"lower_bound": "a", "upper_bound": "b"}, TUPLE_RANGE),
-        ({"upper_bound": "b"}, TUPLE_RANGE),
-        ({"lower_bound": "a", "upper_bound": "a", "tight_bounds": False}, TUPLE_RANGE),
+        None,
+        {"value_count": 5, "null_count": 4},
+        {"lower_bound": "a", "upper_bound": "b"},
+        {"upper_bound": "b"},
+        {"lower_bound": "a", "upper_bound": "a", "tight_bounds": False},
     ],
 )
-def test_v4_142_a_range_is_no_value(group, problem):
+def test_v4_142_a_range_is_no_value(group):
     found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
-    assert found.problems.to_pylist() == [problem]
-    assert found.keys.to_pylist() == [UNKNOWN_KEY]
+    assert found.to_pylist() == [UNKNOWN_KEY]
 
 
 @pytest.mark.parametrize(
@@ -278,19 +274,19 @@ def test_v4_142_a_range_is_no_value(group, problem):
 )
 def test_v4_142_what_readers_take_for_a_value(group, value):
     found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
-    assert found.keys.to_pylist() == [encode_key([STRING], [value])]
+    assert found.to_pylist() == [encode_key([STRING], [value])]
 
 
 def test_zeros_of_two_signs_are_a_range():
     group = {"lower_bound": -0.0, "upper_bound": 0.0}
     found = recover(stats(COLUMNS[2], group), 1, [TupleField(0, 3, DOUBLE)], 1)
-    assert found.problems.to_pylist() == [TUPLE_RANGE]
+    assert found.to_pylist() == [UNKNOWN_KEY]
 
 
 def test_void_fields_are_null_and_unpartitioned_tuples_empty():
     found = recover(stats(COLUMNS[1], {"lower_bound": "a"}), 1, [TupleField(1, 2, STRING)], 2)
-    assert found.keys.to_pylist() == [encode_key([DATE, STRING], [None, "a"])]
-    assert recover(None, 2, (), 0).keys.to_pylist() == [b"", b""]
+    assert found.to_pylist() == [encode_key([DATE, STRING], [None, "a"])]
+    assert recover(None, 2, (), 0).to_pylist() == [b"", b""]
 
 
 def test_statistics_become_maps_again():
