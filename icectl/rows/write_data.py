@@ -324,7 +324,8 @@ def _cut(
     lower, upper = {}, {}
     for id_ in sorted(modes.keys() & metrics.lower_bounds.keys()):
         item, longest = schema.field(id_), modes[id_].longest_bound
-        if item is None or not longest:
+        # Java compares halves of UUIDs as signed numbers; merged footers have bounds of them.
+        if item is None or not longest or item.type == PrimitiveType("uuid"):
             continue
         lower[id_] = lower_bound(item.type, metrics.lower_bounds[id_], longest)
         highest = metrics.upper_bounds.get(id_)

@@ -20,7 +20,7 @@ from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
-from icectl.format.types import PrimitiveType
+from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows import merge_files as merging
 from icectl.rows.equality_deletes import EqualityDeletes
 from icectl.rows.merge_files import MergeOptions, merge_files
@@ -28,7 +28,7 @@ from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, rewrite_data
 from icectl.rows.row_runs import rows_of
-from icectl.rows.write_data import WrittenFile, write_options
+from icectl.rows.write_data import WrittenFile, shaped_metrics, write_options
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 
 COLUMNS = schema((1, "id", "long"), (2, "name", "string"), (3, "part", "double"))
@@ -537,3 +537,19 @@ def test_no_first_column_to_begin_with_is_refused(store):
     files.append(store.add("f2", table((part, key), [*zip(large, small, strict=True)])))
     content = store.content[merge(group(store, files), store).location]
     assert parts_of_row_groups(content, [0, len(content) // 3]) == [1, 1, 1]
+
+
+def test_no_bounds_are_told_of_uuids():
+    """Java compares their halves as signed numbers, so that `8…` comes before `7…`."""
+    columns = Schema(
+        0,
+        (
+            NestedField(1, "u", PrimitiveType("uuid"), required=False),
+            NestedField(2, "n", PrimitiveType("int"), required=False),
+        ),
+    )
+    lower, upper = {1: b"\x70" + bytes(15), 2: bytes(4)}, {1: b"\x80" + bytes(15), 2: bytes(4)}
+    metrics = FileMetrics(2, lower_bounds=lower, upper_bounds=upper)
+    metrics = replace(metrics, value_counts={1: 2, 2: 2}, null_value_counts={1: 0, 2: 0})
+    told = shaped_metrics(metrics, columns, metrics_modes({}, columns, ()))
+    assert (set(told.lower_bounds), set(told.upper_bounds)) == ({2}, {2})
