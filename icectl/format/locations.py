@@ -114,6 +114,18 @@ def with_locations(metadata: TableMetadata, of: Callable[[str], str]) -> TableMe
     )
 
 
+def named_locations(metadata: TableMetadata) -> list[str]:
+    """List the table's own location, and every other that the metadata names."""
+    named = [metadata.location]
+
+    def note(location: str) -> str:
+        named.append(location)
+        return location
+
+    with_locations(metadata, note)
+    return named
+
+
 def _of_snapshot(snapshot: Snapshot, of: Callable[[str], str]) -> Snapshot:
     listed, embedded, root = snapshot.manifest_list, snapshot.manifests, snapshot.root_manifest
     return replace(

@@ -16,7 +16,7 @@ from icectl.entries.rows import (
 )
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
-from icectl.format.locations import is_relative
+from icectl.format.locations import is_relative, named_locations
 from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
@@ -347,12 +347,7 @@ def _relative_findings(metadata: TableMetadata, heads: Sequence[BranchHead]) -> 
     """Yield findings of relative locations, which version 4 takes in another way (sfc-1 U-17)."""
     if metadata.format_version >= TO_VERSION:
         return
-    named = [metadata.location, *(one.metadata_file for one in metadata.metadata_log)]
-    for snapshot in metadata.snapshots:
-        named += [snapshot.manifest_list] if snapshot.manifest_list else snapshot.manifests or ()
-    named += [one.statistics_path for one in metadata.statistics]
-    named += [one.statistics_path for one in metadata.partition_statistics]
-    relative = {"table metadata": [location for location in named if is_relative(location)]}
+    relative = {"table metadata": list(filter(is_relative, named_locations(metadata)))}
     for head in heads:
         if head.entries is not None and not head.has_root:
             locations = live(head.entries).table["location"]

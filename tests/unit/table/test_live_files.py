@@ -184,8 +184,7 @@ def test_a_manifest_that_is_listed_in_another_way_is_read_again(table):
 
 
 def test_no_snapshot_has_no_files(table):
-    metadata = read_metadata(Path(table.metadata_location).read_bytes())
-    found = load_live_files(context_of(), metadata, None, {}, lambda *_: {})
+    found = load_live_files(context_of(), table.metadata, None, {}, lambda *_: {})
     assert (found.manifests, len(found.data), len(found.deletes)) == ((), 0, 0)
 
 
@@ -201,10 +200,9 @@ def test_a_delete_file_that_bounds_one_path_is_of_that_data_file(tmp_path, text)
     table.append(range(10))
     table.append(range(10, 20))
     table.delete_rows([3])
-    metadata = read_metadata(Path(table.metadata_location).read_bytes())
-    within = None if text is None else parse_where(text, metadata)
-    snapshot = metadata.current_snapshot
-    found = load_live_files(context_of(), metadata, snapshot, {}, no_names, within=within)
+    within = None if text is None else parse_where(text, table.metadata)
+    snapshot = table.metadata.current_snapshot
+    found = load_live_files(context_of(), table.metadata, snapshot, {}, no_names, within=within)
     first, _ = sorted(found.data.table["location"].to_pylist())
     assert found.deletes.table["referenced_data_file"].to_pylist() == [first]
 
@@ -221,9 +219,8 @@ def test_of_position_deletes_only_those_that_were_not_read_are(table):
         return {place: {"/t/a": 2} for place in asked}
 
     def load(known: Mapping[str, Mapping[str, int]]) -> Mapping[str, Mapping[str, int]]:
-        metadata = read_metadata(Path(table.metadata_location).read_bytes())
-        snapshot = metadata.current_snapshot
-        return load_live_files(context_of(), metadata, snapshot, known, names).named_files
+        snapshot = table.metadata.current_snapshot
+        return load_live_files(context_of(), table.metadata, snapshot, known, names).named_files
 
     table.delete_rows([1, 12])
     table.delete_rows([2, 13])
