@@ -145,11 +145,11 @@ def replace_numbers(content: Octets, at: int, end: int, spans: Integers, values:
 class FooterChanges:
     """The parts of a footer that are left out or replaced.
 
-    `bounds` and `encodings` are left out, by (row group, column): positions, from 0. `encodings`
-    are those of pages: with these, readers take a dictionary for all values. `logical_types` are
-    those that elements of the schema get, encoded; elements are numbered from 0, the root, depth
-    first. `shapes` are statistics of geometry and geography, by (row group, column), encoded; these
-    columns have no bounds by their bytes then, neither of chunks nor of pages.
+    `bounds`, of chunks and of their pages, and `encodings` are left out, by (row group, column):
+    positions, from 0. `encodings` are those of pages: with these, readers take a dictionary for all
+    values. `logical_types` are those that elements of the schema get, encoded; elements are
+    numbered from 0, the root, depth first. `shapes` are statistics of geometry and geography, by
+    (row group, column), encoded; these columns have no `bounds` by their bytes then.
     """
 
     bounds: frozenset[tuple[int, int]] = frozenset()
@@ -178,14 +178,14 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
         of_chunk: dict[int, Change | None] = {}
         if (number, place) in changes.encodings:
             of_chunk[_ENCODING_STATS] = None
-        is_shape = (number, place) in changes.shapes
-        if is_shape or (number, place) in changes.bounds:
+        of_column: dict[int, Change | None] = {}
+        if (number, place) in changes.bounds or (number, place) in changes.shapes:
             of_chunk[_STATISTICS] = partial(_struct, changes=dict.fromkeys(_BOUNDS))
+            of_column = dict.fromkeys(_COLUMN_INDEX)
         if not of_chunk:
             return _value(content, at, _STRUCT)
         shapes = changes.shapes.get((number, place))
         added = None if shapes is None else (_SHAPES, shapes)
-        of_column = dict.fromkeys(_COLUMN_INDEX) if is_shape else {}
         meta_data = partial(_struct, changes=of_chunk, added=added)
         return _struct(content, at, {_META_DATA: meta_data, **of_column})
 

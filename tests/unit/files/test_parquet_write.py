@@ -50,7 +50,9 @@ def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are():
     writer.close()
     stored = pq.ParquetFile(file)
     for number in range(2):
-        told = [stored.metadata.row_group(number).column(at).statistics for at in range(4)]
+        chunks = [stored.metadata.row_group(number).column(at) for at in range(4)]
+        assert [one.has_column_index for one in chunks] == [True, False, False, False]
+        told = [one.statistics for one in chunks]
         assert [one.has_min_max for one in told] == [True, False, False, False]
         assert [one.null_count for one in told] == [0, 1, 1, 1]
     assert stored.read() == pa.Table.from_batches([batch, batch])

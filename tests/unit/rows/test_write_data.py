@@ -216,6 +216,9 @@ def test_a_row_group_with_nan_has_no_bounds_and_others_have():
     told = [footer.row_group(number).column(0).statistics for number in range(3)]
     assert [(one.min, one.max) for one in told] == [(1.0, 2.0), (None, None), (4.0, 5.0)]
     assert [one.null_count for one in told] == [0, 0, 0]
+    # Readers that take NaN for the greatest value skip pages by their bounds too.
+    has_index = [footer.row_group(number).column(0).has_column_index for number in range(3)]
+    assert has_index == [True, False, True]
     assert file.metrics.lower_bounds == {1: encode(parse_type("double"), 1.0)}
     assert file.metrics.upper_bounds == {}
 
