@@ -111,6 +111,8 @@ def _metrics(
         column = schema.field(leaf.field_id)
         if column is None or leaf.is_repeated or leaf.part is not None:
             continue
+        if leaf.type in (pa.uint32(), pa.uint64()):
+            continue  # pyarrow gives these bounds as signed numbers
         if isinstance(column.type, GeometryType | GeographyType):
             box = _box(chunks, is_geography=isinstance(column.type, GeographyType))
             if box is not None:

@@ -141,6 +141,12 @@ def test_r092_nan_is_no_bound():
     assert bounds_of("double", pa.float64(), [nan, 2.0, 1.0]) == le("d", 1.0, 2.0)
 
 
+@pytest.mark.parametrize("stored", [pa.uint32(), pa.uint64()])
+def test_numbers_without_a_sign_have_no_bounds_which_pyarrow_takes_for_signed_ones(stored):
+    assert bounds_of("long", stored, [1, 2**31]) == (None, None)
+    assert bounds_of("int", pa.uint16(), [1, 2**16 - 1]) == le("i", 1, 2**16 - 1)
+
+
 def test_bounds_span_all_row_groups_but_those_of_nulls():
     values = [3, 4, None, None, 1, 2]
     found = bounds_of("int", pa.int32(), values, row_group_size=2)
