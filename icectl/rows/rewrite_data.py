@@ -395,10 +395,13 @@ def _read_again(
         rows: FileRows
         for rows in opened.batches([item.id for item in schema.fields]):
             totals.add(rows.batch)
-            for id_, measured in facts.items():
+            for id_, measured in [*facts.items()]:
                 place, *inner = paths[id_]
                 column = inside(rows.batch.column(place), tuple(inner))
-                measured.add(column, unbounded[id_].type)
+                try:
+                    measured.add(column, unbounded[id_].type)
+                except UnicodeDecodeError:  # Spark keeps any bytes as text: no bound can be told
+                    del facts[id_]
     return with_bounds(written, facts, schema, options) if facts else written
 
 

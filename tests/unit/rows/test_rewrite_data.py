@@ -298,6 +298,19 @@ def test_bounds_of_values_too_long_for_a_footer_are_those_of_the_rows():
     assert file.metrics.upper_bounds == {2: b"z", 9: ("é" * 15 + "ê").encode()}
 
 
+def test_text_that_is_no_utf8_stays_as_it_is_and_has_no_bounds():
+    group = Group(schema((1, "id", "long"), (2, "name", "string"), (3, "long", "string")))
+    texts = pa.array([b"a", b"\xff"]), pa.array([b"z" * 9000, b"\xed\xa0\x80"])
+    columns = [pa.array([1, 2]), *(one.view(pa.string()) for one in texts)]
+    stored = pa.table(columns, schema=pa.schema([ID, NAME, identified("long", pa.string(), 3)]))
+    group.files = [group.store.add(f"f{at}", stored) for at in range(2)]
+    (file,) = group.run().files
+    assert file.metrics.lower_bounds.keys() == file.metrics.upper_bounds.keys() == {1}
+    found = pq.read_table(io.BytesIO(group.store.content[file.location]))
+    for number, text in enumerate(texts, 1):
+        assert found.column(number).cast(pa.binary()).to_pylist() == [*text.to_pylist()] * 2
+
+
 def test_deletes_that_spell_a_path_otherwise_end_before_a_file_is_begun():
     group = Group()
     location = group.add([(1, "a")])
