@@ -33,7 +33,7 @@ from icectl.entries.files import Files, containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
 from icectl.format.json_members import parse_json
-from icectl.storage.location import loosest_key, name, parent, redacted
+from icectl.storage.location import name, parent, redacted
 from icectl.storage.new_files import old_temporaries
 from icectl.storage.store import FileStatus, Store
 from icectl.table.context import TableContext
@@ -229,24 +229,24 @@ class Leftovers:
         snapshots = metadata.snapshots
         lists = manifests_by_snapshot(self.context, metadata, snapshots)
         manifests = all_manifests(lists, snapshots)
-        reached = _keys(metadata_files(metadata, snapshots, manifests, {}))
+        reached = _names(metadata_files(metadata, snapshots, manifests, {}))
         listed = self.context.store.list_directory(loaded.metadata_folder)
         locations = [status.location for status in listed]
         for journal in abandoned:
             outputs = [place for place in locations if is_output(name(place), journal.uuid)]
-            surplus = [place for place in outputs if loosest_key(place) not in reached]
+            surplus = [place for place in outputs if name(place) not in reached]
             has_landed = len(surplus) < len(outputs)
             if has_landed or _cannot_land(journal, newest):
                 within = replace(journal, data=self._own_data(journal, own))
                 data = list(data_outputs(self.context.store, within))
                 if data:  # manifests are read only where live files matter (R-191)
                     # Live files get no name: those of one run go before those of the next come.
-                    live_keys = _keys(
+                    live_names = _names(
                         containing(
                             files_of_live_entries(self.context, metadata, manifests), journal.uuid
                         )
                     )
-                    surplus += [place for place in data if loosest_key(place) not in live_keys]
+                    surplus += [place for place in data if name(place) not in live_names]
                 if remove_own(self.context, newest, own, surplus):
                     self.context.store.remove([journal.location])
 
@@ -293,8 +293,9 @@ def remove_own(
     return not failed
 
 
-def _keys(files: Files) -> frozenset[str]:
-    return frozenset(files.table["key"].to_pylist())
+def _names(files: Files) -> frozenset[str]:
+    """Return the names of files: a run's own hold its uuid, by whatever way to their folder."""
+    return frozenset(map(name, files.table["key"].to_pylist()))
 
 
 def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:

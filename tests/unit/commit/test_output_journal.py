@@ -4,6 +4,7 @@ before."""
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.output_journal import DataPlaces, Leftovers, is_output
+from icectl.commit.output_journal import DataPlaces, Leftovers, is_output, write
 from icectl.commit.transaction import Outputs, Transaction, outputs_of
 from icectl.errors import CommitConflict, StorageError
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
+from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock, context_of
+from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
+from tests.fault.changing import run
 from tests.stores.wrapped import CountingStore, FaultyStore
 from tests.unit.commit.test_deletion_journal import Warnings
 
@@ -224,6 +228,43 @@ def test_of_a_run_that_has_landed_only_what_the_table_reaches_stays(table, is_de
     path.write_text(json.dumps(members))
     rerun(table, commits=False)
     assert present(outputs) == [False, False, True]
+
+
+def test_what_has_landed_stays_by_any_name_of_its_folder(table, tmp_path):
+    """A disk was mounted elsewhere, and the table says now that it lies there."""
+    (tmp_path / "link").symlink_to(table.directory)
+    outputs = dead(started(table))
+    path = current_metadata(table.directory)
+    members = read_metadata(path)
+    head = members["snapshots"][-1]
+    manifest_list = Path(outputs.locations[1])
+    manifest_list.write_bytes(Path(head["manifest-list"]).read_bytes())
+    head["manifest-list"] = f"{tmp_path}/link/metadata/{manifest_list.name}"
+    path.write_text(json.dumps(members))
+    with leftovers(table).removed_after(loaded_by(table)):
+        set_properties(table.directory, Clock(NOW_MS), {"rerun": "yes"})
+    assert present(outputs) == [False, False, True]
+
+
+def test_live_data_files_stay_by_any_name_of_their_folder(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    table = TableBuilder(tmp_path / "disk/t", location=f"{tmp_path}/link/t")
+    for start in (0, 4):
+        table.append(range(start, start + 4))
+    before = set(table.directory.rglob("*.parquet"))
+    words = ["compact", f"{tmp_path}/link/t", "--rewrite-all", "--engine", "local", "--json"]
+    assert run([*words, "--yes"])[0] == 0
+    (new,) = set(table.directory.rglob("*.parquet")) - before
+    edit_metadata(table.directory, location=str(table.directory))
+    places = DataPlaces(trees=(f"{table.directory}/data",))
+    journal = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND, places).journal
+    uuid = new.name[len("00000-0-") :][:36]
+    place = journal.location.replace(journal.uuid, uuid)
+    write(LocalStore(), replace(journal, location=place, abandoned=True, newest_version=0))
+    with leftovers(table).removed_after(loaded_by(table)):
+        set_properties(table.directory, Clock(NOW_MS), {"rerun": "yes"})
+    assert (new.exists(), Path(place).exists()) == (True, False)
 
 
 def test_a_journal_of_another_command_is_left_alone(table):
