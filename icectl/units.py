@@ -137,12 +137,13 @@ def print_duration(duration_ms: int) -> str:
 def parse_instant(text: str, now_ms: int) -> int:
     """An instant: ISO 8601 (UTC where no zone is given), or a duration meaning that long ago.
 
+    A duration that reaches back before the year 1 means its beginning.
     Raises: UsageError, also for an instant in the future.
     """
     instant = _parse_iso(text.strip())
     if instant is None:
         try:
-            instant = now_ms - parse_duration(text)
+            instant = max(now_ms - parse_duration(text), _YEAR_1_MS)
         except UsageError:
             raise UsageError(
                 f"`{text}` is not a valid time",

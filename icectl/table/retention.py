@@ -14,7 +14,7 @@ from icectl.format.properties import (
     read,
 )
 from icectl.format.snapshot import Snapshot, SnapshotRef, ancestors
-from icectl.units import print_duration, print_limit
+from icectl.units import print_duration, print_instant, print_limit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -218,7 +218,11 @@ def _kept_by_refs(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, s
 
 
 def _label(timestamp_ms: int, period: str) -> str:
-    moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    """Return the name of the day, week or month; of an instant in no year, that of the instant."""
+    try:
+        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return print_instant(timestamp_ms)
     if period == "daily":
         return moment.date().isoformat()
     if period == "monthly":

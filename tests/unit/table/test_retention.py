@@ -46,6 +46,17 @@ def test_r020_to_r023_snapshots_and_refs_go_as_in_the_golden_cases(case):
     assert every == [id_ for id_, _, _ in case["snapshots"]]
 
 
+@pytest.mark.parametrize("timestamp_ms", [1_700_000_000_000_000, 2**63 - 1, -(2**63)])
+def test_an_instant_in_no_year_is_a_day_of_its_own(timestamp_ms):
+    """Some writers count microseconds."""
+    line = [(1, None, "2026-01-05T00:00:00Z"), (2, 1, "2026-03-14T00:00:00Z")]
+    metadata = history(line, {"main": {"head": 2}})
+    odd = replace(metadata.snapshots[0], timestamp_ms=timestamp_ms)
+    metadata = replace(metadata, snapshots=(odd, metadata.snapshots[1]))
+    policy = AskedRetention(keep_daily=2, keep_weekly=1, keep_monthly=1, older_than_ms=2**63)
+    assert gone(decide(metadata, policy, NOW)) == []
+
+
 def test_every_snapshot_comes_with_its_reason():
     metadata = history(
         [
