@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from icectl.catalog.metadata_files import list_versions
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.locations import listed_with_scheme
 from icectl.entries.rows import EMPTY, Entries, concat, with_manifests_moved
@@ -86,10 +87,15 @@ class Reader:
     def hinted_version(self) -> int | str | None:
         """Read the version hint of a file-system table; None where it names nothing (R-163).
 
+        One of a version that came meanwhile is as right as the loaded version.
         Raises: FileNotFoundError; StorageError.
         """
-        place = join(self.loaded.metadata_folder, VERSION_HINT)
-        return read_version_hint(self.context.store.read(place))
+        folder, version = self.loaded.metadata_folder, self.loaded.version
+        hint = read_version_hint(self.context.store.read(join(folder, VERSION_HINT)))
+        if isinstance(hint, int) and version is not None and hint > version:
+            numbers = {item.version for item in list_versions(self.context.store, folder)}
+            return version if hint in numbers else hint
+        return hint
 
     def _leave_out(self, problem: Problem, *, is_shown: bool = False) -> None:
         if self.gaps is None:

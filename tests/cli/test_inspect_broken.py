@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from icectl.files.avro.container import Block, read_blocks, read_header, write_file
+from icectl.storage.local.store import LocalStore
 from tests.builders.folders import contents_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
+from tests.fault.changing import run as run_with
 from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import WrappedStore
 
 CHANGING = {
     "compact": ["--rewrite-all", "--engine", "local", "--yes"],
@@ -244,6 +247,29 @@ def test_r163_a_hint_ahead_of_the_files_is_told_alike_everywhere(table, run):
     assert (shown.code, shown.document["warnings"]) == (0, [f"{told} (R-163); {advice}"])
     hint.write_text(str(newest - 1))
     assert run(table.location, "--json").document["warnings"] == []
+
+
+class CommittingStore(WrappedStore):
+    """Another writer commits while the first manifest list is read."""
+
+    def __init__(self, table: TableBuilder) -> None:
+        super().__init__(LocalStore())
+        self.table: TableBuilder | None = table
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        table, self.table = (None, self.table) if "snap-" not in location else (self.table, None)
+        if table is not None:
+            table.set_properties({"meanwhile": "yes"})
+        return action()
+
+
+@pytest.mark.parametrize("command", ["inspect", "validate"])
+def test_r163_a_version_that_comes_meanwhile_is_not_missing(tmp_path, command):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    code, document = run_with([command, table.location, "--json"], CommittingStore(table))
+    assert (code, document["warnings"]) == (0, [])
+    assert document["result"].get("findings", []) == []
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
