@@ -159,6 +159,17 @@ def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, tab
     assert repair(table.directory, "--to-snapshot", "12", "--yes").code == 2
 
 
+def test_a_branch_does_not_go_back_to_what_it_never_was(repair, table):
+    table.ref("audit", "branch")
+    audit = table.append(range(100, 104), branch="audit")
+    table.append(range(50, 54))
+    Path(table.metadata.snapshots[-1].manifest_list).unlink()
+    ended = repair(table.directory, "--to-snapshot", audit, "--yes")
+    assert ended.code == 5
+    assert f"snapshot {audit} is not an ancestor of `main`" in ended.err
+    assert f"branch main --at {audit} --replace" in ended.err
+
+
 def test_another_branch_goes_back_and_main_stays(repair, table):
     table.ref("audit", "branch")
     head = table.append(range(100, 104), branch="audit")

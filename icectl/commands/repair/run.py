@@ -41,7 +41,13 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.errors import CommitConflict, IcectlError, Refused, UsageError
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, SnapshotRef, StatisticsFile
+from icectl.format.snapshot import (
+    PartitionStatisticsFile,
+    Snapshot,
+    SnapshotRef,
+    StatisticsFile,
+    ancestors,
+)
 from icectl.format.updates import (
     RemovePartitionStatistics,
     RemoveStatistics,
@@ -385,6 +391,12 @@ def _target(
             f"snapshot {snapshot.snapshot_id} is not whole either",
             hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` shows what is broken; "
             "`--to-snapshot whole` takes the newest whole one",
+        )
+    if snapshot not in ancestors(reader.metadata.snapshots_by_id, head.snapshot_id):
+        raise Refused(
+            f"snapshot {snapshot.snapshot_id} is not an ancestor of `{options.branch}`",
+            hint=f"`icectl refs TABLE branch {quote(options.branch)} --at {snapshot.snapshot_id} "
+            "--replace` moves it anywhere",
         )
     return snapshot
 
