@@ -14,7 +14,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.commit.transaction import outputs_of
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
-from tests.builders.expiry import NOW_MS, Clock, reachable
+from tests.builders.expiry import NOW_MS, Clock, aged_table, expire, reachable
 from tests.builders.folders import files_of
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, name_statistics, stray
 from tests.builders.rows import current_metadata, read_metadata, read_rows
@@ -324,6 +324,37 @@ def test_incident_10_a_stale_hint_takes_no_snapshot_along(table, hint):
     assert [item["path"] for item in document["result"]["orphans"]] == [str(lost)]
     assert code == 0
     check_whole(table)
+
+
+class ExpiringStore(WrappedStore):
+    """Another writer expires snapshots before the first manifest list is read."""
+
+    def __init__(self, table: TableBuilder) -> None:
+        super().__init__(LocalStore())
+        self.table: TableBuilder | None = table
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        table, self.table = (None, self.table) if "-snap-" not in location else (self.table, None)
+        if table is not None:
+            expire(table.location)
+        return action()
+
+
+EXPIRE = ("expire-snapshots", "--retain-last", "5", "--older-than", "0s")
+
+
+@pytest.mark.parametrize("words", [("remove-orphans", "--max-fraction", "1"), EXPIRE])
+def test_rule_37_snapshots_that_another_writer_expires_meanwhile_are_a_conflict(tmp_path, words):
+    """And not a table that is corrupt."""
+    aged = aged_table(tmp_path)
+    age(aged.directory, 7)
+    command, *options = words
+    store = ExpiringStore(aged.table)
+    code, document = run([command, aged.table.location, *options, "--yes", "--json"], store)
+    assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
+    assert "another writer expires snapshots" in document["error"]["message"]
+    aged.check_readable()
+    assert reachable(aged.directory) <= aged.files()
 
 
 class TimelessStore(WrappedStore):

@@ -67,7 +67,7 @@ from icectl.storage.location import is_local, join, loosest_key, redacted
 from icectl.storage.new_files import old_temporaries, probe_name
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
-from icectl.table.context import TableContext, open_table
+from icectl.table.context import TableContext, open_table, whole_unless_expired
 from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
@@ -182,7 +182,8 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     deletes = deletes_files(loaded, options)
     reached = ReachedFiles()
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
-        reached = read_reached(context, metadata, retention, sizes)
+        with whole_unless_expired(context, loaded):
+            reached = read_reached(context, metadata, retention, sizes)
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
     planned = plan(
@@ -374,7 +375,8 @@ def _to_delete(
         check_same_table(prepared.loaded, newest.metadata)
         check_gc_enabled(newest.metadata)
         kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-        protected = reached_beside(context, newest, kept_ids)
+        with whole_unless_expired(context, newest):
+            protected = reached_beside(context, newest, kept_ids)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None

@@ -23,7 +23,7 @@ from icectl.entries.files import (
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
 from icectl.storage.store import FailedRemoval, Store
-from icectl.table.context import TableContext
+from icectl.table.context import TableContext, whole_unless_expired
 from icectl.table.orphan_verdicts import check_sums_last, described_files
 from icectl.table.reading import in_threads
 from icectl.units import print_instant
@@ -221,7 +221,8 @@ class _Deletion:
         check_same_place(self.newest, newest)
         references = self.prepared.references
         if newest != self.newest:
-            references.add(newest)
+            with whole_unless_expired(self.context, newest):
+                references.add(newest)
             self.newest = newest
         reached = references.reach(batch.table["location"].combine_chunks()).to_pylist()
         self.done.spared["referenced"] += sum(reached)

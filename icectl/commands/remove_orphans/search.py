@@ -17,7 +17,7 @@ from icectl.storage.identity import SameStore, place_key, real_location
 from icectl.storage.location import is_within, redacted
 from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
-from icectl.table.context import TableContext, open_table
+from icectl.table.context import TableContext, open_table, whole_unless_expired
 from icectl.table.orphan_verdicts import (
     OrphanPlan,
     OrphanRule,
@@ -240,7 +240,8 @@ def _read_references(
     listing: Listing,
 ) -> References:
     references = References(context, places.listed, options.same_store)
-    references.add(loaded)
+    with whole_unless_expired(context, loaded):
+        references.add(loaded)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
         location = next(iter(references.doubtful.values()))
