@@ -326,6 +326,26 @@ def test_incident_10_a_stale_hint_takes_no_snapshot_along(table, hint):
     check_whole(table)
 
 
+def test_r163_a_hint_that_is_behind_keeps_the_versions_from_its_own_on(tmp_path):
+    """Java's reader begins there, goes on while there is a next one, and takes the last."""
+    table = TableBuilder(tmp_path / "t", properties={"write.metadata.previous-versions-max": "1"})
+    for start in range(4):
+        table.append([start])
+    folder = table.directory / "metadata"
+    (folder / "version-hint.text").write_text("2")
+    age(table.directory, 7)
+    code, document = remove(table, *ALL_AT_ONCE)
+    assert code == 0, document
+    assert [Path(item["path"]).name for item in document["result"]["orphans"]] == [
+        "v1.metadata.json"
+    ]
+    (warning,) = document["warnings"]
+    assert f"`icectl repair {table.location}` corrects it" in warning
+    assert run(["repair", table.location, "--yes"])[0] == 0
+    _, document = remove(table, *ALL_AT_ONCE)
+    assert (len(document["result"]["orphans"]), document["warnings"]) == (2, [])
+
+
 class ExpiringStore(WrappedStore):
     """Another writer expires snapshots before the first manifest list is read."""
 

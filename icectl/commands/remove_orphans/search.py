@@ -5,16 +5,18 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from icectl.catalog.files import load_file
+from icectl.catalog.metadata_files import metadata_version
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.output_journal import running
 from icectl.entries.files import ListedFiles, below, excluding, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
-from icectl.format.file_names import named_folders
+from icectl.files.metadata_file import read_version_hint
+from icectl.format.file_names import VERSION_HINT, named_folders
 from icectl.format.locations import is_relative
 from icectl.format.metadata import TableMetadata
 from icectl.rows.orphan_search import Listing, OrphanSearch
 from icectl.storage.identity import SameStore, place_key, real_location
-from icectl.storage.location import is_within, redacted
+from icectl.storage.location import is_within, join, redacted
 from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table, whole_unless_expired
@@ -30,7 +32,7 @@ from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reachable import References
 from icectl.table.reviewed import Reviewed
 from icectl.table.row_safety import check_deletable
-from icectl.units import DURATION_UNITS_MS, print_duration
+from icectl.units import DURATION_UNITS_MS, print_count, print_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         others.check_newest(loaded)
         references = _read_references(context, loaded, options, places, listing)
         _add_forks(context, references, others.forks(loaded))
+        _add_from_hint(context, references, loaded, tuple(others.accepted))
         specs = loaded.metadata.partition_specs
         names = tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields))
         outputs = running(context.store, context.env, loaded)
@@ -286,6 +289,31 @@ def _is_added(references: References, loaded: LoadedTable) -> bool:
     except MissingFile:
         return False
     return True
+
+
+def _add_from_hint(
+    context: TableContext, references: References, loaded: LoadedTable, own: Sequence[str]
+) -> None:
+    """Keep versions from that of the hint on: readers go from one to the next (R-163)."""
+    if not loaded.capabilities.numbers_versions:
+        return
+    try:
+        content = context.store.read(join(loaded.metadata_folder, VERSION_HINT))
+    except FileNotFoundError:
+        return
+    hint = read_version_hint(content)
+    passed = [
+        place
+        for place in own
+        if isinstance(hint, int) and (metadata_version(place).version or -1) >= hint
+    ]
+    references.add_files(passed)
+    if passed:
+        context.progress.warn(
+            f"{VERSION_HINT} is behind, at {hint:,}: {print_count(len(passed), 'metadata file')} "
+            f"stay for readers that begin there; `icectl repair {quote(loaded.metadata.location)}` "
+            "corrects it"
+        )
 
 
 def _plan(
