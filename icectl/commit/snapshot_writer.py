@@ -14,9 +14,11 @@ from icectl.commit.manifests import EncodedEntries, ManifestWriter, form_for
 from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import NewSnapshot, carried_totals, head, propose_snapshot
 from icectl.commit.transaction import Outputs, Proposal
+from icectl.entries.inherit import inherit
 from icectl.entries.partition_key import one_cluster, per_manifest, pieces
 from icectl.entries.rows import (
     Entries,
+    RawEntries,
     are_among,
     as_existing,
     by_row,
@@ -230,7 +232,7 @@ class ListWriter:
         listed = rewrite.listed.manifests
         if current is not None and current != rewrite.snapshot:
             listed = read_snapshot_manifests(self.context.store, metadata, current)
-            self._renew(metadata, rewrite, {item.manifest_path for item in listed})
+            self._renew(metadata, rewrite, {item.manifest_path: item for item in listed})
         replaced = set().union(*(output.sources for output in self._regrouped))
         counts = rewrite.listed.live_counts
         replaced |= {  # R-056: those without a live entry, which nothing replaces
@@ -277,19 +279,29 @@ class ListWriter:
                 outputs.append(_Regrouped(group, written.manifest, sources, written.entries))
         return outputs
 
-    def _renew(self, metadata: TableMetadata, rewrite: ManifestRewrite, present: set[str]) -> None:
-        """Write new manifests again whose sources are not all listed any more.
+    def _renew(
+        self, metadata: TableMetadata, rewrite: ManifestRewrite, present: Mapping[str, ManifestFile]
+    ) -> None:
+        """Write new manifests again whose sources are not all listed as they were.
 
-        Entries of sources that are gone are dropped: their replacements are listed, and kept.
+        Entries of sources that are gone are dropped: their replacements are listed, and kept. Those
+        of sources that have got row ids meanwhile keep these (R-102).
         """
-        stale = [output for output in self._regrouped if not output.sources <= present]
-        self._regrouped = [output for output in self._regrouped if output.sources <= present]
-        indices = [
-            at for at, item in enumerate(rewrite.listed.manifests) if item.manifest_path in present
-        ]
+        sources = [present.get(item.manifest_path) for item in rewrite.listed.manifests]
+        pairs = list(zip(rewrite.listed.manifests, sources, strict=True))
+        same = {
+            old.manifest_path
+            for old, now in pairs
+            if now is not None and now.first_row_id == old.first_row_id
+        }
+        stale = [output for output in self._regrouped if not output.sources <= same]
+        self._regrouped = [output for output in self._regrouped if output.sources <= same]
+        indices = [at for at, now in enumerate(sources) if now is not None]
+        manifests = [now or old for old, now in pairs]
         for group in dict.fromkeys(output.group for output in stale):
             parts = [output.entries for output in stale if output.group == group]
             entries = in_order(in_manifests(concat(parts), indices))
+            entries = inherit(RawEntries(entries.table), manifests)
             self._regrouped += self._regroup(metadata, rewrite, group, entries)
 
     # -- common -----------------------------------------------------------------------------------

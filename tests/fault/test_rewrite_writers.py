@@ -90,6 +90,46 @@ def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more
     assert run(["validate", table.location, "--json"])[0] == 0
 
 
+def test_r_043_a_table_that_becomes_one_of_version_2_meanwhile_gets_no_manifest_of_version_1(
+    tmp_path,
+):
+    table = build(tmp_path / "t", 1)
+    before, codes = shown(table), []
+
+    def migrated() -> None:
+        codes.append(run(["migrate-v1-v2", table.location, "--yes", "--json"])[0])
+
+    code, document = rewrite(table, MeanwhileStore(migrated))
+    assert (codes, code) == ([0], 11), document
+    assert shown(table) == before
+    check_clean(table)
+
+
+def row_ids(table: TableBuilder) -> dict[str, int | None]:
+    """The first row id of each live data file."""
+    _, document = run(["inspect", table.location, "files", "--json"])
+    rows = document["result"]["rows"]
+    return {row["file_path"]: row["first_row_id"] for row in rows if row["content"] == 0}
+
+
+@pytest.mark.parametrize("change", ["an append", "files removed"])
+def test_r_102_rows_keep_the_ids_that_another_writer_gives_them_meanwhile(tmp_path, change):
+    """The first commit after the upgrade to version 3 gives ids to the files of all manifests."""
+    table = build(tmp_path / "t", 2)
+    table.upgrade()
+    expected: dict[str, int | None] = {}
+
+    def meanwhile() -> None:
+        CHANGES[change](table)
+        expected.update(row_ids(table))
+
+    code, document = rewrite(table, MeanwhileStore(meanwhile))
+    assert code == 0, document
+    assert None not in expected.values()
+    assert row_ids(table) == expected
+    check_clean(table)
+
+
 @pytest.mark.parametrize("presumed_dead", [False, True])
 @pytest.mark.parametrize("moment", ["snap-", ".metadata.json"])
 def test_a_run_on_a_branch_does_not_disturb_one_on_main(tmp_path, moment, presumed_dead):

@@ -304,12 +304,14 @@ def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManife
     snapshot_id = context.env.new_snapshot_id()
     rewrite = prepared.rewrite
     with transaction(context, prepared.loaded, COMMAND) as opened:
-        layout = layout_of_table(opened.base.metadata)
+        base = opened.base.metadata
+        layout = layout_of_table(base)
         writer = writer_of(context, layout, rewrite.plan.branch, opened.outputs)
-        writer.begin_rewrite(opened.base.metadata, rewrite)
+        writer.begin_rewrite(base, rewrite)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            if layout_of_table(metadata) is not layout:
+            is_same_version = metadata.format_version == base.format_version
+            if layout_of_table(metadata) is not layout or not is_same_version:
                 raise CommitConflict("the table's format version has changed meanwhile")
             return writer.rewrite_manifests(metadata, snapshot_id, rewrite)
 
