@@ -208,10 +208,16 @@ def open_source(
     CorruptTable R-063, R-095, R-180. Errors of the file pass.
     """
     opened = open_own(file, source, schema, name_mapping)
-    if len(opened.schema) and not any(True for item in opened.schema for _ in ids_of(item)):
+    ids = [number for item in opened.schema for number in ids_of(item)]
+    if len(opened.schema) and not ids:
         raise Unsupported(
             f"{source.location} has no field ids, and the table no name for any of its columns",
             hint="set `schema.name-mapping.default` with the engine that owns the table",
+        )
+    if len(set(ids)) < len(ids):
+        raise Unsupported(
+            f"{source.location} has two columns with one field id, of which readers take either",
+            hint="let the engine that owns the table rewrite the file",
         )
     if source.split is not None:
         if not isinstance(opened, ParquetDataFile):

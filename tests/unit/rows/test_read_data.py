@@ -348,6 +348,16 @@ def test_a_file_without_ids_and_without_names_for_them_is_refused():
         source_of(rows, schema((1, "id", "long")), mapping=[{"names": ["x"], "field-id": 1}])
 
 
+def test_a_file_with_two_columns_of_one_id_is_refused():
+    wanted = schema((1, "id", "long"), (2, "name", "string"))
+    twice = table([ID, NAME, identified("nick", pa.string(), 2)], [(1, "a", "b")])
+    with pytest.raises(Unsupported, match="f1 has two columns with one field id"):
+        read(twice, wanted)
+    mapping = [{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["name", "nick"]}]
+    with pytest.raises(Unsupported, match="f1 has two columns with one field id"):
+        read(pa.table({"id": [1], "name": ["a"], "nick": ["b"]}), wanted, mapping=mapping)
+
+
 def test_r063_a_file_with_other_rows_than_its_entry_says_is_damage():
     files = MemoryFiles()
     files.add("f1", ROWS)
