@@ -211,7 +211,8 @@ class _Merge:
         opened = open_own(handle, file, schema)
         columns = leaves(opened.schema)
         ids = [leaf.field_id for leaf in columns]
-        if None in ids or len({(leaf.field_id, leaf.part) for leaf in columns}) != len(ids):
+        has_ids = None not in (*ids, *map(field_id, opened.schema))
+        if not has_ids or len({(leaf.field_id, leaf.part) for leaf in columns}) != len(ids):
             raise NotMergeable("a column has no field id, or the one of another column")
         source = read_source(handle)
         if schema.field(ROW_ID) is not None:

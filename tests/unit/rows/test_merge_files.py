@@ -119,8 +119,11 @@ def test_what_would_need_decoding_is_refused():
         with pytest.raises(NotMergeable, match=why):
             merge(whole, store)
     without_ids = store.add("bare", pa.table({"id": [1]}))
-    with pytest.raises(NotMergeable, match="field id"):
-        merge(group(store, [without_ids]), store)
+    struct = pa.field("s", pa.struct([identified("inside", pa.string(), 9)]))
+    half = store.add("half", table((*FIELDS, struct), [(1, "a", 0.5, {"inside": "b"})]))
+    for some_files in ([without_ids], [half, files[0]]):
+        with pytest.raises(NotMergeable, match="field id"):
+            merge(group(store, some_files), store)
 
 
 def test_rows_of_files_that_have_ids_keep_them(store):
