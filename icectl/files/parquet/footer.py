@@ -38,6 +38,20 @@ _COLUMN_INDEX = (6, 7)
 _BOUNDS = (1, 2, 5, 6, 7, 8)
 """Members of statistics: the least and the greatest value, twice, and whether these are exact."""
 
+_CHUNK = 4
+_CHUNKS_AND_BOUNDS = np.array(
+    [
+        (0, _ROW_GROUPS, LIST),
+        (1, 0, STRUCT),
+        (2, _COLUMNS, LIST),
+        (3, 0, STRUCT),  # _CHUNK
+        (_CHUNK, _META_DATA, STRUCT),
+        (5, _STATISTICS, STRUCT),
+        *((6, number, BINARY) for number in _BOUNDS[:4]),
+    ],
+    np.int64,
+)
+
 Copied = tuple[bytes, int]
 """A value, and where the one that it was copied from ends."""
 
@@ -193,6 +207,38 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
     if changes.logical_types:
         of_file[_ELEMENTS] = partial(_each, change=element)
     return _struct(footer, 0, of_file)[0]
+
+
+def bound_sizes(footer: bytes) -> tuple[Integers, Integers]:
+    """Return column chunks and the bytes of their bounds, one of either for each bound.
+
+    Chunks are numbered from 0, over all row groups. Raises: CorruptTable R-099.
+    """
+    if loops() is not None:
+        members = find_members(octets(footer), _CHUNKS_AND_BOUNDS)
+        bounds = np.concatenate([members.of(number) for number in range(7, 11)])
+        chunks = np.searchsorted(members.of(_CHUNK)[:, 1], bounds[:, 1], "right") - 1
+        return chunks, bounds[:, 3]
+    found: list[tuple[int, int]] = []
+    chunk_count = 0
+
+    def bound(content: bytes, at: int) -> Copied:
+        found.append((chunk_count - 1, read_varint(content, at)[0]))
+        return _value(content, at, _BINARY)
+
+    def column(_: int, content: bytes, at: int) -> Copied:
+        nonlocal chunk_count
+        chunk_count += 1
+        return _struct(content, at, {_META_DATA: meta_data})
+
+    def row_group(_: int, content: bytes, at: int) -> Copied:
+        return _struct(content, at, {_COLUMNS: partial(_each, change=column)})
+
+    statistics = partial(_struct, changes=dict.fromkeys(_BOUNDS[:4], bound))
+    meta_data = partial(_struct, changes={_STATISTICS: statistics})
+    _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})
+    pairs = np.array(found, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:

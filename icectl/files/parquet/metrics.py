@@ -5,13 +5,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from io import BytesIO
 from typing import IO, Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.files.arrow_failures import reading_data_file
+from icectl.files.parquet.footer import FooterChanges, bound_sizes, changed
 from icectl.files.parquet.schema import METADATA, NameMapping, leaves, schema_with_ids
 from icectl.format import single_value
 from icectl.format.bounding_box import BoundingBox
@@ -29,6 +32,7 @@ from icectl.format.types import (
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
 _DAY_NS = 86_400_000_000_000
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,14 @@ def footer_metrics(
     metadata: Any, stored: pa.Schema, schema: Schema, *, only: bool = False
 ) -> FileMetrics:
     """Return a footer's metrics as read_metrics, of all columns or `only` those of `schema`."""
+    metadata = _without_misfits(metadata)
     groups = _row_groups(metadata)
     return _metrics(metadata, metadata.num_rows, groups, stored, schema, only=only)
 
 
 def row_group_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> Sequence[FileMetrics]:
     """The metrics that a Parquet footer states of each row group with rows, as footer_metrics."""
+    metadata = _without_misfits(metadata)
     groups = _row_groups(metadata)
     return [_metrics(metadata, group.num_rows, [group], stored, schema) for group in groups]
 
@@ -141,6 +147,27 @@ def _row_groups(metadata: Any) -> list[Any]:
     """The row groups with rows: a writer without rows may leave one whose offsets mean nothing."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [group for group in groups if group.num_rows]
+
+
+def _without_misfits(metadata: Any) -> Any:
+    """Return a footer without bounds that are not as long as the values of their column.
+
+    Where one is shorter, pyarrow ends the process. Writers in Rust cut the bounds of long values.
+    """
+    file = BytesIO()
+    metadata.write_metadata_file(file)
+    content = file.getvalue()
+    columns = (metadata.schema.column(place) for place in range(metadata.num_columns))
+    widths = [_WIDTHS.get(column.physical_type) or max(column.length, 0) for column in columns]
+    chunks, sizes = bound_sizes(content[4:-8])
+    expected = np.resize(np.array(widths, np.int64), chunks.max(initial=-1) + 1)[chunks]
+    misfits = chunks[(expected > 0) & (sizes != expected)].tolist()
+    if not misfits:
+        return metadata
+    places = frozenset(divmod(chunk, len(widths)) for chunk in misfits)
+    footer = changed(content[4:-8], FooterChanges(places))
+    ending = len(footer).to_bytes(4, "little") + content[-4:]
+    return pq.read_metadata(BytesIO(content[:4] + footer + ending))
 
 
 def row_group_offset(row_group: Any) -> int:

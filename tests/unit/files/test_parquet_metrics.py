@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, Unsupported
+from icectl.files.parquet import footer
 from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import FIELD_ID
 from icectl.format.schema import Schema, schema_from_json
@@ -145,6 +146,32 @@ def test_r092_nan_is_no_bound():
 def test_numbers_without_a_sign_have_no_bounds_which_pyarrow_takes_for_signed_ones(stored):
     assert bounds_of("long", stored, [1, 2**31]) == (None, None)
     assert bounds_of("int", pa.uint16(), [1, 2**16 - 1]) == le("i", 1, 2**16 - 1)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize(
+    ("iceberg", "arrow", "value"),
+    [("fixed[100]", pa.binary(100), b"A" * 100), ("long", pa.int64(), 0x4141_4141_4141_4141)],
+)
+def test_bounds_that_are_shorter_than_values_are_none(
+    iceberg, arrow, value, is_compiled, monkeypatch
+):
+    """Writers in Rust cut bounds after 64 bytes, and pyarrow ends the process where one is cut."""
+    if not is_compiled:
+        monkeypatch.setattr(footer, "loops", lambda: None)
+    stored = with_ids(pa.int32(), arrow, pa.string())
+    columns = [[1, 2, 3], [value, None, value], ["b", "a", None]]
+    content = file_of(stored, *columns, row_group_size=2).getvalue()
+    width = 100 if isinstance(value, bytes) else 8
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    whole, cut = (bytes([size]) + b"A" * size for size in (width, 7))
+    shorter = content[start:-8].replace(whole, cut)
+    assert len(shorter) < len(content) - 8 - start
+    file = io.BytesIO(content[:start] + shorter + len(shorter).to_bytes(4, "little") + b"PAR1")
+    metrics = read_metrics(file, schema_of("int", iceberg, "string"))
+    assert metrics.null_value_counts == {1: 0, 2: 1, 3: 1}
+    assert metrics.lower_bounds == {1: le("i", 1)[0], 3: b"a"}
+    assert metrics.upper_bounds == {1: le("i", 3)[0], 3: b"b"}
 
 
 def test_bounds_span_all_row_groups_but_those_of_nulls():
