@@ -126,7 +126,10 @@ def _metrics(
             continue
         range_ = _range(chunks, _reader(column.type, metadata.schema.column(place)))
         if range_ is not None:
-            smallest, largest = (single_value.encode(column.type, bound) for bound in range_)
+            try:
+                smallest, largest = (single_value.encode(column.type, bound) for bound in range_)
+            except ValueError:  # beyond the type, as year 9999 of dates promoted to nanoseconds
+                continue
             bounds[leaf.field_id] = smallest, largest
             # Only bounds of bytes are ever cut.
             if not any(chunk.physical_type in _BYTES for chunk in chunks):

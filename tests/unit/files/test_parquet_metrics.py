@@ -148,6 +148,12 @@ def test_numbers_without_a_sign_have_no_bounds_which_pyarrow_takes_for_signed_on
     assert bounds_of("int", pa.uint16(), [1, 2**16 - 1]) == le("i", 1, 2**16 - 1)
 
 
+def test_values_beyond_the_type_of_the_schema_have_no_bounds():
+    last = dt.date(9999, 12, 31)
+    assert bounds_of("timestamp_ns", pa.date32(), [last]) == (None, None)
+    assert bounds_of("fixed[2]", pa.binary(3), [b"abc"]) == (None, None)
+
+
 @pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize(
     ("iceberg", "arrow", "value"),
