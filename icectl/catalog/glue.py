@@ -300,6 +300,8 @@ class GlueWarehouse:
                 yield TableName(namespace, table["Name"])
 
     def table(self, name: TableName) -> TableInCatalog:
+        """Return one table; Glue has all names in lower case."""
+        name = name.lower()
         return behind_pointer(self.access, self.store, GluePointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:

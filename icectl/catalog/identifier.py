@@ -26,6 +26,10 @@ class TableName:
     def __str__(self) -> str:
         return dotted_name((*self.namespace, self.name))
 
+    def lower(self) -> "TableName":
+        """Return it in lower case, as some catalogs have all names."""
+        return TableName(tuple(part.lower() for part in self.namespace), self.name.lower())
+
 
 def parse_name(text: str) -> tuple[str, ...]:
     """The parts of a dotted name; a part with dots stands in quotes or backticks, doubled within.

@@ -249,6 +249,7 @@ def behind_pointer(
     table_store = store_of_table(store)
     storage = with_file_io(access.storage, access.settings.properties)
     return TableInCatalog(
+        name,
         PointerCatalog(pointer, table_store, access.env, shown),
         table_store,
         lambda: replace(storage, home=home_of(table_store)),

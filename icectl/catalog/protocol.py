@@ -231,12 +231,13 @@ class CatalogAccess:
 
 @dataclass(frozen=True, slots=True)
 class TableInCatalog:
-    """One table of a catalog, of which nothing is read yet.
+    """One table of a catalog, of which nothing is read yet, by its `name` there.
 
     `store` holds its files; where the catalog hands out credentials with the metadata, it is used
     after `catalog.load()` alone. So is `storage()`: what other processes reach that store with.
     """
 
+    name: TableName
     catalog: Catalog
     store: Store
     storage: Callable[[], StorageOptions]

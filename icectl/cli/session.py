@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icectl.catalog.configured import from_environment
-from icectl.catalog.identifier import dotted_name
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.metadata_files import moved_from, relocation_hint, rivals
 from icectl.catalog.protocol import Catalog, LoadedTable, PlacesByCatalog, TablePlace, Warehouse
 from icectl.catalog.resolve import located, resolve
 from icectl.cli.console import Console
 from icectl.cli.document import TableIdentity
-from icectl.cli.naming import NameInCatalog, name_in_catalog, name_in_hints, warehouse_of
+from icectl.cli.naming import name_in_catalog, name_in_hints, warehouse_of
 from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.errors import CorruptTable, IcectlError, UsageError
@@ -179,7 +179,7 @@ def _open(
             )
         warehouse = warehouse_of(common, name, options)
         place = warehouse.table(name.table)
-        others = _others(warehouse, name, shell.places_by_catalog)
+        others = _others(warehouse, name.catalog, place.name, shell.places_by_catalog)
         return place.catalog, place.store, place.storage, others
     if common.catalog_option:
         raise UsageError(f"`--catalog-option` needs a catalog, and `{table}` is a location")
@@ -196,18 +196,20 @@ def _open(
     return catalog, store, lambda: options, None
 
 
-def _others(warehouse: Warehouse, name: NameInCatalog, known: PlacesByCatalog) -> CatalogTables:
+def _others(
+    warehouse: Warehouse, catalog: str, own: TableName, known: PlacesByCatalog
+) -> CatalogTables:
     def others() -> Iterable[tuple[str, TablePlace]] | None:
-        if name.catalog not in known:
+        if catalog not in known:
             listed = warehouse.places()
-            known[name.catalog] = None if listed is None else tuple(listed)
-        entry = known[name.catalog]
+            known[catalog] = None if listed is None else tuple(listed)
+        entry = known[catalog]
         if entry is None:
             return None
         return (
-            (dotted_name((name.catalog, *place.table.namespace, place.table.name)), place)
+            (dotted_name((catalog, *place.table.namespace, place.table.name)), place)
             for place in entry
-            if place.table != name.table
+            if place.table != own
         )
 
     return others

@@ -89,7 +89,7 @@ def meanwhile(
         def table(name: Any) -> TableInCatalog:
             own = table_of(name)
             catalog = Meanwhile(own.catalog, happens, times, outcomes)
-            return TableInCatalog(catalog, own.store, own.storage)
+            return TableInCatalog(own.name, catalog, own.store, own.storage)
 
         return _Wrapped(found, table)
 

@@ -37,6 +37,13 @@ def on(server: GlueServer, command: str, *options: str, table: str = "t") -> tup
     return run([command, f"{NAME}.{server.namespace[0]}.{table}", *options])
 
 
+def test_a_table_is_no_other_one_in_capital_letters(glue):
+    """Glue has all names in lower case."""
+    table = f"{NAME}.{glue.namespace[0].upper()}.T"
+    code, document = run(["remove-orphans", table, "--yes", "--json"])
+    assert code == 0, document
+
+
 def rows(server: GlueServer) -> list[Any]:
     """The rows of the table's current snapshot, read without icectl."""
     found = read_rows(read_metadata(local(server.current("t"))))

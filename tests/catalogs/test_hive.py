@@ -68,6 +68,14 @@ def rows(server: HiveServer) -> list[Any]:
     return sorted(tuple(item for item in row if not item[0].startswith("_")) for row in found)
 
 
+@hive4
+@pytest.mark.parametrize("command", ["expire-snapshots", "remove-orphans"])
+def test_a_table_is_no_other_one_in_capital_letters(hive, command):
+    """The metastore has all names in lower case."""
+    code, document = run([command, f"{NAME}.{hive.namespace[0].upper()}.T", "--yes", "--json"])
+    assert code == 0, document
+
+
 @every
 def test_a_commit_gives_the_entry_back_whole(hive):
     """Parameters follow the metadata as Iceberg's Java has them, and nothing else is changed."""

@@ -108,7 +108,7 @@ class HiveWarehouse:
 
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table; the metastore has all names in lower case."""
-        name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
+        name = name.lower()
         return behind_pointer(self.access, self.store, HivePointer(self, name), name)
 
     def places(self) -> Iterator[TablePlace]:

@@ -113,7 +113,7 @@ class RestWarehouse:
             self.client, name.namespace, name.name, vended, store.read, access.warn
         )
         return TableInCatalog(
-            RestTable(served, store), store, lambda: replace(storage, home=home_of(store))
+            name, RestTable(served, store), store, lambda: replace(storage, home=home_of(store))
         )
 
     def places(self) -> Iterator[TablePlace] | None:
