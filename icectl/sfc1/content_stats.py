@@ -234,15 +234,14 @@ def aggregate(
 
     Shape: one struct of the same type; members are null where a file lacks them.
     """
-    has_rows = pc.greater(record_counts, 0)
     groups = [
-        _total(group, column, has_rows)
+        _total(group, column, record_counts)
         for group, column in zip(stats.flatten(), columns, strict=True)
     ]
     return pa.StructArray.from_arrays(groups, fields=list(stats.type))
 
 
-def _total(stored: pa.StructArray, column: StatsColumn, has_rows: pa.Array) -> pa.StructArray:
+def _total(stored: pa.StructArray, column: StatsColumn, record_counts: pa.Array) -> pa.StructArray:
     members = {one.name: part for one, part in zip(stored.type, stored.flatten(), strict=True)}
     none = pa.repeat(pa.scalar(0, pa.int64()), len(stored))
     nulls, nans = members.get("null_count", none), members.get("nan_count", none)
@@ -251,8 +250,10 @@ def _total(stored: pa.StructArray, column: StatsColumn, has_rows: pa.Array) -> p
         for name, part in members.items()
         if name in _COUNTS
     }
-    present = pc.subtract(pc.subtract(members["value_count"], nulls), nans)
-    matters = pc.and_not(has_rows, pc.fill_null(pc.equal(present, 0), fill_value=False))
+    # Of the rows of the file: not all writers count nulls among the values.
+    present = pc.subtract(pc.subtract(record_counts, nulls), nans)
+    has_none = pc.fill_null(pc.less_equal(present, 0), fill_value=False)
+    matters = pc.and_not(pc.greater(record_counts, 0), has_none)
     if "lower_bound" in members:
         lower, upper = (members[name].filter(matters) for name in ("lower_bound", "upper_bound"))
         totals["lower_bound"] = _extreme(lower, column.type, highest=False)

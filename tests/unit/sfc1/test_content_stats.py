@@ -189,11 +189,14 @@ def test_leaves_sum_up_their_files():
         ({"value_count": 3, "null_count": 3, "nan_count": 0}, (1.0, 2.0, 13)),
         ({"value_count": 3, "null_count": 1, "nan_count": 2}, (1.0, 2.0, 13)),
         ({"value_count": 3, "null_count": 1, "nan_count": 0}, (None, None, 13)),
+        ({"lower_bound": 0.5, "upper_bound": 9.0, "value_count": 1, "null_count": 1,
+          "nan_count": 0}, (0.5, 9.0, 11)),
         ({"lower_bound": 0.5, "upper_bound": 9.0}, (0.5, 9.0, None)),
         (None, (None, None, None)),
     ],
-    ids=["only nulls", "nulls and NaN", "bounds lack", "counts lack", "nothing known"],
-)
+    ids=["only nulls", "nulls and NaN", "bounds lack", "nulls are no values", "counts lack",
+         "nothing known"],
+)  # fmt: skip
 def test_what_one_file_lacks_the_leaf_lacks(second, expected):
     column = StatsColumn(3, DOUBLE)
     first = {
