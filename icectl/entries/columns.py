@@ -145,8 +145,9 @@ def integers(name: str, column: pa.Array) -> Integers:
 def decimal_words(type_: DecimalType, column: pa.Array) -> Integers:
     """Return unscaled decimals, two words a row, the low one first. Raises: ValueError."""
     column = _cast(plain(column), pa.decimal128(type_.precision, type_.scale))
-    words = np.frombuffer(column.buffers()[1] or b"", np.int64).reshape(-1, 2)
-    return words[column.offset : column.offset + len(column)]
+    count = 2 * (column.offset + len(column))  # the buffer may have any length beyond
+    words = np.frombuffer(column.buffers()[1] or b"", np.int64, count).reshape(-1, 2)
+    return words[column.offset :]
 
 
 def decimal_bytes(type_: DecimalType, column: pa.Array) -> Spans:

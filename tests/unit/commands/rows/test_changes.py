@@ -289,6 +289,14 @@ def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path, kind):
     assert app.main(["validate", table.location, "--quiet"]) == 0
 
 
+def test_a_table_whose_root_has_no_leaves_is_looked_through(tmp_path):
+    table = TableBuilder(tmp_path / "t", 2)
+    table.append(range(3))
+    table.remove_data_files(1)
+    assert app.main(["upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "-y", "-q"]) == 0
+    assert deleted(tmp_path / "t", "id = 1").snapshot_id is None
+
+
 def test_keys_are_equal_in_all_their_columns(tmp_path):
     directory = tree(tmp_path / "t", "bucket")
     appended(directory, rows_of(range(12)))
