@@ -177,10 +177,12 @@ def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
 def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
     """Return keys to look for, and a condition that is true of each row with one of them.
 
-    Raises: Refused, for unknown columns, those that don't compare, and for nulls, which equal
-    nothing.
+    Raises: Refused, for unknown columns or none, those that don't compare, and for nulls, which
+    equal nothing.
     """
     named = set(frame.column_names)
+    if not named:
+        raise Refused("the keys have no columns", hint="name those that rows are found by")
     columns = Schema(
         schema.schema_id,
         tuple(replace(item, required=False) for item in schema.fields if item.name in named),

@@ -335,6 +335,13 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path):
     appended(directory, rows_of(range(3)))
     path = current_metadata(directory)
     text = path.read_text()
+def test_keys_without_columns_are_refused(tmp_path):
+    directory = tree(tmp_path / "t")
+    appended(directory, rows_of(range(3)))
+    with pytest.raises(Refused, match="no columns"):
+        deleted_keys(directory, pa.table({"id": [1]}).select([]))
+
+
     assert '"default-spec-id":0' in text.replace(" ", "")
     metadata = read_metadata(path)
     metadata["partition-specs"].append({"spec-id": 1, "fields": []})
