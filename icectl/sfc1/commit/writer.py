@@ -16,7 +16,7 @@ from icectl.entries.columns import NONE
 from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
-from icectl.errors import SelfCheckFailed, Unsupported
+from icectl.errors import CommitConflict, SelfCheckFailed, Unsupported
 from icectl.format import properties
 from icectl.format.locations import with_scheme
 from icectl.format.manifest import Content, ManifestFile, Status
@@ -172,8 +172,8 @@ class TreeWriter:
         `change` says what to do to the newest state, None where that is nothing: positions are
         found again (sfc-1 7.10). Leaves have the size that the table's properties say, unless
         another is asked for.
-        Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
-        that reading raises.
+        Raises: CommitConflict where the branch, a removed file or the spec of a new one is gone;
+        StorageError; others that reading raises.
         """
         require_safe_base(metadata)
         facts = TreeFacts(metadata)
@@ -196,6 +196,9 @@ class TreeWriter:
         wanted = change(facts, state)
         if wanted is None:
             return ()
+        for spec_id in wanted.added["spec_id"].unique().to_pylist():
+            if metadata.spec(spec_id) is None:  # V4-054
+                raise CommitConflict(f"partition spec {spec_id} of new files is gone")  # V4-054
         wanted = _without_foreign(means, state, wanted)
         tree = compose(means, state, wanted, attempt)
         operation = wanted.operation or _operation(tree)

@@ -477,3 +477,38 @@ def test_a_change_of_the_schema_meanwhile_is_a_conflict(tmp_path):
         append(way_to(directory), InlineFrame(rows_of([1]), STORE, during=evolve), "main")
     assert not list((directory / "data").rglob("*.parquet"))
     open_to_change(way_to(directory).catalog)
+def with_metadata(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Commit a change of the metadata alone."""
+    path = current_metadata(directory)
+    metadata = read_metadata(path)
+    change(metadata)
+    entry = {"metadata-file": f"file:{path}", "timestamp-ms": metadata["last-updated-ms"]}
+    metadata["metadata-log"].append(entry)
+    number = int(path.name[1:].split(".")[0]) + 1
+    path.with_name(f"v{number}.metadata.json").write_text(json.dumps(metadata))
+
+
+def test_manifests_of_partitions_by_a_required_column_are_shown(tmp_path, capsys):
+    directory = tree(tmp_path / "t", "identity", icectl__v4__root__max_data_files="0")
+    fields = read_metadata(current_metadata(directory))["schemas"][0]["fields"]
+    fields[1]["required"] = True
+    with_metadata(directory, lambda metadata: metadata["schemas"][0].update(fields=fields))
+    appended(directory, rows_of(range(3)))
+    assert app.main(["inspect", str(directory), "manifests"]) == 0
+    assert "c0..c2" in capsys.readouterr().out
+
+
+def test_a_partition_spec_that_goes_meanwhile_is_a_conflict(tmp_path):
+    directory = tree(tmp_path / "t", "identity")
+
+    def drop(metadata: dict[str, Any]) -> None:
+        metadata |= {"partition-specs": [{"spec-id": 1, "fields": []}], "default-spec-id": 1}
+
+    frame = InlineFrame(rows_of([1]), STORE, during=lambda: with_metadata(directory, drop))
+    with pytest.raises(CommitConflict, match="spec 0 of new files is gone"):
+        append(way_to(directory), frame, "main")
+    assert not list((directory / "data").rglob("*.parquet"))
+    assert app.main(["validate", str(directory), "--quiet"]) == 0
+
+
+    frame = InlineFrame(rows_of([1]), STORE, during=lambda: with_metadata(directory, evolve))
