@@ -37,7 +37,7 @@ from icectl.commands.upgrade_to_v4.report import (
     version_4_notes,
 )
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.snapshot import head
+from icectl.commit.snapshot import branch_head, head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import (
@@ -166,6 +166,7 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     """
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
+    branch_head(metadata, options.branch)
     loaded.capabilities.check_version(TO_VERSION)
     is_other = metadata.format_version >= TO_VERSION
     if is_other and layout_of_table(metadata) is not options.layout:
