@@ -217,7 +217,7 @@ class PartitionedRows:
 def partitions_of(facts: TreeFacts, entries: Entries, spec_id: int) -> PartitionedRows:
     """Return the statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
     table, spec = entries.table, facts.metadata.spec(spec_id)
-    fields = facts.tuple_fields(spec_id)
+    fields = facts.tuple_fields(spec_id, known=True)
     wanted = {item.stats_id for item in fields}
     columns = [column for column in facts.columns if column.id in wanted]
     types = () if spec is None else result_types(spec, facts.metadata.schemas)

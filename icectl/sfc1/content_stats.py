@@ -460,17 +460,23 @@ class TupleField:
 
 
 def tuple_fields(
-    spec: PartitionSpec, expressions: Mapping[int, Expression], types: Mapping[int, Type]
+    spec: PartitionSpec,
+    expressions: Mapping[int, Expression],
+    types: Mapping[int, Type],
+    *,
+    known: bool = False,
 ) -> tuple[TupleField, ...]:
     """Return the fields whose values statistics hold; `types` are those of stats ids.
 
+    With `known`, a field without a type is left out.
     Order: of the spec.
+    Raises: KeyError, for a field without a type.
     """
     fields = []
     for place, item in enumerate(spec.fields):
         expression = None if item.expr_id is None else expressions.get(item.expr_id)
         number = item.source_ids[0] if expression is None else expression.stats_id
-        if number is not None:
+        if number is not None and (number in types or not known):
             fields.append(TupleField(place, number, types[number]))
     return tuple(fields)
 

@@ -78,8 +78,8 @@ class TreeFacts:
         """The schema of rows in memory: TREE_ROWS, and statistics of `columns`."""
         return TREE_ROWS.append(pa.field(STATS, conform(None, self.columns, 0).type))
 
-    def tuple_fields(self, spec_id: int) -> tuple[TupleField, ...]:
-        """Find where statistics hold the tuples of a spec.
+    def tuple_fields(self, spec_id: int, *, known: bool = False) -> tuple[TupleField, ...]:
+        """Find where statistics hold the tuples of a spec, or the `known` fields of these alone.
 
         Raises: CorruptTable V4-054; Unsupported V4-015, where values are of no known type.
         """
@@ -89,7 +89,7 @@ class TreeFacts:
         expressions = {expression.expr_id: expression for expression in self.metadata.expressions}
         types = {column.id: column.type for column in self.columns}
         try:
-            return tuple_fields(spec, expressions, types)
+            return tuple_fields(spec, expressions, types, known=known)
         except KeyError as error:
             message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015

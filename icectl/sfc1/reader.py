@@ -329,7 +329,7 @@ def _part(facts: TreeFacts, wanted: frozenset[str]) -> LeafPart:
     if "partition_key" not in wanted:
         return LeafPart(frozenset(columns), frozenset())
     specs = facts.metadata.partition_specs
-    fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id))
+    fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id, known=True))
     return LeafPart(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
 
 
@@ -467,11 +467,18 @@ def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
         )
 
 
-def _summaries(facts: TreeFacts, spec_id: int, stats: pa.StructArray) -> tuple[FieldSummary, ...]:
+def _summaries(
+    facts: TreeFacts, spec_id: int, stats: pa.StructArray
+) -> tuple[FieldSummary, ...] | None:
+    """Return the ranges of a leaf's partition fields; None where a transform is not known."""
+    try:
+        fields = facts.tuple_fields(spec_id)
+    except Unsupported:
+        return None
     spec = facts.metadata.spec(spec_id)
     summaries = [FieldSummary(contains_null=True)] * (0 if spec is None else len(spec.fields))
     groups = by_field_id(stats)
-    for item in facts.tuple_fields(spec_id):
+    for item in fields:
         group = groups[group_id(item.stats_id)]
         members = dict(zip((one.name for one in group.type), group.flatten(), strict=True))
         lower, upper = (

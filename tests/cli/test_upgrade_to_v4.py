@@ -542,3 +542,65 @@ def test_a_relative_location_would_be_looked_for_elsewhere(
     assert [one["severity"] for one in told] == ["error"]
     assert f"`{named}`" in told[0]["message"]
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("version", "name", "count"),
+    [(1, "added_files_count", 0), (2, "added_files_count", 1), (3, "added_rows_count", 5)],
+)
+def test_a_list_with_wrong_counts_is_repaired_before(
+    tmp_path, icectl, monkeypatch, version, name, count, mode
+):
+    def miscounted(manifests: list[ManifestFile], **members: Any) -> bytes:
+        return write_manifest_list([replace(one, **{name: count}) for one in manifests], **members)
+
+    monkeypatch.setattr(table_builder, "write_manifest_list", miscounted)
+    TableBuilder(tmp_path / "t", version).append(range(6), files=2)
+    directory = str(tmp_path / "t")
+    words = ("upgrade-to-v4", "--layout=sfc-1", directory, mode, "--yes")
+    refused = icectl(*words)
+    assert (refused.code, "U-18" in refused.err) == (5, True)
+    assert icectl("repair", directory, "--yes").code == 0
+    assert icectl(*words).code == 0
+    assert icectl("validate", directory).code == 0
+    assert len(rows_by_snapshot(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]]) == 6
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_table_with_an_unknown_transform_is_upgraded_to_be_read(
+    tmp_path, icectl, has_files, mode
+):
+    directory = str(tmp_path / "t")
+    TableBuilder(tmp_path / "t", 2, "identity" if has_files else "none").append(range(6))
+    path = current_metadata(tmp_path / "t")
+    metadata = read_metadata(path)
+    field = {"source-id": 2, "transform": "zorder[3]", "name": "category", "field-id": 1000}
+    if has_files:
+        metadata["partition-specs"] = [{"spec-id": 0, "fields": [field]}]
+    else:
+        metadata["partition-specs"].append({"spec-id": 1, "fields": [field]})
+        metadata |= {"default-spec-id": 1, "last-partition-id": 1000}
+    path.write_text(json.dumps(metadata))
+    before = icectl("inspect", directory, "files").out
+    words = ("upgrade-to-v4", "--layout=sfc-1", directory, mode, "--yes", "--allow-read-only")
+    assert icectl(*words).code == 0
+    assert icectl("inspect", directory, "files").out == before
+    assert icectl("inspect", directory, "manifests").code == 0
+    assert icectl("inspect", directory, "partitions").code == 0
+    errors = [
+        finding
+        for finding in icectl("validate", directory, "--json").document["result"]["findings"]
+        if finding["severity"] == "error"
+    ]
+    assert {finding["rule"] for finding in errors} <= {"R-061"}  # told before too
+
+
+@pytest.mark.parametrize("layout", ["sfc-1", "iceberg-1.12"])
+def test_a_branch_that_is_not_there_is_wrong_usage(tmp_path, icectl, layout):
+    TableBuilder(tmp_path / "t", 2).append(range(3))
+    words = ("upgrade-to-v4", str(tmp_path / "t"), f"--layout={layout}", "--branch", "audt", "-y")
+    ran = icectl(*words)
+    assert (ran.code, "no branch `audt`" in ran.err) == (2, True)
+    assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 2

@@ -74,7 +74,7 @@ from icectl.rows.local import LocalEngine
 from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.commit.lists import ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
-from icectl.sfc1.manifests import TreeFacts, can_move, leaf_rows, read_leaf
+from icectl.sfc1.manifests import PLAIN, TreeFacts, can_move, leaf_rows, read_leaf
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
@@ -361,6 +361,6 @@ def _rewritten(context: TableContext, facts: TreeFacts, state: ParentState) -> T
     keys = frozenset(
         comparison_key(leaf.name)
         for leaf in leaf_rows(state.rows)
-        if can_move(facts, read_leaf(context.store, facts, leaf))
+        if can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
     )
     return TreeChange(facts.empty(), rewritten=keys, operation="replace")

@@ -376,7 +376,7 @@ def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
     if not summaries:
         return pa.nulls(1, kind)
     groups = by_field_id(conform(None, facts.columns, 1))
-    for item in facts.tuple_fields(manifest.partition_spec_id):
+    for item in facts.tuple_fields(manifest.partition_spec_id, known=True):
         if item.place >= len(summaries):
             continue
         summary, number = summaries[item.place], group_id(item.stats_id)
