@@ -485,9 +485,12 @@ def _summaries(
             single_values(item.type, members[name])[0].as_py()
             for name in ("lower_bound", "upper_bound")
         )
-        nans = members["nan_count"][0].as_py() if "nan_count" in members else 0
+        nulls, nans = (  # required columns count no nulls
+            members[name][0].as_py() if name in members else 0
+            for name in ("null_count", "nan_count")
+        )
         summaries[item.place] = FieldSummary(
-            contains_null=members["null_count"][0].as_py() != 0,
+            contains_null=nulls != 0,
             contains_nan=None if nans is None else nans > 0,
             lower_bound=lower,
             upper_bound=upper,

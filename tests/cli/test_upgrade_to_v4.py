@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import pytest
 
 from icectl.cli import app
 from icectl.env import SystemEnv
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.manifest import ManifestFile
+from tests.builders import table_builder
 from tests.builders.broken import Broken, in_first, in_first_file
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, live_entries, read_metadata, rows_by_snapshot

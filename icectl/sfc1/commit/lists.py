@@ -313,13 +313,17 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
 def _counted(
     store: Store, facts: TreeFacts, manifest: ManifestFile, snapshot: Snapshot
 ) -> ManifestFile:
-    """The manifest with what version 1 lists may leave out, by reading it (sfc-1 7.9 step 3)."""
+    """The manifest with what version 1 lists may leave out, by reading it (sfc-1 7.9 step 3).
+
+    One that no row is said to live in is read too: it will be left out.
+    """
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count,
         manifest.added_rows_count, manifest.existing_rows_count, manifest.deleted_rows_count,
         manifest.added_snapshot_id,
     )  # fmt: skip
-    if all(count is not None for count in counts):
+    is_empty = manifest.added_files_count == manifest.existing_files_count == 0
+    if not is_empty and all(count is not None for count in counts):
         return manifest
     content = read_file(store, manifest.manifest_path)
     spec = facts.metadata.spec(manifest.partition_spec_id)

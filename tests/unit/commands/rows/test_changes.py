@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,11 +19,14 @@ from icectl.commands.rows.delete import WantedRows, delete, where
 from icectl.commands.rows.write import append, overwrite_partitions
 from icectl.env import SystemEnv
 from icectl.errors import CommitConflict, Refused, Unsupported, UsageError
+from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.manifest import ManifestFile
 from icectl.rows.find_job import keys_of
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.row_safety import open_to_change
+from tests.builders import table_builder
 from tests.builders.compactions import compacted, planned
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to
 from tests.builders.rows import (
@@ -35,6 +39,7 @@ from tests.builders.rows import (
     read_rows,
 )
 from tests.builders.table_builder import TableBuilder
+from tests.builders.tree_table import upgrade
 from tests.stores.wrapped import CountingStore
 
 STORE = LocalStore()
@@ -297,6 +302,24 @@ def test_a_table_whose_root_has_no_leaves_is_looked_through(tmp_path):
     assert deleted(tmp_path / "t", "id = 1").snapshot_id is None
 
 
+def test_manifests_that_an_old_list_calls_empty_keep_their_rows(tmp_path, monkeypatch):
+    def empty(manifests: list[ManifestFile], **members: Any) -> bytes:
+        return write_manifest_list(
+            [replace(one, added_files_count=0) for one in manifests], **members
+        )
+
+    table = TableBuilder(tmp_path / "t", 2)
+    monkeypatch.setattr(table_builder, "write_manifest_list", empty)
+    first = table.append(range(4))
+    monkeypatch.undo()
+    table.append(range(4, 8))
+    upgrade(tmp_path / "t", SystemEnv(), "--lazy")
+    words = ("refs", str(tmp_path / "t"), "rollback", "main", "--to", str(first), "--yes")
+    assert app.main(words) == 0
+    deleted(tmp_path / "t", "id = 1")
+    assert ids_of(tmp_path / "t") == [0, 2, 3]
+
+
 def test_keys_are_equal_in_all_their_columns(tmp_path):
     directory = tree(tmp_path / "t", "bucket")
     appended(directory, rows_of(range(12)))
@@ -310,6 +333,13 @@ def test_keys_are_equal_in_all_their_columns(tmp_path):
     with pytest.raises(Refused, match="no column `ix`"):
         deleted_keys(directory, pa.table({"ix": [1]}))
     check_clean(directory)
+
+
+def test_keys_without_columns_are_refused(tmp_path):
+    directory = tree(tmp_path / "t")
+    appended(directory, rows_of(range(3)))
+    with pytest.raises(Refused, match="no columns"):
+        deleted_keys(directory, pa.table({"id": [1]}).select([]))
 
 
 def test_conditions_on_partition_fields_are_refused(tmp_path):
@@ -335,13 +365,6 @@ def test_files_of_other_specs_keep_partitions_from_being_overwritten(tmp_path):
     appended(directory, rows_of(range(3)))
     path = current_metadata(directory)
     text = path.read_text()
-def test_keys_without_columns_are_refused(tmp_path):
-    directory = tree(tmp_path / "t")
-    appended(directory, rows_of(range(3)))
-    with pytest.raises(Refused, match="no columns"):
-        deleted_keys(directory, pa.table({"id": [1]}).select([]))
-
-
     assert '"default-spec-id":0' in text.replace(" ", "")
     metadata = read_metadata(path)
     metadata["partition-specs"].append({"spec-id": 1, "fields": []})
@@ -458,25 +481,6 @@ def test_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path):
     assert ids_of(directory) == [30]
 
 
-def test_a_change_of_the_schema_meanwhile_is_a_conflict(tmp_path):
-    directory = tree(tmp_path / "t")
-
-    def evolve() -> None:
-        path = current_metadata(directory)
-        metadata = read_metadata(path)
-        metadata["schemas"].append(
-            {"type": "struct", "schema-id": 1, "fields": metadata["schemas"][0]["fields"][:2]}
-        )
-        metadata["current-schema-id"] = 1
-        entry = {"metadata-file": f"file:{path}", "timestamp-ms": metadata["last-updated-ms"]}
-        metadata["metadata-log"].append(entry)
-        number = int(path.name[1:].split(".")[0]) + 1
-        path.with_name(f"v{number}.metadata.json").write_text(json.dumps(metadata))
-
-    with pytest.raises(CommitConflict, match="schema has changed"):
-        append(way_to(directory), InlineFrame(rows_of([1]), STORE, during=evolve), "main")
-    assert not list((directory / "data").rglob("*.parquet"))
-    open_to_change(way_to(directory).catalog)
 def with_metadata(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Commit a change of the metadata alone."""
     path = current_metadata(directory)
@@ -511,4 +515,16 @@ def test_a_partition_spec_that_goes_meanwhile_is_a_conflict(tmp_path):
     assert app.main(["validate", str(directory), "--quiet"]) == 0
 
 
+def test_a_change_of_the_schema_meanwhile_is_a_conflict(tmp_path):
+    directory = tree(tmp_path / "t")
+
+    def evolve(metadata: dict[str, Any]) -> None:
+        fields = metadata["schemas"][0]["fields"][:2]
+        metadata["schemas"].append({"type": "struct", "schema-id": 1, "fields": fields})
+        metadata["current-schema-id"] = 1
+
     frame = InlineFrame(rows_of([1]), STORE, during=lambda: with_metadata(directory, evolve))
+    with pytest.raises(CommitConflict, match="schema has changed"):
+        append(way_to(directory), frame, "main")
+    assert not list((directory / "data").rglob("*.parquet"))
+    open_to_change(way_to(directory).catalog)
