@@ -12,6 +12,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.format.updates import AddSnapshot, SetSnapshotRef, Update
 from icectl.table.context import TableContext
+from icectl.table.manifest_lists import with_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +64,19 @@ def propose_snapshot(
     """Propose a snapshot on the head of its branch (R-040, R-052).
 
     Its list is written to `manifest_list`.
-    Raises: CommitConflict where the branch is gone; StorageError.
+    Raises: CommitConflict where the branch is gone; StorageError; CorruptTable and Unsupported, for
+    a manifest that has to be read to be listed.
     """
     env = context.env
     parent = head(metadata, new.branch)
     sequence_number = (
         metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
     )  # R-040
+    listed_by = new.snapshot_id if parent is None else parent.snapshot_id
     numbered = [
         replace(item, sequence_number=sequence_number, added_snapshot_id=new.snapshot_id)  # R-041
         if item.manifest_path in new.written
-        else item
+        else with_counts(context.store, metadata, item, listed_by)
         for item in new.manifests
     ]
     manifests, added_rows = _with_row_ids(metadata, numbered)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from icectl.checks.identity import check_own_list
 from icectl.entries.locations import listed_with_scheme, with_schemes
@@ -251,6 +251,45 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
     for manifest in rows.values():
         distinct.setdefault(manifest.identity, manifest)
     return tuple(distinct.values())
+
+
+_COUNTED = ("status", "record_count", "snapshot_id")
+
+
+def with_counts(
+    store: Store, metadata: TableMetadata, manifest: ManifestFile, snapshot_id: int
+) -> ManifestFile:
+    """Return a manifest with what version 1 may leave out of its row, by reading it (R-171).
+
+    One that no row is said to live in is read too. Without a word on who added it, the snapshot of
+    its added files counts, if there is only one, else `snapshot_id`, which lists it.
+    Raises: MissingFile; CorruptTable; Unsupported; StorageError.
+    """
+    names = [
+        f"{status.name.lower()}_{what}_count" for status in Status for what in ("files", "rows")
+    ]
+    is_empty = manifest.added_files_count == manifest.existing_files_count == 0
+    known = (getattr(manifest, name) is not None for name in (*names, "added_snapshot_id"))
+    if not is_empty and all(known):
+        return manifest
+    content = read_file(store, manifest.manifest_path)
+    spec = metadata.spec(manifest.partition_spec_id)
+    _, raw = decode_file(
+        manifest.manifest_path,
+        lambda: read_manifest(content, columns=frozenset(_COUNTED), manifest=0, spec=spec),
+    )
+    counts: dict[str, Any] = dict.fromkeys(names, 0)
+    writers = set()
+    columns = (raw.table[name].to_pylist() for name in _COUNTED)
+    for status, record_count, added_by in zip(*columns, strict=True):
+        name = Status(status).name.lower()
+        counts[f"{name}_files_count"] += 1
+        counts[f"{name}_rows_count"] += record_count
+        if status == Status.ADDED:
+            writers.add(added_by)
+    adders = (manifest.added_snapshot_id, writers.pop() if len(writers) == 1 else None, snapshot_id)
+    added = next(adder for adder in adders if adder is not None)
+    return replace(manifest, added_snapshot_id=added, **counts)
 
 
 _MANY_LISTS = 16

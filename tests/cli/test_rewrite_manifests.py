@@ -171,6 +171,35 @@ def test_rule_26_entries_are_counted_where_nobody_has(tmp_path, rewrite, form):
     assert rows_by_snapshot(tmp_path / "t")[int(found["snapshot_id"])] == before
 
 
+def test_r171_manifests_that_stay_are_counted_in_the_lists_of_version_2(
+    tmp_path, prepared, rewrite
+):
+    table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.respec("none")
+    table.append(range(40, 43))
+    without_counts(tmp_path / "t")
+    assert prepared("migrate-v1-v2", FixedEnv(NOW_MS))(table.location, "--yes").code == 0
+    found = result(rewrite(table.location, "--spec-id", "0", "--json"))
+    assert [(group["rewritten"], group["kept"]) for group in found["groups"]] == [(3, 0), (0, 1)]
+    _, kept = read_avro(head(tmp_path / "t")["manifest-list"])
+    assert (kept["added_files_count"], kept["added_rows_count"]) == (1, 3)
+
+
+def test_r050_manifests_that_a_snapshot_embeds_stay_where_others_change(tmp_path, prepared):
+    table = TableBuilder(tmp_path / "t", format_version=1)
+    snapshots = [table.append(range(start, start + 3)) for start in range(0, 12, 3)]
+    as_first_writers_did(tmp_path / "t", embedding=99)
+    compact = prepared("compact", FixedEnv(NOW_MS))
+    options = ("--where", "id < 6", "--rewrite-all", "--engine", "local", "--yes", "--json")
+    found = compact(table.location, *options)
+    assert result(found)["rewritten_data_files"] == 2
+    listed = read_avro(head(tmp_path / "t")["manifest-list"])
+    adders = {row["added_snapshot_id"]: row["added_rows_count"] for row in listed}
+    assert [adders.get(snapshot) for snapshot in snapshots] == [None, None, 3, 3]
+
+
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_r047_r050_r051_rows_of_the_list_are_counted_from_the_entries(
     tmp_path, rewrite, format_version

@@ -4,11 +4,9 @@ Leaves and files of roots become manifests; rows that a manifest delete vector n
 and stand as DELETED in the snapshot that killed them. Data and delete files are not touched.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +50,12 @@ from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests, with_counts
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import naming, read_file
 
 _COLUMNS = [*PLANNING.names, *CARRIED.names]
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
-_COUNTED = ("status", "record_count", "snapshot_id")
 _STATUSES = ("added", "existing", "deleted")
 
 
@@ -287,7 +284,7 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
     manifests = read_snapshot_manifests(store, facts.metadata, snapshot)
     rows = [facts.empty()]
     for manifest in manifests:
-        counted = _counted(store, facts, manifest, snapshot)
+        counted = with_counts(store, facts.metadata, manifest, snapshot.snapshot_id)
         if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
             rows.append(_row(facts, counted))
     return pa.concat_tables(rows)
@@ -308,43 +305,6 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
             if magic == PARQUET_MAGIC:
                 leaves.add(comparison_key(leaf.name))
     return frozenset(leaves)
-
-
-def _counted(
-    store: Store, facts: TreeFacts, manifest: ManifestFile, snapshot: Snapshot
-) -> ManifestFile:
-    """The manifest with what version 1 lists may leave out, by reading it (sfc-1 7.9 step 3).
-
-    One that no row is said to live in is read too: it will be left out.
-    """
-    counts = (
-        manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count,
-        manifest.added_rows_count, manifest.existing_rows_count, manifest.deleted_rows_count,
-        manifest.added_snapshot_id,
-    )  # fmt: skip
-    is_empty = manifest.added_files_count == manifest.existing_files_count == 0
-    if not is_empty and all(count is not None for count in counts):
-        return manifest
-    content = read_file(store, manifest.manifest_path)
-    spec = facts.metadata.spec(manifest.partition_spec_id)
-    names = frozenset(_COUNTED)
-    with naming(manifest.manifest_path):
-        _, raw = read_manifest(content, columns=names, manifest=0, spec=spec)
-    files, records, writers = Counter[int](), Counter[int](), set()
-    columns = (raw.table[name].to_pylist() for name in _COUNTED)
-    for status, record_count, snapshot_id in zip(*columns, strict=True):
-        files[status] += 1
-        records[status] += record_count
-        if status == Status.ADDED:
-            writers.add(snapshot_id)
-    added_by = manifest.added_snapshot_id
-    if added_by is None:
-        added_by = writers.pop() if len(writers) == 1 else snapshot.snapshot_id
-    counted: dict[str, Any] = {}
-    for status in Status:
-        counted[f"{status.name.lower()}_files_count"] = files[status]
-        counted[f"{status.name.lower()}_rows_count"] = records[status]
-    return replace(manifest, added_snapshot_id=added_by or snapshot.snapshot_id, **counted)
 
 
 def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
