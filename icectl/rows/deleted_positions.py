@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from icectl.checks.file_identity import RESTORE_IT
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.data_file import DataFile
+from icectl.files.data_rows import check_values
 from icectl.files.deletion_vectors import Positions, check_cardinality, read_dv
 from icectl.files.parquet.schema import field_id
 from icectl.files.puffin import PuffinBlob
@@ -133,7 +134,7 @@ def named_positions(
 
     `by_key` has locations by loosest key; `scheme` is that of paths without one; `only` is the
     single data file that its entry names, if any.
-    Raises: CorruptTable R-121; OtherFile R-121, if it names a file that is not `only`.
+    Raises: CorruptTable R-099, R-121; OtherFile R-121, if it names a file that is not `only`.
     """
     if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
         message = "a position delete file lacks one of the columns `file_path` and `pos`"
@@ -161,6 +162,7 @@ def named_positions(
             message = "a position delete file has a null path or position"
             raise CorruptTable(message, rule="R-121")  # R-121
         encoded = paths.dictionary_encode()
+        check_values(encoded.dictionary)
         codes = encoded.indices.to_numpy()
         in_order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
@@ -202,7 +204,9 @@ def named_data_files(opened: DataFile) -> dict[str, int]:
         raise CorruptTable(message, rule="R-121")  # R-121
     counts: Counter[str] = Counter()
     for rows in opened.batches({FILE_PATH}):
-        for name_count in pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD)).to_pylist():
+        name_counts = pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD))
+        check_values(name_counts.field(0))
+        for name_count in name_counts.to_pylist():
             if name_count["values"] is None:
                 raise CorruptTable("a position delete file has a null path", rule="R-121")  # R-121
             counts[name_count["values"]] += name_count["counts"]

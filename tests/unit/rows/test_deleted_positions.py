@@ -85,6 +85,18 @@ def test_r121_paths_that_are_no_text_and_positions_that_are_no_numbers_are_damag
         DeletedPositions({ONE: 5}).add_file(deletes([row], fields), {ONE})
 
 
+def test_r099_paths_that_are_no_utf8_are_damage():
+    path = pa.array([ONE.encode() + b"\xff"]).view(pa.string())
+    rows = pa.table([path, pa.array([0])], schema=pa.schema([PATH, POS]))
+    files = MemoryFiles()
+    files.add("d", rows)
+    opened = open_data_file(files.open("d"), "parquet")
+    with pytest.raises(CorruptTable, match="Invalid UTF8"):
+        named_data_files(opened)
+    with pytest.raises(CorruptTable, match="Invalid UTF8"):
+        DeletedPositions({ONE: 5}).add_file(opened, {ONE})
+
+
 def test_columns_are_found_by_id_beside_copies_of_deleted_rows():
     row = identified("row", pa.struct([identified("id", pa.int64(), 1)]), 2_147_483_544)
     fields = (row, POS.with_name("p"), PATH.with_name("f"))
