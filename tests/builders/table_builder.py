@@ -190,14 +190,16 @@ class TableBuilder:
         live = self.ids(branch) - doomed
         return self._commit(branch, "delete", live, added=added, removed=removed)
 
-    def remove_data_files(self, count: int, *, branch: str = "main") -> int:
+    def remove_data_files(
+        self, count: int, *, branch: str = "main", keeps_vectors: bool = False
+    ) -> int:
         """Drop the `count` oldest data files with all their rows, as a metadata delete does."""
         rows = [row for row in self.live(branch) if row["content"] == Content.DATA][:count]
         gone = {row["location"] for row in rows}
         removed = {(row["location"], row["content_offset"]) for row in rows} | {
             (row["location"], row["content_offset"])
             for row in self.live(branch)
-            if row["referenced_data_file"] in gone
+            if row["referenced_data_file"] in gone and not keeps_vectors
         }
         live = self.ids(branch) - {id_ for path in gone for id_ in self._row_of_id[path]}
         return self._commit(branch, "delete", live, removed=removed)

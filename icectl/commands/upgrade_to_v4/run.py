@@ -93,6 +93,7 @@ class PreparedUpgrade:
 
     loaded: LoadedTable
     plan: UpgradePlan
+    options: UpgradeOptions
 
 
 def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
@@ -171,6 +172,12 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     is_other = metadata.format_version >= TO_VERSION
     if is_other and layout_of_table(metadata) is not options.layout:
         loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
+    return PreparedUpgrade(loaded, _planned(context, metadata, options), options)
+
+
+def _planned(
+    context: TableContext, metadata: TableMetadata, options: UpgradeOptions
+) -> UpgradePlan:
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
     heads = [
         _head(context, metadata, name, snapshot, options)
@@ -178,13 +185,13 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
         if (snapshot := metadata.snapshot(refs[name])) is not None
     ]
     if options.layout is Layout.SFC_1:
-        return PreparedUpgrade(loaded, plan(metadata, heads, options))
+        return plan(metadata, heads, options)
     leaf_count = check_roots(context, metadata)
     planned = plan_with_lists(metadata, heads, options, leaf_count)
     if planned.has_work:
         misspelt = _misspelt(context, metadata)
         planned = replace(planned, findings=(*planned.findings, *misspelt))
-    return PreparedUpgrade(loaded, planned)
+    return planned
 
 
 def _misspelt(context: TableContext, metadata: TableMetadata) -> Sequence[Finding]:
@@ -248,17 +255,17 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     if prepared.plan.forbidding:
         raise refused(prepared.plan.forbidding, _REFUSED)
     context.deadline.check()
-    eager, layout = prepared.plan.mode == "eager", prepared.plan.layout
+    eager = prepared.plan.mode == "eager"
     branches = prepared.plan.branches
     first, rewritten = ((), branches) if eager else (branches, ())
     # New leaves, then deletion vectors, by branch.
-    follow_ups = [partial(_rewrite, context, layout, name) for name in rewritten]
+    follow_ups = [partial(_rewrite, context, prepared.options, name) for name in rewritten]
     follow_ups += [partial(_convert, context, name) for name in prepared.plan.converted]
     landed, snapshot_id = prepared.loaded, None
     done: LoadedTable | None = None
     if prepared.plan.from_version < TO_VERSION or prepared.plan.changes_layout or first:
         branch = first[0] if first else None
-        done, snapshot_id = _commit(context, landed, branch, layout, eager=False)
+        done, snapshot_id = _commit(context, landed, branch, prepared.options, eager=False)
     for follow_up in follow_ups:
         try:
             context.deadline.check()
@@ -276,18 +283,24 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     return Upgraded(done, snapshot_id)
 
 
-def _rewrite(context: TableContext, layout: Layout, branch: str) -> Upgraded:
+def _rewrite(context: TableContext, options: UpgradeOptions, branch: str) -> Upgraded:
     """Write all manifests of a branch anew: as leaves, or as Iceberg 1.12's version 4 has them."""
-    if layout is Layout.SFC_1:
-        return Upgraded(*_commit(context, context.catalog.load(), branch, layout, eager=True))
+    if options.layout is Layout.SFC_1:
+        return Upgraded(*_commit(context, context.catalog.load(), branch, options, eager=True))
     done = rewriting.execute(context, rewriting.prepare(context, branch, rewriting.every_manifest))
     return Upgraded(done.landed, done.snapshot_id)
 
 
 def _commit(
-    context: TableContext, base: LoadedTable, branch: str | None, layout: Layout, *, eager: bool
+    context: TableContext,
+    base: LoadedTable,
+    branch: str | None,
+    options: UpgradeOptions,
+    *,
+    eager: bool,
 ) -> tuple[LoadedTable, int | None]:
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
+    layout = options.layout
     uuid, snapshot_id = context.env.new_uuid(), context.env.new_snapshot_id()
 
     change = _rewritten if eager else _list_manifests
@@ -296,10 +309,10 @@ def _commit(
         lists = ListsOfRoots(context, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            if layout is Layout.MANIFEST_LISTS and metadata.snapshots != base.metadata.snapshots:
-                misspelt = _misspelt(context, metadata)  # another writer's
-                if misspelt:
-                    raise refused(misspelt, _REFUSED)
+            if metadata != base.metadata:  # another writer's
+                forbidding = _planned(context, metadata, options).forbidding
+                if forbidding:
+                    raise refused(forbidding, _REFUSED)
             updates: list[Update] = []
             if metadata.format_version < TO_VERSION:
                 if metadata.table_uuid is None:
