@@ -190,7 +190,7 @@ def append(
     values that do not fit, and nulls in required ones; Unsupported, for tables of other layouts.
     """
     call = Call(df.sparkSession, table, access, progress)
-    return on_rows(call, WRITE, lambda common: program.append(common, table, df, branch))
+    return on_rows(call, WRITE, lambda session: program.append(session, df, branch))
 
 
 def overwrite_partitions(
@@ -208,9 +208,7 @@ def overwrite_partitions(
     Raises: IcectlError: as append; Refused, where files of other partition specs are live.
     """
     call = Call(df.sparkSession, table, access, progress)
-    return on_rows(
-        call, WRITE, lambda common: program.overwrite_partitions(common, table, df, branch)
-    )
+    return on_rows(call, WRITE, lambda session: program.overwrite_partitions(session, df, branch))
 
 
 def delete_where(
@@ -234,7 +232,7 @@ def delete_where(
     if session is None:
         raise UsageError("there is no active session of Spark", hint="`spark=` names one")
     call = Call(session, table, access, progress)
-    return on_rows(call, WRITE, lambda common: program.delete_where(common, table, where, branch))
+    return on_rows(call, WRITE, lambda session: program.delete_where(session, where, branch))
 
 
 def delete_rows(
@@ -252,7 +250,7 @@ def delete_rows(
     Raises: IcectlError: Refused, for a null in a key.
     """
     call = Call(keys.sparkSession, table, access, progress)
-    return on_rows(call, WRITE, lambda common: program.delete_rows(common, table, keys, branch))
+    return on_rows(call, WRITE, lambda session: program.delete_rows(session, keys, branch))
 
 
 def load(
@@ -274,7 +272,7 @@ def load(
     """
     selection = Selection(snapshot, columns, where)
     call = Call(spark, table, access, None)
-    return on_rows(call, WRITE, lambda common: program.load(common, table, selection))
+    return on_rows(call, WRITE, lambda session: program.load(session, selection), read_only=True)
 
 
 def _change(call: Call, command: str, options: Any, *, dry_run: bool) -> Report:

@@ -118,16 +118,20 @@ def run_command(call: Call, command: str, values: Mapping[str, Any]) -> Report:
         )
 
 
-def on_rows(call: Call, name: str, work: Callable[[Common], Result]) -> Result:
+def on_rows(
+    call: Call, name: str, work: Callable[[Session], Result], *, read_only: bool = False
+) -> Result:
     """Change or read rows as a command of a name would, which settings and journals go by.
 
     Raises: IcectlError.
     """
+    change = None if read_only else Change(yes=True, metadata_file=call.access.metadata_file)
     values = _values_of(call.access)
     names = {entry.name for entry in fields(Common)}
     common = {name: value for name, value in values.items() if name in names}
     with _call_context(call, option_settings(name, values)) as (shell, _):
-        return work(Common(shell=shell, **common))
+        whole = Common(shell=shell, **common)
+        return work(open_session(whole, call.table, read_only=read_only, change=change))
 
 
 class _CallbackProgress(ConsoleProgress):
@@ -202,27 +206,23 @@ def _values_of(access: Access) -> dict[str, Any]:
     }
 
 
-def append(common: Common, table: str, frame: Any, branch: str) -> RowChange:
+def append(session: Session, frame: Any, branch: str) -> RowChange:
     """Add the rows of a data frame. Raises: as write_rows.append."""
-    session = _session(common, table)
     return write_rows.append(session.context, _frame(session, frame), branch)
 
 
-def overwrite_partitions(common: Common, table: str, frame: Any, branch: str) -> RowChange:
+def overwrite_partitions(session: Session, frame: Any, branch: str) -> RowChange:
     """Put the rows of a data frame in the place of others. Raises: as write's."""
-    session = _session(common, table)
     return write_rows.overwrite_partitions(session.context, _frame(session, frame), branch)
 
 
-def delete_where(common: Common, table: str, where: str, branch: str) -> RowChange:
+def delete_where(session: Session, where: str, branch: str) -> RowChange:
     """Delete the rows that a condition is true of. Raises: as deletes.delete."""
-    session = _session(common, table)
     return deletes.delete(session.context, _reader(session), deletes.where(where), branch)
 
 
-def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange:
+def delete_rows(session: Session, keys: Any, branch: str) -> RowChange:
     """Delete the rows that have one of some keys. Raises: as deletes.delete, keys_of."""
-    session = _session(common, table)
 
     def wanted(metadata: TableMetadata) -> deletes.WantedRows:
         return deletes.WantedRows(*keys_of(collect_small_frame(keys), metadata.current_schema))
@@ -230,9 +230,8 @@ def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange
     return deletes.delete(session.context, _reader(session), wanted, branch)
 
 
-def load(common: Common, table: str, selection: read_rows.Selection) -> Any:
+def load(session: Session, selection: read_rows.Selection) -> Any:
     """Return a data frame of rows. Raises: as read_rows.load."""
-    session = _session(common, table)
     return read_rows.load(session.context, _reader(session), selection)
 
 
@@ -244,7 +243,3 @@ def _reader(session: Session) -> SparkReader:
     return SparkReader(
         session.spark, session.storage, session.context.progress, session.context.deadline
     )
-
-
-def _session(common: Common, table: str) -> Session:
-    return open_session(common, table, read_only=False, change=Change(yes=True))
