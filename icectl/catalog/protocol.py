@@ -101,10 +101,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Another writer committed first, or is about to; nothing of ours is visible."""
+    """Another writer committed first, or is about to; nothing of ours is visible.
+
+    It `may_land` yet where only the catalog's word says so, and nothing of the table.
+    """
 
     reason: str
     hint: str | None = None
+    may_land: bool = False
 
 
 @dataclass(frozen=True, slots=True)

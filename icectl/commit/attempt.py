@@ -16,7 +16,7 @@ from icectl.format.properties import (
     GC_ENABLED,
     read,
 )
-from icectl.format.updates import AssertTableUuid, Update, check, requirements_of
+from icectl.format.updates import AddSnapshot, AssertTableUuid, Update, check, requirements_of
 from icectl.storage.location import check_sum, is_local, loosest_key, parent
 from icectl.table.context import TableContext
 from icectl.table.own_places import (
@@ -94,6 +94,10 @@ def commit_changes(
             context.env.sleep(min(shortest * 2**attempt, longest) / 1000)
             attempt += 1
             newest = context.catalog.load()
+            added = {item.snapshot.snapshot_id for item in updates if isinstance(item, AddSnapshot)}
+            if added & newest.metadata.snapshots_by_id.keys():  # it came through after all
+                request.sent = True
+                return newest
 
 
 def _ask(
@@ -114,7 +118,7 @@ def _ask(
     except Exception:  # nothing was sent; Ctrl-C may come at any moment
         request.sent = False
         raise
-    request.sent = not isinstance(outcome, Conflict)
+    request.sent = not isinstance(outcome, Conflict) or outcome.may_land
     return outcome
 
 

@@ -166,7 +166,7 @@ class Transaction:
     outputs: Outputs
     table: LoadedTable | None = None
     request: CommitRequest = field(default_factory=CommitRequest)
-    _needed: frozenset[str] = frozenset()
+    _proposed: list[frozenset[str]] = field(default_factory=list)
 
     def commit(
         self, propose: Callable[[TableMetadata], Proposal], *, is_old: bool = False
@@ -179,7 +179,7 @@ class Transaction:
 
         def changes(metadata: TableMetadata) -> Sequence[Update]:
             proposal = propose(metadata)
-            self._needed = proposal.files
+            self._proposed.append(proposal.files)
             if proposal.updates:
                 self._check_own()
             return proposal.updates
@@ -201,6 +201,15 @@ class Transaction:
                 "run took this one for dead, or the table was replaced by a copy"
             ) from None
 
+    def _landed_files(self, metadata: TableMetadata) -> frozenset[str]:
+        """Return the files of the attempt that the table has, which need not be the last one."""
+        lists = [item.root_manifest or item.manifest_list for item in metadata.snapshots]
+        named = {loosest_key(location) for location in lists if location is not None}
+        landed = [
+            files for files in self._proposed if not named.isdisjoint(map(loosest_key, files))
+        ]
+        return frozenset[str]().union(*(landed or self._proposed))
+
     def close(self, error: BaseException | None) -> IcectlError | None:
         """Remove surplus files after the end of the commit.
 
@@ -208,7 +217,7 @@ class Transaction:
         table is gone.
         """
         if self.table is not None:
-            self.outputs.keep(self._needed)
+            self.outputs.keep(self._landed_files(self.table.metadata))
             return None
         if self.request.sent:  # R-156
             return None

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.expire_snapshots.report import Expired, ExpireOptions
@@ -143,9 +144,9 @@ def has_work(location: str, policy: AskedRetention = ALL_BUT_HEADS) -> bool:
     return prepare(context_of(location), options_of(policy)).has_work
 
 
-def reachable(directory: Path) -> set[str]:
+def reachable(directory: Path, metadata: Mapping[str, Any] | None = None) -> set[str]:
     """The files that the snapshots in the current metadata need, found without icectl."""
-    metadata = read_metadata(current_metadata(directory))
+    metadata = metadata or read_metadata(current_metadata(directory))
     found: set[str] = set()
     for snapshot in metadata.get("snapshots", []):
         found |= {snapshot[key] for key in ("manifest-list", "root-manifest") if key in snapshot}

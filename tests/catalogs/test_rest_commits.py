@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.expiry import aged_table
+from tests.builders.expiry import aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata
 from tests.catalogs.rest_fake import Fake, fake
@@ -190,7 +190,54 @@ def test_conflicts_without_end_are_exit_11(catalog):
     answered(catalog, *[refusal(409, "someone else was faster")] * 99)
     code, document = catalog.expire()
     assert (code, "someone else was faster" in document["error"]["message"]) == (11, True)
-    assert files(catalog) == before
+    (record,) = files(catalog) - before  # nothing shows that no request may come yet
+    assert record.name.startswith("icectl-expire-snapshots-")
+
+
+def check_whole(catalog: Fake) -> None:
+    """No file of any snapshot is gone."""
+    directory = catalog.location.parents[1]
+    there = {str(path.relative_to(directory)) for path in files(catalog)}
+    assert reachable(directory, catalog.metadata) - there == set()
+
+
+REWRITES = [
+    ("rewrite-manifests", "--yes"),
+    ("compact", "--rewrite-all", "--engine", "local", "--method", "rewrite"),
+]
+
+
+@pytest.mark.parametrize("words", REWRITES, ids=lambda words: words[0])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_commit_that_lands_after_its_conflict_keeps_its_files(catalog, words, method):
+    """Somebody on the way repeated the request: the second met the first, which was under way."""
+    waiting: list[Seen] = []
+    looks = iter(range(9))
+
+    def before(seen: Seen) -> Reply | None:
+        if not seen.path.endswith("/tables/t"):
+            return None
+        if seen.method == "POST" and not catalog.commits and not waiting:
+            waiting.append(seen)
+            return refusal(409, "a commit is in progress", "CommitFailedException")
+        if waiting and seen.method == method and (method == "POST" or next(looks)):
+            catalog.commit(waiting.pop())
+        return None
+
+    catalog.before = before
+    code, document = catalog.run(*words)
+    assert (code, catalog.commits) == (0, 1), document
+    check_whole(catalog)
+
+
+def test_files_of_conflicts_without_end_stay_until_none_can_land(catalog):
+    answered(catalog, *[refusal(409, "a commit is in progress")] * 99)
+    before = files(catalog)
+    assert catalog.run("rewrite-manifests", "--yes")[0] == 11
+    late = catalog.posts[-1]
+    assert len(files(catalog) - before) > 2
+    assert catalog.commit(late).status == 200
+    check_whole(catalog)
 
 
 def test_429_is_waited_for(catalog):

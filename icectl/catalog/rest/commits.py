@@ -135,8 +135,9 @@ class RestAttempt:
             return seen
         if self.is_doubtful:
             return str(refusal)
-        if answer.status == 409:
-            return Conflict(f"the server refuses the commit: {refusal.message}")
+        if answer.status == 409:  # to a request that somebody on the way repeated, perhaps
+            reason = f"the server refuses the commit: {refusal.message}"
+            return Conflict(reason, may_land=True)
         raise self._refused(refusal)
 
     def _seen(self, reason: str, looks: int) -> CommitOutcome | None:
