@@ -46,6 +46,7 @@ from icectl.format.manifest import (
     Status,
 )
 from icectl.format.metadata import TableMetadata
+from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value, decode
@@ -53,6 +54,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.compact_job import carried_metrics
+from icectl.rows.write_data import shaped_metrics
 from icectl.storage.location import loosest_key, loosest_keys, name, parent
 from icectl.table.live_files import name_mapping
 from icectl.table.manifest_lists import (
@@ -342,7 +344,8 @@ def _stored(
     is_own = bool(metrics.value_counts) and metrics.value_counts.keys() <= known
     if key is None or not is_own:
         return None
-    return _Stored(location, size_bytes, modified_ms, file_format, metrics, key)
+    shaped = shaped_metrics(metrics, schema, metrics_modes(reader.metadata.properties, schema, ()))
+    return _Stored(location, size_bytes, modified_ms, file_format, shaped, key)
 
 
 def proven_partition(spec: PartitionSpec, schema: Schema, metrics: FileMetrics) -> bytes | None:

@@ -40,7 +40,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.schema import Schema
 from icectl.format.transforms import Transform, accepts, apply
-from icectl.format.types import NestedField
+from icectl.format.types import NestedField, PrimitiveType
 from icectl.storage.location import loosest_key, loosest_keys, name
 from icectl.table.live_files import name_mapping
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
@@ -65,6 +65,9 @@ _OF_HEADS = ("manifest-list", "dangling-deletes")
 COUNTS = ("value_counts", "null_value_counts")
 
 BOUNDS = ("lower_bounds", "upper_bounds")
+
+_UUID = PrimitiveType("uuid")
+"""Java compares halves of these as signed numbers: what bounds them for it does for no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,7 +513,7 @@ def _excludes(
 def _bounds(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> Mapping[str, Any]:
     """Bounds, where one of them excludes a value or is none of its column's type.
 
-    Those that only are wider than need be stay as they are.
+    Those that only are wider than need be stay as they are, and those of UUIDs go.
     """
     columns: dict[str, Any] = {}
     for side in BOUNDS:
@@ -521,7 +524,11 @@ def _bounds(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> M
             if _holds(schema, id_, bound, measured.get(id_), is_lower=side == "lower_bounds")
         }
         if len(bounds) < len(stated):
-            exact = {id_: measured[id_] for id_ in stated if id_ in measured and id_ not in bounds}
+            exact = {
+                id_: measured[id_]
+                for id_ in stated.keys() & measured.keys() - bounds.keys()
+                if schema.all_fields[id_].type != _UUID
+            }
             columns[side] = sorted({**bounds, **exact}.items())
     return columns
 

@@ -222,6 +222,16 @@ def test_files_that_no_manifest_lists_are_those_of_the_lost_one(lost):
         assert dict(row["upper_bounds"])[1] == encode(long, ids[-1])
 
 
+def test_entries_have_the_metrics_that_the_table_asks_for(tmp_path):
+    """And so none of bounds that readers take in different ways."""
+    lost = losing(tmp_path / "t", properties={"write.metadata.metrics.column.id": "counts"})
+    found = lost.proven()
+    assert found is not None
+    assert all(1 in dict(row["value_counts"]) for row in found)
+    assert all(1 not in dict(row["lower_bounds"]) for row in found)
+    assert all(3 in dict(row["lower_bounds"]) for row in found)
+
+
 def test_r045_in_version_3_one_file_has_the_first_row_id_of_its_manifest(tmp_path):
     lost = losing(tmp_path / "t", files=1, format_version=3)
     assert lost.manifest.first_row_id == 3

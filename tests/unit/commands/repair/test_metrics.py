@@ -19,6 +19,7 @@ from icectl.format.transforms import parse_transform
 from icectl.format.types import PrimitiveType
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
+from tests.builders.data_files import identified, schema
 from tests.builders.lost_manifests import Failing, reader_of
 from tests.builders.table_builder import TableBuilder
 
@@ -142,6 +143,20 @@ def test_a_file_of_another_partition_is_another(tmp_path, partitioning, own, oth
 def test_r067_split_offsets_that_do_not_ascend_are_those_of_the_footer(table, offsets):
     right = entry(table)["split_offsets"]
     assert found(table, {**entry(table), "split_offsets": offsets}) == {"split_offsets": right}
+
+
+def test_bounds_of_uuids_that_exclude_rows_go(table):
+    """Bounds of Java, where the row groups of a file are sorted: the least is the greatest."""
+    low, high = b"\x10" * 16, b"\x90" * 16
+    row = {**entry(table), "record_count": 2, "value_counts": None, "null_value_counts": None}
+    kind = pa.schema([identified("u", pa.uuid(), 9)])
+    pq.write_table(pa.table([pa.array([low, high], pa.uuid())], schema=kind), row["location"])
+    row["file_size_in_bytes"] = Path(row["location"]).stat().st_size
+    metadata = replace(table.metadata, schemas=(schema((9, "u", "uuid")),))
+    reader = reader_of(table, metadata=metadata)
+    assert restated_metrics(reader, {**row, LOWER: [(9, low)], UPPER: [(9, high)]}) == {}
+    told = {**row, LOWER: [(9, high)], UPPER: [(9, low)]}
+    assert restated_metrics(reader, told) == {LOWER: [], UPPER: []}
 
 
 @pytest.mark.parametrize("offsets", [None, [], [4, 8, 12]])
