@@ -14,6 +14,8 @@ from icectl.entries.rows import (
     Entries,
     RawEntries,
     count_by_manifest,
+    data_files,
+    delete_files,
     differing_column,
     numbers,
     of_status,
@@ -77,6 +79,20 @@ def form_for(
     return ManifestForm(metadata.current_schema, spec, *rest)
 
 
+def check_content(
+    sources: Sequence[ManifestFile], entries: Entries, content: ManifestContent
+) -> None:
+    """Check that entries of some manifests are all of one content.
+
+    Others have another meaning in a new manifest: readers look there for deletes, or for data.
+    Raises: CorruptTable R-061.
+    """
+    others = (delete_files if content is ManifestContent.DATA else data_files)(entries)
+    if len(others):  # R-061
+        path = sources[int(numbers(others, "manifest")[0])].manifest_path
+        raise CorruptTable(f"`{path}`: data and delete files in one manifest", rule="R-061")
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenManifest:
     """A new manifest and its entries, in its order."""
@@ -132,6 +148,7 @@ class ManifestWriter:
         SelfCheckFailed R-069, for a difference.
         Cost: every source once; memory for the entries, not for their metrics.
         """
+        check_content(sources, entries, self.form.content)
         with tempfile.TemporaryFile() as spool:
             marker = bytes.fromhex(self.context.env.new_uuid().replace("-", ""))
             writer = PieceWriter(self.form, spool, codec=CODEC, sync_marker=marker)

@@ -12,6 +12,7 @@ import pytest
 from icectl.cli import session
 from icectl.env import Env
 from icectl.storage.local.store import LocalStore
+from tests.builders.broken import Broken, in_first_file
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, head, read_avro, read_metadata, rows_by_snapshot
@@ -292,6 +293,66 @@ def test_content_and_spec_choose_manifests(tmp_path, rewrite):
     assert rewrite(table.location, "--content", "all data").code == 2
     assert rewrite(table.location, "--branch", "nowhere").code == 2
     assert rewrite(table.location, "--target-size", "8").code == 2
+
+
+def test_r080_entries_stay_where_their_partition_column_is_in_no_schema(
+    tmp_path, rewrite, prepared
+):
+    """Engines drop schemas that no snapshot has, though files have partitions of their columns."""
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.respec("none")
+    table.append([40])
+
+    def drop_column(members: dict[str, Any]) -> None:
+        (schema,) = members["schemas"]
+        schema["fields"] = [field for field in schema["fields"] if field["name"] != "category"]
+
+    Broken(tmp_path / "t").edit(drop_column)
+    found = result(rewrite(table.location, "--json"))
+    assert [(group["rewritten"], group["kept"]) for group in found["groups"]] == [(0, 3), (0, 1)]
+    assert found["groups"][0]["reason"] == "its partition spec has a column that is in no schema"
+    next((tmp_path / "t" / "data" / "category=c0").iterdir()).unlink()
+    repaired = prepared("repair", FixedEnv(NOW_MS))(table.location, "--drop-missing", "--yes")
+    assert (repaired.code, "its column" in repaired.err) == (14, True)
+
+
+def add_field(stored: dict[str, Any], name: str, field_id: int) -> None:
+    """Add an optional field to the record of a data file."""
+    (data_file,) = (field["type"] for field in stored["fields"] if field["name"] == "data_file")
+    field = {"name": name, "type": ["null", "long"], "default": None, "field-id": field_id}
+    data_file["fields"].append(field)
+
+
+UNMOVABLE: dict[str, tuple[int, str, Callable[[Broken], None]]] = {
+    "a field that nobody knows": (
+        14,
+        "field ids 999",
+        lambda broken: broken.edit_manifest(
+            lambda entries: None, schema=lambda stored: add_field(stored, "future", 999)
+        ),
+    ),
+    "deletes among data": (
+        15,
+        "R-061",
+        lambda broken: broken.edit_manifest(in_first_file(content=1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("options", [("--dry-run",), ()])
+@pytest.mark.parametrize("what", UNMOVABLE)
+def test_r061_r063_manifests_that_would_change_their_meaning_are_refused(
+    tmp_path, rewrite, what, options
+):
+    table = build(tmp_path / "t", 2)
+    code, message, damage = UNMOVABLE[what]
+    damage(Broken(tmp_path / "t"))
+    before = head(tmp_path / "t")
+    ended = rewrite(table.location, *options)
+    assert (ended.code, message in ended.err) == (code, True), ended.err
+    assert head(tmp_path / "t") == before
 
 
 def test_check_ends_with_4_where_there_is_work_and_changes_nothing(tmp_path, rewrite):

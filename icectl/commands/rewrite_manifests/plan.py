@@ -17,6 +17,7 @@ from icectl.entries.rows import count_by_manifest, live, numbers, position_delet
 from icectl.errors import UsageError
 from icectl.format.manifest import FileFormat, ManifestContent
 from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
 from icectl.table.manifest_groups import (
     ManifestGroup,
     ManifestsWithEntries,
@@ -176,6 +177,8 @@ class _Planning:
             return "its partition spec is not in the table metadata"
         if any(field.transform.name == "unknown" for field in spec.fields):
             return "its partition spec has a transform that icectl does not know"
+        if None in result_types(spec, self.metadata.schemas):
+            return "its partition spec has a column that is in no schema"
         return None
 
     def decide_leaves(self, group: ManifestGroup) -> ManifestGroup:

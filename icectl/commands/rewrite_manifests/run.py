@@ -13,7 +13,7 @@ from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.commands.rewrite_manifests.plan import plan, plan_leaves, restrict_to_reviewed
-from icectl.commit.manifests import manifest_format
+from icectl.commit.manifests import check_content, manifest_format
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
@@ -21,6 +21,7 @@ from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
 from icectl.entries.rows import EMPTY, Entries, concat, live
 from icectl.errors import CommitConflict, UsageError
+from icectl.files.manifest.schema import check_known
 from icectl.format.layout import Layout, layout_name, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
@@ -33,9 +34,11 @@ from icectl.table.manifest_groups import (
     ManifestsWithEntries,
     RewriteOptions,
     RewritePlan,
+    live_in,
 )
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
+from icectl.table.reading import naming
 from icectl.table.row_safety import check_live, open_to_change
 from icectl.units import print_count, print_size
 
@@ -255,24 +258,27 @@ def prepare(
     """Load the table and plan the rewrite of a branch's manifests; nothing is written.
 
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
-    not be touched; StorageError, CorruptTable, where its manifests cannot be read.
+    not be touched; StorageError, CorruptTable, where its manifests cannot be read; Unsupported,
+    where a manifest has fields that would be lost.
     """
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
-    listed = _load_manifests(context, metadata, snapshot)
+    listed, headers = _load_manifests(context, metadata, snapshot)
     chosen = options(metadata)
     decided = _PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
     if chosen.only is not None:
         decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
+    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
+        _check_movable(decided, listed, headers)
     return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))
 
 
 def _load_manifests(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None
-) -> ManifestsWithEntries:
+) -> tuple[ManifestsWithEntries, Sequence[ManifestHeader]]:
     if snapshot is None:
-        return ManifestsWithEntries((), EMPTY)
+        return ManifestsWithEntries((), EMPTY), ()
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     is_tree = layout_of(snapshot) is Layout.SFC_1
     headers: list[ManifestHeader] = []
@@ -289,7 +295,19 @@ def _load_manifests(
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     parquet = (at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET)
-    return ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
+    listed = ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
+    return listed, headers
+
+
+def _check_movable(
+    plan: RewritePlan, listed: ManifestsWithEntries, headers: Sequence[ManifestHeader]
+) -> None:
+    """Check that a plan can be carried out. Raises: Unsupported; CorruptTable R-061."""
+    for group in plan.chosen:
+        for at in group.rewritten:
+            with naming(listed.manifests[at].manifest_path):
+                check_known(headers[at].unknown_field_ids)
+        check_content(listed.manifests, live_in(listed, group.rewritten), group.content)
 
 
 def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManifests:

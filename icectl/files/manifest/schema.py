@@ -230,7 +230,7 @@ def avro_type(type_: Type | None) -> Any:
 def partition_value(type_: Type | None, value: Any) -> Any:
     """Return a partition value as its Avro type holds it, without logical types.
 
-    Raises: ValueError for a value of a field of unknown type; OverflowError for a decimal that has
+    Raises: Unsupported for a value of a field of unknown type; OverflowError for a decimal that has
     more digits than its type.
     """
     if value is None:
@@ -239,7 +239,10 @@ def partition_value(type_: Type | None, value: Any) -> Any:
         size = _decimal_size(type_.precision)
         return unscaled_integer(value, type_.scale).to_bytes(size, "big", signed=True)
     if type_ is None:
-        raise ValueError(value)
+        raise Unsupported(
+            "a partition value has no known type: its column or its transform is not known",
+            hint="maintain it with the engine that wrote it",
+        )
     return value.bytes if isinstance(value, UUID) else value
 
 

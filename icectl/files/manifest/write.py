@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, RawEntries, format_names
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, Unsupported
 from icectl.files import compiled
 from icectl.files.avro import scan as avro_scan
 from icectl.files.avro.container import Block, encode_records, write_file
@@ -110,7 +110,8 @@ def encode_entries(
 
     Order: that of the rows.
     Raises: ValueError where a row may not stand in such a manifest; CorruptTable R-068 where its
-    partition is not of the spec's types.
+    partition is not of the spec's types; Unsupported for a file of an unknown format, or a
+    partition value of an unknown type.
     """
     table = _stored_columns(entries.table, form.avro_schema, snapshot_id)
     _check(entries.table, table, form.format_version, form.content)
@@ -153,7 +154,10 @@ def _check(
     entries: pa.Table, stored: pa.Table, format_version: int, content: ManifestContent
 ) -> None:
     if pc.any(pc.equal(entries["file_format"], FileFormat.UNKNOWN)).as_py():
-        raise ValueError("an entry of an unknown file format")
+        raise Unsupported(
+            "a manifest has files of a format that icectl does not know",
+            hint="maintain it with the engine that wrote it",
+        )
     is_data = pc.equal(entries["content"], Content.DATA)
     wanted = is_data if content == ManifestContent.DATA else pc.invert(is_data)
     if not pc.all(wanted, min_count=0).as_py():
