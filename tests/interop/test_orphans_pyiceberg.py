@@ -194,3 +194,30 @@ def test_a_table_that_another_catalog_has_too_keeps_what_it_has_committed(
     assert shown(other.load_table("db.t"), theirs) == theirs
     assert not any((directory_of(table) / name).exists() for name in STRAYS)
     other.engine.dispose()
+
+
+def test_a_broken_snapshot_of_another_catalog_is_refused_until_its_metadata_file_is_away(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    table = written(catalog, SPECS["identity"], 2)
+    other = SqlCatalog(
+        "other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"file://{tmp_path}/elsewhere"
+    )
+    other.create_namespace("db")
+    fork = other.register_table("db.t", table.metadata_location)
+    fork.append(rows(fork, 100, 106))
+    table.append(rows(table, 30, 36))
+    table.delete(EqualTo("kind", "ü=?"))
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    head, ours = fork.current_snapshot(), {one.snapshot_id for one in table.snapshots()}
+    old = [one for one in fork.snapshots() if one.snapshot_id not in ours and one != head]
+    Path(local(old[0].manifest_list)).write_bytes(b"Obj")
+    make_old(directory_of(table))
+    before = paths_of(directory_of(table))
+    code, document = remove(table, "--yes")
+    assert (code, document["error"]["id"]) == (5, "unreadable-fork"), document
+    assert fork.metadata_location in document["error"]["message"]
+    assert paths_of(directory_of(table)) == before
+    Path(local(fork.metadata_location)).unlink()
+    assert remove(table, "--yes")[0] == 0
+    other.engine.dispose()

@@ -267,13 +267,21 @@ def _add_forks(context: TableContext, references: References, forks: Sequence[st
     for location in forks:
         try:
             fork = load_file(context.store, location)
+        except (TableNotFound, CorruptTable):  # no catalog can use it
+            continue
+        try:
             if not _is_added(references, fork):
                 # Expiries of one table delete files that both name.
                 for snapshots in ((), *((one,) for one in references.unread(fork.metadata))):
                     part = replace(fork.metadata, snapshots=snapshots)
                     _is_added(references, replace(fork, metadata=part))
-        except (TableNotFound, CorruptTable):  # no catalog can use it
-            continue
+        except CorruptTable as error:
+            raise Refused(
+                f"another catalog may use {redacted(location)}, and a file that it names cannot be "
+                f"read: {error.message}",
+                hint="move it away if it is left over from a failed commit",
+                id="unreadable-fork",
+            ) from error
     if forks:
         more = f" and {len(forks) - 1:,} more are" if len(forks) > 1 else " is"
         context.progress.warn(
