@@ -46,6 +46,30 @@ def stored(table: TableBuilder) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--max-ref-age", "106751991168d", "longer than a table can say"),
+        ("--max-snapshot-age", "999999999999999d", "longer than a table can say"),
+        ("--min-snapshots-to-keep", str(2**31), "too large a number"),
+    ],
+)
+def test_r_027_no_ref_gets_a_number_that_nobody_can_read(table, refs, option, value, message):
+    """Metadata with it could be read by no engine: the table would be lost."""
+    before = current_metadata(Path(table.location))
+    ended = refs(table.location, "branch", "audit", option, value)
+    assert (ended.code, message in ended.err) == (2, True)
+    assert current_metadata(Path(table.location)) == before
+    assert refs(table.location, "branch", "audit", "--max-ref-age", "106751991167d").code == 0
+    assert refs(table.location, "branch", "b", "--min-snapshots-to-keep", str(2**31 - 1)).code == 0
+    StaticTable.from_metadata(str(current_metadata(Path(table.location))))
+
+
+def test_main_is_no_tag_and_is_not_to_be_dropped_for_one(table, refs):
+    ended = refs(table.location, "tag", "main")
+    assert (ended.code, "drop" in ended.err) == (5, False)
+
+
 def test_refs_are_listed_without_a_verb(table, refs):
     before = current_metadata(Path(table.location))
     listed = result(refs(table.location, "--json"))

@@ -10,17 +10,28 @@ from icectl.cli.options import Change, Common, TableArgument, command, option
 from icectl.cli.settings import parse_count
 from icectl.commands.launch import run_of
 from icectl.errors import UsageError
+from icectl.format.properties import FOREVER_MS
 from icectl.units import parse_duration
 
 VERBS = ("list", "tag", "branch", "drop", "rollback", "fast-forward")
 
 
 def parse_positive_duration(text: str) -> int:
-    """Read milliseconds. Raises: UsageError, for a duration of nothing too."""
+    """Read milliseconds. Raises: UsageError, for a duration of nothing, or beyond 64 bits, too."""
     duration_ms = parse_duration(text)
     if duration_ms <= 0:
         raise UsageError("it is not positive")
+    if duration_ms > FOREVER_MS:
+        raise UsageError("it is longer than a table can say")
     return duration_ms
+
+
+def _parse_kept(text: str) -> int:
+    """Read a number of snapshots. Raises: UsageError, for one that Java cannot read, too."""
+    count = parse_count(text)
+    if count >= 2**31:
+        raise UsageError(f"`{text}` is too large a number")
+    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +85,7 @@ class RefsRequest:
         option(
             "--min-snapshots-to-keep",
             metavar="N",
-            parse=parse_count,
+            parse=_parse_kept,
             help="branch: expiry keeps at least N snapshots",
         ),
     ] = None

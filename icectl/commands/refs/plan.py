@@ -74,9 +74,8 @@ def plan_ref(
     """
     before = refs_of(metadata).get(name)
     if before is not None and before.type != kind:
-        raise Refused(
-            f"`{name}` is a {before.type}", hint=f"`icectl refs TABLE drop {name}` drops it"
-        )
+        hint = None if name == "main" else f"`icectl refs TABLE drop {name}` drops it"
+        raise Refused(f"`{name}` is a {before.type}", hint=hint)
     if snapshot_id is None:
         snapshot_id = snapshot_at(metadata, "main", None) if before is None else before.snapshot_id
     base = before or SnapshotRef(snapshot_id, kind)
