@@ -13,7 +13,7 @@ import pytest
 from icectl.cli import app
 from icectl.env import SystemEnv
 from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import FieldSummary, ManifestFile
 from tests.builders import table_builder
 from tests.builders.broken import Broken, in_first, in_first_file
 from tests.builders.first_writers import as_first_writers_did
@@ -549,17 +549,30 @@ def test_a_relative_location_would_be_looked_for_elsewhere(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("version", "name", "count"),
-    [(1, "added_files_count", 0), (2, "added_files_count", 1), (3, "added_rows_count", 5)],
+    ("version", "name", "wrong"),
+    [
+        (1, "added_files_count", 0),
+        (2, "added_files_count", 1),
+        (2, "added_rows_count", 5),
+        (
+            3,
+            "partitions",
+            (
+                FieldSummary(
+                    contains_null=False, contains_nan=False, lower_bound=b"c0", upper_bound=b"c1"
+                ),
+            ),
+        ),
+    ],
 )
-def test_a_list_with_wrong_counts_is_repaired_before(
-    tmp_path, icectl, monkeypatch, version, name, count, mode
+def test_a_list_with_wrong_counts_or_ranges_is_repaired_before(
+    tmp_path, icectl, monkeypatch, version, name, wrong, mode
 ):
     def miscounted(manifests: list[ManifestFile], **members: Any) -> bytes:
-        return write_manifest_list([replace(one, **{name: count}) for one in manifests], **members)
+        return write_manifest_list([replace(one, **{name: wrong}) for one in manifests], **members)
 
     monkeypatch.setattr(table_builder, "write_manifest_list", miscounted)
-    TableBuilder(tmp_path / "t", version).append(range(6), files=2)
+    TableBuilder(tmp_path / "t", version, "identity").append(range(6), files=2)
     directory = str(tmp_path / "t")
     words = ("upgrade-to-v4", "--layout=sfc-1", directory, mode, "--yes")
     refused = icectl(*words)

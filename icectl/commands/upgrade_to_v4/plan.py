@@ -17,7 +17,7 @@ from icectl.entries.rows import (
 from icectl.format.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
 from icectl.format.locations import is_relative, named_locations
-from icectl.format.manifest import ManifestFile, ManifestHeader, Status
+from icectl.format.manifest import ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.rule import Fault, Severity
@@ -46,7 +46,7 @@ RULES = {
     "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
     "U-16": "nothing to do: no file is partitioned by it",
     "U-17": "`icectl relocate TABLE --to FOLDER`, with the table's whole path, names files in full",
-    "U-18": "`icectl repair TABLE` lists the counts as they are, before",
+    "U-18": "`icectl repair TABLE` lists counts and ranges as they are, before",
 }
 """The next step where a condition of sfc-1 11.3 does not hold."""
 
@@ -69,9 +69,10 @@ class UpgradeOptions:
 class BranchHead:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
-    `miscounted` are live files whose columns have other counts of values than rows. `unreadable`
-    says why there are no entries. No root can list manifests of `foreign`, those in Parquet;
-    `unmovable` is one of them with live position delete files, which no leaf can have.
+    `miscounted` are live files whose columns have other counts of values than rows. `misdescribed`
+    is a manifest that its list describes wrongly. `unreadable` says why there are no entries. No
+    root can list manifests of `foreign`, those in Parquet; `unmovable` is one of them with live
+    position delete files, which no leaf can have.
     """
 
     branch: str
@@ -81,6 +82,7 @@ class BranchHead:
     entries: Entries | None = None
     has_root: bool = False
     miscounted: Fault | None = None
+    misdescribed: Finding | None = None
     foreign: tuple[str, ...] = ()
     unmovable: str | None = None
     unreadable: str | None = None
@@ -396,7 +398,8 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             return
     if head.entries is None:
         return
-    yield from _other_counts(head, head.entries)
+    if head.misdescribed is not None:  # sfc-1 U-18
+        yield _finding("U-18", head.misdescribed.subject, head.misdescribed.message)
     yield from _equality_deletes(metadata, head, head.entries)
     count = _position_delete_files(head)
     if count:  # sfc-1 U-09
@@ -423,28 +426,6 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     ):
         if fault is not None:  # sfc-1 U-10
             yield _finding("U-10", subject, f"`{fault.location}` {what}")
-
-
-def _other_counts(head: BranchHead, entries: Entries) -> Iterator[Finding]:
-    """Yield a manifest whose list counts what lives in it otherwise (sfc-1 U-18).
-
-    By these counts a root leaves manifests out, and gives row ids.
-    """
-    grouped = entries.table.group_by(["manifest", "status"])
-    counts = grouped.aggregate([("record_count", "count"), ("record_count", "sum")])
-    names = ("manifest", "status", "record_count_count", "record_count_sum")
-    columns = (counts[name].to_pylist() for name in names)
-    found = {(at, status): both for at, status, *both in zip(*columns, strict=True)}
-    for at, manifest in enumerate(head.manifests):
-        for status in (Status.ADDED, Status.EXISTING):
-            name = status.name.lower()
-            for kind, count in zip(("files", "rows"), found.get((at, status), (0, 0)), strict=True):
-                listed = getattr(manifest, f"{name}_{kind}_count")
-                is_too_high = kind == "rows" and listed is not None and listed > count
-                if listed not in (None, count) and not is_too_high:  # sfc-1 U-18
-                    message = f"the manifest list counts {listed:,} {name} {kind}, not {count:,}"
-                    yield _finding("U-18", manifest.manifest_path, message)
-                    return
 
 
 def _equality_deletes(

@@ -4,12 +4,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
+
+import numpy as np
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.bound_types import top_level_ids
 from icectl.checks.metrics import counts_of_other_rows
-from icectl.checks.objects import Columns, merge_faults
+from icectl.checks.objects import Columns, StoredManifest, merge_faults
 from icectl.checks.rule import Finding
+from icectl.checks.rules import RULES
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
@@ -45,9 +49,11 @@ from icectl.entries.rows import (
     concat,
     count_by_value,
     live,
+    numbers,
     planning,
     position_delete_files,
 )
+from icectl.entries.rows import part as rows_between
 from icectl.errors import (
     CommitUnknown,
     CorruptTable,
@@ -79,7 +85,7 @@ from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import scan_manifests
+from icectl.table.manifests import ManifestsRead, scan_manifests
 from icectl.table.output_sizes import sizes_of
 from icectl.table.row_safety import open_to_change
 
@@ -216,13 +222,15 @@ def _head(
     try:
         manifests = read_snapshot_manifests(context.store, metadata, snapshot)
         headers: list[ManifestHeader] = []
-        parts, miscounted = [], []
+        parts, miscounted, misdescribed = [], [], None
         top_level = top_level_ids(metadata)
         scanned = scan_manifests(context, metadata, manifests, PLANNING_COLUMNS | {"value_counts"})
         for part in scanned:
             headers += part.headers
             miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
             parts.append(inherit(planning(part.rows), manifests))
+            if options.layout is Layout.SFC_1 and not has_root and misdescribed is None:
+                misdescribed = _misdescribed(metadata, part)
         entries = concat(parts) if parts else None
         foreign, unmovable = dict[int, str](), None
         if entries is not None and metadata.keeps_manifest_lists:
@@ -239,11 +247,31 @@ def _head(
             entries,
             has_root,
             merge_faults(miscounted),
+            misdescribed,
             tuple(foreign.values()),
             unmovable,
         )
     except (CorruptTable, Unsupported) as error:
         return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
+
+
+def _misdescribed(metadata: TableMetadata, part: ManifestsRead) -> Finding | None:
+    """Find a manifest that its list describes wrongly: its row in a root would be wrong too.
+
+    By counts a root leaves manifests out, and gives row ids; by ranges scans pass over them.
+    """
+    numbered = replace(metadata, format_version=max(metadata.format_version, 3))  # has row ids
+    ends = np.arange(part.first, part.first + len(part.manifests) + 1)
+    places = np.searchsorted(numbers(part.rows, "manifest"), ends).tolist()
+    for row, header, (start, stop) in zip(
+        part.manifests, part.headers, pairwise(places), strict=True
+    ):
+        columns = Columns(rows_between(part.rows, start, stop))
+        stored = StoredManifest(numbered, [row], header, row.manifest_length, columns)
+        for finding in RULES.findings(stored, only=("R-051", "R-053")):
+            if finding.severity == "error":
+                return finding
+    return None
 
 
 def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
