@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -111,6 +112,47 @@ def test_where_nobody_ever_says_nothing_is_deleted(catalog, reply):
     code, document = catalog.expire()
     assert (code, document["error"]["id"], catalog.commits) == (12, "commit-unknown", 0)
     assert before <= files(catalog)
+
+
+def to_another_table(catalog: Fake) -> Reply:
+    other = {**catalog.metadata, "table-uuid": str(uuid4()), "snapshots": [], "refs": {}}
+    other |= {"current-snapshot-id": -1, "snapshot-log": []}
+    return Reply(body={"metadata-location": "/w/other/metadata/v1.json", "metadata": other})
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("of_another", [True, False], ids=["another table", "the table before"])
+@pytest.mark.parametrize(
+    ("words", "deletes"),
+    [
+        (("expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes"), True),
+        (("rewrite-manifests", "--min-manifests", "1"), False),
+        (("refs", "tag", "new"), False),
+    ],
+)
+def test_an_answer_without_the_commit_is_not_believed(catalog, lands, of_another, words, deletes):
+    """Something on the way answered with what it had of an older request, or of another's."""
+    before, whole = Reply(body=catalog.loaded()), files(catalog)
+
+    def answer(seen: Seen) -> Reply:
+        reply = to_another_table(catalog) if of_another else before
+        if lands:
+            catalog.commit(seen)
+        return reply
+
+    answered(catalog, answer)
+    code, document = catalog.run(*words)
+    assert (code, catalog.commits, len(catalog.posts)) == (0, 1, 1 if lands else 2), document
+    assert not [each for each in document["warnings"] if "requested" in each]
+    assert (not whole <= files(catalog)) == deletes
+
+
+def test_an_answer_that_never_has_the_commit_is_exit_12(catalog):
+    whole = files(catalog)
+    answered(catalog, *[lambda _: Reply(body=catalog.loaded())] * 9)
+    code, document = catalog.expire()
+    assert (code, "a table without it" in document["error"]["message"]) == (12, True)
+    assert whole <= files(catalog)
 
 
 def test_a_late_commit_is_found_when_it_comes(catalog):

@@ -124,6 +124,10 @@ class RestAttempt:
             except IcectlError as error:
                 self.is_doubtful = True
                 return error.message
+            uuid = self.base.metadata.table_uuid
+            if uuid not in (None, now.metadata.table_uuid) or not shows(self.updates, now.metadata):
+                self.is_doubtful = True  # it may be an older answer, or one to somebody else
+                return "the server accepts the commit, but its answer shows a table without it"
             return self._checked(now, is_own=True)
         refusal = Refusal.of(answer)
         if _says_nothing(refusal):
@@ -291,6 +295,22 @@ def has_landed(updates: Sequence[Update], now: TableMetadata) -> bool:
     if added:
         return any(now.snapshot(snapshot_id) is not None for snapshot_id in added)
     return all(type(update) in _SHOWS and _SHOWS[type(update)](update, now) for update in updates)
+
+
+def shows(updates: Sequence[Update], now: TableMetadata) -> bool:
+    """Return whether metadata may be what changes made, of which a server may leave some out.
+
+    Properties may be its own to set, and it may keep some of the snapshots.
+    """
+    kinds = (AddSnapshot, SetSnapshotRef, RemoveSnapshotRef)
+    removed = {
+        snapshot_id
+        for update in updates
+        if isinstance(update, RemoveSnapshots)
+        for snapshot_id in update.snapshot_ids
+    }
+    is_there = has_landed([update for update in updates if isinstance(update, kinds)], now)
+    return is_there and not (removed and removed <= now.snapshots_by_id.keys())
 
 
 _SHOWS: Mapping[type, Callable[[Any, TableMetadata], bool]] = {
