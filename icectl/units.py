@@ -100,6 +100,15 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def is_text(name: str) -> bool:
+    """Return whether a name is UTF-8: no other is expressible in metadata, Arrow or a request."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def print_text(text: str) -> str:
     """A text without quotes, cut off where it is long: `abc`, `aaa... (20,000 characters)`."""
     return text if len(text) <= 2 * _LONG else f"{text[:_SHOWN]}... ({len(text):,} characters)"

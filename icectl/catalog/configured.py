@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from icectl.errors import TableNotFound, Unsupported, UsageError
+from icectl.units import is_text
 
 PYICEBERG_FILE = ".pyiceberg.yaml"
 PYICEBERG_HOME = "PYICEBERG_HOME"
@@ -270,8 +271,15 @@ def from_environment(text: str, environment: Mapping[str, str], what: str) -> st
 
     One end of line at its end, as in files of secrets, is none of it. Raises: UsageError.
     """
-    if not text.startswith("env:"):
-        return text
+    value = text
+    if text.startswith("env:"):
+        value = _of_variable(text, environment, what)
+    if not is_text(value):
+        raise UsageError(f"{what} is not text in UTF-8")
+    return value
+
+
+def _of_variable(text: str, environment: Mapping[str, str], what: str) -> str:
     variable = text.removeprefix("env:")
     if not variable:
         raise UsageError(f"{what}: `env:` is not followed by the name of a variable")

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from shlex import quote
 
 from icectl.errors import TableNotFound, UsageError
+from icectl.units import is_text
 
 _PLAIN = re.compile(r"[^\s.\"`/']+")
 """A part that needs no quotes."""
@@ -36,6 +37,8 @@ def parse_name(text: str) -> tuple[str, ...]:
 
     Raises: UsageError, for an empty part or quotes that do not fit.
     """
+    if not is_text(text):
+        raise UsageError(f"`{text}` is not a name: it is not text in UTF-8")
     parts, position = [], 0
     while True:
         match = _PART.match(text, position)

@@ -238,7 +238,12 @@ class Console:
     def hide(self, secret: str) -> None:
         """Hide a value, also as Python, JSON or a URI write it, from stderr and documents."""
         if plain := secret.strip():
-            spelled = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], quote(plain, safe=""))
+            spelled = (
+                plain,
+                repr(plain)[1:-1],
+                json.dumps(plain)[1:-1],
+                quote(plain, safe="", errors="surrogatepass"),
+            )
             self._hidden.update(spelled)
 
     def redact(self, text: str) -> str:

@@ -297,12 +297,12 @@ def put_in_place(path: Path, text: str, env: Env) -> None:
     Raises: OSError.
     """
     if path.exists() and not path.is_file():
-        path.write_text(text, "utf-8")
+        path.write_text(text, "utf-8", "replace")
         return
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.{env.new_uuid()}")
     try:
-        temporary.write_text(text, "utf-8")
+        temporary.write_text(text, "utf-8", "replace")  # a name may be no text
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

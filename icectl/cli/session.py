@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icectl.catalog.configured import from_environment
+from icectl.catalog.configured import from_environment, passwords_in
 from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.metadata_files import moved_from, relocation_hint, rivals
 from icectl.catalog.protocol import Catalog, LoadedTable, PlacesByCatalog, TablePlace, Warehouse
@@ -231,6 +231,8 @@ def storage_of(
     for key, value in options.items():  # credentials are shown nowhere
         if is_secret(key) or storage_options[key].startswith("env:"):
             shell.console.hide(value)
+        for password in passwords_in(value):
+            shell.console.hide(password)
     return StorageOptions(
         options=options,
         path_map=path_map,

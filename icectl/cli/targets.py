@@ -19,6 +19,7 @@ from icectl.cli.settings import CONCURRENCY
 from icectl.env import Deadline, Env
 from icectl.errors import IcectlError, TableNotFound, UsageError
 from icectl.progress import Progress
+from icectl.storage.local.scan import path_used_to
 from icectl.storage.location import is_local, join, local_path, name, parent, scheme
 from icectl.storage.location import name as location_name
 from icectl.storage.open import open_store, requests_at_once
@@ -206,7 +207,9 @@ def is_glob(common: Common, target: str) -> bool:
 
 
 def _is_there(target: str) -> bool:
-    return is_local(target) and Path(local_path(target)).exists()
+    with suppress(ValueError, OSError):  # it is of another machine, or a name that no file has
+        return is_local(target) and Path(local_path(target)).exists()
+    return False
 
 
 def _name(common: Common, target: str) -> NameInCatalog | None:
@@ -278,11 +281,11 @@ def _in_folders(common: Common, target: str) -> Iterator[str]:
     """Yield tables at and below locations. Raises: StorageError."""
     pattern = parts_of(target) if is_glob(common, target) else None
     base = (target.rstrip("/") if pattern is None else "/".join(fixed_part(pattern))) or "/"
-    on_disk = (
-        tables_on_disk(Path(local_path(_absolute(base))), common.shell.console.warn)
-        if is_local(base)
-        else _in_store(common, base)
-    )
+    if is_local(base):
+        with path_used_to("list", _absolute(base)) as path:
+            on_disk = tables_on_disk(Path(path), common.shell.console.warn)
+    else:
+        on_disk = _in_store(common, base)
     if pattern is not None:
         yield from (location for location in on_disk if matches(pattern, parts_of(location)))
         return

@@ -111,6 +111,7 @@ _WEB_HINT = (
 )
 _ENDPOINT_HINTS = {"hdfs": _CLUSTER_HINT, "http": _WEB_HINT}
 _REGION_HINT = "`--storage-option client_kwargs.region_name=...` names the bucket's region"
+_PASSWORD = re.compile(r"(://[^/\s@:]*):[^/\s@]*@")
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 ACCESS_DENIED = "access-denied"
 """Id of the error where a file may not be used; other files of the store may be."""
@@ -165,8 +166,8 @@ def remote_failure(
         return error
     if isinstance(error, TypeError) and (option := _UNKNOWN_OPTION.search(str(error))):
         return UsageError(f"the storage driver knows no option {option[1]}")
-    if type(error).__module__ == "builtins" and not isinstance(error, OSError):
-        return error
+    if type(error).__module__ == "builtins" and not isinstance(error, OSError | ValueError):
+        return error  # ValueError: drivers mean addresses and names that are none
     if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":
         return FileNotFoundError(location)
     kind = _HINTS_OF.get(locations.scheme(location), "")
@@ -185,7 +186,8 @@ def remote_failure(
         (True, said, None),
     )
     reason, hint = next((reason, hint) for applies, reason, hint in known if applies)
-    message = f"cannot {doing} {locations.redacted(location)}: {redact(reason, secrets)}"
+    reason = _PASSWORD.sub(r"\1:***@", redact(reason, secrets))
+    message = f"cannot {doing} {locations.redacted(location)}: {reason}"
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
 
 

@@ -92,9 +92,10 @@ def open_remote(
     renews = renewed is not None and protocol == "s3" and "key" in options
     if renewed is not None and renews:
         arguments = with_refreshing_credentials(arguments, renewed)
-    url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
     secrets = secrets_of(options)
     with remote_errors("reach", location, secrets):
+        # url_to_fs drops options
+        url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001
         filesystem = driver(**{**url_arguments, **arguments})
     writer = None
     if protocol == "s3":

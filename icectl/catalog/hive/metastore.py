@@ -94,7 +94,7 @@ class Servers:
             server = f"{host}:{port}"
             try:
                 opened = self._opened(host.strip("[]"), port)
-            except OSError as error:
+            except (OSError, UnicodeError) as error:  # the latter, of a name that no host has
                 failures.append(f"{server}: {_reason(error)}")
                 continue
             with opened, opened.makefile("rb") as reader:
@@ -254,12 +254,12 @@ def _exactly(reader: IO[bytes], size: int) -> bytes:
     return content
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
-    return error.strerror or str(error) or type(error).__name__
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 class ServerException(Exception):

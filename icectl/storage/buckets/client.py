@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from obstore.exceptions import BaseError, GenericError, UnauthenticatedError
 
 from icectl.errors import UsageError
+from icectl.storage.location import redacted
 
 Result = TypeVar("Result")
 
@@ -45,6 +46,11 @@ SIX_ATTEMPTS: Mapping[str, Any] = {
 
 _IN_HEADERS = ("access_key_id", "token", "bearer_token")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+_ADDRESS = re.compile(
+    r"https?://(?:[^\s/?#@]*@)?(?:\[[0-9a-f:.]+\]|[\w.~-]+)(?::(?P<port>\d{1,5}))?(?:/[!-~]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_LAST_PORT = 65535
 _STATUS = re.compile(r"status code: (\d{3})[^:]*:? ?(.*?)(?:\n\nDebug source:|\Z)", re.DOTALL)
 _CODE = re.compile(r"<Code>(.*?)</Code>", re.DOTALL)
 _MESSAGE = re.compile(r"<(?:Message|Details)>(.*?)</(?:Message|Details)>", re.DOTALL)
@@ -111,7 +117,7 @@ class BucketClient:
 
     def store(self) -> Any:
         with self._lock:
-            access = self._source.access(self._region)
+            access = self._found()
             for name in _IN_HEADERS:  # obstore itself panics; what they are is not shown
                 if not _HEADER_VALUE.fullmatch(access.keys.get(name) or ""):
                     raise UsageError(
@@ -133,7 +139,7 @@ class BucketClient:
 
     def repeating_store(self) -> Any:
         """Return one that repeats requests by itself, for as long as its credentials hold."""
-        return self._source.connect(self._source.access(self._region), SIX_ATTEMPTS)
+        return self._source.connect(self._found(), SIX_ATTEMPTS)
 
     def token(self) -> str | None:
         """Return what requests are signed with that are not obstore's; None for unsigned ones."""
@@ -144,7 +150,7 @@ class BucketClient:
 
     def move(self) -> bool:
         """Find the region that the bucket is in; whether that is another one."""
-        access = self._source.access(self._region)
+        access = self._found()
         region = answered_headers(access).get("x-amz-bucket-region")
         if not region or region == access.region:
             return False
@@ -153,8 +159,20 @@ class BucketClient:
 
     def time_ms(self) -> int | None:
         """Return the time that the server stamps its answers with, in whole seconds, if any."""
-        date = answered_headers(self._source.access(self._region)).get("date")
+        date = answered_headers(self._found()).get("date")
         return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
+
+    def _found(self) -> BucketAccess:
+        """Return the access that holds now. Raises: UsageError, of whose address obstore panics."""
+        access = self._source.access(self._region)
+        address = _ADDRESS.fullmatch(access.endpoint)
+        if address is None or int(address["port"] or 0) > _LAST_PORT:
+            raise UsageError(
+                f"`{redacted(access.endpoint)}` is not the address of a storage",
+                hint="an address is like https://storage.example.com:9000; it comes from "
+                "`--storage-option endpoint_url=...`, AWS_ENDPOINT_URL or the catalog",
+            )
+        return access
 
 
 def answered_headers(access: BucketAccess) -> Mapping[str, str]:

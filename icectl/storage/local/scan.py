@@ -25,6 +25,7 @@ from icectl.files.compiled import address, loops
 from icectl.storage import location as locations
 from icectl.storage.failures import local_failure
 from icectl.storage.listing import LISTING_SCHEMA, ListingRows, ListingStep
+from icectl.units import is_text
 
 _LOGGER = logging.getLogger(__name__)
 _NO_TEXT = "a name below %s is not UTF-8, so no metadata names it"
@@ -234,15 +235,6 @@ def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
         return entry.stat()
     except FileNotFoundError:  # gone meanwhile, or a link to nowhere
         return None
-
-
-def is_text(name: str) -> bool:
-    """Return whether a file name is UTF-8: no other is expressible in metadata or Arrow."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.scan import (
     LocalScan,
     OpenDirectory,
-    is_text,
     open_regular,
     path_used_to,
     regular,
@@ -39,6 +38,7 @@ from icectl.storage.store import (
     ListingSplit,
     remove_in_batches,
 )
+from icectl.units import is_text
 
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}

@@ -16,6 +16,11 @@ def test_the_file_is_replaced_and_nothing_else_is_left(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
 
 
+def test_a_name_that_is_no_text_is_written_as_far_as_it_is(tmp_path):
+    put_in_place(tmp_path / "m.prom", "t\udcff\n", FixedEnv())
+    assert (tmp_path / "m.prom").read_text() == "t?\n"
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     target = tmp_path / "m.prom"
     target.mkdir()
