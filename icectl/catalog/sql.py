@@ -44,9 +44,18 @@ _NAMESPACES = (
 )
 _CATALOGS = "SELECT DISTINCT catalog_name FROM iceberg_tables ORDER BY catalog_name"
 
+_COLUMNS: Mapping[str, Any] = {
+    "table_namespace": str,
+    "table_name": str,
+    "metadata_location": str | None,
+    "previous_metadata_location": str | None,
+}
+"""What a row has at least, and of which kind."""
+
 _WAIT_SECONDS = 30
 """How long another writer of the same rows is waited for."""
 
+_LONGEST_WAIT_SECONDS = 1_000_000
 _LEAST_SECONDS = 60
 """How long a statement may take in any case: one that changes a row must not be cut off."""
 
@@ -152,7 +161,14 @@ def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline)
         )
     if family == "sqlite":
         return _sqlite(rest, deadline)
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(
+            f"catalog `{catalog}`: the host or the port in its `uri` is not valid",
+            hint="in a password, `/`, `@` and `[` are written as %2F, %40 and %5B",
+        ) from error
     module = _driver(family, driver)
     arguments: dict[str, Any] = {
         "host": parts.hostname,
@@ -160,10 +176,7 @@ def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline)
         "password": unquote(parts.password) if parts.password else properties.get("jdbc.password"),
         _DATABASE_KEY[module.__name__]: unquote(parts.path.lstrip("/")) or None,
     }
-    try:
-        arguments["port"] = parts.port
-    except ValueError as error:
-        raise UsageError(f"catalog `{catalog}`: the port in its `uri` is not valid") from error
+    arguments["port"] = port
     arguments = {key: value for key, value in arguments.items() if value is not None}
     query: dict[str, Any] = dict(parse_qsl(parts.query))
     query |= {key: number for key in query if (number := read_count(query[key])) is not None}
@@ -190,7 +203,12 @@ def _sqlite(rest: str, deadline: Deadline) -> Database:
     options = dict(parse_qsl(query))
     if path in ("", "//", ":memory:"):
         raise UsageError("icectl cannot reach tables in a SQLite database in memory")
-    wait = float(options.get("timeout", _WAIT_SECONDS))
+    try:
+        wait = float(options.get("timeout", _WAIT_SECONDS))
+    except ValueError:
+        wait = -1.0
+    if not 0 <= wait <= _LONGEST_WAIT_SECONDS:
+        raise UsageError("the `timeout` in the URI of the database is not a number of seconds")
 
     def connect(_: Mapping[str, int]) -> sqlite3.Connection:
         file = Path(path).absolute()
@@ -339,16 +357,19 @@ class CatalogRows:
             cursor.execute(self.database.sql(statement), (self.catalog, *parameters))
             names = [column[0].lower() for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        return [
-            Row(
-                row["table_namespace"],
-                row["table_name"],
-                row["metadata_location"],
-                row["previous_metadata_location"],
-                row.get("iceberg_type") == _VIEW,
+        return [self._row(row) for row in rows]
+
+    def _row(self, row: Mapping[str, Any]) -> Row:
+        """Return a row as it was found. Raises: StorageError, for one that no catalog has."""
+        odd = [name for name, kind in _COLUMNS.items() if not isinstance(row.get(name, 0), kind)]
+        if odd:
+            raise StorageError(
+                f"`iceberg_tables` in the database {self.database.shown} is not a catalog's: "
+                f"its column `{odd[0]}` is missing, or has a value that is not text",
+                hint="compare the table with one that PyIceberg or Iceberg's JdbcCatalog has made",
             )
-            for row in rows
-        ]
+        namespace, name, location, previous = (row[name] for name in _COLUMNS)
+        return Row(namespace, name, location, previous, row.get("iceberg_type") == _VIEW)
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:

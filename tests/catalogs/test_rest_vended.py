@@ -155,6 +155,13 @@ def test_a_copy_in_another_process_renews_for_itself(catalog):
     assert catalog.server.seen[-1].headers["authorization"] == "Bearer tk"
 
 
+@pytest.mark.parametrize("listed", [5, True, "s3", {"prefix": "s3"}, [5, None]])
+def test_credentials_that_are_no_list_are_none(catalog, listed):
+    catalog.extra = {"storage-credentials": listed, "config": {"s3.session-token": "\ud800"}}
+    code, document = catalog.run("inspect")
+    assert code == 0, document
+
+
 def test_a_token_of_the_table_is_shown_from_then_on(catalog):
     catalog.extra = {"config": {"token": "of-the-table"}}
     assert catalog.server is not None

@@ -307,6 +307,29 @@ def test_a_database_in_memory_holds_nothing_to_reach():
         database_of("c", {"uri": "sqlite://"}, NEVER)
 
 
+@pytest.mark.parametrize("words", [["c"], ["c.n"], ["c.n.t"]])
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("metadata_location", ("c", "n", "t", "/w/t/metadata/1.metadata.json")),
+        ("metadata_location, previous_metadata_location", ("c", "n", 5, "/w", None)),
+        ("metadata_location, previous_metadata_location", ("c", "n", "t", b"/w", None)),
+        ("metadata_location, previous_metadata_location", ("c", "n", None, "/w", None)),
+    ],
+)
+def test_rows_that_no_catalog_has_are_told(tmp_path, columns, row, words):
+    """A column is missing, or a value is no text: another program's table, or one made by hand."""
+    with closing(sqlite3.connect(tmp_path / "odd.db")) as connection:
+        names = f"catalog_name, table_namespace, table_name, {columns}"
+        connection.execute(f"CREATE TABLE iceberg_tables ({names})")
+        marks = ",".join("?" * len(row))
+        connection.execute(f"INSERT INTO iceberg_tables VALUES ({marks})", row)
+        connection.commit()
+    uri = f"uri=sqlite:///{tmp_path}/odd.db"
+    code, document = run(["inspect", *words, "--catalog-option", uri, "--json"])
+    assert (code, "`iceberg_tables` in the database" in document["error"]["message"]) == (13, True)
+
+
 def test_a_database_that_is_not_there_is_not_made(tmp_path):
     database = database_of("c", {"uri": f"sqlite:///{tmp_path}/none.db"}, NEVER)
     with pytest.raises(TableNotFound, match="there is no SQLite database"):

@@ -80,10 +80,10 @@ class Vended:
 
     def learn(self, answer: Mapping[str, Any]) -> None:
         """Take what the answer to a load, or for credentials, says of the storage."""
-        config = texts(answer.get("config"))
+        config, listed = texts(answer.get("config")), answer.get("storage-credentials")
         granted = {
             _prefix(str(credential.get("prefix", ""))): texts(credential.get("config"))
-            for credential in answer.get("storage-credentials") or ()
+            for credential in (listed if isinstance(listed, list) else ())
             if isinstance(credential, dict)
         }
         with self._lock:
