@@ -64,6 +64,7 @@ class StructType:
     """A struct; the schema's root is one too."""
 
     fields: tuple[NestedField, ...]
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class ListType:
     element_id: int
     element: "Type"
     element_required: bool
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class MapType:
     value_id: int
     value: "Type"
     value_required: bool
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 Type = (
@@ -106,6 +109,11 @@ VERSION_3_PRIMITIVES = {"unknown", "variant", "timestamp_ns", "timestamptz_ns"} 
 PROMOTIONS = {("int", "long"), ("float", "double")}  # R-097
 VERSION_3_PROMOTIONS = {("date", "timestamp"), ("date", "timestamp_ns")}  # R-097
 FIELD_MEMBERS = {"id", "name", "required", "type", "doc", "initial-default", "write-default"}
+_MEMBERS = {
+    "struct": {"type", "fields"},
+    "list": {"type", "element-id", "element", "element-required"},
+    "map": {"type", "key-id", "key", "value-id", "value", "value-required"},
+}
 
 _DEEPEST = 64
 DEFAULT_CRS, DEFAULT_ALGORITHM = "OGC:CRS84", "spherical"  # R-090
@@ -121,7 +129,7 @@ _GEOGRAPHY = re.compile(
 def parse_type(value: object, depth: int = 0) -> Type:
     """Return a type from its JSON: a string for primitives, an object for struct, list and map.
 
-    `depth` is the number of types that it lies in.
+    `depth` is the number of types that it lies in; unknown members are kept (R-018).
     Raises: ValueError, when it is no type of any known version, or nests too deep for readers of
         its files; KeyError or TypeError, when a member of a nested type is absent or malformed.
     """
@@ -133,15 +141,18 @@ def parse_type(value: object, depth: int = 0) -> Type:
         raise ValueError(f"cannot parse a type from {value!r}")  # noqa: TRY004
     match value.get("type"):
         case "struct":
-            return StructType(tuple(parse_field(item, depth + 1) for item in value["fields"]))
+            fields = tuple(parse_field(item, depth + 1) for item in value["fields"])
+            return StructType(fields, others(value, _MEMBERS["struct"]))
         case "list":
             element = parse_type(value["element"], depth + 1)
-            return ListType(int(value["element-id"]), element, bool(value["element-required"]))
+            id_, is_required = int(value["element-id"]), bool(value["element-required"])
+            return ListType(id_, element, is_required, others(value, _MEMBERS["list"]))
         case "map":
             key = parse_type(value["key"], depth + 1)
             item = parse_type(value["value"], depth + 1)
             ids = int(value["key-id"]), int(value["value-id"])
-            return MapType(ids[0], key, ids[1], item, bool(value["value-required"]))
+            unknown, is_required = others(value, _MEMBERS["map"]), bool(value["value-required"])
+            return MapType(ids[0], key, ids[1], item, is_required, unknown)
         case other:
             raise ValueError(f"cannot parse a type from {other!r}")
 
@@ -179,16 +190,21 @@ def type_json(type_: Type) -> str | dict[str, Any]:
     """Return the JSON form of a type, as the reference implementation spells it."""
     match type_:
         case StructType(fields):
-            return {"type": "struct", "fields": [field_json(item) for item in fields]}
+            known: dict[str, Any] = {
+                "type": "struct",
+                "fields": [field_json(item) for item in fields],
+            }
+            return known | dict(type_.unknown)
         case ListType():
-            return {
+            known = {
                 "type": "list",
                 "element-id": type_.element_id,
                 "element": type_json(type_.element),
                 "element-required": type_.element_required,
             }
+            return known | dict(type_.unknown)
         case MapType():
-            return {
+            known = {
                 "type": "map",
                 "key-id": type_.key_id,
                 "key": type_json(type_.key),
@@ -196,6 +212,7 @@ def type_json(type_: Type) -> str | dict[str, Any]:
                 "value": type_json(type_.value),
                 "value-required": type_.value_required,
             }
+            return known | dict(type_.unknown)
         case _:
             return type_text(type_)
 

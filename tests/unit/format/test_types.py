@@ -135,6 +135,18 @@ def test_r018_members_of_a_field_that_are_not_known_survive():
     assert field_json(parse_field(value)) == value
 
 
+def test_r018_members_of_nested_types_that_are_not_known_survive():
+    entry = {"type": "struct", "fields": [], "x-struct": 1}
+    pairs = {
+        "type": "map", "key-id": 3, "key": "string", "value-id": 4, "value": entry,
+        "value-required": True, "x-map": [None],
+    }  # fmt: skip
+    value = {
+        "type": "list", "element-id": 2, "element": pairs, "element-required": False, "x-list": {},
+    }  # fmt: skip
+    assert type_json(parse_type(value)) == value
+
+
 def test_a_null_default_or_doc_reads_as_absent():
     value = {"id": 1, "name": "a", "required": False, "type": "int"}
     nulls = {"doc": None, "initial-default": None, "write-default": None}
