@@ -21,10 +21,22 @@ from typing import Any, Literal
 
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
-from icectl.format.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
+from icectl.format.moments import (
+    MICROS_PER_SECOND,
+    NANOS_PER_SECOND,
+    parse_clock,
+    parse_date,
+    parse_timestamp,
+)
 from icectl.format.partition import result_types
 from icectl.format.schema import container_of, similar_name_hint
-from icectl.format.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
+from icectl.format.single_value import (
+    UNITS_PER_SECOND,
+    Value,
+    encode,
+    from_json,
+    unscaled_integer,
+)
 from icectl.format.types import (
     DecimalType,
     FixedType,
@@ -357,12 +369,14 @@ class _Parser:
         if token.kind not in ("text", "number", "bytes") and token.text not in ("true", "false"):
             raise self._no_value(column, token)
         try:
-            return _typed(column.type, token)
+            value = _typed(column.type, token)
+            encode(column.type, value)  # a value beyond the range of its type has no bytes
         except (ValueError, ArithmeticError, struct.error) as error:
             message = (
                 f"cannot compare `{column.name}` ({type_text(column.type)}) with `{token.text}`"
             )
             raise _failure(self._text, token.position, message, _example(column.type)) from error
+        return value
 
     def _column(self) -> Column:
         first = self._next
@@ -431,7 +445,7 @@ def _typed(type_: Type, token: _Token) -> Value:
             text = text if "T" in text else f"{text}T00:00"
             if not name.startswith("timestamptz") and re.search(r"(Z|[+-]\d\d:\d\d)$", text):
                 raise ValueError(text)
-            return parse_timestamp(text, UNITS_PER_SECOND[name])
+            return _whole(parse_timestamp(text, NANOS_PER_SECOND), UNITS_PER_SECOND[name])
         case PrimitiveType(name) if name in _PARSERS:
             return _PARSERS[name](token)
         case _:
@@ -442,6 +456,14 @@ def _of_kind(kind: str, token: _Token) -> str:
     if token.kind != kind:
         raise ValueError(token.text)
     return _unquoted(token.text) if kind == "text" else token.text
+
+
+def _whole(nanos: int, units_per_second: int) -> int:
+    """Return nanoseconds in a coarser unit. Raises: ValueError, when digits would be lost."""
+    count, rest = divmod(nanos, NANOS_PER_SECOND // units_per_second)
+    if rest:
+        raise ValueError(f"{nanos} ns")
+    return count
 
 
 def _integer(bits: int) -> Callable[[_Token], int]:
@@ -466,7 +488,9 @@ _PARSERS: Mapping[str, Callable[[_Token], Any]] = {
     "float": lambda token: _FLOAT.unpack(_FLOAT.pack(float(_of_kind("number", token))))[0],
     "double": lambda token: float(_of_kind("number", token)),
     "date": lambda token: parse_date(_of_kind("text", token)),
-    "time": lambda token: parse_clock(_of_kind("text", token), MICROS_PER_SECOND),
+    "time": lambda token: _whole(
+        parse_clock(_of_kind("text", token), NANOS_PER_SECOND), MICROS_PER_SECOND
+    ),
     "string": lambda token: _of_kind("text", token),
     "uuid": lambda token: from_json(PrimitiveType("uuid"), _of_kind("text", token)),
     "binary": _bytes,

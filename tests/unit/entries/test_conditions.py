@@ -102,6 +102,7 @@ def parsed(text: str):
         ("price = 1.5", "price", Decimal("1.5")),
         ("day = '1970-01-03'", "day", 2),
         ("clock = '00:00:01.5'", "clock", 1_500_000),
+        ("clock = '00:00:01.500000000'", "clock", 1_500_000),
         ("at = '1970-01-01T00:00:01'", "at", 1_000_000),
         ("at = '1970-01-01 00:00:01'", "at", 1_000_000),
         ("at = '1970-01-02'", "at", 86_400_000_000),
@@ -193,6 +194,22 @@ def test_partition_fields_have_the_type_of_their_values():
         (
             "at = '2024-01-01T00:00:00Z'",
             "at position 6: cannot compare `at` (timestamp) with `'2024-01-01T00:00:00Z'`",
+        ),
+        (
+            "at = '2024-01-01T00:00:00.1234567'",
+            "at position 6: cannot compare `at` (timestamp) with `'2024-01-01T00:00:00.1234567'`",
+        ),
+        (
+            "clock < '00:00:00.0000001'",
+            "at position 9: cannot compare `clock` (time) with `'00:00:00.0000001'`",
+        ),
+        (
+            "ns < '9999-12-31'",
+            "at position 6: cannot compare `ns` (timestamp_ns) with `'9999-12-31'`",
+        ),
+        (
+            "day > '9999999-01-01'",
+            "at position 7: cannot compare `day` (date) with `'9999999-01-01'`",
         ),
         ("doc = 1", "at position 7: `doc` is variant; only `is null` works on it"),
         ("place = 1", "at position 9: `place` is geometry; only `is null` works on it"),
