@@ -297,6 +297,8 @@ def test_changes_count_files_and_rows_between_snapshots(inspect, table):
     back = result(inspect(table.location, "changes", "--from", third, "--to", first, "--json"))
     assert (back["removed_files"], back["removed_rows"], back["added_files"]) == (3, 3, 0)
     assert back["from_is_ancestor"] is False
+    none = result(inspect(table.location, "changes", "--from", third, "--to", third, "--json"))
+    assert (none["added_files"], none["removed_files"], none["files"]) == (0, 0, [])
 
 
 def test_a_rewrite_shows_as_files_added_and_removed(inspect, tmp_path):

@@ -119,7 +119,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
     metadata = reader.metadata
     between = ends(metadata, from_id, to_id)
     steps = by_roots(metadata, between)
-    if steps is None:
+    if not steps:
         old, new = reader.manifests(between.before), reader.manifests(between.after)
         before = reader.load(own_manifests(old, new), CHANGES_SOURCES)
         after = reader.load(own_manifests(new, old), CHANGES_SOURCES)
