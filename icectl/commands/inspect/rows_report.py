@@ -201,8 +201,8 @@ def _or(absent: str, show: Callable[..., str]) -> Callable[..., str]:
 _thousands = "{:,}".format
 _count, _size = _or("?", _thousands), _or("?", print_size)
 
-_moment = _or("", lambda value: f"{value[:10]} {value[11:19]}")
-"""Shows an instant to the second, under a heading that says UTC."""
+_moment = _or("", lambda value: f"{value[:10]} {value[11:19]}" if value[10:11] == "T" else value)
+"""Shows an instant to the second, under a heading that says UTC; one in no year as it is."""
 _name = _or("", lambda location: location.rpartition("/")[2])
 _age = _or("default", print_duration)
 

@@ -4,6 +4,8 @@ import io
 import json
 from collections.abc import Iterator
 
+import pytest
+
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.commands.inspect.metadata_rows import METADATA_VIEWS
 from icectl.commands.inspect.rows_report import (
@@ -130,6 +132,22 @@ def test_refs_without_settings_of_their_own_go_by_the_default():
         "max_snapshot_age_in_ms": 86_400_000,
     }
     assert text("refs", row)[1].split() == ["main", "branch", "5", "default", "1,000", "1d"]
+
+
+@pytest.mark.parametrize(
+    ("instant", "shown"),
+    [
+        ("2025-06-15T15:06:40.123Z", "2025-06-15 15:06:40"),
+        ("1700000000123456ms", "1700000000123456ms"),
+        ("-100000000000000ms", "-100000000000000ms"),
+    ],
+)
+def test_an_instant_in_no_year_is_shown_whole(instant, shown):
+    row = {
+        "made_current_at": instant, "snapshot_id": "5", "parent_id": None,
+        "is_current_ancestor": True,
+    }  # fmt: skip
+    assert text("history", row)[1].startswith(f"{shown}  ")
 
 
 def test_schemas_show_the_default_that_readers_see_first():
