@@ -192,6 +192,19 @@ def test_fail_on_warning_ends_with_4_where_error_does_not(validate, table):
     assert validate(table.location, "--fail-on", "warning").code == 4
 
 
+def test_metadata_files_of_the_log_in_a_store_of_before_are_left_alone(validate, table):
+    """A table that was moved still names them, and nobody has credentials for that store."""
+
+    def name_another_store(members: dict[str, Any]) -> None:
+        members["metadata-log"][0]["metadata-file"] = "old://b/t/metadata/v1.metadata.json"
+
+    Broken(table.directory).edit(name_another_store)
+    found = result(validate(table.location, "--json"))
+    (finding,) = [one for one in found["findings"] if one["rule"] == "R-024"]
+    assert finding["severity"] == "info"
+    assert "not all of its files can be looked up: " in finding["message"]
+
+
 def test_choices_of_snapshots_exclude_each_other(validate, table):
     first = table.metadata.snapshots[0].snapshot_id
     assert validate(table.location, "--snapshot", first).code == 0

@@ -10,7 +10,7 @@ from icectl.checks.rule import Breach, Finding
 from icectl.checks.rules import ALL_RULES, READ_AGAIN, finding
 from icectl.entries.files import FileKind, content_files, distinct, sized_keys, together
 from icectl.entries.rows import Entries
-from icectl.errors import CorruptTable, StorageError
+from icectl.errors import CorruptTable, Refused, StorageError, Unsupported
 from icectl.files.metadata_file import read_metadata_json
 from icectl.format.file_names import VERSION_HINT, lost_versions
 from icectl.format.rule import Severity
@@ -87,16 +87,20 @@ def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
 
 def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
     loaded, metadata = reader.loaded, reader.metadata
-    folder = loaded.metadata_folder
-    beside = list_versions(reader.context.store, folder)
+    store = reader.context.store
+    beside = list_versions(store, loaded.metadata_folder)
     logged = {entry.metadata_file for entry in metadata.metadata_log}
     known = {locations.loosest_key(place) for place in (*logged, loaded.metadata_location)}
     here = {locations.loosest_key(version.location) for version in beside}
-    lost = [
-        place
-        for place in sorted(logged)
-        if locations.loosest_key(place) not in here and reader.context.store.stat(place) is None
-    ]
+    lost = []
+    for place in sorted(logged):
+        try:
+            if locations.loosest_key(place) not in here and store.stat(place) is None:
+                lost.append(place)
+        except (StorageError, Refused, Unsupported) as error:  # where the table was before
+            message = f"not all of its files can be looked up: {error.message}"
+            yield finding("R-024", "metadata log", message, severity="info")
+            break
     below = [metadata_version(place) for place in met if locations.loosest_key(place) not in here]
     strange = [
         version
