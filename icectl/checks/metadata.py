@@ -216,7 +216,7 @@ METADATA_RULES = (
          DISORDERED_SNAPSHOT_LOG),
     rule("R-026", "the snapshot log has no gap and ends with the current snapshot",
          "Table Metadata Fields", "warning",
-         "`icectl expire-snapshots TABLE` cuts the log behind the gap",
+         "`icectl expire-snapshots TABLE` cuts the log behind the gap, with the next snapshot",
          Check(MetadataFile, gaps_in_snapshot_log)),
     rule("R-034", "every file that a snapshot reads exists", "Table Metadata Fields", "error",
          ROLL_BACK),
