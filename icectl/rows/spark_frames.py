@@ -310,8 +310,6 @@ class SparkFrame:
         Raises: as run_write; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
         """
-        from pyspark.sql.types import BinaryType, StructField, StructType
-
         at = WorkerContext.of(self.storage(), places.names)
         self.progress.phase("writing data files on Spark")
         try:
@@ -320,6 +318,8 @@ class SparkFrame:
             with open_beside(session, self.progress, self.deadline) as spark:
                 frame = self.frame
                 if by_partition:
+                    from pyspark.sql.types import BinaryType, StructField, StructType
+
                     with spark_failures():
                         fields = [*frame.schema.fields, StructField(_PARTITION, BinaryType())]
                         keyed = frame.mapInArrow(partial(_keyed, job), StructType(fields))
@@ -335,6 +335,7 @@ class SparkFrame:
             return pa.table({"location": pa.array([], pa.string())})
         entries = pa.concat_tables(tables)
         places.record(entries["location"].to_pylist())
+        at.check_here(entries)
         return entries
 
 

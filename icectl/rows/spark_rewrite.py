@@ -410,9 +410,9 @@ class SparkEngine:
             self._spark = self._stack.enter_context(
                 open_spark(self.options, self.progress, self.deadline)
             )
-        spark = self._spark
+        spark, at = self._spark, WorkerContext.of(self.storage, places.names)
         try:
-            results, is_clean = work(spark, WorkerContext.of(self.storage, places.names))
+            results, is_clean = work(spark, at)
         except BaseException:
             self._stop()  # workers that still write must not do so behind the back of the search
             with suppress(IcectlError):
@@ -421,9 +421,10 @@ class SparkEngine:
         self.counts.tasks, self.counts.repeats = spark.task_counts()
         if spark.speculates or not is_clean:
             places.find()
-        for result in results:
-            places.record(result.entries["location"].unique().to_pylist())
-            yield result
+        entries = pa.concat_tables(result.entries for result in results)
+        places.record(entries["location"].unique().to_pylist())
+        at.check_here(entries)
+        yield from results
 
     def _stop(self) -> None:
         self._spark = None

@@ -5,12 +5,16 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TypeVar
 
+import pyarrow as pa
+
 from icectl.env import SystemEnv
-from icectl.errors import IcectlError
+from icectl.errors import EngineError, IcectlError
 from icectl.rows.compact_job import FileNames, ahead_of
 from icectl.rows.write_data import FileOutputs
+from icectl.storage.location import redacted
 from icectl.storage.open import StorageOptions, add_root, open_store, requests_at_once
 from icectl.storage.store import Assembly
+from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 
 OutputsOf = Callable[[Task | int], FileOutputs]
@@ -73,6 +77,24 @@ class WorkerContext:
             with suppress(IcectlError):
                 store.remove(written)
             raise
+
+    def check_here(self, entries: pa.Table) -> None:
+        """Check that this process, which commits them, has the new files that workers have written.
+
+        Raises: EngineError, where one is not here, as on a disk of a worker's own; StorageError.
+        """
+        columns = (entries[name].to_pylist() for name in ("location", "file_size_in_bytes"))
+        sizes = dict(zip(*columns, strict=True))
+        store = open_store(self.storage, SystemEnv())
+        at_once = requests_at_once(self.storage.concurrency, self.names.table_location)
+        found = in_threads(store.stat, sizes, [0] * len(sizes), threads=at_once)
+        for (location, size), status in zip(sizes.items(), found, strict=True):
+            if status is None or status.size_bytes != size:
+                raise EngineError(
+                    f"a worker has written {redacted(location)}, which is not here",
+                    hint="workers need the table's own storage in the same place: a bucket, or a "
+                    "folder that every node has",
+                )
 
 
 @dataclass(frozen=True, slots=True)
