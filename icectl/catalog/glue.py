@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from icectl.catalog.aws import Identity, identity_of, signed_headers
 from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request
@@ -67,6 +67,9 @@ _INPUT = (
 )  # fmt: skip
 """The members of a table that Glue takes back; the others are its own to tell."""
 
+_GROUPS = ("StorageDescriptor", "FederatedTable", "TargetTable")
+"""Members of a table that have members of their own."""
+
 _S3_TABLES = "s3tables"
 _WORK = {"retention": "retention", "orphan_file_deletion": "orphan file deletion"}
 """Optimizers that expire snapshots and delete files, which is what two must not do at once."""
@@ -117,7 +120,10 @@ class Glue:
         token: Mapping[str, Any] = {}
         for _ in range(_MOST_PAGES):
             page = self.ask(action, {**request, **token})
-            yield from page.get(member) or ()
+            entries = page.get(member) or []
+            if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+                raise StorageError(f"the server at {self.endpoint} is not AWS Glue: it lists none")
+            yield from entries
             if not page.get("NextToken"):
                 return
             token = {"NextToken": page["NextToken"]}
@@ -245,6 +251,17 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     raise GlueRejection(code, message)
 
 
+def _is_entry(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether a database or a table is one as far as icectl looks at it."""
+    if not isinstance(value, dict) or not isinstance(value.get("Name"), str):
+        return False
+    groups = [value.get(name) or {} for name in ("Parameters", *_GROUPS)]
+    texts = groups[0].values() if isinstance(groups[0], dict) else ()
+    return all(isinstance(group, dict) for group in groups) and all(
+        isinstance(text, str | None) for text in texts
+    )
+
+
 def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
     """Who expires snapshots or deletes files for clients; None: nobody, or Glue does not say."""
     catalog_id = str(service.catalog_id or table.get("CatalogId") or "")
@@ -261,11 +278,16 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
         _LOGGER.debug("Glue does not say which optimizers are enabled", exc_info=True)
         return None
     enabled = set()
-    for entry in answer.get("TableOptimizers") or ():
-        optimizer = entry.get("tableOptimizer") or {}
-        is_enabled = (optimizer.get("configuration") or {}).get("enabled")
-        if is_enabled and optimizer.get("type") in _WORK:
-            enabled.add(_WORK[optimizer["type"]])
+    try:
+        for entry in answer.get("TableOptimizers") or ():
+            optimizer = entry.get("tableOptimizer") or {}
+            is_enabled = (optimizer.get("configuration") or {}).get("enabled")
+            if is_enabled and optimizer.get("type") in _WORK:
+                enabled.add(_WORK[optimizer["type"]])
+    except (AttributeError, TypeError) as error:
+        raise StorageError(
+            f"the server at {service.endpoint} is not AWS Glue: its table optimizers are none"
+        ) from error
     if not enabled:
         return None
     return f"AWS Glue's table optimizers, of which {' and '.join(sorted(enabled))} is enabled"
@@ -452,7 +474,7 @@ class GluePointer:
                 raise self.warehouse.not_found(self.name) from error
             raise self.warehouse.service.failure(error, f"read `{self.name}`") from error
         table = answer.get("Table")
-        if not isinstance(table, dict) or "DatabaseName" not in table:
+        if not _is_entry(table) or "DatabaseName" not in table:
             endpoint = self.warehouse.service.endpoint
             raise StorageError(f"the server at {endpoint} is not AWS Glue: it sent no table")
         return table

@@ -116,7 +116,14 @@ def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.
         if not answer.get("IsTruncated"):
             yield from rows.take_all()
             return
-        place = {"ContinuationToken": answer["NextContinuationToken"]}
+        following = {"ContinuationToken": answer.get("NextContinuationToken")}
+        if following["ContinuationToken"] in (None, place.get("ContinuationToken")):
+            raise StorageError(
+                f"cannot list {locations.redacted(base)}: the storage does not say where its list "
+                "continues",
+                hint="nothing was changed; the listing may be whole when it is run again",
+            )
+        place = following
 
 
 def has_objects(filesystem: Any, location: str, call: Call) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from icectl.catalog.glue import Glue
 from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
@@ -193,6 +194,22 @@ def test_what_is_no_iceberg_table_is_told(glue, entry, words):
     code, document = on(glue, "inspect", "--json", table="odd")
     assert (code, document["error"]["id"]) == (10, "table-not-found"), document
     assert words in document["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("action", "answer", "words"),
+    [
+        ("GetTable", {"Table": {"Name": "t", "DatabaseName": "d", "Parameters": [1]}}, ".d.t"),
+        ("GetTable", {"Table": {"Name": "t", "DatabaseName": "d", "FederatedTable": 5}}, ".d.t"),
+        ("GetTables", {"TableList": [{"Name": None}]}, ".d"),
+        ("GetTables", {"TableList": True}, ".d"),
+        ("GetDatabases", {"DatabaseList": ["d"]}, ""),
+    ],
+)
+def test_answers_that_glue_never_gives_are_told(glue, monkeypatch, action, answer, words):
+    monkeypatch.setattr(Glue, "send", lambda _, asked, *__: answer if asked == action else {})
+    code, document = run(["inspect", f"{NAME}{words}", "--json"])
+    assert (code, "is not AWS Glue" in document["error"]["message"]) == (13, True), document
 
 
 def test_a_database_that_is_not_there_has_near_names(glue):

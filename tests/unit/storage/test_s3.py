@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.errors import UsageError
+from icectl.errors import StorageError, UsageError
 from icectl.storage.buckets.client import client_options
 from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.credentials import Renewed
@@ -248,3 +248,15 @@ def test_time_outs_are_passed_on_in_seconds():
     assert (found["connect_timeout"], found["read_timeout"]) == ("5s", "600s")
     found = client_options(access(KEYS))
     assert (found["connect_timeout"], found["read_timeout"]) == ("60s", "60s")
+
+
+@pytest.mark.parametrize("tokens", [{}, {"NextContinuationToken": "again"}])
+def test_a_listing_that_does_not_say_where_it_continues_is_told(tokens):
+    class Broken(Bucket):
+        def call_s3(self, method, **request):
+            answer = super().call_s3(method, **{**request, "ContinuationToken": ""})
+            answer.pop("NextContinuationToken", None)
+            return {**answer, **tokens}
+
+    with pytest.raises(StorageError, match="does not say where its list continues"):
+        listed(Broken([f"t/{number}" for number in range(9)]), ListingPart("s3://b/t"))
