@@ -411,6 +411,15 @@ def test_incident_14_files_are_aged_by_the_clock_that_dates_them(table):
     assert remove(table, "--check", store=skewed)[0] == 4
 
 
+def test_incident_14_an_answer_from_the_future_makes_no_file_old(table, monkeypatch):
+    """A proxy dates the storage's answers by a clock that is weeks ahead."""
+    lost = stray(table.directory, "data/lost.parquet", days=1)
+    ahead = SkewedStore(LocalStore())
+    monkeypatch.setattr(SkewedStore, "clock_ms", lambda *_: NOW_MS + 14 * 86_400_000)
+    code, document = remove(table, "--yes", store=ahead)
+    assert (code, document["result"]["orphans"], lost.exists()) == (0, [], True), document
+
+
 class DenyingStore(WrappedStore):
     """No file can be deleted."""
 

@@ -221,8 +221,12 @@ def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
 
 
 def _limit(context: TableContext, options: OrphanOptions, places: SearchedPlaces) -> int:
-    """Return the instant before which files are old, by the clock that dates them."""
-    now_ms = min(dating_clock_ms(context.store, context.env, place) for place in places.listed)
+    """Return the instant before which files are old, by the clock that dates them.
+
+    Or by this machine's, if that is earlier: something on the way may have dated the answers.
+    """
+    clocks_ms = [dating_clock_ms(context.store, context.env, place) for place in places.listed]
+    now_ms = min(context.env.now_ms(), *clocks_ms)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
         raise Refused(
