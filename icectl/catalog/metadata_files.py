@@ -14,7 +14,7 @@ from icectl.errors import CommitConflict, CorruptTable, OtherFile, Refused, Tabl
 from icectl.files.metadata_file import read_metadata, read_metadata_to_show
 from icectl.format.file_names import VERSION_HINT, parse_metadata_file_name
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read
+from icectl.format.properties import METADATA_COMPRESSION, METADATA_PATH, read_or_default
 from icectl.storage import location as locations
 from icectl.storage.identity import irregular_files, is_link
 from icectl.storage.open import PathMapStore, add_root
@@ -380,7 +380,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:
-    """Whether the table wants metadata compressed, if it says. Raises: Refused, for a bad value."""
+    """Whether the table wants metadata compressed, if it says so in a way that makes sense."""
     if METADATA_COMPRESSION.name not in base.metadata.properties:
         return otherwise
-    return read(base.metadata.properties, METADATA_COMPRESSION) == "gzip"  # R-006
+    return read_or_default(base.metadata.properties, METADATA_COMPRESSION) == "gzip"  # R-006

@@ -15,6 +15,7 @@ from icectl.format.properties import (
     DELETE_AFTER_COMMIT,
     GC_ENABLED,
     read,
+    read_or_default,
 )
 from icectl.format.updates import AddSnapshot, AssertTableUuid, Update, check, requirements_of
 from icectl.storage.location import check_sum, is_local, loosest_key, parent
@@ -67,8 +68,8 @@ def commit_changes(
         newest = context.catalog.load() if is_old else base
         now = context.env.monotonic_seconds
         properties = base.metadata.properties
-        retries = read(properties, COMMIT_RETRIES)
-        ends_at = now() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
+        retries = read_or_default(properties, COMMIT_RETRIES)
+        ends_at = now() + read_or_default(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
         attempt, uuid = 0, base.metadata.table_uuid
         while True:
             reason = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))
@@ -88,8 +89,8 @@ def commit_changes(
                 raise unknown_outcome(outcome)  # R-156
             if attempt == retries or now() >= ends_at:
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
-            shortest = read(newest.metadata.properties, COMMIT_MIN_WAIT_MS)
-            longest = read(newest.metadata.properties, COMMIT_MAX_WAIT_MS)
+            shortest = read_or_default(newest.metadata.properties, COMMIT_MIN_WAIT_MS)
+            longest = read_or_default(newest.metadata.properties, COMMIT_MAX_WAIT_MS)
             context.progress.warn(f"{outcome.reason}; planning again")
             context.env.sleep(min(shortest * 2**attempt, longest) / 1000)
             attempt += 1
@@ -130,7 +131,10 @@ def _forget(context: TableContext, base: LoadedTable, now: LoadedTable) -> None:
     Spec: R-024, R-193.
     """
     properties = (DELETE_AFTER_COMMIT, GC_ENABLED)  # R-024, R-193
-    is_wanted = all(read(now.metadata.properties, name) for name in properties)
+    try:
+        is_wanted = all(read(now.metadata.properties, name) for name in properties)
+    except Refused:  # the commit has landed, whatever they say
+        is_wanted = False
     if not now.capabilities.cleans_metadata or not is_wanted:
         return
     places = own_places(now)

@@ -36,6 +36,14 @@ def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
         ) from error
 
 
+def read_or_default(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
+    """Return a property that nothing depends on; its default when the text is no value of it."""
+    try:
+        return read(properties, wanted)
+    except Refused:
+        return wanted.default
+
+
 def _boolean(text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("not true or false")

@@ -44,6 +44,34 @@ def test_properties_are_shown_without_a_verb(table, properties):
     assert current_metadata(Path(table.location)) == before
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("commit.retry.num-retries", "4"),
+        ("commit.retry.total-timeout-ms", "60000"),
+        ("write.metadata.compression-codec", "gzip"),
+        ("write.metadata.delete-after-commit.enabled", "true"),
+        ("write.metadata.previous-versions-max", "9"),
+    ],
+)
+def test_a_property_without_sense_can_be_corrected(table, properties, key, value):
+    table.set_properties({"owner": "eve"})
+    path = current_metadata(Path(table.location))
+    path.write_text(path.read_text().replace('"owner":"eve"', f'"{key}":"nonsense"'))
+    assert stored(table)[key] == "nonsense"
+    assert properties(table.location, "set", f"{key}={value}").code == 0
+    assert stored(table)[key] == value
+
+
+def test_r024_a_commit_that_has_landed_is_not_called_refused(table, properties):
+    table.set_properties({"owner": "eve"})
+    path = current_metadata(Path(table.location))
+    wanted = "write.metadata.delete-after-commit.enabled"
+    path.write_text(path.read_text().replace('"owner":"eve"', f'"{wanted}":"yes"'))
+    assert properties(table.location, "set", "comment=x").code == 0
+    assert (stored(table)["comment"], stored(table)[wanted]) == ("x", "yes")
+
+
 def test_properties_are_set_and_unset(table, properties):
     words = ("set", "owner=bob=x", "gc.enabled=true", "comment=")
     planned = properties(table.location, *words, "--dry-run", "--json")
