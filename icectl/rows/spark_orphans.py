@@ -18,14 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import IcectlError, Refused, Unsupported
+from icectl.errors import EngineError, IcectlError, Refused, Unsupported
 from icectl.format.json_members import parse_json
 from icectl.progress import Progress
 from icectl.rows.orphan_search import Listing, LocalListing
 from icectl.rows.spark import Spark, batch_payload, payload_batch, spark_failures
 from icectl.rows.spark_classic import ClassicJobs, SparkOptions, classic_session
 from icectl.rows.wire import decode_result, encode
+from icectl.rows.worker_context import SHARE_STORAGE
 from icectl.storage.listing import LISTING_SCHEMA, Spool
+from icectl.storage.location import is_local, is_within, local_path, redacted
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
 from icectl.table.known_locations import KnownLocations
@@ -206,7 +208,7 @@ class SparkOrphanSearch:
             _LOGGER.debug("listing the rest in %d tasks on Spark", len(tasks))
             remote = None
             if tasks:
-                remote = answer(spark, partial(_list, self.storage.crossing()), tasks)
+                remote = answer(spark, partial(_list, self.storage.crossing(), locations), tasks)
             summaries_by_task = {} if remote is None else dict(remote.of(_SUMMARY))
             summaries = [parse_json(payload) for payload in summaries_by_task.values()]
 
@@ -240,8 +242,18 @@ class SparkOrphanSearch:
         return tasks
 
 
-def _list(storage: StorageOptions, parts: Sequence[ListingPart]) -> Iterator[Answer]:
-    """List the files of some parts, on a worker, and in the end what they amount to."""
+def _list(
+    storage: StorageOptions, within: Sequence[str], parts: Sequence[ListingPart]
+) -> Iterator[Answer]:
+    """List the files of some parts `within` locations, on a worker, then what they amount to.
+
+    Raises: EngineError, for a folder that this worker does not have: no file of it would be found.
+    """
+    for location in within:
+        is_asked_for = any(is_within(part.location, location) for part in parts)
+        is_here = is_local(location) and not storage.path_map
+        if is_asked_for and is_here and not Path(local_path(location)).is_dir():
+            raise EngineError(f"a worker does not have {redacted(location)}", hint=SHARE_STORAGE)
     file_count, total_bytes = 0, 0
     locations: list[str] = []
     links: list[str] = []

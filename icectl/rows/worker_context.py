@@ -20,6 +20,11 @@ from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""
 
+SHARE_STORAGE = (
+    "workers need the table's own storage in the same place: a bucket, or a folder that every node "
+    "has"
+)
+
 T = TypeVar("T", RewriteTask, MergeDeletesTask)
 _BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
 
@@ -92,8 +97,7 @@ class WorkerContext:
             if status is None or status.size_bytes != size:
                 raise EngineError(
                     f"a worker has written {redacted(location)}, which is not here",
-                    hint="workers need the table's own storage in the same place: a bucket, or a "
-                    "folder that every node has",
+                    hint=SHARE_STORAGE,
                 )
 
 

@@ -1,4 +1,4 @@
-"""New files that workers of Spark have written where this process, which commits, has none."""
+"""Files that workers of Spark have on disks of their own, and this process has not; and others."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,12 +11,14 @@ from icectl.errors import EngineError
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.manifest import FileFormat
 from icectl.progress import SilentProgress
-from icectl.rows import spark_frames, spark_rewrite
+from icectl.rows import spark_frames, spark_orphans, spark_rewrite
 from icectl.rows.compact_job import FileNames, TaskResult, data_entries
-from icectl.rows.spark_classic import SparkOptions
+from icectl.rows.spark_classic import ClassicJobs, SparkOptions
 from icectl.rows.spark_frames import SparkFrame
+from icectl.rows.spark_orphans import SparkOrphanSearch
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import WrittenFile
+from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
 from icectl.table.rewrite_tasks import InputFile, RewriteTask
 
@@ -95,3 +97,32 @@ def test_no_frame_is_written_to_disks_of_workers(monkeypatch, places, written):
     )
     job: Any = None
     run(lambda: frame.write(job, places, by_partition=False), places, entries, is_here=is_here)
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_workers_list_no_table_that_they_do_not_have(monkeypatch, tmp_path, *, is_here):
+    table = tmp_path / "t"
+    for number in range(4):
+        (table / f"{number}").mkdir(parents=True)
+    jobs = ClassicJobs(SimpleNamespace(master="local[1]"), str(tmp_path))
+    spark = SimpleNamespace(speculates=False, core_count=1, jobs=jobs)
+    monkeypatch.setattr(spark_orphans, "classic_session", lambda *_: nullcontext(spark))
+    locations = [str(table), str(tmp_path / "not made yet")]
+    search = SparkOrphanSearch(
+        SparkOptions(), StorageOptions(), LocalStore(), SilentProgress(), DEADLINE
+    )
+
+    def answer(_: Any, kernel: Any, tasks: Any) -> Any:
+        """The answers of workers, on whose disks the table may be gone, or never was."""
+        if not is_here:
+            table.rename(tmp_path / "elsewhere")
+        answered = [pair for task in tasks for pair in kernel(task)]
+        return SimpleNamespace(of=lambda kind: [pair for pair in answered if pair[0] == kind])
+
+    monkeypatch.setattr(spark_orphans, "answer", answer)
+    if is_here:
+        with search.list(locations) as listing:
+            assert listing.file_count == 0
+        return
+    with pytest.raises(EngineError, match=r"a worker does not have .*/t$"), search.list(locations):
+        pass
