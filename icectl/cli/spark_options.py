@@ -26,6 +26,7 @@ def spark_options(
     for key, value in pairs:
         if key in secret:
             session.console.hide(value)
+    session.console.hide((remote or "").partition("token=")[2].partition(";")[0])
     if session.spark is not None or runs_already():
         why = "starts a session, and this process already has one"
         if is_submitted():

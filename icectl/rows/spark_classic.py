@@ -203,7 +203,7 @@ class ClassicJobs:
     @property
     def core_count(self) -> int:
         count: int = self.context.defaultParallelism
-        return count
+        return max(count, 1)  # a setting, which may be 0
 
     @property
     def speculates(self) -> bool:

@@ -137,14 +137,11 @@ def connect_session(
     except ImportError as error:
         raise EngineError("the client of Spark Connect is not installed", hint=_INSTALL) from error
     if options.remote is not None:  # the client would try for many minutes
-        place = urlsplit(options.remote)
-        if place.scheme != "sc" or not place.hostname:
-            raise UsageError(f"`--remote`: `{options.remote}` is not of the form sc://HOST:PORT")
-        port = place.port or _PORT
-        problem = no_answer(place.hostname, port)
+        host, port = _address(options.remote)
+        problem = no_answer(host, port)
         if problem is not None:
             raise EngineError(
-                f"no Spark Connect server at {place.hostname}:{port}: {problem}",
+                f"no Spark Connect server at {host}:{port}: {problem}",
                 hint="Spark's `sbin/start-connect-server.sh` starts one",
             )
     progress.phase("starting Spark")
@@ -158,6 +155,15 @@ def connect_session(
 
     with _client(partial(_open, options), progress, deadline, close) as spark:
         yield spark
+
+
+def _address(remote: str) -> tuple[str, int]:
+    """Return the host and the port of a server. Raises: UsageError, without its token."""
+    with suppress(ValueError):
+        place = urlsplit(remote)
+        if place.scheme == "sc" and place.hostname:
+            return place.hostname, place.port or _PORT
+    raise UsageError("`--remote` is not of the form sc://HOST:PORT")
 
 
 @contextmanager

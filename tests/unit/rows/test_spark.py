@@ -4,15 +4,19 @@ import socket
 import sys
 import types
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from icectl.cli.spark_options import spark_options
 from icectl.env import Deadline
-from icectl.errors import EngineError
+from icectl.errors import EngineError, UsageError
 from icectl.progress import SilentProgress
 from icectl.rows import spark
 from icectl.rows.spark import _reason
-from icectl.rows.spark_classic import SparkOptions, check_master, classic_session
+from icectl.rows.spark_classic import ClassicJobs, SparkOptions, check_master, classic_session
+from icectl.rows.spark_connect import connect_session
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -201,3 +205,28 @@ def test_a_master_is_asked_in_a_frame_of_spark():
 @pytest.mark.parametrize("master", ["local[*]", "local-cluster[1,1,512]", "yarn"])
 def test_masters_without_an_address_are_left_to_spark(master):
     check_master(master)
+
+
+@pytest.mark.parametrize("place", ["host:abc", "host:99999", "[bad", "/;token=word"])
+def test_what_is_no_server_is_told_without_its_token(monkeypatch, place):
+    monkeypatch.setitem(sys.modules, "pyspark.sql.connect.session", types.ModuleType("session"))
+    for name in ("pyspark", "pyspark.sql", "pyspark.sql.connect"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    options = SparkOptions(remote=f"sc://{place}")
+    with (
+        pytest.raises(UsageError, match=r"^`--remote` is not of the form sc://HOST:PORT$"),
+        connect_session(options, SilentProgress(), Deadline(FixedEnv())),
+    ):
+        pass
+
+
+def test_the_token_of_a_server_is_not_shown():
+    hidden: list[str] = []
+    session: Any = SimpleNamespace(spark=None, console=SimpleNamespace(hide=hidden.append))
+    for remote in ("sc://host/;token=word;use_ssl=true", "sc://host/token=word"):
+        assert spark_options(session, None, (), remote=remote).remote == remote
+    assert hidden == ["word", "word"]
+
+
+def test_there_is_a_core_whatever_the_parallelism_is_set_to():
+    assert ClassicJobs(SimpleNamespace(defaultParallelism=0), "folder").core_count == 1
