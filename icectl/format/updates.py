@@ -11,7 +11,7 @@ from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.locations import scheme_of, with_locations, with_scheme
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import NEWEST_VERSION
-from icectl.format.properties import PREVIOUS_VERSIONS_MAX, read
+from icectl.format.properties import PREVIOUS_VERSIONS_MAX, read_or_default
 from icectl.format.snapshot import MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 
 
@@ -199,7 +199,7 @@ def with_log(
     if scheme:
         previous_location = with_scheme(scheme, previous_location)
     entry = MetadataLogEntry(metadata.last_updated_ms, previous_location)
-    keep = read(metadata.properties, PREVIOUS_VERSIONS_MAX)
+    keep = read_or_default(metadata.properties, PREVIOUS_VERSIONS_MAX)
     log = (*metadata.metadata_log, entry)
     dropped = tuple(old.metadata_file for old in log[:-keep])
     # A snapshot newer than the replaced file is current from its own time on, as the reference

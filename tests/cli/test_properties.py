@@ -47,6 +47,7 @@ def test_properties_are_shown_without_a_verb(table, properties):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("commit.retry.min-wait-ms", "4"),
         ("commit.retry.num-retries", "4"),
         ("commit.retry.total-timeout-ms", "60000"),
         ("write.metadata.compression-codec", "gzip"),
@@ -59,6 +60,7 @@ def test_a_property_without_sense_can_be_corrected(table, properties, key, value
     path = current_metadata(Path(table.location))
     path.write_text(path.read_text().replace('"owner":"eve"', f'"{key}":"nonsense"'))
     assert stored(table)[key] == "nonsense"
+    assert properties(table.location, "set", "comment=x").code == 0
     assert properties(table.location, "set", f"{key}={value}").code == 0
     assert stored(table)[key] == value
 
