@@ -276,8 +276,9 @@ class Console:
         self._write_lines(lines, _CONTINUED)
 
     def _write_lines(self, lines: Sequence[str], between: str) -> None:
+        """Write to stderr; a full disk or a terminal that is gone behind it ends no run."""
         line = between.join(self._inert(self.redact(line)) for line in lines) + "\n"
-        with self.progress.paused(), self._lock, suppress(BrokenPipeError):
+        with suppress(OSError), self.progress.paused(), self._lock:
             if self._paged is not None:
                 self._paged.write_note(line)
                 return

@@ -1,7 +1,7 @@
 """Progress on a console: a bar on a terminal after a second, a line a minute elsewhere."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, TextIO
@@ -113,7 +113,8 @@ class ConsoleProgress:
                 self._ended = None
             self._phase = None
             if self._display is not None:
-                self._display.stop()
+                with suppress(OSError):  # the terminal is gone
+                    self._display.stop()
                 self._display = None
 
     @contextmanager

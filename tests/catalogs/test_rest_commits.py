@@ -1,13 +1,18 @@
 """Every end that a commit to a REST server may have, with a server that ends it so."""
 
+import errno
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from icectl.catalog.rest import commits
 from tests.builders.expiry import aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata
@@ -337,6 +342,39 @@ def test_what_a_server_changes_by_itself_is_told(catalog):
     code, document = catalog.expire()
     assert code == 0
     assert [each for each in document["warnings"] if "properties" in each]
+
+
+class FullDisk(StringIO):
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("command", ["compact", "rewrite-manifests"])
+def test_a_warning_that_cannot_be_written_takes_no_file_of_a_commit(catalog, monkeypatch, command):
+    """What the server changes by itself is told while the commit has just landed."""
+
+    def with_more(seen: Seen) -> Any:
+        reply = catalog.commit(seen)
+        reply.body["metadata"]["properties"] = {"owner": "server"}
+        return reply
+
+    answered(catalog, with_more)
+    more = (
+        ("--engine", "local", "--rewrite-all") if command == "compact" else ("--min-manifests=1",)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", FullDisk())
+        assert (catalog.run(command, *more)[0], catalog.commits) == (0, 1)
+    assert catalog.run("validate", "--level", "data")[0] == 0
+
+
+def test_changes_that_cannot_be_compared_take_no_file_of_a_commit(catalog, monkeypatch):
+    def fail(*_: object) -> Any:
+        raise KeyError("no such member")
+
+    monkeypatch.setattr(commits, "changed_otherwise", fail)
+    assert (catalog.run("rewrite-manifests", "--min-manifests=1")[0], catalog.commits) == (0, 1)
+    assert catalog.run("validate")[0] == 0
 
 
 def test_embedded_manifests_have_no_way_through_a_server(tmp_path):

@@ -5,6 +5,7 @@ another writer has just tagged drops the tag, and answers that all went well. Th
 log shows that something came between; the file there shows what.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +49,7 @@ from icectl.format.updates import (
 )
 from icectl.storage.location import loosest_key
 
+_LOGGER = logging.getLogger(__name__)
 _LOOKS, _LOOK_SECONDS = 3, 0.5
 """How often, and how far apart, the table is looked at after a commit that was not answered."""
 _PAUSES_SECONDS = (0.5, 2.0, 5.0)
@@ -268,8 +270,12 @@ class RestAttempt:
         )
 
     def _tell_changes(self, now: LoadedTable) -> None:
-        expected = apply_all(self.base.metadata, self.updates)
-        changed = changed_otherwise(expected, now.metadata)
+        try:
+            expected = apply_all(self.base.metadata, self.updates)
+            changed = changed_otherwise(expected, now.metadata)
+        except Exception:  # the commit has landed
+            _LOGGER.debug("cannot compare what the server has made", exc_info=True)
+            return
         if self.table.keeps_history:
             changed = [name for name in changed if name not in ("properties", "snapshots")]
         if changed:
