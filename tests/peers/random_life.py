@@ -302,6 +302,8 @@ class Life:
         transforms = list(of or ())
         if not values.fits_a_path(f"{self.seed} {one['id']}", kind):
             transforms.remove("identity")
+        if "identity" in transforms and self._is_rest_by_value(path, one["id"]):
+            transforms.remove("identity")
         if not transforms or one["id"] == 1:
             transforms = ["bucket[2]"] if one["id"] == 1 else []
         if not transforms:
@@ -309,6 +311,17 @@ class Life:
         chosen, name = self.rng.choice(transforms), ".".join(path)
         self._update_spec(f"p {len(self.said)}.{path[-1]}", self._term(chosen, name))
         return f"partition by {chosen} of `{name}`"
+
+    def _is_rest_by_value(self, path: tuple[str, ...], column_id: int) -> bool:
+        """Whether all other members of a column's struct are partitioned by.
+
+        In Parquet files of such a spec Java shows a null struct as one of nulls, in others as null.
+        """
+        around = path[:-1]
+        others = {
+            one["id"] for other, one in values.leaves(self.fields) if other[: len(around)] == around
+        } - {column_id}
+        return bool(around) and others <= self.partitioned_by_value
 
     def _update_spec(self, name: str, term: Any) -> None:
         update = self.java.updateSpec()
