@@ -44,6 +44,8 @@ _DATE_UNITS = ("year", "month", "day", "hour")
 _WHOLE = ("int", "long", "date", "time")
 _NO_ORDER = (PrimitiveType("uuid"),)
 """Types whose order writers have not agreed on."""
+_GREATEST = (2**31 - 1, 2**63 - 1)
+"""The greatest values of int and long."""
 
 METRICS = frozenset({"null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
 """The columns of entries that conditions on columns are decided by."""
@@ -97,6 +99,10 @@ def _of_known(leaf: Leaf, transform: Transform, value: PartitionValue) -> May:
         if len(leaf.prefix) <= width:
             return _either(str(value).startswith(leaf.prefix))
         return May(str(value) == leaf.prefix[:width], be_false=True)
+    if isinstance(value, int) and any(
+        end - (transform.width or 0) < value <= end for end in _GREATEST
+    ):
+        return UNKNOWN  # the least numbers, rounded down, became the greatest ones
     may = _of_ordered(leaf, transform, value)
     if transform.name in _DATE_UNITS and isinstance(value, int) and value <= 0:
         # Old writers rounded moments before 1970 up.

@@ -82,6 +82,16 @@ def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not):
     assert partitioned("truncate[2]", TEXT, value, Not(like)) is may_not
 
 
+@pytest.mark.parametrize(("name", "bits"), [("int", 32), ("long", 64)])
+def test_the_least_numbers_may_lie_in_the_greatest_partition_where_they_are_truncated(name, bits):
+    """Writers compute in as many bits as the type has, and -2**63 - 1 is 2**63 - 1 there."""
+    type_, end = PrimitiveType(name), 2 ** (bits - 1)
+    below = Compare(column(type_), "<", 0)
+    assert partitioned("truncate[2]", type_, end - 1, below)
+    assert partitioned("truncate[2]", type_, end - 1, Not(below))
+    assert not partitioned("truncate[2]", type_, end - 3, below)
+
+
 @pytest.mark.parametrize(
     ("partition", "operator", "may", "may_not"),
     [
