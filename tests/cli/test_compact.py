@@ -128,6 +128,23 @@ def test_files_left_alone_are_counted_by_reason(tmp_path, compact):
     assert "skipped 6 files: not selected by `--where`" in ended.out
     assert "skipped 3 files: too few small files in the partition" in ended.out
     assert "nothing to do: compacting would gain nothing" in ended.out
+    assert "hint: `--min-input-files 2` merges fewer files too" in ended.err
+
+
+def test_what_health_needs_is_done_with_the_options_of_the_hint(tmp_path, run, compact):
+    """It counts files of partitions with less than five, and deletes from 10% of the rows on."""
+    table = TableBuilder(tmp_path / "t", partitioning="two")
+    table.append(range(60))
+    table.append(range(60, 120))
+    table.delete_rows(range(0, 120, 9))
+
+    def needs() -> list[str]:
+        view = run("inspect", table.location, "health", "--json").document["result"]
+        return [name for name in ("small_files", "delete_debt") if view[name]["verdict"] != "ok"]
+
+    assert needs() == ["small_files", "delete_debt"]
+    compact(table.directory, "--min-input-files", "2", "--min-delete-ratio", "10%")
+    assert needs() == []
 
 
 def test_where_selects_by_partition(tmp_path, compact):

@@ -10,7 +10,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.compact.plan import CHOSEN, CompactGroup, CompactPlan
+from icectl.commands.compact.plan import CHOSEN, LEFT_ALONE, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
@@ -223,6 +223,11 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(report, result))
+    if not report.plan.has_work and LEFT_ALONE[FileVerdict.TOO_FEW] in report.plan.left_alone:
+        console.hint(
+            "`--min-input-files 2` merges fewer files too, `--min-delete-ratio 10%` takes deletes "
+            "from 10% of the rows on"
+        )
     if report.outcome is not None:
         print_new_metadata_file(console, unpublished_metadata(report.outcome.landed))
 
