@@ -88,6 +88,10 @@ class GlueAnswerLost(Exception):
     """A request was sent, and nobody said whether it was carried out; its text is why."""
 
 
+class OddAnswer(StorageError):
+    """A server says that all is well, and not as Glue does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Glue:
     """The service of one region or endpoint."""
@@ -227,7 +231,10 @@ def _first(properties: Mapping[str, str], *keys: str) -> str | None:
 
 
 def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
-    """Return the JSON. Raises: GlueRejection; GlueAnswerLost; StorageError, if it is not Glue's."""
+    """Return the JSON.
+
+    Raises: GlueRejection; GlueAnswerLost; StorageError, if it is not Glue's: OddAnswer for a 200.
+    """
     status = answer.status
     try:
         answer_members = parse_json(answer.body or b"{}")
@@ -244,7 +251,7 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     if status == 200 and isinstance(answer_members, dict):
         return answer_members
     if not code:
-        raise StorageError(
+        raise (OddAnswer if status == 200 else StorageError)(
             f"the server at {endpoint} is not AWS Glue: HTTP status {status}",
             hint="check `glue.endpoint`, and proxies in the environment",
         )
@@ -429,7 +436,7 @@ class GluePointer:
         for number in range(1 + _RESENDS):
             try:
                 self.warehouse.service.send("UpdateTable", request, COMMIT_SECONDS)
-            except GlueAnswerLost as error:
+            except (GlueAnswerLost, OddAnswer) as error:  # perhaps of something in between
                 lost = str(error)
             except GlueRejection as error:
                 return self._rejected(error, lost)

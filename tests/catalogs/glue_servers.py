@@ -31,9 +31,10 @@ class Faults:
     """What the proxy does to requests; `asked` are those that it got, by their actions.
 
     `lose` are actions whose next request gets lost on its way (`there`), whose answer does on its
-    way back (`back`), or is an error of the server's own (`500-there`, `500-back`), and those after
-    which nothing answers (`dead`). `refuse` are errors that it answers, with status, name and
-    message. `before` is called at the next request of an action. Lists come in pages of `page`.
+    way back (`back`), or is an error of the server's own (`500-there`, `500-back`) or a page of
+    something in between (`page-back`), and those after which nothing answers (`dead`). `refuse` are
+    errors that it answers, with status, name and message. `before` is called at the next request of
+    an action. Lists come in pages of `page`.
     """
 
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -164,6 +165,7 @@ def _proxy(endpoint: str, faults: Faults) -> Iterator[str]:
             if not how.endswith(("there", "dead")):
                 answered = self._answered(action, request, body)
                 status, answer = (status, answer) if how.startswith("500") else answered
+                status, answer = (200, b"<html>") if how == "page-back" else (status, answer)
             return self._drop() if how in ("there", "back", "dead") else self._send(status, answer)
 
         def _answered(self, action: str, request: Any, body: bytes) -> tuple[int, bytes]:

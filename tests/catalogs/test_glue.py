@@ -94,7 +94,7 @@ def test_a_change_between_reading_and_updating_is_a_conflict(glue):
     assert rows(glue) == before
 
 
-@pytest.mark.parametrize("how", ["500-there", "500-back"])
+@pytest.mark.parametrize("how", ["500-there", "500-back", "page-back"])
 def test_an_error_of_the_service_is_asked_about_again(glue, how):
     before = rows(glue)
     glue.faults.lose["UpdateTable"] = how
