@@ -16,6 +16,7 @@ import pytest
 
 from icectl.catalog.hive import metastore
 from icectl.catalog.hive import warehouse as hive_warehouse
+from icectl.catalog.hive.thrift import CallRefused
 from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
@@ -124,6 +125,20 @@ def test_a_lost_answer_is_found_out(hive):
     assert hive.current("t") == document["table"]["metadata_location_after"]
     assert document["result"]["deleted"]["manifest_lists"] > 0
     assert rows(hive) == kept
+
+
+@every
+def test_an_error_of_the_servers_own_is_looked_into(hive, monkeypatch):
+    """What listens to changes there may fail once the change is made."""
+    alter = metastore.alter_table
+
+    def failing(*words: Any) -> None:
+        alter(*words)
+        raise CallRefused("Internal error processing alter_table", is_unknown=False)
+
+    monkeypatch.setattr(metastore, "alter_table", failing)
+    assert on(hive, "rewrite-manifests", "--min-manifests", "1")[0] == 0
+    assert on(hive, "validate")[0] == 0
 
 
 @hive4

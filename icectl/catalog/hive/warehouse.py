@@ -261,10 +261,8 @@ class HivePointer:
             lock.kept = True
             self._after_silence(change, str(error))
             lock.kept = False
-        except ServerException as error:
+        except (ServerException, CallRefused) as error:  # of listeners there too, afterwards
             self._after_refusal(change, one_line(str(error)), None)
-        except CallRefused as error:
-            raise self._failure(str(error)) from error
         else:
             if not lock.is_held():  # another writer may have changed the table at once
                 self.is_settled = True
@@ -285,9 +283,9 @@ class HivePointer:
                         metastore.alter_table(again, change.table, change.before)
             except HiveAnswerLost as error:
                 lost = str(error)
-            except ServerException as error:
+            except (ServerException, CallRefused) as error:
                 return self._after_refusal(change, one_line(str(error)), lost)
-            except (CallRefused, StorageError) as error:
+            except StorageError as error:
                 if lost is None:
                     raise self._failure(str(error)) from error
             else:
