@@ -20,8 +20,8 @@ from icectl.entries.files import FileKind, Files
 from icectl.entries.rows import location_keys
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.failures import ACCESS_DENIED
 from icectl.table.context import TableContext
+from icectl.table.reading import of_one_file
 
 FEW = 64
 """Files that are looked up one by one without listing first."""
@@ -149,9 +149,7 @@ def _look_up(
         try:
             status = context.store.stat(location)
         except StorageError as error:
-            if error.error_id != ACCESS_DENIED:
-                raise
-            return error.message
+            return of_one_file(error).message
         context.progress.advance(1)
         return _MISSING if status is None else status.size_bytes
 

@@ -192,6 +192,19 @@ def test_fail_on_warning_ends_with_4_where_error_does_not(validate, table):
     assert validate(table.location, "--fail-on", "warning").code == 4
 
 
+def test_a_location_that_no_file_can_have_is_a_finding(validate, table):
+    """The others are checked all the same."""
+
+    def misname(entries: list[dict[str, Any]]) -> None:
+        entries[0]["data_file"]["file_path"] = f"{table.location}/data/{'x' * 300}.parquet"
+
+    Broken(table.directory).edit_manifest(misname)
+    ended = validate(table.location, "--json")
+    assert ended.code == 4
+    (finding,) = [one for one in result(ended)["findings"] if one["rule"] == "R-034"]
+    assert "cannot be looked up: " in finding["message"]
+
+
 def test_metadata_files_of_the_log_in_a_store_of_before_are_left_alone(validate, table):
     """A table that was moved still names them, and nobody has credentials for that store."""
 
