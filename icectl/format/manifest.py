@@ -63,6 +63,8 @@ class ManifestFile:
     A count of None is unknown and taken as non-zero (R-051). Sequence numbers and content of a
     version 1 list read as 0 (R-046).
 
+    Fields that its list has and no version knows are told by their ids: a new list would lose them.
+
     A version 4 root describes its leaves so: `dead` is the bitmap of the `dead_count` positions
     that its delete vector names; `dead_locations` are the files of vectors of it that are not
     inline; `status` is the root's word, and `affiliated_to` the manifest of the data files that a
@@ -93,6 +95,7 @@ class ManifestFile:
     status: Status | None = None
     affiliated_to: str | None = None
     in_root: bool = False
+    unknown_field_ids: tuple[int, ...] = ()
 
     @property
     def identity(self) -> ManifestIdentity:

@@ -137,6 +137,43 @@ def test_rules_21_and_23_new_manifests_state_what_their_entries_had(
     assert sorted(stored) == sorted(given)
 
 
+def with_unknown_fields(directory: Path) -> None:
+    """Give the rows of the newest list, and their summaries, a field that no version has."""
+    path = Path(head(directory)["manifest-list"])
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        schema, rows = reader.writer_schema, list(reader)
+    assert isinstance(schema, dict)
+    (of_list,) = (field for field in schema["fields"] if field["name"] == "partitions")
+    for fields, id_ in ((schema["fields"], 900), (of_list["type"][1]["items"]["fields"], 901)):
+        fields.append({"name": f"f{id_}", "type": "int", "field-id": id_})
+    for row in rows:
+        summaries = [{**summary, "f901": 7} for summary in row["partitions"] or ()]
+        row |= {"f900": 7, "partitions": summaries}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, rows)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    "line",
+    [("rewrite-manifests",), ("compact", "--rewrite-all"), ("upgrade-to-v4", "--layout", "sfc-1")],
+    ids=lambda line: line[0],
+)
+def test_fields_of_a_list_that_a_new_one_would_lose_are_refused(tmp_path, prepared, line, dry_run):
+    directory = build(tmp_path / "t", 2).directory
+    with_unknown_fields(directory)
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    command, *options = line
+    run = prepared(command, FixedEnv(NOW_MS))
+    ended = run(str(directory), *options, *(["--dry-run"] if dry_run else []))
+    said = " ".join((ended.out + ended.err).split())
+    assert ended.code == (5 if command == "upgrade-to-v4" else 14), said
+    assert "the manifest list has fields that icectl does not know" in said
+    assert "900, 901" in said
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
 def without_counts(directory: Path) -> None:
     """Leave out of the newest manifest list what version 1 need not say (R-050)."""
     path = Path(head(directory)["manifest-list"])

@@ -303,6 +303,8 @@ def _check_movable(
     plan: RewritePlan, listed: ManifestsWithEntries, headers: Sequence[ManifestHeader]
 ) -> None:
     """Check that a plan can be carried out. Raises: Unsupported; CorruptTable R-061."""
+    if plan.chosen and listed.manifests:
+        check_known(listed.manifests[0].unknown_field_ids, "the manifest list")
     for group in plan.chosen:
         for at in group.rewritten:
             with naming(listed.manifests[at].manifest_path):

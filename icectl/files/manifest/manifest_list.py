@@ -17,7 +17,7 @@ from icectl.files.avro.container import (
 )
 from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id
 from icectl.files.manifest.scan import UnusualSchemaError, record_ends
-from icectl.files.manifest.schema import optional_field
+from icectl.files.manifest.schema import check_known, optional_field
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 
 _IDS: Mapping[str, int] = {
@@ -75,8 +75,9 @@ def read_manifest_list(content: bytes, *, to_show: bool = False) -> tuple[Manife
     file = read_header(content)
     fields = _positions(file.schema, to_show=to_show)
     summaries = _summary_positions(file.schema, to_show=to_show)
+    unknown = _unknown_ids(file.schema)
     return tuple(
-        _manifest_file({name: row[at] for name, at in fields.items()}, summaries)
+        _manifest_file({name: row[at] for name, at in fields.items()}, summaries, unknown)
         for batch in in_batches(file.schema, read_blocks(file))
         for row in decode_records(file.schema, batch)
     )
@@ -109,7 +110,7 @@ class ManifestListReader:
             decoded = decode_records(file.schema, chain.from_iterable(batches))
             for record, row in zip(new, decoded, strict=True):
                 members = {name: row[at] for name, at in fields.items()}
-                known[record] = _manifest_file(members, summaries)
+                known[record] = _manifest_file(members, summaries, _unknown_ids(file.schema))
         return tuple([known[record] for record in stored])
 
 
@@ -132,7 +133,7 @@ def write_manifest_list(
     """Write the manifests of a snapshot; equal arguments give equal bytes.
 
     Raises: ValueError where a version 1 row is of deletes (R-048), one has no snapshot id (R-050),
-    or a version 2 row lacks a count (R-171).
+    or a version 2 row lacks a count (R-171); Unsupported where fields of its list would be lost.
     """
     metadata = {
         "snapshot-id": str(snapshot_id),
@@ -145,6 +146,7 @@ def write_manifest_list(
         metadata["first-row-id"] = "null" if first_row_id is None else str(first_row_id)
     rows = list(manifests)
     for row in rows:
+        check_known(row.unknown_field_ids, "the manifest list")
         if format_version == 1 and row.content != ManifestContent.DATA:
             raise ValueError(row.manifest_path)  # R-048
         if row.added_snapshot_id is None:
@@ -188,7 +190,19 @@ def _summary_positions(schema: AvroType, *, to_show: bool = False) -> Mapping[st
     return {name: str(at) for name, at in positions.items()}
 
 
-def _manifest_file(row: dict[str, Any], summaries: Mapping[str, str]) -> ManifestFile:
+@lru_cache(SCHEMAS)
+def _unknown_ids(schema: AvroType) -> tuple[int, ...]:
+    ids = {field.field_id for field in schema.fields} - {*_IDS.values()}
+    at = _positions(schema, to_show=True).get("partitions")
+    if at is not None:
+        item = schema.fields[at].type.present.parts[0].present
+        ids |= {field.field_id for field in item.fields} - {*_SUMMARY_IDS.values()}
+    return tuple(sorted(id_ for id_ in ids if id_ is not None))
+
+
+def _manifest_file(
+    row: dict[str, Any], summaries: Mapping[str, str], unknown: tuple[int, ...]
+) -> ManifestFile:
     for name in _REQUIRED:
         if row[name] is None:
             raise CorruptTable(f"a row of the manifest list has no {name}", rule="R-050")  # R-050
@@ -209,6 +223,7 @@ def _manifest_file(row: dict[str, Any], summaries: Mapping[str, str]) -> Manifes
             "sequence_number": row.get("sequence_number") or 0,  # R-046
             "min_sequence_number": row.get("min_sequence_number") or 0,
             "partitions": None if stored is None else tuple(partitions),
+            "unknown_field_ids": unknown,
         }
     )
 

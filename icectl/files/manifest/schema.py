@@ -156,13 +156,11 @@ def spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> Sequen
     ]
 
 
-def check_known(unknown_field_ids: Sequence[int]) -> None:
-    """Check that writing a manifest again would lose no field. Raises: Unsupported."""
+def check_known(unknown_field_ids: Sequence[int], file: str = "a manifest") -> None:
+    """Check that writing a file again would lose no field. Raises: Unsupported."""
     if unknown_field_ids:
         ids = ", ".join(map(str, unknown_field_ids))
-        message = (
-            f"a manifest has fields that icectl does not know and would lose (field ids {ids})"
-        )
+        message = f"{file} has fields that icectl does not know and would lose (field ids {ids})"
         raise Unsupported(message, hint="maintain it with the engine that wrote it")
 
 

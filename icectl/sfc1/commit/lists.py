@@ -284,6 +284,7 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
     manifests = read_snapshot_manifests(store, facts.metadata, snapshot)
     rows = [facts.empty()]
     for manifest in manifests:
+        check_known(manifest.unknown_field_ids, "the manifest list")
         counted = with_counts(store, facts.metadata, manifest, snapshot.snapshot_id)
         if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
             rows.append(_row(facts, counted))
