@@ -407,7 +407,7 @@ class _Parser:
             for item, type_ in zip(
                 spec.fields, result_types(spec, self._metadata.schemas), strict=True
             )
-            if item.name == name
+            if item.name == name and item.transform.name != "void"  # where it was dropped
         ]
         if not types:
             schema = self._metadata.current_schema

@@ -287,7 +287,8 @@ class _Evaluation:
     def _transform(self, column: Column, item: PartitionField) -> Transform | None:
         """Return a partition field's transform of a column; None where it says nothing of it."""
         if column.field_id is None:
-            return Transform("identity", "identity") if item.name == column.name else None
+            is_it = item.name == column.name and item.transform.name != "void"  # a dropped one
+            return Transform("identity", "identity") if is_it else None
         if item.source_ids != (column.field_id,) or self._was_date(column):
             return None
         return item.transform

@@ -263,3 +263,6 @@ def test_a_partition_field_whose_specs_disagree_is_not_compared():
     both = replace(METADATA, partition_specs=(SPEC, other))
     with pytest.raises(UsageError, match="no type that all specs agree on"):
         parse_where("id_bucket = 3", both)
+    dropped = PartitionSpec(1, (replace(other.fields[0], transform=parse_transform("void")),))
+    found = parse_where("id_bucket = 3", replace(METADATA, partition_specs=(SPEC, dropped)))
+    assert found == Compare(Column("id_bucket", PrimitiveType("int"), None), "=", 3)

@@ -145,6 +145,23 @@ def test_a_partition_field_decides_for_the_specs_that_have_it():
     assert may_match(found, condition, specs, [schema(LONG)]).tolist() == [True, True, False]
 
 
+def test_a_partition_field_says_nothing_for_specs_where_it_was_dropped():
+    """Version 1 keeps it there under its name, without values."""
+    specs = [
+        PartitionSpec(at, (PartitionField((1,), 1000, "p", parse_transform(transform)),))
+        for at, transform in enumerate(("identity", "void"))
+    ]
+    found = planning(
+        entries(
+            data("a", spec_id=0, partition_key=encode_key([LONG], [2])),
+            data("b", spec_id=1, partition_key=encode_key([LONG], [None])),
+            data("c", spec_id=0, partition_key=encode_key([LONG], [3])),
+        )
+    )
+    condition = Compare(Column("p", LONG, None), "=", 2)
+    assert may_match(found, condition, specs, [schema(LONG)]).tolist() == [True, True, False]
+
+
 def bounded(type_: Type, lower: bytes, upper: bytes, predicate, **values) -> bool:
     bounds = {"lower_bounds": [(1, lower)], "upper_bounds": [(1, upper)]}
     found = entries(data("f", **bounds, **values))
