@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from icectl import __version__
 from icectl.env import Deadline
 from icectl.errors import EngineError, IcectlError
 from icectl.progress import Progress
@@ -121,7 +122,7 @@ class Spark:
         Raises: errors of the kernel that are icectl's, once all tasks have ended; EngineError;
         Incomplete.
         """
-        return results(self.wait_for(partial(self.jobs.each, kernel, tasks)), types)
+        return results(self.wait_for(partial(self.jobs.each, alike(kernel), tasks)), types)
 
     def shuffled(
         self,
@@ -137,7 +138,7 @@ class Spark:
         Order: that of the numbers; values of one number come in any.
         Raises: as each; Unsupported, over Spark Connect before Spark 4.1.
         """
-        job = partial(self.jobs.shuffled, deal, tasks, take, count, types)
+        job = partial(self.jobs.shuffled, alike(deal), tasks, alike(take), count, types)
         return results(self.wait_for(job), types)
 
     def on_rows(
@@ -154,7 +155,7 @@ class Spark:
 
             # A type, since a text would be sent to Java to be read.
             payload = StructType([StructField("payload", BinaryType())])
-            rows = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
+            rows = frame.mapInArrow(partial(_on_rows, alike(kernel)), payload).collect()
             return [bytes(row["payload"]) for row in rows]
 
         tables = results(self.wait_for(job))
@@ -195,6 +196,23 @@ class TaskAttempt:
         assert context is not None
         is_first = context.attemptNumber() == 0
         return TaskAttempt(context.taskAttemptId(), is_first, context.partitionId())
+
+
+def alike(kernel: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a kernel that a worker with another version of icectl does not run.
+
+    It would leave out what its classes have no members for, deletes of rows for instance.
+    """
+    return partial(_run_alike, __version__, kernel)
+
+
+def _run_alike(version: str, kernel: Callable[..., Result], *arguments: Any) -> Result:
+    """Run a kernel, on a worker. Raises: EngineError, for another version."""
+    if version != __version__:
+        raise EngineError(
+            f"a worker has icectl {__version__}, and the driver {version}", hint=_INSTALL_ICECTL
+        )
+    return kernel(*arguments)
 
 
 def batch_payload(batch: pa.RecordBatch) -> bytes:

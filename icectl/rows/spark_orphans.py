@@ -22,7 +22,7 @@ from icectl.errors import EngineError, IcectlError, Refused, Unsupported
 from icectl.format.json_members import parse_json
 from icectl.progress import Progress
 from icectl.rows.orphan_search import Listing, LocalListing
-from icectl.rows.spark import Spark, batch_payload, payload_batch, spark_failures
+from icectl.rows.spark import Spark, alike, batch_payload, payload_batch, spark_failures
 from icectl.rows.spark_classic import ClassicJobs, SparkOptions, classic_session
 from icectl.rows.wire import decode_result, encode
 from icectl.rows.worker_context import SHARE_STORAGE
@@ -73,7 +73,7 @@ class Answers:
         with spark_failures():
             answers = self.frame.filter(self.frame["kind"] == kind)
         return _keep_answers(
-            self.spark, answers, partial(_answer_payloads, kernel), self.task_count
+            self.spark, answers, partial(_answer_payloads, alike(kernel)), self.task_count
         )
 
 
@@ -86,7 +86,8 @@ def answer(
     """
     with spark_failures():
         numbers = _classic(spark).sql().range(0, len(tasks), 1, len(tasks))
-    return _keep_answers(spark, numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
+    work = partial(_answer_tasks, alike(kernel), tuple(tasks))
+    return _keep_answers(spark, numbers, work, len(tasks))
 
 
 def _classic(spark: Spark) -> ClassicJobs:

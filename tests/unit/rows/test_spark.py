@@ -1,8 +1,13 @@
 """What is missing for Spark, told before it is started."""
 
+import pickle
 import socket
 import sys
 import types
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +19,7 @@ from icectl.env import Deadline
 from icectl.errors import EngineError, UsageError
 from icectl.progress import SilentProgress
 from icectl.rows import spark
-from icectl.rows.spark import _reason
+from icectl.rows.spark import Spark, _reason, dealt_of, result_of
 from icectl.rows.spark_classic import ClassicJobs, SparkOptions, check_master, classic_session
 from icectl.rows.spark_connect import connect_session
 from tests.stores.fixed_env import FixedEnv
@@ -230,3 +235,57 @@ def test_the_token_of_a_server_is_not_shown():
 
 def test_there_is_a_core_whatever_the_parallelism_is_set_to():
     assert ClassicJobs(SimpleNamespace(defaultParallelism=0), "folder").core_count == 1
+
+
+class Workers:
+    """Workers that have icectl, of some version, and run what has crossed to them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, version: str) -> None:
+        self._patch, self._version = patch, version
+
+    def run(self, job: Callable[[], Any]) -> Any:
+        return job()
+
+    def finished_tasks(self) -> int:
+        return 0
+
+    def each(self, kernel: Any, tasks: Any) -> list[bytes]:
+        sent = pickle.dumps(kernel)
+        with self._patch.context() as patch:
+            patch.setattr(spark, "__version__", self._version)
+            return [result_of(partial(pickle.loads(sent), task)) for task in tasks]
+
+    def shuffled(self, deal: Any, tasks: Any, *_: Any) -> list[bytes]:
+        sent = pickle.dumps(deal)
+        with self._patch.context() as patch:
+            patch.setattr(spark, "__version__", self._version)
+            return [
+                payload
+                for task in tasks
+                for _, payload in dealt_of(partial(pickle.loads(sent), task))
+            ]
+
+
+@pytest.mark.parametrize("how", ["each", "shuffled"])
+def test_a_worker_with_another_icectl_runs_no_task(monkeypatch, how):
+    monkeypatch.setattr(spark, "spark_failures", nullcontext)
+
+    def made(version: str) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            jobs: Any = Workers(monkeypatch, version)
+            runs = Spark(jobs, SilentProgress(), Deadline(FixedEnv()), pool)
+            if how == "each":
+                return runs.each(quotient, [(7, 2)])
+            return runs.shuffled(dealt, [(7, 2)], quotient, 1)
+
+    assert made(spark.__version__) == [3 if how == "each" else 2]
+    with pytest.raises(EngineError, match=r"^a worker has icectl 0\.0\.9, and the driver "):
+        made("0.0.9")
+
+
+def quotient(task: Any) -> int:
+    return task[0] // task[1]
+
+
+def dealt(task: Any) -> Any:
+    yield task
