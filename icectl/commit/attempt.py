@@ -113,11 +113,11 @@ def _ask(
             hint="nothing was changed; other commands work on the table",
         )
     required = requirements_of(base.metadata, updates)
-    request.sent = True
+    was_sent, request.sent = request.sent, True
     try:
         outcome = context.catalog.commit(base, required, updates)
-    except Exception:  # nothing was sent; Ctrl-C may come at any moment
-        request.sent = False
+    except Exception:  # nothing was sent this time; Ctrl-C may come at any moment
+        request.sent = was_sent
         raise
     request.sent = not isinstance(outcome, Conflict) or outcome.may_land
     return outcome

@@ -203,7 +203,9 @@ class Transaction:
 
     def _landed_files(self, metadata: TableMetadata) -> frozenset[str]:
         """Return the files of the attempt that the table has, which need not be the last one."""
-        lists = [item.root_manifest or item.manifest_list for item in metadata.snapshots]
+        known = self.base.metadata.snapshots_by_id
+        new = [item for item in metadata.snapshots if item.snapshot_id not in known]
+        lists = [item.root_manifest or item.manifest_list for item in new]
         named = {loosest_key(location) for location in lists if location is not None}
         landed = [
             files for files in self._proposed if not named.isdisjoint(map(loosest_key, files))

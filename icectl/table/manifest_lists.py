@@ -254,6 +254,7 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
 
 
 _COUNTED = ("status", "record_count", "snapshot_id")
+_COUNTS = tuple(f"{one.name.lower()}_{what}_count" for one in Status for what in ("files", "rows"))
 
 
 def with_counts(
@@ -265,11 +266,8 @@ def with_counts(
     its added files counts, if there is only one, else `snapshot_id`, which lists it.
     Raises: MissingFile; CorruptTable; Unsupported; StorageError.
     """
-    names = [
-        f"{status.name.lower()}_{what}_count" for status in Status for what in ("files", "rows")
-    ]
     is_empty = manifest.added_files_count == manifest.existing_files_count == 0
-    known = (getattr(manifest, name) is not None for name in (*names, "added_snapshot_id"))
+    known = (getattr(manifest, name) is not None for name in (*_COUNTS, "added_snapshot_id"))
     if not is_empty and all(known):
         return manifest
     content = read_file(store, manifest.manifest_path)
@@ -278,7 +276,7 @@ def with_counts(
         manifest.manifest_path,
         lambda: read_manifest(content, columns=frozenset(_COUNTED), manifest=0, spec=spec),
     )
-    counts: dict[str, Any] = dict.fromkeys(names, 0)
+    counts: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
     writers = set()
     columns = (raw.table[name].to_pylist() for name in _COUNTED)
     for status, record_count, added_by in zip(*columns, strict=True):

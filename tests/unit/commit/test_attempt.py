@@ -249,6 +249,10 @@ def unknown(_: TableMetadata) -> CommitOutcome:
     return Unknown("/wh/t/metadata/v2.metadata.json", "no answer")
 
 
+def doubtful(_: TableMetadata) -> CommitOutcome:
+    return Conflict("a commit is in progress", may_land=True)
+
+
 @pytest.mark.parametrize(
     ("answers", "sent"),
     [
@@ -258,6 +262,7 @@ def unknown(_: TableMetadata) -> CommitOutcome:
         ((conflict,) * 5, False),
         ((refused,), False),
         ((conflict, broken), False),
+        ((doubtful, broken), True),
         ((interrupted,), True),
         ((conflict, interrupted), True),
     ],
