@@ -152,7 +152,7 @@ class Connection:
     def call(self, name: str, arguments: Fields) -> Fields:
         """Make a call: its value is member 0 of what is returned, what it raised a later one.
 
-        Raises: HiveAnswerLost; CallRefused, where the server did not run it; StorageError, where it
+        Raises: HiveAnswerLost; CallRefused, where the server itself failed; StorageError, where it
         is no metastore.
         """
         self.calls += 1

@@ -42,7 +42,7 @@ class NotThrift(Exception):
 
 
 class CallRefused(Exception):
-    """The server did not run a call at all; `is_unknown`, because it has none of that name."""
+    """The server, not the call, failed; `is_unknown`, because it has none of that name."""
 
     def __init__(self, reason: str, *, is_unknown: bool) -> None:
         super().__init__(reason)
