@@ -243,13 +243,17 @@ def _readers(
 def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[ManifestFile, ...]:
     """Return every manifest of several manifest lists once, by location.
 
+    One of version 4 has the files of vectors of all its rows.
     Order: first appearance.
     """
     # Lists that were read together share their rows; comparing values takes longer.
     rows = {id(manifest): manifest for manifests in lists for manifest in manifests}
     distinct: dict[tuple[str, ManifestContent, bytes], ManifestFile] = {}
     for manifest in rows.values():
-        distinct.setdefault(manifest.identity, manifest)
+        known = distinct.setdefault(manifest.identity, manifest)
+        if known.dead_locations != manifest.dead_locations:
+            places = dict.fromkeys((*known.dead_locations, *manifest.dead_locations))
+            distinct[manifest.identity] = replace(known, dead_locations=tuple(places))
     return tuple(distinct.values())
 
 

@@ -102,12 +102,13 @@ class _Going:
         """Read what the snapshots that go reach, but for the contents of manifests that stay."""
         going = [item for item in self.metadata.snapshots if item.snapshot_id in going_ids]
         kept_paths = {manifest.identity for manifest in staying}
-        only_going = [
-            manifest for manifest in self._manifests(going) if manifest.identity not in kept_paths
-        ]
+        manifests = self._manifests(going)
+        only_going = [manifest for manifest in manifests if manifest.identity not in kept_paths]
+        # A vector of the same rows may be in another file.
+        vectors = [manifest for manifest in manifests if manifest.dead_locations]
         named = [
             self._live_files(only_going),
-            metadata_files(self.metadata, going, only_going, sizes),
+            metadata_files(self.metadata, going, [*only_going, *vectors], sizes),
         ]
         if going:
             named.append(statistics_files(self.metadata, lost_statistics(self.metadata)))
