@@ -25,6 +25,7 @@ from icectl.format.manifest import (
     ManifestContent,
     ManifestFile,
     ManifestHeader,
+    ManifestIdentity,
     RootManifest,
     Status,
 )
@@ -248,12 +249,15 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
     """
     # Lists that were read together share their rows; comparing values takes longer.
     rows = {id(manifest): manifest for manifests in lists for manifest in manifests}
-    distinct: dict[tuple[str, ManifestContent, bytes], ManifestFile] = {}
+    distinct: dict[ManifestIdentity, ManifestFile] = {}
+    vectors: dict[ManifestIdentity, dict[str, None]] = {}
     for manifest in rows.values():
         known = distinct.setdefault(manifest.identity, manifest)
         if known.dead_locations != manifest.dead_locations:
-            places = dict.fromkeys((*known.dead_locations, *manifest.dead_locations))
-            distinct[manifest.identity] = replace(known, dead_locations=tuple(places))
+            places = vectors.setdefault(manifest.identity, dict.fromkeys(known.dead_locations))
+            places.update(dict.fromkeys(manifest.dead_locations))
+    for identity, places in vectors.items():
+        distinct[identity] = replace(distinct[identity], dead_locations=tuple(places))
     return tuple(distinct.values())
 
 
