@@ -180,8 +180,9 @@ class Twin(TableBuilder):
         self._write_version(updated)
 
     def update(self, change: Update) -> None:
-        """Commit one change of the metadata."""
+        """Commit one change of the metadata, perhaps another head of a branch."""
         self._update([change])
+        self.refresh()
 
     def has(self, snapshot_id: int) -> bool:
         """Whether a snapshot is in the table."""
