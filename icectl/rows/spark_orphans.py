@@ -25,10 +25,9 @@ from icectl.rows.orphan_search import Listing, LocalListing
 from icectl.rows.spark import Spark, alike, batch_payload, payload_batch, spark_failures
 from icectl.rows.spark_classic import ClassicJobs, SparkOptions, classic_session
 from icectl.rows.wire import decode_result, encode
-from icectl.rows.worker_context import SHARE_STORAGE
 from icectl.storage.listing import LISTING_SCHEMA, Spool
 from icectl.storage.location import is_local, is_within, local_path, redacted
-from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.open import SHARE_STORAGE, StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
 from icectl.table.known_locations import KnownLocations
 from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached

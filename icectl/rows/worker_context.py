@@ -12,18 +12,19 @@ from icectl.errors import EngineError, IcectlError
 from icectl.rows.compact_job import FileNames, ahead_of
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.location import redacted
-from icectl.storage.open import StorageOptions, add_root, open_store, requests_at_once
+from icectl.storage.open import (
+    SHARE_STORAGE,
+    StorageOptions,
+    add_root,
+    open_store,
+    requests_at_once,
+)
 from icectl.storage.store import Assembly
 from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""
-
-SHARE_STORAGE = (
-    "workers need the table's own storage in the same place: a bucket, or a folder that every node "
-    "has"
-)
 
 T = TypeVar("T", RewriteTask, MergeDeletesTask)
 _BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4

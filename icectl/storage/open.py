@@ -33,6 +33,11 @@ _WRAPPERS = {"asyncwrapper", "blockcache", "cached", "dir", "filecache", "generi
 }  # fmt: skip
 """Schemes of fsspec that lead to locations of others, or run what answers on this machine."""
 
+SHARE_STORAGE = (
+    "workers need the table's own storage in the same place: a bucket, or a folder that every node "
+    "has"
+)
+"""What helps where other processes have other files at the same location."""
 
 _LOGGER = logging.getLogger(__name__)
 _AT_ONCE_LOCALLY = 8
