@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +172,17 @@ def error(ended: Any, code: int, id_: str) -> dict[str, Any]:
     document = ended.document
     assert (ended.code, document["error"]["id"]) == (code, id_), document
     return dict(document["error"])
+
+
+def test_folders_that_metadata_cannot_name_are_refused(tmp_path):
+    _, moved = moved_table(tmp_path)
+    named = tmp_path / "no-text-\udcff"
+    moved.rename(named)
+    files = contents_by_name(named)
+    words = [sys.executable, "-m", "icectl", "relocate", str(named), "--yes"]
+    refused = subprocess.run(words, capture_output=True, check=False)
+    assert (refused.returncode, b"not text in UTF-8" in refused.stderr) == (2, True)
+    assert contents_by_name(named) == files
 
 
 def test_a_missing_or_short_data_file_is_refused_by_name(tmp_path, relocate):

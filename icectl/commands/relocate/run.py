@@ -61,7 +61,7 @@ from icectl.storage.store import Store, check_creatable
 from icectl.table.context import TableContext, open_table
 from icectl.table.row_safety import require_safe_base
 from icectl.table.stored import compare_with_store
-from icectl.units import print_count, print_size
+from icectl.units import is_text, print_count, print_size
 
 _SHOWN = {
     "position_delete_files": "position delete file",
@@ -207,6 +207,11 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
     move = decide_move(recorded, place, is_home=is_home, sources=sources, target=target)
     if move.is_done:
         return _nothing_to_do(session, session.context, change, loaded, move)
+    if not is_text(move.new_location):
+        raise UsageError(
+            f"{locations.redacted(move.new_location)} is not text in UTF-8, as a location is",
+            hint="rename the folder, or name another one with `--to`",
+        )
     is_there = is_same_place(move.new_location, place)
     if not is_there and not is_same_place(recorded, place):
         raise UsageError(
