@@ -41,6 +41,9 @@ from icectl.units import print_value
 ROW_ID, LAST_UPDATED = 2_147_483_540, 2_147_483_539
 _ROW_IDS = frozenset({ROW_ID, LAST_UPDATED})
 _UNREAD = "check it with a reader that knows what it uses; all other files are checked"
+_NOT_UTF_8 = "Invalid UTF8 sequence"
+"""What pyarrow says of text that Java's readers show with marks in the place of its bytes."""
+_AS_TEXT = "some engines read such text, others fail: replace these values with Spark"
 _FAMILIES: Mapping[str, str] = {
     "int": "integer",
     "long": "integer",
@@ -123,7 +126,9 @@ def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
     """Return the finding for an error of reading: damage, or an unknown feature (R-099)."""
     if isinstance(error, CorruptTable):
-        return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
+        hint = _AS_TEXT if _NOT_UTF_8 in error.message else None
+        message = error.message.removesuffix(f" ({error.rule})")
+        return finding(error.rule, location, message, hint=hint)
     message = f"not checked: {error.message}"
     return finding("R-099", location, message, severity="warning", hint=_UNREAD)  # R-099
 

@@ -105,14 +105,16 @@ def test_what_the_entry_says_wrongly_is_found_with_and_without_statistics(
     assert found(file, recorded(**changed), by_footer=by_footer) == [(rule, message)]
 
 
-def test_text_that_is_no_utf_8_is_a_finding():
+def test_text_that_is_no_utf_8_is_a_finding_which_gives_up_no_rows():
     damaged = pa.StringArray.from_buffers(
         3, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"a\xffc")
     )
     rows = {"id": pa.array([1, 2, 3]), "name": damaged, "ratio": pa.array([1.0, 2.0, 3.0])}
     told = recorded(lower_bounds={2: b"a"}, upper_bounds={2: b"d"}, null_value_counts={2: 0})
-    ((rule, _message),) = found(parquet(rows, write_statistics=False), told)
-    assert rule == "R-099"
+    file = parquet(rows, write_statistics=False)
+    (finding,) = check_data_file(file, told, FACTS, by_footer=False)
+    assert finding.rule == "R-099"
+    assert "replace these values with Spark" in (finding.hint or "")
 
 
 @BOTH_WAYS
