@@ -126,7 +126,7 @@ def test_a_page_that_ends_half_way_leaves_the_old_one(run, table, tmp_path, monk
     place = tmp_path / "page.html"
     place.write_text("the old one")
 
-    def fill(path: Path, _text: str, _encoding: str) -> None:
+    def fill(path: Path, *_: str) -> None:
         """Fill the disk with the first bytes."""
         path.write_bytes(b"<")
         raise OSError(errno.ENOSPC, "No space left on device")

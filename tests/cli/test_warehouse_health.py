@@ -213,7 +213,7 @@ def test_one_page_has_the_whole_warehouse(server, inspect, tmp_path):
 
 
 def test_a_page_on_a_full_disk_leaves_the_old_one(server, inspect, tmp_path, monkeypatch):
-    def full(path: Path, text: str, encoding: str) -> None:
+    def full(path: Path, text: str, encoding: str, *_: str) -> None:
         path.write_bytes(text.encode(encoding)[:100])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

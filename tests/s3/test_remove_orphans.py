@@ -25,11 +25,11 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `icectl remove-orphans` with --json, in the builder's time if in no other."""
+    """Run `icectl remove-orphans` with --json, now if at no other time."""
 
-    def run_command(bucket: Bucket, *arguments: str, now_ms: int = NOW_MS) -> Any:
+    def run_command(bucket: Bucket, *arguments: str, now_ms: int | None = None) -> Any:
         words = ["remove-orphans", *arguments, "--json", *bucket.arguments]
-        code = app.main(words, env=FixedEnv(now_ms))
+        code = app.main(words, env=FixedEnv(now_ms or time.time_ns() // 10**6))
         return code, json.loads(capsys.readouterr().out)
 
     return run_command

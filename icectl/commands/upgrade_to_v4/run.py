@@ -4,7 +4,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
+from math import inf, isnan
 
 import numpy as np
 
@@ -65,10 +66,13 @@ from icectl.errors import (
 )
 from icectl.files.manifest.schema import check_known
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout_of_table
-from icectl.format.manifest import FileFormat, ManifestHeader
+from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
+from icectl.format.partition import result_types
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
+from icectl.format.single_value import decode, encode
 from icectl.format.snapshot import Snapshot
+from icectl.format.types import PrimitiveType, Type
 from icectl.format.updates import (
     AssignUuid,
     SetLayout,
@@ -92,6 +96,9 @@ from icectl.table.row_safety import open_to_change
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
+
+
+_FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +277,41 @@ def _misdescribed(metadata: TableMetadata, part: ManifestsRead) -> Finding | Non
         part.manifests, part.headers, pairwise(places), strict=True
     ):
         columns = Columns(rows_between(part.rows, start, stop))
-        stored = StoredManifest(numbered, [row], header, row.manifest_length, columns)
+        described = _without_nan(metadata, row)
+        stored = StoredManifest(numbered, [described], header, row.manifest_length, columns)
         for finding in RULES.findings(stored, only=("R-051", "R-053")):
             if finding.severity == "error":
                 return finding
     return None
+
+
+def _without_nan(metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
+    """Return a row whose summaries have infinity for NaN, which is no bound in a root."""
+    spec = metadata.spec(manifest.partition_spec_id)
+    if spec is None or manifest.partitions is None:
+        return manifest
+    types = result_types(spec, metadata.schemas)
+    summaries = [
+        replace(
+            summary,
+            lower_bound=_bound(type_, summary.lower_bound, -inf),
+            upper_bound=_bound(type_, summary.upper_bound, inf),
+        )
+        if type_ in _FLOATS
+        else summary
+        for summary, type_ in zip_longest(manifest.partitions, types[: len(manifest.partitions)])
+    ]
+    return replace(manifest, partitions=tuple(summaries))
+
+
+def _bound(type_: Type | None, bound: bytes | None, end: float) -> bytes | None:
+    if type_ is None or bound is None:
+        return bound
+    try:
+        value = decode(type_, bound)
+    except ValueError:  # R-053
+        return bound
+    return encode(type_, end) if isinstance(value, float) and isnan(value) else bound
 
 
 def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
