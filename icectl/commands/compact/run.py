@@ -45,7 +45,7 @@ from icectl.errors import (
     SelfCheckFailed,
     Unsupported,
 )
-from icectl.files.manifest.schema import check_known
+from icectl.files.manifest.schema import check_list_known
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.layout import layout_of_table
 from icectl.format.locations import relative_base, scheme_of_entries
@@ -214,8 +214,8 @@ def prepare(
     files = live_files(context, metadata, head.snapshot, {}, columns)
     planner = plan_deletes if chosen.deletes_only else plan
     planned = planner(metadata, head, files, chosen)
-    if planned.has_work and files.manifests:
-        check_known(files.manifests[0].unknown_field_ids, "the manifest list")
+    if planned.has_work:
+        check_list_known(files.manifests)
     if planned.groups:
         provider = read(metadata.properties, LOCATION_PROVIDER)
         if provider is not None:

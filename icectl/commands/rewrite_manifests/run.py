@@ -21,7 +21,7 @@ from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
 from icectl.entries.rows import EMPTY, Entries, concat, live
 from icectl.errors import CommitConflict, UsageError
-from icectl.files.manifest.schema import check_known
+from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_name, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
@@ -303,8 +303,8 @@ def _check_movable(
     plan: RewritePlan, listed: ManifestsWithEntries, headers: Sequence[ManifestHeader]
 ) -> None:
     """Check that a plan can be carried out. Raises: Unsupported; CorruptTable R-061."""
-    if plan.chosen and listed.manifests:
-        check_known(listed.manifests[0].unknown_field_ids, "the manifest list")
+    if plan.chosen:
+        check_list_known(listed.manifests)
     for group in plan.chosen:
         for at in group.rewritten:
             with naming(listed.manifests[at].manifest_path):

@@ -64,7 +64,7 @@ from icectl.errors import (
     Unsupported,
     UsageError,
 )
-from icectl.files.manifest.schema import check_known
+from icectl.files.manifest.schema import check_list_known
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
@@ -229,8 +229,7 @@ def _head(
             return BranchHead(branch, snapshot.snapshot_id, has_root=True)
     try:
         manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-        for manifest in manifests[:1]:
-            check_known(manifest.unknown_field_ids, "the manifest list")
+        check_list_known(manifests)
         headers: list[ManifestHeader] = []
         parts, miscounted, misdescribed = [], [], None
         top_level = top_level_ids(metadata)

@@ -17,7 +17,7 @@ from icectl.files.avro.container import (
 )
 from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id
 from icectl.files.manifest.scan import UnusualSchemaError, record_ends
-from icectl.files.manifest.schema import check_known, optional_field
+from icectl.files.manifest.schema import check_list_known, optional_field
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 
 _IDS: Mapping[str, int] = {
@@ -105,12 +105,12 @@ class ManifestListReader:
         fields = _positions(file.schema)
         new = list(dict.fromkeys(record for record in stored if record not in known))
         if new:
-            summaries = _summary_positions(file.schema)
+            summaries, unknown = _summary_positions(file.schema), _unknown_ids(file.schema)
             batches = in_batches(file.schema, [Block(len(new), b"".join(new))])
             decoded = decode_records(file.schema, chain.from_iterable(batches))
             for record, row in zip(new, decoded, strict=True):
                 members = {name: row[at] for name, at in fields.items()}
-                known[record] = _manifest_file(members, summaries, _unknown_ids(file.schema))
+                known[record] = _manifest_file(members, summaries, unknown)
         return tuple([known[record] for record in stored])
 
 
@@ -145,8 +145,8 @@ def write_manifest_list(
     if format_version > 2:
         metadata["first-row-id"] = "null" if first_row_id is None else str(first_row_id)
     rows = list(manifests)
+    check_list_known(rows)
     for row in rows:
-        check_known(row.unknown_field_ids, "the manifest list")
         if format_version == 1 and row.content != ManifestContent.DATA:
             raise ValueError(row.manifest_path)
         if row.added_snapshot_id is None:

@@ -3,13 +3,13 @@
 Spec: Manifests; Data File Fields. Avro names are those of the reference implementation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.format.json_members import parse_json
-from icectl.format.manifest import ManifestContent, ManifestHeader
+from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.partition import PartitionSpec
 from icectl.format.single_value import unscaled_integer
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
@@ -162,6 +162,12 @@ def check_known(unknown_field_ids: Sequence[int], file: str = "a manifest") -> N
         ids = ", ".join(map(str, unknown_field_ids))
         message = f"{file} has fields that icectl does not know and would lose (field ids {ids})"
         raise Unsupported(message, hint="maintain it with the engine that wrote it")
+
+
+def check_list_known(manifests: Iterable[ManifestFile]) -> None:
+    """Check that listing manifests anew would lose no field of their lists. Raises: Unsupported."""
+    for ids in {manifest.unknown_field_ids for manifest in manifests}:
+        check_known(ids, "the manifest list")
 
 
 def entry_schema(

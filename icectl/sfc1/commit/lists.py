@@ -35,7 +35,7 @@ from icectl.entries.summary import field_summaries
 from icectl.errors import MissingFile, SelfCheckFailed, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.files.manifest.schema import PARQUET_MAGIC, check_known
+from icectl.files.manifest.schema import PARQUET_MAGIC, check_known, check_list_known
 from icectl.format.locations import with_scheme
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
@@ -282,9 +282,9 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
     Raises: StorageError; CorruptTable; Unsupported.
     """
     manifests = read_snapshot_manifests(store, facts.metadata, snapshot)
+    check_list_known(manifests)
     rows = [facts.empty()]
     for manifest in manifests:
-        check_known(manifest.unknown_field_ids, "the manifest list")
         counted = with_counts(store, facts.metadata, manifest, snapshot.snapshot_id)
         if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
             rows.append(_row(facts, counted))
