@@ -161,15 +161,8 @@ def test_a_commit_to_the_catalog_meanwhile_ends_the_run(catalog, committing, mom
     assert known_to(newest) <= paths_of(directory_of(newest))
 
 
-@pytest.mark.parametrize("expired", [False, True])
-def test_a_table_that_another_catalog_has_too_keeps_what_it_has_committed(
-    catalog, tmp_path, expired
-):
-    """Both go on from one metadata file, in one folder, under one uuid.
-
-    An expiry of the one may have deleted what a former snapshot of the other names.
-    """
-    table = written(catalog, SPECS["identity"], 2)
+def forked(table: Table, tmp_path: Path) -> tuple[SqlCatalog, Table]:
+    """Another catalog with the table, from whose metadata file both have gone on since."""
     other = SqlCatalog(
         "other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"file://{tmp_path}/elsewhere"
     )
@@ -179,6 +172,19 @@ def test_a_table_that_another_catalog_has_too_keeps_what_it_has_committed(
     table.append(rows(table, 30, 36))
     table.delete(EqualTo("kind", "ü=?"))
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    return other, fork
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_table_that_another_catalog_has_too_keeps_what_it_has_committed(
+    catalog, tmp_path, expired
+):
+    """Both go on from one metadata file, in one folder, under one uuid.
+
+    An expiry of the one may have deleted what a former snapshot of the other names.
+    """
+    table = written(catalog, SPECS["identity"], 2)
+    other, fork = forked(table, tmp_path)
     make_old(directory_of(table))
     mine, theirs = shown(table), shown(fork)
     assert mine.keys() - theirs.keys()
@@ -200,15 +206,7 @@ def test_a_broken_snapshot_of_another_catalog_is_refused_until_its_metadata_file
     catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     table = written(catalog, SPECS["identity"], 2)
-    other = SqlCatalog(
-        "other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"file://{tmp_path}/elsewhere"
-    )
-    other.create_namespace("db")
-    fork = other.register_table("db.t", table.metadata_location)
-    fork.append(rows(fork, 100, 106))
-    table.append(rows(table, 30, 36))
-    table.delete(EqualTo("kind", "ü=?"))
-    table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    other, fork = forked(table, tmp_path)
     head, ours = fork.current_snapshot(), {one.snapshot_id for one in table.snapshots()}
     old = [one for one in fork.snapshots() if one.snapshot_id not in ours and one != head]
     Path(local(old[0].manifest_list)).write_bytes(b"Obj")
