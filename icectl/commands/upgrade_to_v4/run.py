@@ -96,8 +96,6 @@ from icectl.table.row_safety import open_to_change
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
-
-
 _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 
