@@ -20,13 +20,13 @@ from icectl.format.properties import (
 from icectl.format.updates import AddSnapshot, AssertTableUuid, Update, check, requirements_of
 from icectl.storage.location import check_sum, is_local, loosest_key, parent
 from icectl.table.context import TableContext
+from icectl.table.guard import require_safe_base
 from icectl.table.own_places import (
     OtherTables,
     check_metadata_folder,
     metadata_files_among,
     own_places,
 )
-from icectl.table.row_safety import require_safe_base
 
 Changes = Callable[[TableMetadata], Sequence[Update]]
 """Returns the updates for the newest metadata; none if nothing is left to change."""

@@ -27,8 +27,8 @@ from icectl.sfc1.manifests import (
 )
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.guard import refuse
 from icectl.table.reading import decode_file, naming, read_file
-from icectl.table.row_safety import refuse
 
 _CAUSES_FIRST = [rule for rule in LIVE_RULES if rule.id == "V4-120"]
 """A file that is live twice breaks rules of its entries too."""

@@ -53,10 +53,10 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.types import NestedField, StructType
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
+from icectl.table.guard import check_live
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries, scan_entries
 from icectl.table.rewrite_tasks import LOADED_COLUMNS, Task
-from icectl.table.row_safety import check_live
 
 _OTHER_DELETES = (
     "`--where` without these files, or rewrite the deletes with the engine that made them"

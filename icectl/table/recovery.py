@@ -50,10 +50,10 @@ from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
+from icectl.table.guard import check_live
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reading import of_one_file, read_or_none
-from icectl.table.row_safety import check_live
 from icectl.table.stored import compare_with_store
 from icectl.units import print_count, read_count
 

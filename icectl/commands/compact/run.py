@@ -75,6 +75,7 @@ from icectl.rows.sort_rows import RowOrder, Sorting, order_words, sort_keys
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
+from icectl.table.guard import open_to_change
 from icectl.table.live_files import (
     LiveFiles,
     every_column,
@@ -87,7 +88,6 @@ from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
 from icectl.table.reading import in_threads, naming
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
-from icectl.table.row_safety import open_to_change
 from icectl.units import print_size
 
 COMMAND = "compact"

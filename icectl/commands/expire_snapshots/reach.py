@@ -13,6 +13,7 @@ from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
+from icectl.table.guard import check_vector_targets
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     all_manifests,
@@ -24,7 +25,6 @@ from icectl.table.reachable import (
     statistics_files,
 )
 from icectl.table.retention import Retention
-from icectl.table.row_safety import check_vector_targets
 
 
 def read_reached(

@@ -68,12 +68,12 @@ from icectl.storage.new_files import old_temporaries, probe_name
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table, whole_unless_expired
+from icectl.table.guard import check_deletable, check_gc_enabled
 from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.retention import AskedRetention, decide, decide_again
 from icectl.table.reviewed import DELETE_FILE
-from icectl.table.row_safety import check_deletable, check_gc_enabled
 from icectl.units import parse_instant, print_count
 
 COMMAND = "expire-snapshots"

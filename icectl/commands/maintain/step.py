@@ -65,10 +65,10 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MAINTAIN_ENABLED, ORPHANS_LOOKED_FOR, read
 from icectl.format.updates import SetProperties, Update
 from icectl.table.context import TableContext, open_table
+from icectl.table.guard import check_gc_enabled, check_not_maintained
 from icectl.table.reader import Reader
 from icectl.table.retention import AskedRetention, decide
 from icectl.table.reviewed import Reviewed, ReviewedAct
-from icectl.table.row_safety import check_gc_enabled, check_not_maintained
 from icectl.units import parse_instant, print_instant
 
 

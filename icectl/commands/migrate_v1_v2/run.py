@@ -43,9 +43,9 @@ from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import SetManifestList
 from icectl.table.context import TableContext, open_table
+from icectl.table.guard import require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
-from icectl.table.row_safety import require_safe_base
 
 COMMAND = "migrate-v1-v2"
 _REFUSED = "not-migratable"

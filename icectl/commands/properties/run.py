@@ -21,7 +21,7 @@ from icectl.commands.properties.plan import (
 )
 from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
-from icectl.table.row_safety import open_to_change
+from icectl.table.guard import open_to_change
 
 COMMAND = "properties"
 

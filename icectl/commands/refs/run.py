@@ -25,7 +25,7 @@ from icectl.commit.output_journal import Leftovers
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import SnapshotRef, ancestors
-from icectl.table.row_safety import open_to_change
+from icectl.table.guard import open_to_change
 from icectl.units import parse_instant, print_count, print_duration, print_instant
 
 COMMAND = "refs"

@@ -59,7 +59,7 @@ from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore, add_root, open_store
 from icectl.storage.store import Store, check_creatable
 from icectl.table.context import TableContext, open_table
-from icectl.table.row_safety import require_safe_base
+from icectl.table.guard import require_safe_base
 from icectl.table.stored import compare_with_store
 from icectl.units import is_text, print_count, print_size
 

@@ -20,6 +20,7 @@ from icectl.storage.location import is_within, join, redacted
 from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table, whole_unless_expired
+from icectl.table.guard import check_deletable
 from icectl.table.orphan_verdicts import (
     OrphanPlan,
     OrphanRule,
@@ -31,7 +32,6 @@ from icectl.table.orphan_verdicts import (
 from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reachable import References
 from icectl.table.reviewed import Reviewed
-from icectl.table.row_safety import check_deletable
 from icectl.units import DURATION_UNITS_MS, print_count, print_duration
 
 

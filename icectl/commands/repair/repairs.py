@@ -42,13 +42,13 @@ from icectl.format.schema import Schema
 from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.storage.location import loosest_key, loosest_keys, name
+from icectl.table.guard import check_live
 from icectl.table.live_files import name_mapping
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
 from icectl.table.recovery import NOTHING, Loss
-from icectl.table.row_safety import check_live
 from icectl.units import print_count
 
 _OF_OTHER_SPECS = frozenset({"R-061", "R-068"})

@@ -28,6 +28,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
+from icectl.table.guard import check_live, open_to_change
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -39,7 +40,6 @@ from icectl.table.manifest_groups import (
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import naming
-from icectl.table.row_safety import check_live, open_to_change
 from icectl.units import print_count, print_size
 
 

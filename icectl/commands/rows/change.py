@@ -22,9 +22,9 @@ from icectl.sfc1.commit.writer import ChangeState, TreeWriter, leaf_at, replacem
 from icectl.sfc1.manifests import TreeFacts, with_column
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
+from icectl.table.guard import open_to_change
 from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import Bin, RewriteTask, TaskMaker
-from icectl.table.row_safety import open_to_change
 
 COMMAND = "write"
 

@@ -89,10 +89,10 @@ from icectl.sfc1.manifests import PLAIN, TreeFacts, can_move, leaf_rows, read_le
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
+from icectl.table.guard import open_to_change
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestsRead, scan_manifests
 from icectl.table.output_sizes import sizes_of
-from icectl.table.row_safety import open_to_change
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"

@@ -61,8 +61,8 @@ from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
+from icectl.table.guard import require_safe_base
 from icectl.table.live_files import LiveFiles
-from icectl.table.row_safety import require_safe_base
 from icectl.units import read_count
 
 _MEASURED = (

@@ -25,7 +25,7 @@ from icectl.rows.find_job import keys_of
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.row_safety import open_to_change
+from icectl.table.guard import open_to_change
 from tests.builders import table_builder
 from tests.builders.compactions import compacted, planned
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to

@@ -10,7 +10,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.errors import CorruptTable, Refused
 from icectl.format.metadata import TableMetadata
 from icectl.storage.local.store import LocalStore
-from icectl.table.row_safety import check_deletable, check_gc_enabled
+from icectl.table.guard import check_deletable, check_gc_enabled
 from tests.builders.history import history
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
