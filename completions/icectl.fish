@@ -170,6 +170,7 @@ complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-wee
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-monthly -x -d 'keep one a month, for N months'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l expire-unreferenced -d 'also expire recent snapshots that no branch or tag reaches'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l expire-id -x -d 'expire only this snapshot (repeatable; not with the options above)'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l min-age -x -d 'refuse to expire snapshots younger than this, as in 7d'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l clean-expired-metadata -d 'also drop unused schemas and partition specs'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-files -d 'change only the metadata; delete no file'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l dry-run -s n -d 'print the whole plan, change nothing'

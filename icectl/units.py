@@ -22,6 +22,9 @@ DURATION_UNITS_MS = {
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
 _DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")
+_LEAST_PLAIN_BYTES = 1024
+"""A smaller number without a unit is not taken for bytes: `64` rather means 64MB."""
+
 _EVERYWHERE = 12
 """Characters from which on a secret is hidden within words too: no word has it by chance."""
 
@@ -45,14 +48,22 @@ class GivenSize(int):
 
 
 def parse_size(text: str) -> GivenSize:
-    """Bytes of `64MB` (10^6), `64MiB` (2^20) or `1.5GiB`; the case of the unit does not matter.
+    """Bytes of `64MB` (10^6), `64MiB` (2^20), `1.5GiB` or `67108864`; units in any case.
 
-    Raises: UsageError, also for a bare number.
+    Raises: UsageError, also for a bare number under 1,024, which lacks its unit.
     """
+    plain_bytes = read_count(text.strip())
+    if plain_bytes is not None and plain_bytes >= _LEAST_PLAIN_BYTES:
+        size = GivenSize(plain_bytes)
+        size.text = print_size(plain_bytes)
+        return size
     match = _NUMBER_AND_UNIT.fullmatch(text.strip())
     unit_bytes = SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or unit_bytes is None:
-        raise UsageError(f"`{text}` is not a size", hint="give a number with a unit: 64MB or 64MiB")
+        raise UsageError(
+            f"`{text}` is not a size",
+            hint="give a number with a unit, 64MB or 64MiB, or 1024 or more bytes",
+        )
     from fractions import Fraction  # few runs parse a size
 
     size = GivenSize(Fraction(match[1]) * unit_bytes)

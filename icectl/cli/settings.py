@@ -255,6 +255,10 @@ EXPIRE_KEEP_WEEKLY: Setting[int | None] = Setting(
 EXPIRE_KEEP_MONTHLY: Setting[int | None] = Setting(
     "expire-snapshots.keep-monthly", "N", parse_count, None, "keep one a month, for N months"
 )
+EXPIRE_MIN_AGE: Setting[int | None] = Setting(
+    "expire-snapshots.min-age", "DURATION", parse_duration, None,
+    "refuse to expire snapshots younger than this, as in 7d",
+)  # fmt: skip
 EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
     "expire-snapshots.clean-expired-metadata", "BOOL", parse_switch, built_in=False,
     about="also drop unused schemas and partition specs",
@@ -362,7 +366,7 @@ RENAMED_KEYS: Mapping[str, str] = {
 SETTINGS: Sequence[Setting[Any]] = (
     CONCURRENCY, TIME_LIMIT, TEMP_DIR, COLOR, PROGRESS, METRICS_FILE,
     EXPIRE_OLDER_THAN, EXPIRE_RETAIN_LAST, EXPIRE_KEEP_DAILY, EXPIRE_KEEP_WEEKLY,
-    EXPIRE_KEEP_MONTHLY, EXPIRE_CLEAN_METADATA,
+    EXPIRE_KEEP_MONTHLY, EXPIRE_MIN_AGE, EXPIRE_CLEAN_METADATA,
     ORPHANS_OLDER_THAN, ORPHANS_MAX_FRACTION, ORPHANS_QUARANTINE,
     COMPACT_ENGINE, COMPACT_MASTER, COMPACT_METHOD, COMPACT_MERGE_ROW_GROUP, COMPACT_VERIFY,
     UNTRUSTED_POLICY, VALIDATE_LEVEL, VALIDATE_FAIL_ON, *HEALTH_LIMITS,

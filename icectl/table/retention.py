@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from icectl.errors import Refused, UsageError
 from icectl.format.metadata import TableMetadata
@@ -14,7 +15,7 @@ from icectl.format.properties import (
     read,
 )
 from icectl.format.snapshot import Snapshot, SnapshotRef, ancestors
-from icectl.units import print_duration, print_instant, print_limit
+from icectl.units import print_count, print_duration, print_instant, print_limit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -124,6 +125,38 @@ def decide_again(
         for decision in expired.decisions
     )
     return replace(expired, decisions=decisions)
+
+
+def check_min_age(retention: Retention, now_ms: int, min_age_ms: int) -> None:
+    """Raises: Refused, when a snapshot that goes is younger than the age."""
+    young = [item for item in retention.expired if item.timestamp_ms > now_ms - min_age_ms]
+    if min_age_ms and young:
+        newest = max(item.timestamp_ms for item in young)
+        raise Refused(
+            f"{print_count(len(young), 'snapshot')} younger than {print_duration(min_age_ms)} "
+            f"(`min-age`) would expire, the newest of {print_instant(newest)}",
+            hint="choose a longer retention, or set another `expire-snapshots.min-age`",
+            id="min-age",
+        )
+
+
+def current_since(
+    metadata: TableMetadata, decisions: Sequence[Decision], since_ms: int
+) -> Mapping[int, int]:
+    """Return snapshots that readers may have taken for current since then: ids to their last time.
+
+    A snapshot is current from its commit until the next one in the log, or a child, is committed.
+    """
+    last_ms = {item.snapshot_id: item.timestamp_ms for item in decisions}
+    replaced = [(item.parent_snapshot_id, item.timestamp_ms) for item in metadata.snapshots]
+    replaced += [
+        (entry.snapshot_id, following.timestamp_ms)
+        for entry, following in pairwise(metadata.snapshot_log)
+    ]
+    for snapshot_id, timestamp_ms in replaced:
+        if snapshot_id in last_ms:
+            last_ms[snapshot_id] = max(last_ms[snapshot_id], timestamp_ms)
+    return {id_: timestamp_ms for id_, timestamp_ms in last_ms.items() if timestamp_ms >= since_ms}
 
 
 def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:

@@ -124,6 +124,54 @@ def test_options_replace_what_the_table_says(icectl, daily, options, expired):
     assert numbered(daily, result(ended)) == expired
 
 
+@pytest.mark.parametrize(
+    ("hours", "options", "count", "until"),
+    [
+        (0.5, ["--older-than", "2d"], None, None),
+        (0.5, ["--older-than", "1m"], 1, "2025-06-23T15:06:40Z"),  # as the last commit replaced it
+        (1.1, ["--older-than", "1m"], None, None),
+        (0.5, ["--older-than", "1m", "--keep-files"], None, None),
+    ],
+)
+def test_queries_that_an_expiry_ends_are_told(icectl, daily, hours, options, count, until):
+    ended = icectl(daily.location, "--json", "-n", *options, env=later(8 + hours / 24))
+    warnings = [text for text in ended.document["warnings"] if "queries" in text]
+    expected = (
+        f"{count} snapshot to expire could be read as current within the last 1h, the newest until "
+        f"{until}: queries that still read them will fail"
+    )
+    assert warnings == ([] if count is None else [expected])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--older-than", "3d"], 0),
+        (["--older-than", "2d"], 5),
+        (["--older-than", "2d", "--min-age", "2d"], 0),
+        (["--older-than", "2d", "--check"], 5),
+    ],
+)
+def test_snapshots_under_the_least_age_of_the_settings_are_refused(
+    icectl, daily, tmp_path, options, code
+):
+    """It is an hour after the last commit, of 23 June: that of 21 June is 2 d 1 h old."""
+    settings = tmp_path / "icectl.toml"
+    settings.write_text('[expire-snapshots]\nmin-age = "3d"\n')
+    before = current_metadata(Path(daily.location)).read_bytes()
+    mode = [] if "--check" in options else ["-n"]
+    ended = icectl(daily.location, "--json", "--config", settings, *mode, *options,
+                   env=later(8 + 1 / 24))  # fmt: skip
+    assert ended.code == code
+    assert current_metadata(Path(daily.location)).read_bytes() == before
+    if code:
+        assert error_id(ended) == "min-age"
+        assert ended.document["error"]["message"] == (
+            "1 snapshot younger than 3d (`min-age`) would expire, the newest of "
+            "2025-06-21T15:06:40Z"
+        )
+
+
 def test_named_snapshots_go_alone(icectl, daily):
     ids = sorted(daily.ids_of)
     ended = icectl(daily.location, "--json", "-y", "--expire-id", ids[5], "--expire-id", ids[2],

@@ -42,21 +42,28 @@ DAY_MS = 86_400_000
         ("1TiB", 1_099_511_627_776),
         ("1PiB", 1_125_899_906_842_624),
         ("9007199254740993B", 9_007_199_254_740_993),
+        ("1024", 1_024),
+        (" 536870912 ", 536_870_912),
     ],
 )
-def test_a_size_counts_decimal_or_binary_units(text, size_bytes):
+def test_a_size_counts_decimal_or_binary_units_or_plain_bytes(text, size_bytes):
     assert parse_size(text) == size_bytes
 
 
 @pytest.mark.parametrize(
     "text",
-    ["64", "", "MB", "64 M", "64Mbit", "-1MB", "1e3MB", "1.MB", ".5MB", "٣MB", "9" * 30 + "B"],
-)
-def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text):
+    ["64", "1023", "0", "2048.5", "", "MB", "64 M", "64Mbit", "-1MB", "1e3MB", "1.MB", ".5MB",
+     "٣MB", "9" * 30 + "B"],
+)  # fmt: skip
+def test_a_size_of_another_unit_or_too_small_to_be_plain_bytes_is_wrong_usage(text):
     with pytest.raises(UsageError, match="is not a size") as caught:
         parse_size(text)
-    assert caught.value.hint == "give a number with a unit: 64MB or 64MiB"
+    assert caught.value.hint == "give a number with a unit, 64MB or 64MiB, or 1024 or more bytes"
     assert caught.value.exit_code == 2
+
+
+def test_a_given_size_is_printed_as_given_and_plain_bytes_with_a_unit():
+    assert [print_size(parse_size(text)) for text in ("64MB", "536870912")] == ["64MB", "512.0 MiB"]
 
 
 @pytest.mark.parametrize(

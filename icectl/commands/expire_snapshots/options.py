@@ -10,6 +10,7 @@ from icectl.cli.settings import (
     EXPIRE_KEEP_DAILY,
     EXPIRE_KEEP_MONTHLY,
     EXPIRE_KEEP_WEEKLY,
+    EXPIRE_MIN_AGE,
     EXPIRE_OLDER_THAN,
     EXPIRE_RETAIN_LAST,
 )
@@ -53,6 +54,7 @@ class ExpireRequest:
             parse=_parse_id,
         ),
     ] = None
+    min_age: Annotated[str | None, option_of(EXPIRE_MIN_AGE, group=POLICY)] = None
     clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False
     keep_files: Annotated[
         bool, option("--keep-files", "change only the metadata; delete no file")

@@ -25,10 +25,12 @@ LISTED_WITHOUT_VERBOSE = 40
 class ExpireOptions:
     """The options of an expiry; `policy` is called with the metadata of the table.
 
-    With a reviewed plan (`only`), nothing is deleted that it does not name.
+    Snapshots younger than `min_age_ms` are refused. With a reviewed plan (`only`), nothing is
+    deleted that it does not name.
     """
 
     policy: Callable[[TableMetadata], AskedRetention]
+    min_age_ms: int = 0
     clean_expired_metadata: bool = False
     keep_files: bool = False
     only: Reviewed | None = None

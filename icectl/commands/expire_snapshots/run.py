@@ -13,6 +13,7 @@ from icectl.cli.settings import (
     EXPIRE_KEEP_DAILY,
     EXPIRE_KEEP_MONTHLY,
     EXPIRE_KEEP_WEEKLY,
+    EXPIRE_MIN_AGE,
     EXPIRE_OLDER_THAN,
     EXPIRE_RETAIN_LAST,
     Layer,
@@ -72,11 +73,20 @@ from icectl.table.guard import check_deletable, check_gc_enabled
 from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
-from icectl.table.retention import AskedRetention, decide, decide_again
+from icectl.table.retention import (
+    AskedRetention,
+    check_min_age,
+    current_since,
+    decide,
+    decide_again,
+)
 from icectl.table.reviewed import DELETE_FILE
-from icectl.units import parse_instant, print_count
+from icectl.units import parse_instant, print_count, print_duration, print_instant
 
 COMMAND = "expire-snapshots"
+
+_QUERIES_TAKE_MS = 3_600_000
+"""How long ago queries may have begun that are still running."""
 
 
 def run(common: Common, table: str, request: ExpireRequest, change: Change) -> Outcome:
@@ -92,6 +102,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     session = open_session(common, table, read_only=False, change=change)
     options = ExpireOptions(
         policy=policy_of(session.settings, session.context.env.now_ms(), request, ids),
+        min_age_ms=session.settings.read(EXPIRE_MIN_AGE) or 0,
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
         only=session.reviewed,
@@ -176,6 +187,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         if only is None
         else decide_again(metadata, policy, now_ms, only.retention)
     )
+    check_min_age(retention, now_ms, options.min_age_ms)
     listed = context.store.list_directory(loaded.metadata_folder)
     unfinished, abandoned = _earlier_journals(context, loaded, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
@@ -208,6 +220,13 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         context.progress.warn(
             f"the table's location, {redacted(metadata.location)}, does not contain its current "
             "metadata file: no file there is deleted"
+        )
+    just_read = current_since(metadata, retention.expired, now_ms - _QUERIES_TAKE_MS)
+    if deletes and len(inside) and just_read:
+        context.progress.warn(
+            f"{print_count(len(just_read), 'snapshot')} to expire could be read as current within "
+            f"the last {print_duration(_QUERIES_TAKE_MS)}, the newest until "
+            f"{print_instant(max(just_read.values()))}: queries that still read them will fail"
         )
     if planned.unlogged:
         context.progress.warn(

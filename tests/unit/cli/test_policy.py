@@ -86,7 +86,7 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
         ("enabled = []", "`enabled`, FILE: it must be a string, a number or a boolean",
          "`icectl man maintain.toml` lists the keys"),
         ("[budget]\nrewrite-bytes = 5", "`budget.rewrite-bytes`, FILE: `5` is not a size",
-         "give a number with a unit: 64MB or 64MiB"),
+         "give a number with a unit, 64MB or 64MiB, or 1024 or more bytes"),
         ("xyzzy = 1", "unknown key `xyzzy`, FILE", "`icectl man maintain.toml` lists the keys"),
     ],
 )  # fmt: skip
