@@ -69,12 +69,12 @@ _icectl() {
             esac
             ;;
         expire-snapshots)
-            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --min-age --clean-expired-metadata --keep-files --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --snapshot-id --min-age --clean-expired-metadata --metadata-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --catalog) asks="yes" ;;
-                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--min-age|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--snapshot-id|--min-age|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         rewrite-manifests)

@@ -51,7 +51,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--catalog')
             }
             'expire-snapshots' {
-                $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--expire-id', '--min-age', '--clean-expired-metadata', '--keep-files', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--snapshot-id', '--min-age', '--clean-expired-metadata', '--metadata-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')

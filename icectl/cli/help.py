@@ -25,6 +25,16 @@ class PlainCommand(TyperCommand):
 
     spec: Command
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command line, with former names of options in it."""
+        former = self.spec.former_options
+        end = args.index("--") if "--" in args else len(args)
+        for number, word in enumerate(args[:end]):
+            name, is_joined, value = word.partition("=")
+            if name in former:
+                args[number] = former[name] + is_joined + value
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Refuse empty values, which unset variables of a script leave, before anything is run."""
         for parameter in self.params:
@@ -173,58 +183,16 @@ def _rows(rows: Any, left: int = _LEFT) -> Iterator[str]:
             yield " " * left + line
 
 
-_MEANT_COMMANDS: Mapping[str, str] = {
-    "version": "icectl --version",
-    **dict.fromkeys(("ls", "list", "show", "describe", "info", "status"), "icectl inspect"),
-    "history": "icectl inspect TABLE history",
-    "snapshots": "icectl inspect TABLE snapshots",
-    "files": "icectl inspect TABLE files",
-    "health": "icectl inspect TABLE health",
-    **dict.fromkeys(("check", "verify", "fsck"), "icectl validate"),
-    "fix": "icectl repair",
-    **dict.fromkeys(("vacuum", "gc", "clean", "prune"), "icectl maintain"),
-    **dict.fromkeys(("optimize", "merge", "rewrite-data-files"), "icectl compact"),
-    "rewrite-position-delete-files": "icectl compact TABLE --deletes-only",
-    "rollback": "icectl refs TABLE rollback",
-    **dict.fromkeys(("tag", "branch"), "icectl refs"),
-    **dict.fromkeys(("set", "unset"), "icectl properties"),
-    **dict.fromkeys(("move", "copy", "rewrite-table-path"), "icectl relocate"),
-    **dict.fromkeys(("config", "catalogs"), "icectl doctor"),
-}
-"""What names that other tools have are called here."""
-
-_MEANT_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "-o": ("--json", "`--json` prints one JSON document"),
-    "--output": ("--json", "`--json` prints one JSON document"),
-    "--force": ("--yes", "`--yes` does not ask"),
-    "-f": ("--yes", "`--yes` does not ask"),
-    "--to-snapshot": ("--to", "`--to` takes a snapshot's id"),
-    "--snapshot": ("--at", "`--at` takes a snapshot's id"),
-    "--move-to": ("--quarantine", "`--quarantine DIR` moves files there"),
-    "--debug": ("--verbose", "`-v` prints more, `-vv` each store call too"),
-    "-V": ("--json", "`icectl --version` prints the version"),
-    "--version": ("--json", "`icectl --version` prints the version"),
-}
-"""What options that other tools have are called here: the option to look for, and the hint."""
-
-
 def unknown_command(name: str, known: Sequence[str], following: str = "") -> UsageError:
     """Say that there is no such command, and what may be meant; `following` is the next word."""
-    meant_elsewhere = _MEANT_COMMANDS.get(name.replace("_", "-"))
+    from icectl.cli.other_tools import command_hint
+
+    hint = command_hint(name, known)
     if following in known:
-        meant_elsewhere = f"icectl {following} {shlex.quote(name)}"
-    if meant_elsewhere is not None:
-        hint = f"did you mean `{meant_elsewhere}`?"
-        return UsageError(f"there is no command `{name}`", hint=hint)
-    parts = [command for command in known if name and name in command.split("-")]
-    close = parts or get_close_matches(name, known, n=1)
-    close = close or [command for command in known if name and command.startswith(name)]
-    if not close:  # the name may be a word of a command, mistyped
-        words = {word: command for command in known for word in command.split("-") if len(word) > 2}
-        close = [words[near] for near in get_close_matches(name, words, n=1, cutoff=0.75)]
-    meant = " or ".join(f"`{command}`" for command in close)
-    hint = f"did you mean {meant}?" if close else "`icectl --help` lists the commands"
-    return UsageError(f"there is no command `{name}`", hint=hint)
+        hint = f"did you mean `icectl {following} {shlex.quote(name)}`?"
+    return UsageError(
+        f"there is no command `{name}`", hint=hint or "`icectl --help` lists the commands"
+    )
 
 
 def usage_error(error: Any, word: str) -> UsageError:
@@ -238,16 +206,7 @@ def usage_error(error: Any, word: str) -> UsageError:
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        options = list(error.possibilities or ())
-        close = get_close_matches(error.option_name, options, n=1, cutoff=0.75)
-        close = close or [name for name in options if name.startswith(error.option_name)]
-        meant, text = _MEANT_OPTIONS.get(error.option_name, ("", ""))
-        context = getattr(error, "ctx", None)
-        if context is not None and any(meant in entry.opts for entry in context.command.params):
-            hint = text
-        elif close:
-            hint = f"did you mean `{close[0]}`?"
-        return UsageError(f"there is no option `{error.option_name}`", hint=hint)
+        return _no_such_option(error, hint)
     if kind == "BadOptionUsage":
         return UsageError(_lower(error.message), hint=hint)
     if kind == "MissingParameter" and parameter is not None:
@@ -262,6 +221,19 @@ def usage_error(error: Any, word: str) -> UsageError:
     if extra:
         return UsageError(f"unexpected argument `{extra[1]}`", hint=hint)
     return UsageError(_lower(error.format_message()), hint=hint)
+
+
+def _no_such_option(error: Any, hint: str) -> UsageError:
+    from icectl.cli.other_tools import option_hint
+
+    command = error.ctx.command
+    known = [name for entry in command.params for name in entry.opts]
+    close = get_close_matches(error.option_name, known, n=1, cutoff=0.75)
+    close = close or [name for name in known if name.startswith(error.option_name)]
+    if close:
+        hint = f"did you mean `{close[0]}`?"
+    elsewhere = option_hint(error.option_name, command.name or "", known)
+    return UsageError(f"there is no option `{error.option_name}`", hint=elsewhere or hint)
 
 
 def _parameter_name(parameter: Any) -> str:

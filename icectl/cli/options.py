@@ -50,7 +50,8 @@ class Option:
     """The one declaration of an option, beside the type and the default of its field.
 
     `parse` reads its text, or each of its texts; `choices` are the values that completion offers.
-    The option of a `setting` has its value from there, and is read there.
+    The option of a `setting` has its value from there, and is read there. Its `former` name is
+    accepted on the command line, and stands in no help.
     """
 
     names: tuple[str, ...]
@@ -61,6 +62,7 @@ class Option:
     choices: tuple[str, ...] = ()
     is_counted: bool = False
     setting: Setting[Any] | None = None
+    former: str | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +78,7 @@ def option(
     *,
     choices: tuple[str, ...] = (),
     parse: Callable[[str], Any] | None = None,
+    former: str | None = None,
 ) -> Option:
     """Declare an option; `names` are separated by spaces.
 
@@ -83,7 +86,7 @@ def option(
     """
     if parse is None:
         parse = one_of(*choices) if choices else str
-    return Option(tuple(names.split()), help, group, metavar, parse, choices)
+    return Option(tuple(names.split()), help, group, metavar, parse, choices, former=former)
 
 
 def option_of(setting: Setting[Any], *, group: str = "Options") -> Option:
@@ -337,6 +340,16 @@ class Command:
     def parameters(self) -> frozenset[str]:
         """The names of all of its options and arguments."""
         return frozenset(inspect.signature(self.callback).parameters)
+
+    @property
+    def former_options(self) -> Mapping[str, str]:
+        """The former names of options, with those of today."""
+        return {
+            declared.former: declared.name
+            for bundle in _bundles(self.function).values()
+            for declared in declared_options(bundle).values()
+            if declared.former is not None
+        }
 
     @property
     def planned_options(self) -> Mapping[str, Any]:

@@ -206,7 +206,7 @@ MAINTAIN_ENABLED = TableProperty(
     "icectl.maintain.enabled", _boolean, True,  # noqa: FBT003
     "whether `icectl maintain` may change the table",
 )  # fmt: skip
-ORPHANS_LOOKED_FOR = TableProperty(
-    "icectl.maintain.orphans-looked-for", _optional, None,
-    "when `icectl maintain` last looked for orphans",
+LAST_ORPHAN_SCAN = TableProperty(
+    "icectl.maintain.last-orphan-scan", _optional, None,
+    "when `icectl maintain` last searched for orphans",
 )  # fmt: skip

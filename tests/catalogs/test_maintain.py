@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from icectl.format.properties import ORPHANS_LOOKED_FOR
+from icectl.format.properties import LAST_ORPHAN_SCAN
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata
@@ -29,5 +29,5 @@ def test_tables_are_found_and_the_search_for_orphans_is_noted(server):
     assert statuses() == (0, {"kept_a": "done", "kept_b": "nothing-to-do"})
     assert not lost.exists()
     noted = read_metadata(local(server.current("kept_b")))["properties"]
-    assert ORPHANS_LOOKED_FOR.name in noted
+    assert LAST_ORPHAN_SCAN.name in noted
     assert statuses() == (0, {"kept_a": "nothing-to-do", "kept_b": "nothing-to-do"})

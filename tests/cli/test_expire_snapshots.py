@@ -174,7 +174,7 @@ def test_snapshots_under_the_least_age_of_the_settings_are_refused(
 
 def test_named_snapshots_go_alone(icectl, daily):
     ids = sorted(daily.ids_of)
-    ended = icectl(daily.location, "--json", "-y", "--expire-id", ids[5], "--expire-id", ids[2],
+    ended = icectl(daily.location, "--json", "-y", "--snapshot-id", ids[5], "--snapshot-id", ids[2],
                    env=later(300))  # fmt: skip
     assert numbered(daily, result(ended)) == [2, 5]
     assert [item["reason"] for item in ended.document["result"]["expired"]] == ["named", "named"]
@@ -186,10 +186,10 @@ def test_named_snapshots_go_alone(icectl, daily):
         (["--older-than", "2099-01-01"], "is in the future"),
         (["--older-than", "7"], "is not a valid time"),
         (["--retain-last", "0"], "not a whole number above 0"),
-        (["--expire-id", "x"], "`x` is not a snapshot id"),
-        (["--expire-id", "5", "--older-than", "7d"], "cannot be used with a policy"),
-        (["--expire-id", "5", "--retain-last", "2"], "cannot be used with a policy"),
-        (["--expire-id", "5"], "snapshot 5 is not in the table"),
+        (["--snapshot-id", "x"], "`x` is not a snapshot id"),
+        (["--snapshot-id", "5", "--older-than", "7d"], "cannot be used with a policy"),
+        (["--snapshot-id", "5", "--retain-last", "2"], "cannot be used with a policy"),
+        (["--snapshot-id", "5"], "snapshot 5 is not in the table"),
     ],
 )
 def test_wrong_usage_ends_with_2(icectl, daily, options, message):
@@ -200,7 +200,7 @@ def test_wrong_usage_ends_with_2(icectl, daily, options, message):
 
 def test_r028_the_head_of_a_ref_cannot_be_named(icectl, daily):
     head = daily.metadata.current_snapshot_id
-    ended = icectl(daily.location, "-y", "--json", "--expire-id", head, env=later(8))
+    ended = icectl(daily.location, "-y", "--json", "--snapshot-id", head, env=later(8))
     assert (ended.code, error_id(ended)) == (5, "snapshot-referenced")
 
 
@@ -314,7 +314,7 @@ def test_a_table_without_a_current_snapshot_has_nothing_to_do(icectl, tmp_path, 
 
 def test_r026_kept_snapshots_that_leave_the_log_are_warned_of(icectl, daily):
     ids = sorted(daily.ids_of)
-    arguments = [daily.location, "-n", "--json", "--expire-id", ids[2]]
+    arguments = [daily.location, "-n", "--json", "--snapshot-id", ids[2]]
     (warning,) = icectl(*arguments, env=later(8)).document["warnings"]
     assert warning.startswith("2 kept snapshots will no longer be found by time travel (R-026)")
     daily.ref("v1", "tag", snapshot_id=ids[0])
@@ -341,7 +341,7 @@ def test_without_a_terminal_and_yes_the_run_ends_with_2(icectl, aged, json_optio
 
 def test_r193_tables_that_share_files_are_refused(icectl, aged):
     aged.table.set_properties({"gc.enabled": "false"})
-    for option in ("-y", "-n", "--check", "--keep-files"):
+    for option in ("-y", "-n", "--check", "--metadata-only"):
         ended = icectl(aged.table.location, "--json", option)
         assert (ended.code, error_id(ended)) == (5, "gc-disabled")
         assert ended.document["status"] == "refused"
@@ -357,7 +357,7 @@ def test_a_clock_behind_the_table_is_refused(icectl, aged):
 def test_r017_the_time_of_the_table_never_goes_back(icectl, aged):
     updated_ms = aged.table.metadata.last_updated_ms
     first = min(aged.table.ids_of)
-    ended = icectl(aged.table.location, "-y", "--expire-id", first, env=Clock(updated_ms - 5_000))
+    ended = icectl(aged.table.location, "-y", "--snapshot-id", first, env=Clock(updated_ms - 5_000))
     assert ended.code == 0
     assert read_metadata(current_metadata(aged.directory))["last-updated-ms"] == updated_ms
 
@@ -415,7 +415,7 @@ def test_path_maps_are_for_plans_only(icectl, aged):
 
 def test_files_stay_on_request_and_are_no_work_later(icectl, aged):
     before = aged.files()
-    ended = icectl(aged.table.location, "--older-than", "0s", "-y", "--json", "--keep-files")
+    ended = icectl(aged.table.location, "--older-than", "0s", "-y", "--json", "--metadata-only")
     assert (ended.code, ended.document["status"]) == (0, "done")
     assert sum(result(ended)["deleted"].values()) == 0
     assert before < aged.files()

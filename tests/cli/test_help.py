@@ -84,6 +84,25 @@ def test_help_has_two_examples_and_they_parse(name):
         assert len(f"  $ {line}") < 80
 
 
+FORMER = [
+    (name, former, today)
+    for name in app.COMMANDS
+    for former, today in app.load_command(name).former_options.items()
+]
+
+
+@pytest.mark.parametrize(("name", "former", "today"), FORMER)
+def test_a_former_name_of_an_option_is_read_and_stands_in_no_help(run, name, former, today):
+    (parameter,) = [one for one in parameters_of(app.load_command(name)) if today in one.opts]
+    value = () if is_flag(parameter) else ("7",)
+    expected = app.parse([name, "t", today, *value])
+    assert app.parse([name, "t", former, *value]) == expected
+    if value:
+        assert app.parse([name, "t", f"{former}=7"]) == expected
+    assert former not in run(name, "--help").out
+    assert run(name, "--", former).err.startswith(("error: no Iceberg table", "error: there is no"))
+
+
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_every_parameter_is_explained_in_the_house_voice(name):
     for parameter in parameters_of(app.load_command(name)):

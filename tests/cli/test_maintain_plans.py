@@ -91,7 +91,7 @@ def test_a_plan_names_each_step_and_is_applied_within_what_it_names(server, run,
     assert {name: server.current(name) for name in before_run} == before_run
     noted = read_metadata(local(server.current("rotten")))["properties"]
     assert plan["tables"][0]["steps"][2]["sets"] == {
-        "icectl.maintain.orphans-looked-for": noted["icectl.maintain.orphans-looked-for"]
+        "icectl.maintain.last-orphan-scan": noted["icectl.maintain.last-orphan-scan"]
     }
 
 

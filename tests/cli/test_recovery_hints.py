@@ -141,7 +141,7 @@ def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(table, run
         f"restore `{newest}` from a copy; else move it away, and `icectl repair {table.location} "
         "--drop-missing` loses at most 4 rows"
     )
-    words = ("--to-snapshot", "whole", "--level", "footers", "--yes")
+    words = ("--to-snapshot", "latest-complete", "--level", "footers", "--yes")
     assert run(table.location, *words, "--dry-run", command="repair").code == 0
     oldest.write_bytes(bytes(oldest.stat().st_size))
     assert hint() == (

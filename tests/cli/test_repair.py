@@ -128,7 +128,9 @@ def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table):
     assert refused["way_back"] == str(ids[2])
     assert contents_of(table.directory) == before
 
-    found = result_of(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
+    found = result_of(
+        repair(table.directory, "--to-snapshot", "latest-complete", "--yes", "--json")
+    )
     assert (kinds(found), found["to_snapshot"], found["remaining"]) == (
         ["to-snapshot"], str(ids[2]), [],
     )  # fmt: skip
@@ -139,7 +141,9 @@ def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table):
     assert before.items() <= contents_of(table.directory).items() | {
         (table.directory / "metadata" / "version-hint.text", b"5")
     }
-    again = result_of(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
+    again = result_of(
+        repair(table.directory, "--to-snapshot", "latest-complete", "--yes", "--json")
+    )
     assert again["repairs"] == []
 
 
@@ -176,7 +180,7 @@ def test_another_branch_goes_back_and_main_stays(repair, table):
     (lost,) = [Path(row["location"]) for row in table.live("audit") if row["snapshot_id"] == head]
     lost.unlink()
     assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
-    words = ("--branch", "audit", "--to-snapshot", "whole", "--yes", "--json")
+    words = ("--branch", "audit", "--to-snapshot", "latest-complete", "--yes", "--json")
     result_of(repair(table.directory, *words))
     members = read_metadata(current_metadata(table.directory))
     assert members["refs"]["audit"]["snapshot-id"] == members["current-snapshot-id"]
@@ -189,7 +193,7 @@ def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage):
     TREE_TABLES["grown"](tmp_path / "t")
     damage(BrokenTree(tmp_path / "t"))
     assert repair(tmp_path / "t", "--check").code == 5
-    found = result_of(repair(tmp_path / "t", "--to-snapshot", "whole", "--yes", "--json"))
+    found = result_of(repair(tmp_path / "t", "--to-snapshot", "latest-complete", "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["to-snapshot"], [])
     assert repair(tmp_path / "t", command="validate").code == 0
 

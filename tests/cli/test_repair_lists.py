@@ -114,7 +114,10 @@ def test_a_list_of_which_something_is_missing_is_not_made_anew(
     refused = result_of(repair(table.directory, "--yes", "--json"), 5)
     assert refused["repairs"] == []
     (one,) = [one for one in refused["left"] if one["rule"] == "R-034"]
-    assert one["reason"] == "nothing else shows what it listed; `--to-snapshot whole` goes back"
+    assert (
+        one["reason"]
+        == "nothing else shows what it listed; `--to-snapshot latest-complete` goes back"
+    )
     assert contents_of(table.directory) == left
 
 

@@ -198,7 +198,7 @@ def test_a_value_of_the_environment_is_told_with_its_variable(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "line", ["expire-snapshots /t --expire-id", "rewrite-manifests /t --spec-id"]
+    "line", ["expire-snapshots /t --snapshot-id", "rewrite-manifests /t --spec-id"]
 )
 def test_an_id_of_endless_digits_is_wrong_usage(run, line):
     assert run(*line.split(), "9" * 5000).code == 2

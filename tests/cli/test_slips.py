@@ -2,15 +2,19 @@
 
 import errno
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from icectl.cli.app import COMMANDS, load_command
+from icectl.cli.other_tools import FOREIGN_COMMANDS
 from icectl.commands.compact import run as compact_run
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import result
+from tests.generate.docs import parameters_of
 
 MANY = ("--target-file-size", "1MiB", "--min-input-files", "2")
 
@@ -27,14 +31,16 @@ def table(tmp_path: Path) -> str:
     ("word", "meant"),
     [
         ("expire", "`expire-snapshots`"),
-        ("orphans", "`remove-orphans`"),
-        ("migrate", "`migrate-v1-v2`"),
-        ("upgrade", "`upgrade-to-v4`"),
+        ("expire-snapshot", "`expire-snapshots`"),
+        ("orphans", "`icectl remove-orphans TABLE --dry-run`"),
+        ("remove_orphan_files", "`icectl remove-orphans TABLE`"),
+        ("set-current-snapshot", "`icectl refs TABLE rollback`"),
+        ("upgrade-to-v2", "`migrate-v1-v2`"),
         ("manifest", "`rewrite-manifests`"),
         ("comp", "`compact`"),
         ("inspekt", "`inspect`"),
         ("ls", "`icectl inspect`"),
-        ("rewrite_data_files", "`icectl compact`"),
+        ("rewrite_data_files", "`icectl compact TABLE`"),
         ("gc", "`icectl maintain`"),
     ],
 )
@@ -46,8 +52,37 @@ def test_a_command_by_half_its_name_is_told_in_full(run, word, meant):
     )
 
 
-def test_a_command_that_deletes_is_no_guess_for_one_that_renames(run):
-    assert run("rename", "t").err.endswith("hint: `icectl --help` lists the commands\n")
+@pytest.mark.parametrize(
+    "word",
+    ["snapshot", "create", "migrate", "rename", "list-snapshots", "restore", "export-snapshots"],
+)
+def test_no_command_that_deletes_is_a_guess_for_a_name_that_does_not(run, word):
+    hint = run(word, "t").err.partition("hint: ")[2]
+    assert hint
+    assert not any(
+        name in hint for name in ("expire-", "remove-", "relocate", "migrate-", "upgrade-")
+    )
+
+
+def test_an_upgrade_is_a_guess_for_its_own_version_alone(run):
+    upgrades = [name for name in COMMANDS if name.startswith(("migrate-", "upgrade-"))]
+    listed = " or ".join(f"`{name}`" for name in upgrades)
+    assert run("upgrade", "t").err.endswith(f"hint: did you mean {listed}?\n")
+    assert "did you mean" not in run("upgrade-to-v9", "t").err
+
+
+@pytest.mark.parametrize(
+    "foreign", FOREIGN_COMMANDS, ids=[f"{one.tool} {one.name}" for one in FOREIGN_COMMANDS]
+)
+def test_what_other_tools_have_is_called_by_names_that_icectl_has(foreign):
+    """Each command line parses up to TABLE, and each option stands on its command."""
+    assert (foreign.here is None) != (foreign.instead == "")
+    if foreign.here is None or foreign.here == "icectl --version":
+        assert foreign.options == {}
+        return
+    known = {word for entry in parameters_of(load_command(foreign.command)) for word in entry.opts}
+    texts = [foreign.here, *foreign.options.values()]
+    assert {word for text in texts for word in re.findall(r"--[a-z-]+", text)} <= known
 
 
 def test_a_table_in_front_of_the_command_is_seen(run):
@@ -58,10 +93,32 @@ def test_a_table_in_front_of_the_command_is_seen(run):
     ("words", "hint"),
     [
         (("expire-snapshots", "t", "--dry"), "did you mean `--dry-run`?"),
-        (("refs", "t", "tag", "a", "--snapshot", "1"), "`--at` takes a snapshot's id"),
-        (("remove-orphans", "t", "--move-to", "/q"), "`--quarantine DIR` moves files there"),
+        (("refs", "t", "tag", "a", "--snapshot", "1"), "use `--at` with a snapshot's id"),
+        (
+            ("remove-orphans", "t", "--move-to", "/q"),
+            "use `--quarantine DIR`, which moves files there",
+        ),
         (("compact", "--catalog", "prod"), "`icectl inspect --catalog prod` lists its tables"),
         (("properties", "t", "a=b"), "icectl properties TABLE set KEY=VALUE"),
+        (
+            ("expire-snapshots", "t", "--snapshot_ids", "1"),
+            "use `--snapshot-id ID`, once for each snapshot",
+        ),
+        (
+            ("expire-snapshots", "t", "--retention-threshold", "7d"),
+            "use `--older-than TIMESTAMP`, which takes a duration",
+        ),
+        (
+            ("expire-snapshots", "t", "--stream-results"),
+            "icectl needs no option for this: it always works in bounded memory",
+        ),
+        (("compact", "t", "--file-size-threshold", "1MB"), "use `--min-file-size SIZE`"),
+        (("compact", "t", "--target-file-size-bytes", "1"), "use `--target-file-size SIZE`"),
+        (("remove-orphans", "t", "--max-concurrent-deletes", "9"), "use `--concurrency N`"),
+        (
+            ("inspect", "t", "--credential", "a:b"),
+            "use `--catalog-option credential=env:NAME`, with `--catalog NAME`",
+        ),
     ],
 )
 def test_slips_lead_to_what_was_meant(run, words, hint):
@@ -108,7 +165,7 @@ def test_unknown_variables_of_icectl_are_told(run, table, monkeypatch):
 def test_hints_name_the_command_and_the_table(run, table):
     ended = run("expire-snapshots", table, "--retain-last", "x", "--json")
     assert ended.document["error"]["hint"] is None  # the message says what is wrong
-    ended = run("expire-snapshots", table, "--expire-id", "x", "--json")
+    ended = run("expire-snapshots", table, "--snapshot-id", "x", "--json")
     assert ended.document["error"]["hint"] == f"`icectl inspect {table} snapshots` lists them"
 
 
@@ -173,11 +230,11 @@ def test_settings_of_spark_ask_for_spark(run, table, monkeypatch):
     ("line", "hint"),
     [
         (("version",), "did you mean `icectl --version`?"),
-        (("inspect", "/t", "-o", "json"), "`--json` prints one JSON document"),
-        (("inspect", "/t", "--output", "json"), "`--json` prints one JSON document"),
-        (("compact", "/t", "--force"), "`--yes` does not ask"),
-        (("compact", "/t", "--debug"), "`-v` prints more, `-vv` each store call too"),
-        (("inspect", "-V"), "`icectl --version` prints the version"),
+        (("inspect", "/t", "-o", "json"), "use `--json`, which prints one JSON document"),
+        (("inspect", "/t", "--output", "json"), "use `--json`"),
+        (("compact", "/t", "--force"), "use `--yes`, which asks no question"),
+        (("compact", "/t", "--debug"), "use `-v`, or `-vv` for each store call"),
+        (("inspect", "-V"), "use `icectl --version`"),
     ],
 )
 def test_names_that_other_tools_have_lead_to_the_one_here(run, line, hint):

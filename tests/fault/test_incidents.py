@@ -66,7 +66,7 @@ def test_incident_4_an_older_snapshot_stays_whole_when_a_middle_one_goes(tmp_pat
     first = table.append(range(6), files=3)
     middle = table.remove_data_files(2)
     head = table.append(range(6, 9))
-    after = expired(table, "--expire-id", str(middle))
+    after = expired(table, "--snapshot-id", str(middle))
     assert {id_: len(rows) for id_, rows in after.items()} == {first: 6, head: 5}
 
 

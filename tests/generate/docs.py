@@ -295,7 +295,7 @@ Catalogs are configured in `[catalog.NAME]`, or in PyIceberg's configuration: se
 [catalogs](catalogs.md). Storage options are in `[storage-options]`.
 
 Two table properties concern `icectl maintain`. `icectl.maintain.enabled=false` excludes the table.
-`icectl.maintain.orphans-looked-for` records the last search for orphans; icectl sets it. The policy
+`icectl.maintain.last-orphan-scan` records the last search for orphans; icectl sets it. The policy
 has a file of its own: `icectl man maintain.toml` (see [maintain](maintain.md)).
 
 The retention settings of a branch or tag always come first. Options replace the table's properties;

@@ -181,7 +181,7 @@ def test_a_table_below_the_location_refuses_the_expiry(server, known):
         code, document = run(["expire-snapshots", A, *words])
         assert (code, document["error"]["id"]) == (5, "other-table")
     assert files_of(server.warehouse / "b") == before
-    assert run(["expire-snapshots", A, *LAST_ONE, "--keep-files"])[0] == 0
+    assert run(["expire-snapshots", A, *LAST_ONE, "--metadata-only"])[0] == 0
     check_whole(server.warehouse / "b")
 
 

@@ -47,17 +47,21 @@ class ExpireRequest:
     expire_id: Annotated[
         list[str] | None,
         option(
-            "--expire-id",
+            "--snapshot-id",
             "expire only this snapshot (repeatable; not with the options above)",
             POLICY,
             "ID",
             parse=_parse_id,
+            former="--expire-id",
         ),
     ] = None
     min_age: Annotated[str | None, option_of(EXPIRE_MIN_AGE, group=POLICY)] = None
     clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False
     keep_files: Annotated[
-        bool, option("--keep-files", "change only the metadata; delete no file")
+        bool,
+        option(
+            "--metadata-only", "change only the metadata; delete no file", former="--keep-files"
+        ),
     ] = False
 
 

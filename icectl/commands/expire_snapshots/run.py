@@ -95,8 +95,8 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     policy_options = (request.older_than, *counts, request.expire_unreferenced)
     if request.expire_id and any(policy_options):
         raise UsageError(
-            "`--expire-id` names the snapshots to expire, and cannot be used with a policy",
-            hint="give either `--expire-id` or retention options, not both",
+            "`--snapshot-id` names the snapshots to expire, and cannot be used with a policy",
+            hint="give either `--snapshot-id` or retention options, not both",
         )
     ids = tuple(read_options(request)["expire_id"] or ())
     session = open_session(common, table, read_only=False, change=change)
@@ -343,7 +343,7 @@ def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
     if failed:
         raise StorageError(
             f"files in {folder} cannot be deleted: {failed[0].error}",
-            hint="grant the right to delete, or give `--keep-files`",
+            hint="grant the right to delete, or give `--metadata-only`",
         )
 
 
@@ -370,7 +370,7 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
     try:
         if record is not None:
             journals.write(context.store, record)
-        # The plan names what leaves the log, and `--keep-files` keeps that too.
+        # The plan names what leaves the log, and `--metadata-only` keeps that too.
         return commit_changes(context, loaded, build, commit_request, forgets=False)
     except BaseException:  # of whatever kind: only whether it was sent counts
         if record is not None and not commit_request.sent:

@@ -117,7 +117,7 @@ def maintain(
 
     Tables with the most to gain come first. The next run does what the time limit or a killed run
     leaves undone. It needs nothing but the tables. Only the search for orphans is recorded: in the
-    table property `icectl.maintain.orphans-looked-for`.
+    table property `icectl.maintain.last-orphan-scan`.
 
     A table whose property `icectl.maintain.enabled` is false is skipped. Two runs at the same time
     lose nothing.

@@ -101,9 +101,9 @@ _NOT_IN_POLICIES: Mapping[str, str | None] = {
     "compact.branch": None,
     "compact.rewrite-all": None,
     "rewrite-manifests.branch": None,
-    "expire-snapshots.expire-id": None,
-    "remove-orphans.older-than": "remove-orphans.min-age",
-    "remove-orphans.allow-recent": "remove-orphans.min-age",
+    "expire-snapshots.snapshot-id": None,
+    "remove-orphans.older-than": None,
+    "remove-orphans.allow-recent": "remove-orphans.older-than",
     "remove-orphans.location": None,
     "remove-orphans.inventory": None,
 }
@@ -196,7 +196,7 @@ _OWN = (
         _whole(_LIMITS.untracked_metadata_files.attention)),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),
-    Key("remove-orphans.min-age", "DURATION", "age of files to delete, at least a day", _min_age,
+    Key("remove-orphans.older-than", "DURATION", "age of files to delete, at least a day", _min_age,
         "3d"),
     Key("validate.level", "LEVEL", "how deep tables are checked before a step",
         VALIDATE_LEVEL.parse, "metadata"),
@@ -233,7 +233,9 @@ RENAMED_KEYS: Mapping[str, str] = {
     "compact.delete-ratio": "compact.deleted-rows",
     "rewrite-manifests.manifests": "rewrite-manifests.manifests-to-save",
     "expire-snapshots.snapshots": "expire-snapshots.snapshots-past-retention",
+    "expire-snapshots.keep-files": "expire-snapshots.metadata-only",
     "remove-orphans.metadata-files": "remove-orphans.untracked-metadata-files",
+    "remove-orphans.min-age": "remove-orphans.older-than",
 }
 """Former names of keys, accepted with a warning until the release after 0.1."""
 

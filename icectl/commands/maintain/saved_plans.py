@@ -29,7 +29,7 @@ from icectl.commands.maintain.policy import (
 from icectl.commands.maintain.report import reason_of
 from icectl.commands.maintain.step import ReviewedPlan
 from icectl.errors import Unsupported, UsageError
-from icectl.format.properties import ORPHANS_LOOKED_FOR
+from icectl.format.properties import LAST_ORPHAN_SCAN
 from icectl.table.reviewed import ReviewedAct, acts_of
 from icectl.units import print_instant
 
@@ -128,7 +128,7 @@ def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list
         step: dict[str, Any] = {"command": end.step, "why": needed.get(end.step, "")}
         step["applies"] = "within" if steps else "exactly"
         if end.step == "remove-orphans":
-            step["sets"] = {ORPHANS_LOOKED_FOR.name: print_instant(instant_ms)}
+            step["sets"] = {LAST_ORPHAN_SCAN.name: print_instant(instant_ms)}
         steps.append({**step, "settings": end.plan["settings"], "result": end.plan["result"]})
     return steps, moved
 

@@ -62,7 +62,7 @@ from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
 from icectl.errors import CommitConflict, CommitUnknown, Refused, UsageError
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import MAINTAIN_ENABLED, ORPHANS_LOOKED_FOR, read
+from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, read
 from icectl.format.updates import SetProperties, Update
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_gc_enabled, check_not_maintained
@@ -86,7 +86,7 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
         known = looked_ms(metadata, at_ms)
         if known is not None and known >= at_ms:
             return ()
-        return (SetProperties({ORPHANS_LOOKED_FOR.name: print_instant(at_ms)}),)
+        return (SetProperties({LAST_ORPHAN_SCAN.name: print_instant(at_ms)}),)
 
     try:
         commit_changes(context, loaded, changes, CommitRequest())
@@ -152,12 +152,16 @@ def assess(reader: Reader, retention_of: Callable[[TableMetadata], AskedRetentio
 
 def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
     """Return when maintenance last looked for orphans; None for never, or an odd property."""
-    text = read(metadata.properties, ORPHANS_LOOKED_FOR)
+    properties = metadata.properties
+    text = read(properties, LAST_ORPHAN_SCAN) or properties.get(_FORMER_LAST_SCAN)
     try:
         return None if text is None else parse_instant(text, now_ms)
     except UsageError:
         return None
 
+
+_FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
+"""The former name of the property, read if the table has no newer one."""
 
 _LOOK_SECONDS = 60.0
 
@@ -442,7 +446,7 @@ def settings_with(
         value = policy.values.get(setting.key)
         if value is not None and isinstance(value.text, str) and KEYS[setting.key].setting:
             values[setting.key] = _resolved(setting, value.text, value.origin)
-    keys = {"remove-orphans.min-age": ORPHANS_OLDER_THAN, "validate.level": VALIDATE_LEVEL}
+    keys = {"remove-orphans.older-than": ORPHANS_OLDER_THAN, "validate.level": VALIDATE_LEVEL}
     for key, setting in keys.items():
         value = policy.values[key]
         if isinstance(value.text, str):

@@ -29,7 +29,7 @@ class RepairRequest:
         option(
             "--to-snapshot",
             metavar="ID",
-            help="set the branch back to this snapshot, or with `whole` to the newest whole one",
+            help="roll the branch back to this snapshot; `latest-complete` finds the newest one",
         ),
     ] = None
     drop_missing: Annotated[
@@ -56,7 +56,10 @@ class RepairRequest:
     examples=[
         ("icectl repair /wh/db/t --dry-run", "what can be repaired, what cannot, and why"),
         ("icectl repair /wh/db/t", "show the repairs, ask, then repair"),
-        ("icectl repair /wh/db/t --to-snapshot whole", "go back to the newest complete snapshot"),
+        (
+            "icectl repair /wh/db/t --to-snapshot latest-complete",
+            "go back to the newest complete snapshot",
+        ),
         ("icectl repair /wh/db/t --skip metrics --yes", "all repairs but those of metrics"),
         ("icectl repair /wh/db/t --check", "for CI: exit 4 when there is something to repair"),
     ],

@@ -89,7 +89,7 @@ def find_head_fixes(
     lists = {location for location, _ in head.listed.problems}
     unsure = search.unsure()
     if lists and (not head.is_proven or unsure is not None):
-        reason = "nothing else shows what it listed; `--to-snapshot whole` goes back"
+        reason = "nothing else shows what it listed; `--to-snapshot latest-complete` goes back"
         return [], [
             RemainingFinding(finding, reason) for finding in findings if finding.subject in lists
         ]

@@ -68,14 +68,15 @@ from icectl.table.recovery import (
 from icectl.units import print_count
 
 COMMAND = "repair"
-WHOLE = "whole"
+LATEST_COMPLETE = "latest-complete"
+_FORMER_LATEST_COMPLETE = "whole"
 _DESTROYED = "R-099"
 """The rule of files of rows that are there and cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """The options of a repair; `to_snapshot` is an id, or WHOLE for the newest that is whole."""
+    """The options of a repair; `to_snapshot` is an id, or LATEST_COMPLETE."""
 
     level: RepairLevel
     branch: str
@@ -237,7 +238,11 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
     options = RepairOptions(
         level=cast("RepairLevel", request.level),  # the option takes nothing else
         branch=request.branch,
-        to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
+        to_snapshot=(
+            LATEST_COMPLETE
+            if target in (LATEST_COMPLETE, _FORMER_LATEST_COMPLETE)
+            else parse_snapshot_id("--to-snapshot", target)
+        ),
         skip=frozenset(request.skip or ()),
         accepted=Accepted(request.drop_missing, request.accept_undeleted),
     )
@@ -377,7 +382,7 @@ def _target(
     if head is None:
         raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
     whole = _whole_snapshots(reader, options, findings)
-    if options.to_snapshot == WHOLE:
+    if options.to_snapshot == LATEST_COMPLETE:
         snapshot = whole.newest(options.branch)
         if snapshot is None:
             raise Refused(
@@ -390,7 +395,7 @@ def _target(
         raise Refused(
             f"snapshot {snapshot.snapshot_id} is not whole either",
             hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` shows what is broken; "
-            "`--to-snapshot whole` takes the newest whole one",
+            "`--to-snapshot latest-complete` takes the newest whole one",
         )
     if snapshot not in ancestors(reader.metadata.snapshots_by_id, head.snapshot_id):
         raise Refused(

@@ -45,14 +45,14 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
         key: (orders[key].shown, orders[key].origin.replace(str(file), "FILE"))
         for key in (
             "expire-snapshots.retain-last", "expire-snapshots.older-than", "compact.files-to-save",
-            "steps", "remove-orphans.min-age",
+            "steps", "remove-orphans.older-than",
         )
     } == {
         "expire-snapshots.retain-last": ("5", "FILE"),
         "expire-snapshots.older-than": ("2d", "rule 1 in FILE"),
         "compact.files-to-save": ("9", "rule 2 in FILE"),
         "steps": ("compact", "rule 2 in FILE"),
-        "remove-orphans.min-age": ("3d", "built-in"),
+        "remove-orphans.older-than": ("3d", "built-in"),
     }  # fmt: skip
     assert found.of("/wh/db/t").read("compact.files-to-save") == 50
     assert found.of("prod.other.t").read("compact.files-to-save") == 5
@@ -66,13 +66,11 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
          "did you mean `compact.files-to-save`?"),
         ("[[rule]]\ntables = 'a.*'\nwindows = '1'", "unknown key `windows`, rule 1 in FILE",
          "did you mean `window`?"),
-        ("[remove-orphans]\nolder-than = '1h'", "unknown key `remove-orphans.older-than`, FILE",
-         "did you mean `remove-orphans.min-age`?"),
         ("[remove-orphans]\nallow-recent = true", "unknown key `remove-orphans.allow-recent`, FILE",
-         "did you mean `remove-orphans.min-age`?"),
-        ("[remove-orphans]\nmin-age = '23h'",
-         ("`remove-orphans.min-age`, FILE: `23h` is under a day, and other writers may still use "
-          "younger files"),
+         "did you mean `remove-orphans.older-than`?"),
+        ("[remove-orphans]\nolder-than = '23h'",
+         ("`remove-orphans.older-than`, FILE: `23h` is under a day, and other writers may still "
+          "use younger files"),
          "use `icectl remove-orphans --allow-recent` only if no writer is active"),
         ("steps = ['compat']",
          ("`steps`, FILE: `compat` is not one of `compact`, `rewrite-manifests`, "
@@ -106,8 +104,8 @@ def test_what_is_no_file_is_wrong_usage(tmp_path):
 
 def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys():
     absent = {
-        "compact.rewrite-all", "compact.branch", "expire-snapshots.expire-id",
-        "remove-orphans.allow-recent", "remove-orphans.older-than", "remove-orphans.location",
+        "compact.rewrite-all", "compact.branch", "expire-snapshots.snapshot-id",
+        "remove-orphans.allow-recent", "remove-orphans.location", "remove-orphans.inventory",
     }  # fmt: skip
     assert not absent & set(KEYS)
     assert {
@@ -118,8 +116,9 @@ def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys():
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_KEYS.items())
 def test_a_former_name_is_the_new_one_with_a_warning(tmp_path, old, new):
-    found = policy(tmp_path, f"[[rule]]\ntables = 'a.*'\n{old} = 1")
-    assert found.of("a.b").values[new].text == "1"
+    value = {"DURATION": "2d", "BOOL": "true"}.get(KEYS[new].metavar, "1")
+    found = policy(tmp_path, f"[[rule]]\ntables = 'a.*'\n{old} = {value!r}")
+    assert found.of("a.b").values[new].text == value
     (warning,) = found.renamed
     assert f"`{old}` in rule 1 in {tmp_path}" in warning
     assert f"is now `{new}`" in warning

@@ -48,7 +48,7 @@ DEFAULTS = [
     ("icectl.v4.affinity.enabled", True),
     ("icectl.v4.relative-locations", False),
     ("icectl.maintain.enabled", True),
-    ("icectl.maintain.orphans-looked-for", None),
+    ("icectl.maintain.last-orphan-scan", None),
 ]
 
 KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}

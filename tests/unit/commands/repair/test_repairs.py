@@ -145,7 +145,7 @@ def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(table):
     head = without_list(table)
     lost = wrong("R-034", str(head.snapshot.manifest_list))
     found = head_fixes(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
-    reason = "nothing else shows what it listed; `--to-snapshot whole` goes back"
+    reason = "nothing else shows what it listed; `--to-snapshot latest-complete` goes back"
     assert found == ([], [RemainingFinding(lost, reason)])
 
 
