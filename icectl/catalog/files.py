@@ -35,6 +35,7 @@ from icectl.catalog.metadata_files import (
     wants_gzip,
     without_uncommitted,
 )
+from icectl.catalog.other_formats import plain_data_files, table_of_other_format
 from icectl.catalog.protocol import Capabilities, CommitOutcome, Committed, Conflict, LoadedTable
 from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, TableNotFound
@@ -222,12 +223,20 @@ class FileSystemCatalog:
                 f"there is no directory {shown}",
                 hint="check the path; remote paths need a scheme such as s3://",
             )
+        elif other := table_of_other_format(self.store, self.table_location):
+            return TableNotFound(
+                f"no Iceberg table at {shown}: it is {other.what}", hint=other.hint
+            )
         else:
             hint = (
                 f"a table directory contains {METADATA_FOLDER}/*.metadata.json; `icectl inspect "
                 f"{shown}` lists the tables below a folder; if {_METADATA_PATH} puts the metadata "
                 "elsewhere, name one metadata file"
             )
+            if files := plain_data_files(self.store, self.table_location, here):
+                return TableNotFound(
+                    f"no Iceberg table at {shown}: it is {files.what}", hint=f"{files.hint}; {hint}"
+                )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
+from icectl.catalog.other_formats import table_of_other_format
 from icectl.catalog.protocol import Catalog, Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, target_of, warehouse_of
 from icectl.cli.options import Common
@@ -148,10 +149,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
         if not tables:
             empty.append(target)
     if not matched:
-        shown = ", ".join(f"`{target}`" for target in targets)
-        raise TableNotFound(
-            f"there is no table at {shown}", hint=_where_tables_are(common, targets)
-        )
+        raise _no_tables(common, targets)
     excluded = {
         pattern: {table for table in matched if covers(parts_of(pattern), parts_of(table))}
         for pattern in exclude
@@ -160,6 +158,15 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     remaining = tuple(table for table in matched if table not in left_out)
     idle = tuple(pattern for pattern, tables in excluded.items() if not tables)
     return FoundTables(remaining, tuple(empty), idle)
+
+
+def _no_tables(common: Common, targets: Sequence[str]) -> TableNotFound:
+    shown = ", ".join(f"`{target}`" for target in targets)
+    if len(targets) == 1 and not is_glob(common, targets[0]) and _name(common, targets[0]) is None:
+        folder = _absolute(targets[0])
+        if other := table_of_other_format(_store(common, folder), folder):
+            return TableNotFound(f"{shown} is {other.what}, not an Iceberg table", hint=other.hint)
+    return TableNotFound(f"there is no table at {shown}", hint=_where_tables_are(common, targets))
 
 
 def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
@@ -302,14 +309,17 @@ def _in_store(common: Common, base: str) -> Iterator[str]:
 
     Raises: StorageError.
     """
-    shell = common.shell
-    options = replace(storage_of(common, base), home=base)
-    store = open_store(options, shell.env, shell.deadline)
+    store = _store(common, base)
     metadata = store.list_directory(join(base, METADATA_FOLDER))
     if any(is_metadata_file_name(location_name(file.location)) for file in metadata):
         yield base
         return
     yield from (entry.name for entry in tables_below(store, common.shell.env, base))
+
+
+def _store(common: Common, base: str) -> Store:
+    options = replace(storage_of(common, base), home=base)
+    return open_store(options, common.shell.env, common.shell.deadline)
 
 
 def tables_on_disk(folder: Path, warn: Callable[[str], None]) -> Iterator[str]:
