@@ -14,7 +14,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         @(& icectl __complete @before $last 2>$null)
     }
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
     } else {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
@@ -47,6 +47,11 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--strict', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--only'] = @('compact', 'rewrite-manifests', 'expire-snapshots', 'remove-orphans')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
+                $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
+            }
+            'runs' {
+                $options = @('--since', '--failed', '--limit', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
@@ -127,16 +132,16 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--branch', '--catalog')
             }
             'schema' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4')
             }
             'completion' {
                 $first = @('bash', 'zsh', 'fish', 'powershell')
             }
             'man' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
             }
             'help' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man')
             }
         }
         if ($values.ContainsKey($previous)) { $found = $values[$previous] }

@@ -112,10 +112,11 @@ def no_flushes() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_settings() -> Iterator[None]:
-    """The settings of whoever runs the tests are none of theirs."""
+def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The settings of whoever runs the tests are none of theirs, nor is the history of runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, str] = {
     "validate": "check metadata and files against the rules of the format",
     "repair": "repair a broken table, as far as can be proved",
     "maintain": "do what many tables need, by a policy",
+    "runs": "show what earlier runs of maintain did",
     "expire-snapshots": "drop old snapshots and the files only they need",
     "rewrite-manifests": "regroup manifests by partition, at their target size",
     "compact": "rewrite small data files into larger ones, apply deletes",

@@ -23,7 +23,7 @@ from icectl.cli.progress_bar import ConsoleProgress
 from icectl.cli.signals import Terminated
 from icectl.env import Env
 from icectl.errors import IcectlError, UsageError
-from icectl.units import inert, printable, redact
+from icectl.units import inert, print_instant, printable, redact
 
 if TYPE_CHECKING:  # few runs have a terminal to page on
     from icectl.cli.pager import PagedText
@@ -63,6 +63,9 @@ class Console:
         self._out = out
         self._err = err
         self._source = source
+        self._env = env
+        self._is_log = False
+        self._log_header: str | None = None
         self._paged: PagedText | None = None
         self._lock = RLock()
         self._hidden: set[str] = set()
@@ -157,6 +160,27 @@ class Console:
         """Write a line to stderr for `-vv`."""
         if self.options.verbosity >= 2:
             self._stderr(*text.split("\n"))
+
+    def begin_log(self, header: str) -> None:
+        """Put the time before each line to stderr from now on, unless that is a terminal.
+
+        The header is the first line; with `--quiet` it waits for another line to write.
+        """
+        if self.err_is_terminal or self.options.json:
+            return
+        self._is_log, self._log_header = True, self._inert(self.redact(header))
+        if self.options.verbosity >= 0:
+            self.show_log_header()
+
+    def show_log_header(self) -> None:
+        """Write the header of the log, if it waits for that."""
+        if self._log_header is not None:
+            self._write_lines([], "")
+
+    def log(self, text: str) -> None:
+        """Write a line to the log, if there is one, that `--quiet` leaves out."""
+        if self._is_log:
+            self.note(text)
 
     def warn(self, message: str) -> None:
         """Tell something that does not end the run; it is kept for the JSON document too."""
@@ -277,7 +301,12 @@ class Console:
 
     def _write_lines(self, lines: Sequence[str], between: str) -> None:
         """Write to stderr; a full disk or a terminal that is gone behind it ends no run."""
-        line = between.join(self._inert(self.redact(line)) for line in lines) + "\n"
+        texts = [self._log_header] if self._log_header is not None else []
+        if lines:
+            texts.append(between.join(self._inert(self.redact(line)) for line in lines))
+        self._log_header = None
+        stamp = f"{print_instant(self._env.now_ms() // 1000 * 1000)} " if self._is_log else ""
+        line = "".join(f"{stamp}{text}\n" for text in texts)
         with suppress(OSError), self.progress.paused(), self._lock:
             if self._paged is not None:
                 self._paged.write_note(line)

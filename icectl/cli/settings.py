@@ -222,6 +222,12 @@ def _choice(key: str, metavar: str, choices: tuple[str, ...], default: str, abou
     return Setting(key, metavar, one_of(*choices), default, about, choices)
 
 
+def _absolute_folder(text: str) -> Path:
+    if not Path(text).is_absolute():  # or it would be another one in each working directory
+        raise UsageError(f"`{text}` is not an absolute path")
+    return Path(text)
+
+
 CONCURRENCY: Setting[int | None] = Setting(
     "concurrency", "N", parse_count, None,
     "files read or removed at once (default 8 on local disks, 48 on stores)",
@@ -238,6 +244,13 @@ PROGRESS: Setting[bool] = Setting(
 )
 METRICS_FILE: Setting[Path | None] = Setting(
     "metrics-file", "PATH", Path, None, "write Prometheus metrics of the run to PATH"
+)
+STATE_DIR: Setting[Path | None] = Setting(
+    "state-dir", "DIR", _absolute_folder, None,
+    "folder of the history of runs (default ~/.local/state/icectl)",
+)  # fmt: skip
+DEFAULT_CATALOG: Setting[str | None] = Setting(
+    "default-catalog", "NAME", str, None, "catalog of names that begin with no configured catalog"
 )
 EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
     "expire-snapshots.older-than", "INSTANT", str, None,
@@ -364,7 +377,7 @@ RENAMED_KEYS: Mapping[str, str] = {
 """Former names of settings, accepted with a warning until the release after 0.1."""
 
 SETTINGS: Sequence[Setting[Any]] = (
-    CONCURRENCY, TIME_LIMIT, TEMP_DIR, COLOR, PROGRESS, METRICS_FILE,
+    CONCURRENCY, TIME_LIMIT, TEMP_DIR, COLOR, PROGRESS, METRICS_FILE, STATE_DIR, DEFAULT_CATALOG,
     EXPIRE_OLDER_THAN, EXPIRE_RETAIN_LAST, EXPIRE_KEEP_DAILY, EXPIRE_KEEP_WEEKLY,
     EXPIRE_KEEP_MONTHLY, EXPIRE_MIN_AGE, EXPIRE_CLEAN_METADATA,
     ORPHANS_OLDER_THAN, ORPHANS_MAX_FRACTION, ORPHANS_QUARANTINE,
@@ -469,10 +482,20 @@ def _resolve(setting: Setting[Any], text: str, origin: Origin) -> Resolved:
 
 def default_config_file(environment: Mapping[str, str]) -> Path | None:
     """Name the file in the user's configuration folder; None for a user without a home."""
-    folder = Path(environment.get("XDG_CONFIG_HOME", ""))
+    folder = _folder_of_user(environment, "XDG_CONFIG_HOME", ".config")
+    return None if folder is None else folder / "icectl.toml"
+
+
+def default_state_folder(environment: Mapping[str, str]) -> Path | None:
+    """Name the folder of what icectl keeps between runs; None for a user without a home."""
+    return _folder_of_user(environment, "XDG_STATE_HOME", ".local/state")
+
+
+def _folder_of_user(environment: Mapping[str, str], variable: str, usual: str) -> Path | None:
+    folder = Path(environment.get(variable, ""))
     try:
         # One that is relative would be the working directory's, which may be anybody's.
-        return (folder if folder.is_absolute() else Path.home() / ".config") / "icectl/icectl.toml"
+        return (folder if folder.is_absolute() else Path.home() / usual) / "icectl"
     except RuntimeError:
         return None
 
@@ -563,6 +586,7 @@ ENV_VARS: Mapping[str, str] = {
     "TERM": "`dumb` means neither colour nor a progress bar",
     "COLUMNS": "columns of the terminal, if it does not say",
     "XDG_CONFIG_HOME": "the folder of `icectl/icectl.toml` (default `~/.config`)",
+    "XDG_STATE_HOME": "the folder of `icectl/runs.jsonl` (default `~/.local/state`)",
 }
 """In the order in which the manual lists them."""
 

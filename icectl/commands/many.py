@@ -67,17 +67,20 @@ def print_lines(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None:
-    """Print a line a table, and how many ended in which way; hints of failures after it."""
+    """Print a line a table, why some failed, and how many ended in which way.
+
+    `--quiet` leaves only what did not end well.
+    """
     rows = []
     for end in ends:
-        if console.options.verbosity >= 0 or end.exit_code:
-            done = ""
-            if end.result is not None and end.status != "nothing-to-do":
-                done = what_was_done(command, dict(numbers_of(clean(end.result))))
-                if command == "compact":
-                    done = f"{done}, by the {end.result['engine']} engine"
-            rows.append((end.table, _status(command, end), done or end.reason))
-    if rows:
+        done = ""
+        if end.result is not None and end.status != "nothing-to-do":
+            done = what_was_done(command, dict(numbers_of(clean(end.result))))
+            if command == "compact":
+                done = f"{done}, by the {end.result['engine']} engine"
+        reason = "" if end.exit_code else end.reason  # which is told in full below
+        rows.append((end.table, _status(command, end), done or reason))
+    if rows and console.options.verbosity >= 0:
         print_lines(console, rows)
     print_troubles(console, [(end.table, end.reason, end.hint) for end in ends if end.exit_code])
     counts = Counter(_status(command, end) for end in ends)

@@ -2,12 +2,14 @@
 
 import ast
 import json
+import math
+import operator
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,8 +20,11 @@ import yaml
 
 from icectl.catalog.configured import read_configuration
 from icectl.cli.app import COMMANDS, parse
+from icectl.cli.metrics import _HELP as METRICS
+from icectl.cli.metrics import metrics_text
 from icectl.cli.settings import Settings, resolve
 from icectl.commands.maintain.policy import read_policy
+from icectl.units import print_duration
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 
@@ -259,12 +264,82 @@ def test_the_script_of_gitlab_runs(machine, tmp_path):
         assert ET.parse(tmp_path / report).getroot().tag == "testsuites"
 
 
-def test_alerts_are_of_metrics_that_there_are():
+EXPRESSION = re.compile(
+    r"(?P<age>time\(\) - )?(?P<name>icectl_\w+)(?P<labels>\{[^}]*\})? "
+    r"(?P<op>==|!=|>=|>) (?P<limit>[\d *]+)"
+)
+"""The part of PromQL that the alerts use: one metric, its labels, a comparison with a number."""
+
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "==": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt,
+}  # fmt: skip
+
+
+def alerts() -> dict[str, dict[str, Any]]:
     (group,) = yaml.safe_load(block("yaml", "alert:"))["groups"]
-    named = {name for rule in group["rules"] for name in re.findall(r"icectl_\w+", rule["expr"])}
-    source = (ROOT / "icectl" / "cli" / "metrics.py").read_text()
-    assert named <= set(re.findall(r'"(icectl_\w+)"', source))
-    assert len(group["rules"]) == 4
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def firing(rule: Mapping[str, Any], text: str, now_seconds: float) -> list[str]:
+    """The summaries of an alert for each sample of some metrics that it fires for."""
+    read = EXPRESSION.fullmatch(rule["expr"])
+    assert read is not None, rule["expr"]
+    assert read["name"] in METRICS
+    limit = math.prod(int(number) for number in read["limit"].split("*"))
+    wanted = dict(re.findall(r'(\w+)="([^"]*)"', read["labels"] or ""))
+    summaries = []
+    for line in text.splitlines():
+        sample = re.fullmatch(rf"{read['name']}{{(.*)}} (\S+)", line)
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', sample[1])) if sample else {}
+        if sample is None or not wanted.items() <= labels.items():
+            continue
+        value = now_seconds - float(sample[2]) if read["age"] else float(sample[2])
+        if COMPARISONS[read["op"]](value, limit):
+            summary = rule["annotations"]["summary"]
+            for name in re.findall(r"\{\{ \$labels\.(\w+) \}\}", summary):
+                summary = summary.replace(f"{{{{ $labels.{name} }}}}", labels[name])
+            shown = print_duration(round(1000 * value))
+            summary = summary.replace("{{ $value | humanizeDuration }}", shown)
+            summaries.append(summary.replace("{{ $value }}", f"{value:g}"))
+            assert "{{" not in summaries[-1]
+    return summaries
+
+
+def test_alerts_fire_with_words_and_values_that_agree():
+    built = {
+        "command": "maintain", "exit": 12, "status": "unknown",
+        "result": {"tables": [
+            {"table": "prod.a", "status": "unknown", "exit": 12, "steps": []},
+            {"table": "prod.b", "status": "failed", "exit": 15, "steps": []},
+            {"table": "prod.c", "status": "done", "exit": 0, "steps": []},
+        ]},
+    }  # fmt: skip
+    text = metrics_text(built, table="prod", now_ms=0, duration_seconds=1.0)
+    hour, found = 3600, alerts()
+    assert firing(found["IcectlRunFailed"], text, hour) == [
+        "icectl maintain of prod exited with code 12",
+        "icectl maintain of prod.a exited with code 12",
+        "icectl maintain of prod.b exited with code 15",
+    ]
+    assert len(firing(found["IcectlOutcomeUnknown"], text, hour)) == 2
+    assert firing(found["IcectlNotRun"], text, 48 * hour) == []
+    assert firing(found["IcectlNotRun"], text, 51 * hour) == [
+        "icectl maintain of prod has not run for 2d 3h"
+    ]
+    health = {"view": "health", "verdict": "critical", "snapshot_debt": {"verdict": "critical"}}
+    built = {"command": "inspect", "exit": 0, "status": "done", "result": health}
+    text = metrics_text(built, table="prod.a", now_ms=0, duration_seconds=1.0)
+    assert firing(found["IcectlRunFailed"], text, hour) == []
+    assert len(firing(found["IcebergTableNeedsMaintenance"], text, hour)) == 1
+    assert set(found) == {
+        "IcectlRunFailed", "IcectlOutcomeUnknown", "IcectlNotRun", "IcebergTableNeedsMaintenance",
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")
+def test_prometheus_accepts_the_alerts(tmp_path):
+    (tmp_path / "rules.yaml").write_text(block("yaml", "alert:"))
+    subprocess.run(["promtool", "check", "rules", str(tmp_path / "rules.yaml")], check=True)
 
 
 def test_the_release_workflow_runs_what_is_there():

@@ -149,6 +149,62 @@ def test_the_report_has_a_line_a_table_and_totals(server, maintain):
     assert lines[6] == "snapshots      14 -> 2"
 
 
+def is_narrow(text: str) -> bool:
+    """Whether lines have at most 100 columns, but for a path that is longer alone."""
+    return all(len(line) <= 100 or " " not in line.strip() for line in text.splitlines())
+
+
+def test_a_quiet_run_tells_each_failure_once_in_lines_that_fit(server, maintain):
+    at_rest(server, "calm")
+    broken(server, "lost")
+    ended = maintain("main", "--yes", "-q")
+    assert ended.code == 3
+    assert ended.out.count("is missing") == 1
+    assert "calm" not in ended.out
+    assert is_narrow(ended.out)
+    assert re.fullmatch(r"20\S+Z icectl \S+, run [0-9a-f]{8}: maintain main\n", ended.err), (
+        ended.err
+    )
+    spoken = maintain("main", "--yes").out
+    assert spoken.count("is missing") == 1
+    assert is_narrow(spoken)
+    assert re.search(r"^main\.db\.inner\.lost +failed$", spoken, re.MULTILINE)
+    quiet = maintain("main.db.inner.calm", "--yes", "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_the_log_has_a_header_and_the_time_of_each_step(server, maintain, tmp_path):
+    rotten(server, "rotten")
+    policy = tmp_path / "a policy.toml"
+    policy.write_text("")
+    log = maintain("main", "--policy", str(policy)).err.splitlines()
+    stamp = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ "
+    assert all(re.match(stamp, line) for line in log)
+    header, *lines, last = [re.sub(stamp, "", line, count=1) for line in log]
+    assert re.fullmatch(rf"icectl \S+, run (\w+): maintain main --policy '{policy}'", header)
+    run_id = header.split(": ")[0].split()[-1]
+    assert last.startswith(f"run {run_id} ended: exit code 0 after ")
+    compact, expire, orphans = lines
+    assert re.match(r"main\.db\.inner\.rotten: compact done after \S+: 24 files into 1", compact)
+    assert ": expire-snapshots done after " in expire
+    assert ": remove-orphans done after " in orphans
+    assert maintain("main", "--yes", "--json").err == ""
+    assert maintain("main", "--yes", "--json-lines").err == ""
+
+
+def test_a_rule_without_tables_is_a_warning_of_plans_alone(server, maintain, tmp_path):
+    at_rest(server, "calm")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("[[rule]]\ntables = ['main.audit.**']\nenabled = false\n")
+    words = ("main", "--policy", str(policy))
+    message = "`main.audit.**` matches none of 1 table"
+    assert message in maintain(*words, "-n").err
+    assert maintain(*words, "-q").err == ""
+    assert message in maintain(*words).err
+    assert maintain(*words, "--strict").code == 2
+    assert maintain(*words, "--json").document["warnings"] == []
+
+
 def test_the_document_is_the_golden_one(server, maintain, request):
     rotten(server, "rotten")
     at_rest(server, "calm")

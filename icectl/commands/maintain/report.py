@@ -87,25 +87,31 @@ def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
 
 
 def print_maintained(console: Console, tables: Sequence[TableRun], *, planning: bool) -> None:
-    """Print a line a table, tables with most to gain first, and the totals."""
-    rows = [
-        (table.name, table.status, _what(table, planning=planning))
-        for table in tables
-        if console.options.verbosity >= 0 or table.exit_code
-    ]
-    if rows:
+    """Print a line a table, tables with most to gain first, why some failed, and the totals.
+
+    `--quiet` leaves only what did not end well.
+    """
+    is_quiet = console.options.verbosity < 0
+    failed = [table for table in tables if table.exit_code and (is_quiet or _is_trouble(table))]
+    rows = [(table.name, table.status, _what(table, planning=planning)) for table in tables]
+    if rows and not is_quiet:
         print_lines(console, rows)
-    troubles = [
-        (table.name, reason_of(table), worst.hint)
-        for table in tables
-        if (worst := table.worst) is not None
-        and worst.exit_code
-        and worst.status != "incomplete"  # the next run goes on
-    ]
-    print_troubles(console, troubles)
+    elif failed:
+        console.show_log_header()
+    print_troubles(
+        console,
+        [(table.name, reason_of(table), None if worst is None else worst.hint)
+         for table in failed for worst in [table.worst]],
+    )  # fmt: skip
     console.say()
-    if console.options.verbosity >= 0:
+    if not is_quiet:
         _print_totals(console, totals(tables), planning=planning)
+
+
+def _is_trouble(table: TableRun) -> bool:
+    """Return whether a table failed by more than the time, which the next run has again."""
+    worst = table.worst
+    return worst is not None and bool(worst.exit_code) and worst.status != "incomplete"
 
 
 def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
@@ -124,7 +130,7 @@ def note_interrupted(console: Console, tables: Sequence[TableRun]) -> None:
 
 def _what(table: TableRun, *, planning: bool) -> str:
     """Return the result of a table, or its plan, with reasons, in one line."""
-    why = reason_of(table) or ""
+    why = "" if _is_trouble(table) else reason_of(table) or ""  # or it is told in full below
     if table.status == "skipped" and not planning:
         return why
     if planning:
@@ -193,12 +199,17 @@ def reason_of(table: TableRun) -> str | None:
     return None
 
 
+def file_count(facts: Facts | None) -> int | None:
+    """Return the number of a table's files, of data and deletes; None where nobody has looked."""
+    return None if facts is None else facts.data_file_count + facts.delete_file_count
+
+
 def _facts(facts: Facts | None) -> dict[str, Any] | None:
     """Return the figures of a table; planning a scan opens every manifest."""
     if facts is None:
         return None
     return {
-        "file_count": facts.data_file_count + facts.delete_file_count,
+        "file_count": file_count(facts),
         "file_bytes": facts.live_bytes,
         "snapshot_count": facts.snapshot_count,
         "expirable_snapshot_count": facts.expirable_snapshot_count,

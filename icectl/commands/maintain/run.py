@@ -14,6 +14,7 @@ from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, CONCURRENCY, UNT
 from icectl.cli.signals import Terminated
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.commands.apply.options import ApplyRequest
+from icectl.commands.maintain.ended_tables import EndedTables
 from icectl.commands.maintain.options import MaintainRequest
 from icectl.commands.maintain.plan import (
     ASSESS,
@@ -41,7 +42,6 @@ from icectl.commands.maintain.report import (
     print_policy,
     question,
     reason_of,
-    table_row,
     totals,
 )
 from icectl.commands.maintain.saved_plans import (
@@ -174,13 +174,15 @@ def run(
     )
     if request.explain:
         return _explain(setup)
+    words = [COMMAND, *targets, *(["--policy", request.policy] if request.policy else ())]
+    ended = EndedTables(common, words, setup.planning, request.json_lines)
     _check_matches(setup, targets, matched, policy)
     tables = _assess_tables(setup, matched)
     work = [table for table in tables if table.left]
     if work and not (setup.planning or request.yes or request.policy):
         _confirm(common, tables)
-    _maintain(setup, tables)
-    return _outcome(setup, tables)
+    _maintain(setup, tables, ended)
+    return _outcome(setup, tables, ended)
 
 
 def apply_plan(
@@ -200,34 +202,43 @@ def apply_plan(
         instant_ms=saved.instant_ms,
         reviewed={table.table: reviewed_steps(table, allow_newer=newer) for table in saved.tables},
     )
+    ended = EndedTables(common, ["apply", file], setup.planning)
     seen = _assess_tables(setup, FoundTables(tuple(policies), ()))
     tables = [
         planned_run(*pair)
         for pair in zip(saved.tables, [table.first for table in seen], strict=True)
     ]
-    _maintain(setup, tables)
-    return _outcome(setup, tables)
+    _maintain(setup, tables, ended)
+    return _outcome(setup, tables, ended)
 
 
 def _check_matches(
     setup: _Setup, targets: Sequence[str], tables: FoundTables, policy: MaintenancePolicy
 ) -> None:
-    """Warn of patterns and rules that match nothing. Raises: UsageError, with `--strict`."""
-    common = setup.common
+    """Warn of patterns and rules that match nothing. Raises: UsageError, with `--strict`.
+
+    Rules are for more runs than this one: only a plan warns of them, other runs note them.
+    """
+    common, console = setup.common, setup.common.shell.console
     idle = [f"`--exclude {pattern}` leaves no table out" for pattern in tables.idle]
-    idle += idle_rules(
-        policy,
-        [name_in_hints(common, target) for target in targets],
-        [name_in_hints(common, table) for table in tables.tables],
-        configuration_of(common).__contains__,
+    rules = list(
+        idle_rules(
+            policy,
+            [name_in_hints(common, target) for target in targets],
+            [name_in_hints(common, table) for table in tables.tables],
+            configuration_of(common).__contains__,
+        )
     )
     steps = {step for table in setup.tables for step in setup.policies[table].read("steps")}
     only = setup.only if setup.request.only is not None else ()
     idle += [f"`--only {step}`: no policy has this step" for step in only if step not in steps]
-    for message in idle:
+    for message in idle + rules:
         if setup.request.strict:
             raise UsageError(message, hint="without `--strict` this is a warning")
-        common.shell.console.warn(message)
+        if message in idle or setup.planning:
+            console.warn(message)
+        else:
+            console.note(message)
 
 
 def _check_options(policies: Mapping[str, TablePolicy], common: Common) -> None:
@@ -319,14 +330,13 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
         raise Declined
 
 
-def _maintain(setup: _Setup, tables: Sequence[TableRun]) -> None:
+def _maintain(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> None:
     """Run the steps that tables need, until none is left or time is up."""
     alone = frozenset(
         (run.name, step) for run in tables if run.left for step in _spark_steps(setup, run.name)
     )
     schedule = Schedule(tables, alone)
     console = setup.common.shell.console
-    printed: set[str] = set()
     console.progress.phase("maintaining tables")
     shell = setup.common.shell
     steps: StepsHere | StepsInWorkers = StepsInWorkers(setup.jobs, console.note)
@@ -336,17 +346,20 @@ def _maintain(setup: _Setup, tables: Sequence[TableRun]) -> None:
         with steps as runner:
             while True:
                 _start_steps(setup, schedule, runner)
-                _print_ended(setup, tables, printed)
+                ended.tell(tables)
                 if not schedule.running:
                     break
                 console.progress.rename(_progress_text(schedule))
                 number, (end, seen) = runner.wait()
                 schedule.tables[number].ended(end, seen)
+                ended.log_step(schedule.tables[number], end)
                 if not schedule.has_alone:
                     runner.end_spark()
     except (KeyboardInterrupt, Terminated):
         note_interrupted(console, tables)
+        ended.tell_rest(tables)
         raise
+    ended.tell_rest(tables)
     for table in tables:
         for warning in (text for end in table.ends for text in end.warnings):
             console.warn(f"{table.name}: {warning}")
@@ -423,18 +436,7 @@ def _progress_text(schedule: Schedule) -> str:
     return f"{schedule.done_count} of {len(schedule.tables)} tables{size}: {', '.join(current)}"
 
 
-def _print_ended(setup: _Setup, tables: Sequence[TableRun], printed: set[str]) -> None:
-    """Print JSON lines of tables that ended since the last call, and note them as `printed`."""
-    console = setup.common.shell.console
-    for table in tables if setup.request.json_lines else ():
-        over = not table.is_running and (not table.left or table.skipped is not None)
-        if over and table.name not in printed:
-            printed.add(table.name)
-            console.print(json_line(table_row(table)))
-            console.flush()
-
-
-def _outcome(setup: _Setup, tables: Sequence[TableRun]) -> Outcome:
+def _outcome(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> Outcome:
     request = setup.request
     ordered = sorted(tables, key=lambda run: (-run.first.benefit_bytes, run.name))
     codes = [table.exit_code for table in tables]
@@ -455,13 +457,12 @@ def _outcome(setup: _Setup, tables: Sequence[TableRun]) -> Outcome:
             )
         plan = kept_plan(setup.common, ordered, setup.policies, setup.instant_ms)
 
+    ended.log_end(code)
+
     def render(console: Console) -> None:
         if not request.json_lines:
             print_maintained(console, ordered, planning=setup.planning)
             return
-        for run in ordered:
-            if run.left and run.skipped is None:
-                console.print(json_line(table_row(run)))
         console.print(json_line({"totals": totals(ordered), "exit": code, "status": status}))
 
     return Outcome(

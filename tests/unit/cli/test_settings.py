@@ -171,7 +171,12 @@ def test_every_setting_with_an_option_is_its_one_declaration():
         declared += declared_options(request).values() if request is not None else ()
     of_settings = {id(option.setting) for option in declared if option.setting is not None}
     without = {setting.key for setting in SETTINGS if id(setting) not in of_settings}
-    assert without == {"progress", *(setting.key for setting in HEALTH_LIMITS)}
+    assert without == {
+        "progress",
+        "state-dir",
+        "default-catalog",
+        *(setting.key for setting in HEALTH_LIMITS),
+    }
 
 
 @pytest.mark.parametrize("name", COMMANDS)

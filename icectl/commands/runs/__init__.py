@@ -1,0 +1,1 @@
+"""`icectl runs`: what earlier runs of maintenance did."""
