@@ -67,7 +67,8 @@ class Outcome:
 
     `status` and `exit_code` go together: `planned` 0 or 4, `incomplete` 3, `refused` 5,
     `unknown` 12. `warnings` are those that were not yet told through Progress. `plan` is the file
-    of `--save-plan`, where the command makes that itself.
+    of `--save-plan`, where the command makes that itself. `line` says the same as the report in a
+    line among other tables; empty for nothing to do.
     """
 
     command: str
@@ -79,6 +80,7 @@ class Outcome:
     dry_run: bool = False
     warnings: Sequence[str] = field(default=())
     plan: str | None = None
+    line: str = ""
 
 
 def document(outcome: Outcome) -> dict[str, Any]:

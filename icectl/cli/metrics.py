@@ -62,6 +62,8 @@ def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_
     yield from _figures(row.get("result") or {}, labels)
     for step in row.get("steps", ()):
         yield from _figures(step["figures"], {**labels, "command": step["step"]})
+    if "withheld" in row:
+        yield from _figures({"withheld_steps": list(row["withheld"])}, labels)
     now = row.get("after") or row.get("before") or {}
     yield from _figures({f"now_{name}": value for name, value in now.items()}, labels)
 

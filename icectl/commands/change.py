@@ -34,12 +34,12 @@ class Finished(Generic[Report]):
 class PlannedChange(Generic[Report]):
     """A plan, how to execute it, and how to report on it.
 
-    `result` and `show` write a report as JSON members and as text; `show` lists everything where
-    its last argument is true. `superseded` is the report where another writer committed first.
-    `clean_up` runs where there is no work. `refusal` is the error of a plan that may not be
-    executed. `errors_left` are errors of the table that the plan does not repair.
-    `deleted_file_count` is None for a command without a list of deleted files. `warnings` are of a
-    plan that is not executed.
+    `result` and `show` write a report as JSON members and as text, `line` as one line among other
+    tables; `show` lists everything where its last argument is true. `superseded` is the report
+    where another writer committed first. `clean_up` runs where there is no work. `refusal` is the
+    error of a plan that may not be executed. `errors_left` are errors of the table that the plan
+    does not repair. `deleted_file_count` is None for a command without a list of deleted files.
+    `warnings` are of a plan that is not executed.
     """
 
     command: str
@@ -50,6 +50,7 @@ class PlannedChange(Generic[Report]):
     has_work: bool
     execute: Callable[[], Finished[Report]]
     superseded: Callable[[], Report]
+    line: Callable[[Report], str] = lambda _: ""
     clean_up: Callable[[], None] = lambda: None
     question: str | None = None
     refusal: Refused | None = None
@@ -152,4 +153,5 @@ def _outcome(
         exit_code=exit_code,
         status=status,
         dry_run=dry_run,
+        line="" if status == "nothing-to-do" else planned.line(report),
     )

@@ -8,9 +8,8 @@ from textwrap import wrap
 from typing import Any
 
 from icectl.cli.console import Console, ConsoleOptions
-from icectl.cli.document import Outcome, Status, clean
+from icectl.cli.document import Outcome, Status
 from icectl.cli.failures import error_and_code, recovery_hint
-from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common
 from icectl.cli.tables import TableColumn, print_table
@@ -18,7 +17,7 @@ from icectl.cli.targets import FoundTables, find_tables, is_glob, is_many, missi
 from icectl.commands.maintain.plan import exit_code_of, status_of_error
 from icectl.errors import Declined, UsageError
 from icectl.rows.spark_classic import kept_session
-from icectl.units import print_count, print_size
+from icectl.units import print_count
 
 STATUS_NAMES: Mapping[str, str] = {"nothing-to-do": "nothing to do"}
 """Statuses that are not called in text what they are called in JSON."""
@@ -30,7 +29,10 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class TableEnd:
-    """How a command ended on one table; `result` is what it says of it, None after an error."""
+    """How a command ended on one table.
+
+    `result` is what it says of it, None after an error; `line` the same among other tables.
+    """
 
     table: str
     status: str
@@ -38,6 +40,7 @@ class TableEnd:
     reason: str = ""
     hint: str | None = None
     result: Mapping[str, Any] | None = None
+    line: str = ""
 
 
 def many_result(ends: Sequence[TableEnd]) -> dict[str, Any]:
@@ -71,15 +74,10 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
 
     `--quiet` leaves only what did not end well.
     """
-    rows = []
-    for end in ends:
-        done = ""
-        if end.result is not None and end.status != "nothing-to-do":
-            done = what_was_done(command, dict(numbers_of(clean(end.result))))
-            if command == "compact":
-                done = f"{done}, by the {end.result['engine']} engine"
-        reason = "" if end.exit_code else end.reason  # which is told in full below
-        rows.append((end.table, _status(command, end), done or reason))
+    rows = [  # why some failed is told in full below
+        (end.table, _status(command, end), end.line or ("" if end.exit_code else end.reason))
+        for end in ends
+    ]
     if rows and console.options.verbosity >= 0:
         print_lines(console, rows)
     print_troubles(console, [(end.table, end.reason, end.hint) for end in ends if end.exit_code])
@@ -110,31 +108,6 @@ def print_troubles(
             )
             for line in lines:
                 console.print(line)
-
-
-def what_was_done(command: str, figures: Mapping[str, int]) -> str:
-    """Return what a command has done or would do to a table; empty for nothing to tell."""
-    figures = Counter(figures)
-    match command:
-        case "compact":
-            files = print_count(figures["rewritten_data_files"], "file")
-            return f"{files} into {figures['added_data_files']:,}"
-        case "rewrite-manifests":
-            return f"{print_count(figures['rewritten'], 'manifest')} into {figures['added']:,}"
-        case "expire-snapshots":
-            snapshots = print_count(figures["expired"], "snapshot")
-            return f"{snapshots} expired, {print_size(figures['deleted_bytes'])} freed"
-        case "remove-orphans":
-            orphans = print_count(figures["removed"], "orphan")
-            return f"{orphans}, {print_size(figures['removed_bytes'])}"
-        case "validate":
-            kinds = [
-                print_count(number, severity)
-                for severity in ("error", "warning")
-                if (number := figures[f"counts_{severity}"])
-            ]
-            return ", ".join([*kinds, print_count(figures["files_checked"], "file") + " checked"])
-    return ""
 
 
 def _status(command: str, end: TableEnd) -> str:
@@ -249,7 +222,7 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
         if finding is not None:
             reason, hint = finding_in_words(finding), finding["hint"]
         code, status = outcome.exit_code, outcome.status
-        end = TableEnd(table, status, code, reason, hint, result=outcome.result)
+        end = TableEnd(table, status, code, reason, hint, outcome.result, outcome.line)
     for warning in shell.console.warnings:
         common.shell.console.warn(f"{table}: {shell.console.redact(warning)}")
     return end

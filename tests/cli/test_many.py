@@ -1,6 +1,7 @@
 """One command on several tables: each as by itself, one report."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from icectl.commands import launch
 from icectl.env import Env
 from tests.builders.rows import current_metadata
-from tests.builders.table_builder import START_MS
-from tests.builders.warehouse import at_rest, broken, rotten, warehouse
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.warehouse import at_rest, broken, register, rotten, warehouse
 from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
@@ -116,7 +118,61 @@ def test_compact_of_several_tables_names_the_engine(server, run):
     at_rest(server, "calm")
     ended = run("main.**", "--engine", "local", "--yes", command="compact")
     [done] = [line for line in ended.out.splitlines() if " done " in line]
-    assert done.endswith(" files into 1, by the local engine")
+    assert done.endswith(" files into 1 by the local engine, 1 delete file removed")
+
+
+LINES = {
+    "compact": (
+        ("--engine", "local"),
+        "24 files into 1 by the local engine, 1 delete file to remove",
+        "24 files into 1 by the local engine, 1 delete file removed",
+    ),
+    "rewrite-manifests": ((), "12 manifests into 1", "12 manifests into 1"),
+    "expire-snapshots": (
+        (), "12 snapshots to expire, SIZE to free", "12 snapshots expired, SIZE freed",
+    ),
+    "remove-orphans": ((), "1 orphan to be deleted, 100 B", "1 orphan deleted, 100 B"),
+    "remove-orphans --quarantine": (
+        ("--quarantine", "away"), "1 orphan to be moved, 100 B", "1 orphan moved, 100 B",
+    ),
+    "migrate-v1-v2": ((), "version 1 to 2", "version 1 to 2"),
+    "upgrade-to-v4": (
+        ("--layout", "sfc-1"), *["version 2 to 4, layout sfc-1"] * 2,
+    ),
+    "repair": (
+        ("--drop-missing",),
+        "1 repair, loses at most 3 rows", "1 repair done, loses at most 3 rows",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_each_command_of_several_tables_says_what_it_does_to_each(server, run, tmp_path, name):
+    """A plan says what a run does: no figure is 0 that is another where the table is alone."""
+    command = name.split()[0]
+    for table in ("a", "b"):
+        if command == "migrate-v1-v2":
+            TableBuilder(server.warehouse / table, format_version=1).append(range(3))
+            register(server, table)
+            continue
+        built = rotten(server, table)
+        if command == "repair":
+            (built.directory / "data" / "00001.parquet").unlink()
+    words, planned, done = LINES[name]
+    words = [str(tmp_path / word) if word == "away" else word for word in words]
+    for more, expected in ((("--dry-run",), planned), (("--yes",), done)):
+        ended = run("main.db.inner.*", *words, *more, command=command)
+        shown = ended.out.splitlines()[1:3]
+        lines = [re.sub(r"[0-9.]+ KiB", "SIZE", " ".join(line.split()[2:])) for line in shown]
+        assert lines == [expected] * 2, ended.out + ended.err
+
+
+def test_every_command_of_several_tables_has_its_line():
+    """Those that launch.run_on_each_table runs; `validate` is held above."""
+    pages = Path(launch.__file__).parent.glob("*/options.py")
+    found = [re.findall(r'run_on_each_table\("(\w+)"', page.read_text()) for page in pages]
+    commands = {name.replace("_", "-") for names in found for name in names}
+    assert commands == {name.split()[0] for name in LINES} | {"validate"}
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,26 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
     }
 
 
+def compaction_line(report: Compaction) -> str:
+    """Return what a compaction makes of the files, or would make of them."""
+    outcome, groups, outputs = report.outcome, report.plan.groups, report.outputs
+    done = [group for group in groups if outcome is None or group.number in outputs]
+    new = sum(group.expected_files for group in done)
+    if outcome is not None:
+        new = sum(output.file_count for output in outputs.values())
+    merges_deletes = report.plan.options.deletes_only
+    texts = []
+    if done:
+        inputs = sum(group.input_files for group in done)
+        old = print_count(inputs, "delete file" if merges_deletes else "file")
+        texts = [f"{old} into {new:,} by the {report.engine.name} engine"]
+    removed = (outcome or report.prepared).removed_delete_files
+    if removed and not merges_deletes:
+        verb = "to remove" if outcome is None else "removed"
+        texts.append(f"{print_count(removed, 'delete file')} {verb}")
+    return ", ".join(texts)
+
+
 def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
     # All at once: however few rows are taken, pyarrow goes through all of the table.
     rows_of_groups = [row for group in report.plan.groups for row in group.files]

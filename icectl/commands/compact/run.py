@@ -23,6 +23,7 @@ from icectl.commands.compact.report import (
     Compaction,
     GroupOutput,
     PreparedCompaction,
+    compaction_line,
     compaction_result,
     print_compaction,
 )
@@ -137,6 +138,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             report=report,
             result=compaction_result,
             show=lambda console, shown, whole: print_compaction(console, shown, whole=whole),
+            line=compaction_line,
             has_work=prepared.plan.has_work,
             execute=finish,
             superseded=lambda: replace(report, prepared=prepared.without_work),

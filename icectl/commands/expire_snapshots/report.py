@@ -130,6 +130,18 @@ def expiry_result(expiry: Expiry) -> dict[str, Any]:
     }
 
 
+def expiry_line(expiry: Expiry) -> str:
+    """Return how many snapshots an expiry drops and what it frees, or would."""
+    prepared, outcome = expiry.prepared, expiry.outcome
+    deleted = prepared.deletable if prepared.deletes_files else NO_FILES
+    deleted = deleted if outcome is None else outcome.removal.removed
+    snapshots = print_count(len(expiry.plan.retention.expired), "snapshot")
+    size = print_size(total_bytes(deleted))
+    if outcome is None:
+        return f"{snapshots} to expire, {size} to free"
+    return f"{snapshots} expired, {size} freed"
+
+
 def _decision(decision: Decision) -> dict[str, Any]:
     return {
         "snapshot_id": id_text(decision.snapshot_id),

@@ -13,7 +13,7 @@ from icectl.cli.options import Common
 from icectl.cli.plans import table_in_full
 from icectl.commands.maintain.plan import ASSESS, VALIDATE, StepEnd, TableRun
 from icectl.commands.maintain.report import file_count, table_row
-from icectl.commands.many import STATUS_NAMES, what_was_done
+from icectl.commands.many import STATUS_NAMES
 from icectl.errors import UsageError
 from icectl.storage.location import redacted
 from icectl.units import print_duration, print_instant
@@ -136,7 +136,7 @@ class EndedTables:
 
 def _summary(end: StepEnd) -> str | None:
     """Return what a step did, in counts and bytes; None where it has done nothing."""
-    return (end.status == "done" and what_was_done(end.step, end.figures)) or None
+    return (end.status == "done" and end.line) or None
 
 
 def _duration(seconds: float) -> str:

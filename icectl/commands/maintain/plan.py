@@ -16,7 +16,9 @@ from icectl.errors import (
     Incomplete,
     ProblemsFound,
     Refused,
+    StorageError,
     TableNotFound,
+    Unsupported,
 )
 from icectl.units import print_count, print_duration, print_size
 
@@ -182,6 +184,8 @@ VALIDATE = "validate"
 class StepEnd:
     """How a step on a table ended; `figures` are the counts and bytes of its own report.
 
+    `line` says what it has done.
+
     `plan` is what a file of plans keeps of it, `metadata_location` where the table's metadata lie
     after it; None where nobody has asked.
     """
@@ -193,6 +197,7 @@ class StepEnd:
     hint: str | None = None
     error_id: str | None = None
     figures: Mapping[str, int] = field(default_factory=dict)
+    line: str = ""
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
     plan: Mapping[str, Any] | None = None
@@ -231,8 +236,8 @@ _STATUS_OF_ERROR: Mapping[int, Status] = {
 class TableRun:
     """A table in a run: what was seen of it first and last, what is left to do, what was done.
 
-    Where `is_fixed`, the steps are those of a plan: none comes to them, and none follows one that
-    did not end well.
+    `withheld` are needed steps that are not run. Where `is_fixed`, the steps are those of a plan:
+    none comes to them, and none follows one that did not end well.
     """
 
     name: str
@@ -246,9 +251,11 @@ class TableRun:
     again: set[str] = field(default_factory=set)
     is_validated: bool = False
     is_fixed: bool = False
+    withheld: list[WithheldStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.left = list(self.first.needs)
+        self.withheld = list(self.first.withheld)
         if self.first.end is not None:
             self.ends = [self.first.end]
 
@@ -297,8 +304,8 @@ class TableRun:
         if end.step == VALIDATE:
             self.is_validated = True
             if end.status != "done":
-                self.left.clear()
                 self.ends.append(end)
+                self._withhold(end)
             return
         self.ends = [step_end for step_end in self.ends if step_end.step != end.step]
         self.ends.append(end)
@@ -311,14 +318,26 @@ class TableRun:
             if not self.is_fixed:  # the needed steps, but for those that had their turn
                 done = {step_end.step for step_end in self.ends}
                 self.left = [need for need in seen.needs if need.step not in done]
+        if end.exit_code in _SIGNS_OF_DAMAGE:
+            self._withhold(end)
         is_over = end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE
         if is_over or (self.is_fixed and end.exit_code):
             self.left.clear()
 
+    def _withhold(self, end: StepEnd) -> None:
+        """Withhold what is left after a sign of damage: old snapshots may hold the last copies."""
+        reason = (
+            f"withheld, as `{end.step}` ended with {end.exit_code} and the table may be damaged"
+        )
+        self.withheld += [WithheldStep(need.step, reason) for need in self.left]
+        self.left.clear()
 
-_ENDS_THE_TABLE = frozenset(
-    {TableNotFound.exit_code, CorruptTable.exit_code, CommitUnknown.exit_code}
+
+_ENDS_THE_TABLE = frozenset({TableNotFound.exit_code, CommitUnknown.exit_code})
+_SIGNS_OF_DAMAGE = frozenset(
+    {StorageError.exit_code, Unsupported.exit_code, CorruptTable.exit_code}
 )
+"""Codes of steps after which nothing else is done with the table, lest last copies be deleted."""
 _STOPPED = frozenset({"time-limit", "interrupted", WORKER_ENDED})
 
 

@@ -17,7 +17,7 @@ from icectl.commands.maintain.plan import (
     TableRun,
     WithheldStep,
 )
-from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
+from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles
 from icectl.units import print_count, print_size
 
 
@@ -162,7 +162,7 @@ def _withheld(table: TableRun) -> list[WithheldStep]:
         for end in table.ends
         if end.status == "nothing-to-do" and end.figures.get(_OVER_BUDGET)
     ]
-    return [*table.first.withheld, *by_budget]
+    return [*table.withheld, *by_budget]
 
 
 def _left_to_next_run(end: StepEnd) -> str:
@@ -181,7 +181,7 @@ def _done(table: TableRun) -> list[str]:
     return [
         f"{text}{_left_to_next_run(end)}"
         for end in table.ends
-        if end.status == "done" and (text := what_was_done(end.step, end.figures))
+        if end.status == "done" and (text := end.line)
     ]
 
 

@@ -60,7 +60,7 @@ from icectl.commands.rewrite_manifests import run as rewrite_manifests
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
-from icectl.errors import CommitConflict, CommitUnknown, Refused, UsageError
+from icectl.errors import CommitConflict, CommitUnknown, MissingFile, Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, read
 from icectl.format.updates import SetProperties, Update
@@ -355,10 +355,13 @@ def _step_end(step: str, outcome: Outcome) -> StepEnd:
     status: Status = outcome.status
     figures = dict(numbers_of(clean(outcome.result)))
     code = 0 if status == "planned" else outcome.exit_code
-    return StepEnd(step, status, code, "; ".join(outcome.warnings), figures=figures)
+    warnings = "; ".join(outcome.warnings)
+    return StepEnd(step, status, code, warnings, figures=figures, line=outcome.line)
 
 
 def _failed_end(common: Common, job: StepRequest, raised: Exception) -> StepEnd:
+    if isinstance(raised, FileNotFoundError) and raised.filename is not None:
+        raised = MissingFile(str(raised.filename))  # of the table: its store has answered
     error, code = error_and_code(raised)
     console = common.shell.console
     hint = error.hint

@@ -73,6 +73,17 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
     }
 
 
+def orphans_line(report: Orphans) -> str:
+    """Return how many orphans were deleted or moved, or would be, and their bytes."""
+    plan, outcome = report.plan, report.outcome
+    verb = "moved" if report.moves else "deleted"
+    if outcome is None:
+        orphans, size = print_count(plan.deletable_count, "orphan"), plan.deletable_bytes
+        return f"{orphans} to be {verb}, {print_size(size)}"
+    orphans, size = print_count(len(outcome.removed), "orphan"), total_bytes(outcome.removed)
+    return f"{orphans} {verb}, {print_size(size)}"
+
+
 def _files(files: ListedFiles) -> list[dict[str, Any]]:
     return [
         {

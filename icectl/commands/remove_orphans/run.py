@@ -12,7 +12,13 @@ from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.remove_orphans.deletion import execute
 from icectl.commands.remove_orphans.options import OrphansRequest
-from icectl.commands.remove_orphans.report import Orphans, orphans_result, print_orphans, question
+from icectl.commands.remove_orphans.report import (
+    Orphans,
+    orphans_line,
+    orphans_result,
+    print_orphans,
+    question,
+)
 from icectl.commands.remove_orphans.search import COMMAND, OrphanOptions, prepare
 from icectl.entries.files import listed_files, listed_none
 from icectl.errors import Refused, UsageError
@@ -70,6 +76,7 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
         report=report,
         result=orphans_result,
         show=lambda console, orphans, whole: print_orphans(console, orphans, whole=whole),
+        line=orphans_line,
         has_work=bool(plan.deletable_count),
         execute=finish,
         superseded=lambda: replace(report, plan=replace(plan, orphans=no_files, outside=no_files)),

@@ -148,6 +148,18 @@ def repair_result(repair: Repair) -> dict[str, Any]:
     }
 
 
+def repair_line(repair: Repair) -> str:
+    """Return how many repairs were carried out, or would be, and how many errors stay."""
+    plan, outcome = repair.prepared.plan, repair.outcome
+    left = plan.errors_left if outcome is None else outcome.remaining or ()
+    errors = sum(finding.severity == "error" for finding in left)
+    repairs = print_count(len(plan.fixes), "repair")
+    texts = [repairs if outcome is None else f"{repairs} done"]
+    if plan.fixes and plan.loss != NOTHING:
+        texts.append(str(plan.loss))
+    return ", ".join([*texts, *([f"{print_count(errors, 'error')} left"] if errors else [])])
+
+
 def _fix(fix: Fix) -> dict[str, Any]:
     return {
         "id": fix.id,
@@ -267,6 +279,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         report=report,
         result=repair_result,
         show=lambda console, repair, _: print_repair(console, repair),
+        line=repair_line,
         has_work=prepared.plan.has_work,
         execute=finish,
         superseded=lambda: replace(

@@ -97,6 +97,13 @@ def rewriting_result(rewriting: Rewriting) -> dict[str, Any]:
     }
 
 
+def rewriting_line(rewriting: Rewriting) -> str:
+    """Return how many manifests a rewrite makes of how many, or would."""
+    before, written = len(rewriting.rewritten), rewriting.written
+    after = sum(group.expected for group in rewriting.plan.chosen)
+    return f"{print_count(before, 'manifest')} into {after if written is None else len(written):,}"
+
+
 def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> None:
     """Print each group with its reason, and the outcome; with `-v`, or `whole`, every manifest."""
     whole = whole or console.options.verbosity > 0
@@ -208,6 +215,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
         report=report,
         result=rewriting_result,
         show=lambda console, rewriting, whole: print_rewriting(console, rewriting, whole=whole),
+        line=rewriting_line,
         has_work=bool(planned.chosen),
         execute=finish,
         superseded=lambda: replace(report, plan=replace(planned, groups=())),

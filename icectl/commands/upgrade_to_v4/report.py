@@ -109,6 +109,16 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
     }
 
 
+def upgrade_line(upgrade: Upgrade) -> str:
+    """Return what becomes of the table, or would."""
+    plan = upgrade.plan
+    if _only_rewrites(plan):
+        return f"manifests of version {plan.from_version}"
+    layout = "" if upgrade.layout is None else f"layout {upgrade.layout}"
+    versions = f"version {plan.from_version} to {upgrade.to_version}"
+    return ", ".join(filter(None, ("" if _changes_layout(plan) else versions, layout)))
+
+
 def question(upgrade: Upgrade) -> str:
     """Return the question that the user is asked before anything happens."""
     if _changes_layout(upgrade.plan):
@@ -192,6 +202,7 @@ def planned_upgrade(
         report=report,
         result=upgrade_result,
         show=lambda console, upgrade, _: print_upgrade(console, upgrade),
+        line=upgrade_line,
         has_work=report.plan.has_work,
         execute=finish,
         superseded=lambda: replace(report, plan=UpgradePlan(report.plan.from_version)),

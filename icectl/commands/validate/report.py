@@ -56,6 +56,13 @@ def checked_result(checked: CheckedTable) -> dict[str, Any]:
     }
 
 
+def checked_line(checked: CheckedTable) -> str:
+    """Return how many errors and warnings were found, and how many files were checked."""
+    number = counts(checked.findings)
+    texts = [print_count(number[kind], kind) for kind in ("error", "warning") if number[kind]]
+    return ", ".join([*texts, f"{print_count(checked.files_checked, 'file')} checked"])
+
+
 def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> None:
     """Print findings by rule, the worst first, then what was looked at; `whole`: every finding."""
 

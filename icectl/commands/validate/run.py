@@ -22,7 +22,12 @@ from icectl.commands.validate.data import RemoteReaders, check_data
 from icectl.commands.validate.files import check_files, check_version_hint
 from icectl.commands.validate.lists import CheckTally, SnapshotsChecked, check_snapshots_of
 from icectl.commands.validate.options import ValidateRequest
-from icectl.commands.validate.report import CheckedTable, checked_result, print_checked
+from icectl.commands.validate.report import (
+    CheckedTable,
+    checked_line,
+    checked_result,
+    print_checked,
+)
 from icectl.entries.rows import concat, sample
 from icectl.errors import Incomplete, OtherFile, UsageError
 from icectl.files.metadata_file import read_metadata_json
@@ -83,6 +88,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
         table=identity_of(reader.loaded),
         exit_code=4 if failed else 0 if checked.complete else 3,
         status="done" if checked.complete else "incomplete",
+        line=checked_line(checked),
     )
 
 
