@@ -31,6 +31,7 @@ from icectl.cli.metrics import metrics_text
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.settings import (
     COLOR,
+    DEFAULT_CATALOG,
     METRICS_FILE,
     PROGRESS,
     TIME_LIMIT,
@@ -225,6 +226,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             ended_in_time(run.shell.deadline, interrupts, partial(_report_failure, run)),
         ):
             try:
+                run.invocation = _with_whole_names(run.invocation, run.shell)
                 outcome = run.invocation.run(run.shell)
             finally:
                 # What is left of killed runs, and was removed, belongs on the list too.
@@ -265,6 +267,16 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
 
         env = planning_env(invocation, env)
     return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
+
+
+def _with_whole_names(invocation: Invocation, shell: Shell) -> Invocation:
+    """Return an invocation whose tables are names with a catalog, if there is a default one."""
+    names_catalog = invocation.value("catalog") or invocation.value("catalog_option")
+    if names_catalog or shell.settings.read(DEFAULT_CATALOG) is None:
+        return invocation
+    from icectl.cli.naming import in_default_catalog  # few runs have one
+
+    return invocation.with_tables(partial(in_default_catalog, shell.settings))
 
 
 def _check_format(invocation: Invocation) -> None:

@@ -10,7 +10,7 @@ from icectl.catalog.identifier import TableName, dotted_name, parse_name, withou
 from icectl.catalog.protocol import CatalogAccess, Warehouse
 from icectl.catalog.resolve import open_warehouse
 from icectl.cli.options import Common
-from icectl.cli.settings import split_pair
+from icectl.cli.settings import DEFAULT_CATALOG, Settings, split_pair
 from icectl.errors import TableNotFound, UsageError
 from icectl.storage.open import StorageOptions
 
@@ -81,6 +81,35 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     raise configuration.unknown(catalog)
 
 
+def in_default_catalog(settings: Settings, table: str) -> str:
+    """Return TABLE behind the default catalog if it is a name that begins with no catalog.
+
+    Raises: UsageError, for what may be a path too; TableNotFound, if the default catalog is not
+    configured.
+    """
+    default = settings.read(DEFAULT_CATALOG)
+    if default is None or "/" in without_quoted(table):
+        return table
+    try:
+        first = parse_name(table)[0]
+    except UsageError:  # it is `.`, or no name at all
+        return table
+    configuration = configured_catalogs(settings)
+    if first in configuration:
+        return table
+    if default not in configuration:
+        error = configuration.unknown(default)
+        error.message += f", which {settings.origin(DEFAULT_CATALOG).name} names"
+        raise error
+    full_name = f"{dotted_name((default,))}.{table}"
+    if Path(table).exists():
+        raise UsageError(
+            f"`{table}` is both a path and a name in the default catalog `{default}`",
+            hint=f"`{quote(f'./{table}')}` means the path, `{quote(full_name)}` the name",
+        )
+    return full_name
+
+
 def name_in_hints(common: Common, table: str) -> str:
     """Return what hints call the table: TABLE, behind its catalog where an option named that."""
     return table if common.catalog is None else f"{dotted_name((common.catalog,))}.{table}"
@@ -124,7 +153,12 @@ def target_of(catalog: str, parts: tuple[str, ...]) -> str:
 
 
 def configuration_of(common: Common) -> Configuration:
-    """Return the catalogs that are configured.
+    """Return the catalogs that are configured."""
+    return configured_catalogs(common.shell.settings)
+
+
+def configured_catalogs(settings: Settings) -> Configuration:
+    """Return the catalogs that are configured, in these settings or PyIceberg's.
 
     PyIceberg's file is not looked for in the working directory, which may be anybody's.
     """
@@ -135,4 +169,4 @@ def configuration_of(common: Common) -> Configuration:
         except RuntimeError:  # a user without a home
             return []
 
-    return read_configuration(os.environ, common.shell.settings.catalogs, folders)
+    return read_configuration(os.environ, settings.catalogs, folders)

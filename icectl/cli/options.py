@@ -6,7 +6,7 @@ takes a `common: Common` or a `change: Change`.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -396,6 +396,19 @@ class Invocation:
             return table
         several: list[str] = self.values.get("tables") or []
         return several[0] if len(several) == 1 else None
+
+    def with_tables(self, name_of: Callable[[str], str]) -> "Invocation":
+        """Call each TABLE what a function says; not what stands there for a view of `inspect`."""
+        values, views = dict(self.values), self.command.choices.get("view", ())
+        if values.get("table") is not None and values["table"] not in views:
+            values["table"] = name_of(values["table"])
+        if values.get("tables") is not None:
+            values["tables"] = [name_of(table) for table in values["tables"]]
+        if values.get("more"):  # then the first words are tables too, and the last is the view
+            more: list[str] = values["more"]
+            values["view"] = name_of(values["view"])
+            values["more"] = [*map(name_of, more[:-1]), more[-1]]
+        return replace(self, values=values)
 
     def option_settings(self) -> dict[str, str]:
         """Name the settings that stand on the command line, as text, by key."""

@@ -23,10 +23,15 @@ from icectl.catalog.identifier import dotted_name, parse_name
 from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.help import is_flag
-from icectl.cli.naming import NameInCatalog, configuration_of, warehouse_of
+from icectl.cli.naming import (
+    NameInCatalog,
+    configuration_of,
+    in_default_catalog,
+    warehouse_of,
+)
 from icectl.cli.options import Common, Shell
 from icectl.cli.session import open_session, storage_of
-from icectl.cli.settings import resolve
+from icectl.cli.settings import DEFAULT_CATALOG, resolve
 from icectl.cli.signals import Interrupts, ended_in_time
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, Incomplete
@@ -218,14 +223,18 @@ def _names(common: Common, current: str) -> Iterator[str]:
     typed, dot, _ = current.rpartition(".")
     configuration = configuration_of(common)
     parts = parse_name(typed) if typed else ()
+    default = common.shell.settings.read(DEFAULT_CATALOG)
     if common.catalog is not None:
         catalog = common.catalog
-    elif parts:
+    elif parts and (parts[0] in configuration or default is None):
         catalog, *below = parts
         parts = tuple(below)
     else:
-        yield from (f"{dotted_name((name,))}." for name in sorted(configuration.catalogs))
-        return
+        if not parts:
+            yield from (f"{dotted_name((name,))}." for name in sorted(configuration.catalogs))
+        if default is None:
+            return
+        catalog = default
     if catalog not in configuration:
         return
     name = NameInCatalog(catalog, parts, configuration)
@@ -271,5 +280,8 @@ def _listed(common: Common, line: _Line, kind: str) -> Iterable[str]:
 
 def _metadata(common: Common, line: _Line) -> TableMetadata:
     """Return the current metadata of the table on the line. Raises: IcectlError."""
-    session = open_session(common, line.arguments[0], read_only=True)
+    table = line.arguments[0]
+    if common.catalog is None:
+        table = in_default_catalog(common.shell.settings, table)
+    session = open_session(common, table, read_only=True)
     return session.context.catalog.load(to_show=True).metadata

@@ -24,7 +24,13 @@ from icectl.cli.naming import (
 from icectl.cli.options import Common, read_options
 from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import COMPACT_ENGINE, HEALTH_LIMITS, Settings, parse_option
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    DEFAULT_CATALOG,
+    HEALTH_LIMITS,
+    Settings,
+    parse_option,
+)
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary
@@ -76,9 +82,12 @@ def run(
 ) -> Outcome:
     """Run one view; with `more` words the last is the view, and the others are tables.
 
-    Without a table the catalog of `--catalog` is shown, or its health.
+    Without a table the catalog of `--catalog`, or the default one, is shown, or its health.
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
+    default = common.shell.settings.read(DEFAULT_CATALOG)
+    if table in (None, _HEALTH) and common.catalog is None and default is not None:
+        common = replace(common, catalog=default)
     if table is None or (table == _HEALTH and view == "summary" and common.catalog is not None):
         if common.catalog is None:
             message, hint = "`TABLE` is missing", "`icectl inspect --help` shows how it is used"
