@@ -408,7 +408,7 @@ complete -c icectl -n '__fish_seen_subcommand_from properties' -l path-map-file 
 complete -c icectl -n '__fish_seen_subcommand_from relocate; and test (count (commandline -opc)) -eq 2' -F -a '(__icectl_ask)'
 complete -c icectl -n '__fish_seen_subcommand_from relocate' -l from -x -d 'old prefix of locations (default: the table\'s location in its metadata); repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from relocate' -l to -x -d 'new prefix of locations (default: where TABLE was found)'
-complete -c icectl -n '__fish_seen_subcommand_from relocate' -l new-uuid -d 'make it a table of its own, beside the original'
+complete -c icectl -n '__fish_seen_subcommand_from relocate' -l new-uuid -d 'make a copy an independent table, in no catalog'
 complete -c icectl -n '__fish_seen_subcommand_from relocate' -l copy-list -r -F -d 'write the files that are not at the new place as CSV lines, source,target; without it they must be copied already'
 complete -c icectl -n '__fish_seen_subcommand_from relocate' -l dry-run -s n -d 'print the whole plan, change nothing'
 complete -c icectl -n '__fish_seen_subcommand_from relocate' -l check -d 'plan only; exit 4 when there is work'

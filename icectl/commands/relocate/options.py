@@ -30,7 +30,7 @@ class RelocateRequest:
         ),
     ] = None
     new_uuid: Annotated[
-        bool, option("--new-uuid", help="make it a table of its own, beside the original")
+        bool, option("--new-uuid", help="make a copy an independent table, in no catalog")
     ] = False
     copy_list: Annotated[
         str | None,
@@ -46,7 +46,7 @@ class RelocateRequest:
 @command(
     "relocate",
     examples=[
-        ("icectl relocate /copy/t --new-uuid", "a copied folder becomes a table of its own"),
+        ("icectl relocate /copy/t --new-uuid", "make a copied folder an independent table"),
         ("icectl relocate s3://new/t --from s3://old/t", "t was copied to another bucket"),
         (
             "icectl relocate prod.db.t --to s3://new/t --copy-list f.csv -n",
@@ -70,8 +70,9 @@ def relocate(
     old place, and `--copy-list` names the files to copy. Each data file that is not in the list
     must be at the new place, with its size. icectl checks this before it writes the metadata file.
 
-    The metadata log starts again: the older metadata files name the old place. A table of a catalog
-    has to be registered with the new metadata file, which is printed. Its current metadata file is
-    named by `--metadata-file`, unless TABLE is its name in the catalog.
+    The metadata log starts again: the older metadata files name the old place. A moved table of a
+    catalog has to be registered with the new metadata file, which is printed. Its current metadata
+    file is named by `--metadata-file`, unless TABLE is its name in the catalog. With `--new-uuid`
+    the copy is a file-system table, which is named by its location.
     """
     return run_of("relocate")(common, table, request, change)

@@ -266,6 +266,11 @@ class RelocatePlan:
     done: bool = False
 
     @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return self.metadata is not None or bool(self.set_aside)
+
+    @property
     def missing_bytes(self) -> int:
         """Bytes of the files that are to be copied, as far as they are known."""
         return sum(file.size_bytes or 0 for file in self.missing)

@@ -55,6 +55,7 @@ from icectl.errors import (
 from icectl.files.metadata_file import is_gzip, read_metadata_json
 from icectl.format.file_names import catalog_metadata_file_name, metadata_file_name
 from icectl.format.metadata import TableMetadata
+from icectl.format.properties import METADATA_PATH
 from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore, add_root, open_store
 from icectl.storage.store import Store, check_creatable
@@ -112,8 +113,11 @@ def relocate_result(plan: RelocatePlan) -> dict[str, Any]:
 def print_relocation(console: Console, plan: RelocatePlan) -> None:
     """Print a plan or a run."""
     move = plan.move
-    if plan.metadata is None:
+    if not plan.has_work:
         console.say(f"nothing to do: the table names its files in {move.new_location}")
+        return
+    if plan.metadata is None:
+        _print_set_aside(console, plan)
         return
     pairs = [("from", move.location), ("to", move.new_location)]
     if move.sources != (move.location,):
@@ -128,12 +132,7 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
     console.say(f"{verb} {written or 'no file'} and the metadata file, for {snapshots}: {size}")
     kept_files = print_count(plan.kept_files, "file")
     console.say(f"{kept_files} of {print_size(plan.kept_bytes)} keep their content and their names")
-    if plan.set_aside:
-        console.say(
-            f"{print_count(len(plan.set_aside), 'metadata file')} of the original "
-            + ("renamed" if plan.done else "will be renamed")
-            + ", to *.original"
-        )
+    _print_set_aside(console, plan)
     if plan.missing:
         console.say(
             f"{print_count(len(plan.missing), 'file')} of {print_size(plan.missing_bytes)} not at "
@@ -149,6 +148,15 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
             console.say("register it under a name of its own; NEW is that file:")
             for kind, statement in _REGISTRATIONS:
                 console.say(f"  {kind:<9}  {statement}")
+
+
+def _print_set_aside(console: Console, plan: RelocatePlan) -> None:
+    if plan.set_aside:
+        console.say(
+            f"{print_count(len(plan.set_aside), 'metadata file')} of the original "
+            + ("renamed" if plan.done else "will be renamed")
+            + ", to *.original"
+        )
 
 
 COMMAND = "relocate"
@@ -206,7 +214,7 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
     sources = request.sources or ()
     move = decide_move(recorded, place, is_home=is_home, sources=sources, target=target)
     if move.is_done:
-        return _nothing_to_do(session, session.context, change, loaded, move)
+        return _at_home(session, request, change, loaded, move)
     if not is_text(move.new_location):
         raise UsageError(
             f"{locations.redacted(move.new_location)} is not text in UTF-8, as a location is",
@@ -220,21 +228,31 @@ def run(common: Common, table: str, request: RelocateRequest, change: Change) ->
             f"{locations.redacted(move.new_location)}",
             hint=f"`icectl relocate {locations.redacted(place)}` makes it a table of that place",
         )
-    place_to_be = _target(session, common, loaded, move, is_there=is_there)
+    is_own = request.new_uuid and (not is_there or name_in_catalog(common, table) is None)
+    if is_own:  # as no table has it that is in no catalog
+        kept = {k: v for k, v in loaded.metadata.properties.items() if k != METADATA_PATH.name}
+        loaded = replace(loaded, metadata=replace(loaded.metadata, properties=kept))
+    place_to_be = _target(session, common, loaded, move, is_there=is_there, is_own=is_own)
     return _relocate(session, request, change, loaded, move, place_to_be, is_there=is_there)
 
 
 def _target(
-    session: Session, common: Common, loaded: LoadedTable, move: Move, *, is_there: bool
+    session: Session,
+    common: Common,
+    loaded: LoadedTable,
+    move: Move,
+    *,
+    is_there: bool,
+    is_own: bool,
 ) -> _Target:
-    """Look at the new place.
+    """Look at the new place. A table that `is_own` is a file-system table there, in no catalog.
 
     Raises: Refused, where another table lies there, or which metadata file is current is not known;
     Unsupported; StorageError.
     """
     context, shell = session.context, common.shell
     check_creatable(move.new_location)
-    numbers_versions = loaded.capabilities.numbers_versions
+    numbers_versions = loaded.capabilities.numbers_versions or is_own
     capabilities = FILE_SYSTEM if numbers_versions else NAMED_FILE
     uuid = context.env.new_uuid()
     gzip = wants_gzip(loaded, otherwise=is_gzip(context.store.read(loaded.metadata_location)))
@@ -242,17 +260,14 @@ def _target(
     if is_there:
         catalog = unpinned_catalog(context.catalog)
         if not loaded.capabilities.is_certain:
-            raise Refused(
-                "this table belonged to a catalog, and only that catalog knows the current "
-                "metadata file",
-                hint=f"`--metadata-file {locations.name(loaded.metadata_location)}` takes the "
-                "newest as current",
-                id="current-unknown",
-            )
-        if isinstance(catalog, FileSystemCatalog | NamedFileCatalog):
+            _take_newest(context, loaded, is_own=is_own)
+        elif isinstance(catalog, FileSystemCatalog | NamedFileCatalog):
             catalog.check_current(loaded)
         add_root(context.store, move.new_location)
-        folder = usual if is_same_place(usual, folder) else folder
+        if is_own:
+            own = FileSystemCatalog(context.store, move.new_location, shell.env)
+            context = replace(context, catalog=own)
+        folder = usual if is_own or is_same_place(usual, folder) else folder
         number = (loaded.version or 0) + 1
     else:
         options = replace(session.storage(), home=move.new_location, path_map=())
@@ -260,14 +275,38 @@ def _target(
         store = open_store(options, shell.env, shell.deadline)
         catalog = FileSystemCatalog(store, move.new_location, shell.env)
         context = replace(context, store=store, catalog=catalog, catalog_tables=None)
-        folder = locations.moved(folder, move.path_map) or usual
+        folder = usual if is_own else locations.moved(folder, move.path_map) or usual
         number = 0
     if not numbers_versions:
         name = catalog_metadata_file_name(number, uuid, gzip=gzip)
+    elif is_there and loaded.capabilities.numbers_versions:
+        name = next_version_name(loaded, number)
     else:
-        name = next_version_name(loaded, number) if is_there else metadata_file_name(1, gzip=gzip)
+        name = metadata_file_name(max(number, 1), gzip=gzip)
     base = replace(loaded, metadata_folder=folder, capabilities=capabilities)
     return _Target(context, base, name, gzip)
+
+
+def _take_newest(context: TableContext, loaded: LoadedTable, *, is_own: bool) -> None:
+    """Take the newest metadata file of a copy for the current one, with a warning.
+
+    Raises: Refused, if the table stays a catalog's, or two files are the newest.
+    """
+    name = locations.name(loaded.metadata_location)
+    beside = list_versions(context.store, locations.parent(loaded.metadata_location))
+    newest = [version.name for version in beside if version.version == loaded.version]
+    if not is_own or len(newest) > 1:
+        what = f": {' and '.join(newest)} have one number" if is_own else ""
+        raise Refused(
+            "this table belonged to a catalog, and only that catalog knows the current "
+            f"metadata file{what}",
+            hint=f"`--metadata-file {name}` takes the newest as current",
+            id="current-unknown",
+        )
+    context.progress.warn(
+        f"{name} is the newest metadata file and is taken as current; the catalog of the original "
+        "may know better (`--metadata-file` names another one)"
+    )
 
 
 def _relocate(
@@ -326,7 +365,7 @@ def _relocate(
             missing,
             request.copy_list,
             needs_registering=not target.base.capabilities.publishes,
-            set_aside=_original_files(target, loaded) if is_there and uuid is not None else (),
+            set_aside=_originals(target, loaded) if is_there and uuid is not None else (),
         )
         if request.copy_list is not None:
             _write_copy_list(session, request.copy_list, plan)
@@ -337,6 +376,53 @@ def _relocate(
             return Finished(done, landed.metadata_location)
 
         return _carry_out(session, change, loaded, plan, execute)
+
+
+def _at_home(
+    session: Session, request: RelocateRequest, change: Change, loaded: LoadedTable, move: Move
+) -> Outcome:
+    """Report that the table is at its place; copied metadata files of an original are renamed.
+
+    They are there if the run that made the copy a table was killed.
+    Raises: UsageError, if no copy was made, and a new uuid is asked for.
+    """
+    if not request.new_uuid or request.target is not None:
+        return _nothing_to_do(session, session.context, change, loaded, move)
+    context, folder = session.context, loaded.metadata_folder
+    left = tuple(
+        version.location
+        for version in list_versions(context.store, folder)
+        if _is_of_original(context.store, version.location, loaded.metadata)
+    )
+    beside = context.store.list_directory(folder)
+    if not left and not any(file.location.endswith(_ASIDE) for file in beside):
+        raise UsageError(
+            f"`--new-uuid` makes a copy an independent table, and the table in "
+            f"{locations.redacted(move.location)} is not a copy",
+            hint="copy its folder and name the copy as TABLE; or name the place of a copy with "
+            "`--to` and `--copy-list`",
+        )
+    plan = RelocatePlan(move, set_aside=left)
+
+    def execute() -> Finished[RelocatePlan]:
+        _set_aside(context, left)
+        return Finished(replace(plan, done=True), loaded.metadata_location)
+
+    return _carry_out(session, change, loaded, plan, execute)
+
+
+def _is_of_original(store: Store, location: str, metadata: TableMetadata) -> bool:
+    """Return whether a metadata file is of another table at another place."""
+    try:
+        members = read_metadata_json(store.read(location))
+    except (CorruptTable, FileNotFoundError):
+        return False
+    place = members.get("location")
+    return (
+        members.get("table-uuid") != metadata.table_uuid
+        and isinstance(place, str)
+        and not is_same_place(place, metadata.location)
+    )
 
 
 def _nothing_to_do(
@@ -381,7 +467,7 @@ def _carry_out(
             report=plan,
             result=relocate_result,
             show=lambda console, relocation, _: print_relocation(console, relocation),
-            has_work=plan.metadata is not None,
+            has_work=plan.has_work,
             execute=execute,
             clean_up=clean_up,
             superseded=lambda: RelocatePlan(plan.move),
@@ -390,20 +476,33 @@ def _carry_out(
     )
 
 
-def _original_files(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
-    """List metadata files beside the current one that have the old uuid, that one included.
+def _originals(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
+    """List the metadata files beside the new one that were copied with the table.
 
-    A table of another uuid would find another table's metadata in its folder, and delete nothing.
+    They have its old uuid, or say that they are of its old location, as files do that a dropped
+    table has left there. A table would find another table's metadata in its folder, and delete
+    nothing. Raises: Refused, if the new table would be taken for a catalog's by another file.
     """
-    problems = []
+    metadata, copied = loaded.metadata, []
     for version in list_versions(target.store, target.base.metadata_folder):
         try:
             members = read_metadata_json(target.store.read(version.location))
-        except (CorruptTable, FileNotFoundError):
+        except FileNotFoundError:
             continue
-        if members.get("table-uuid") == loaded.metadata.table_uuid:
-            problems.append(version.location)
-    return tuple(problems)
+        except CorruptTable:
+            members = {}
+        location = members.get("location")
+        is_of_old_place = isinstance(location, str) and is_same_place(location, metadata.location)
+        if members.get("table-uuid") == metadata.table_uuid or is_of_old_place:
+            copied.append(version.location)
+        elif version.kind not in ("file-system", "uncommitted"):
+            raise Refused(
+                f"{locations.redacted(version.location)} is neither of this table nor of its old "
+                "place, and would make the copy a catalog's table",
+                hint="move that file away",
+                id="place-taken",
+            )
+    return tuple(copied)
 
 
 def _is_at_target(target: _Target, metadata: TableMetadata, move: Move, *, new_uuid: bool) -> bool:
@@ -495,18 +594,22 @@ def _write(
         if target.base.capabilities.publishes:
             refresh_hint(target.store, landed.metadata_location)
         outputs.keep(outputs.locations)
-        context = target.context
-        for location in set_aside:
-            try:
-                context.store.copy(location, location + _ASIDE)
-                failed = [item.error for item in context.store.remove([location])]
-            except StorageError as error:
-                failed = [error.message]
-            if failed:
-                context.progress.warn(
-                    f"{locations.name(location)} belongs to the original and stays: {failed[0]}"
-                )
+        _set_aside(target.context, set_aside)
         return landed
+
+
+def _set_aside(context: TableContext, copied: Sequence[str]) -> None:
+    """Rename copied metadata files of the original; what stays is named in warnings."""
+    for location in copied:
+        try:
+            context.store.copy(location, location + _ASIDE)
+            failed = [item.error for item in context.store.remove([location])]
+        except StorageError as error:
+            failed = [error.message]
+        if failed:
+            context.progress.warn(
+                f"{locations.name(location)} belongs to the original and stays: {failed[0]}"
+            )
 
 
 def _publish(
