@@ -170,7 +170,7 @@ def parse_instant(text: str, now_ms: int) -> int:
                 hint="give ISO 8601 such as 2026-01-31T12:00:00Z, or a duration such as 7d",
             ) from None
     if instant > now_ms:
-        raise UsageError(f"`{text}` is in the future", hint="give an instant in the past")
+        raise UsageError(f"`{text}` is in the future", hint="give a timestamp in the past")
     return instant
 
 

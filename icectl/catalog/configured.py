@@ -133,9 +133,9 @@ class Configuration:
         near = get_close_matches(name.lower(), known, n=1)
         listed = ", ".join(f"`{catalog}`" for catalog in known)
         if near:
-            hint = f"did you mean `{near[0]}`? configured are {listed}"
+            hint = f"did you mean `{near[0]}`? configured catalogs: {listed}"
         elif known:
-            hint = f"configured are {listed}"
+            hint = f"configured catalogs: {listed}"
         else:
             hint = (
                 "none is configured: put `[catalog.NAME]` into ~/.config/icectl/icectl.toml or "

@@ -23,7 +23,7 @@ _NO_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE
 class _Message:
     """A finding on a table, work that `--check` has found, or an error.
 
-    `fails` where it is of a run that does not end with 0, `is_error` where it kept the run from
+    `fails` where it is of a run that does not exit with 0, `is_error` where it kept the run from
     finding anything.
     """
 

@@ -100,7 +100,7 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
     changing = [entry for entry in options if is_in_group(entry, CHANGING)]
     own_options = [entry for entry in options if entry not in common and entry not in changing]
     meanings = dict(EXIT_CODES)
-    if command.name != "validate":  # which alone ends with 4 for findings
+    if command.name != "validate":  # which alone exits with 4 for findings
         meanings[4] = meanings[4].rpartition("; ")[2]
     codes = ", ".join(
         f"{code} {re.split('[,:;(]', meanings[code])[0].strip()}" for code in command.exit_codes

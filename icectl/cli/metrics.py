@@ -9,7 +9,7 @@ _HELP = {
     "icectl_last_run_timestamp_seconds": "when the last run ended",
     "icectl_last_run_duration_seconds": "how long the last run took",
     "icectl_last_run_exit_code": "exit code of the last run",
-    "icectl_last_run_success": "1 if the last run ended with 0",
+    "icectl_last_run_success": "1 if the last run exited with 0",
     "icectl_last_run_status": "1 for the status that the last run ended with",
     "icectl_last_run_count": "counts of the last run's result; for a list, its length",
     "icectl_last_run_bytes": "bytes of the last run's result",

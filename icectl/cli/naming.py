@@ -76,7 +76,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
             f"there is no directory `{table}`, and no catalog of that name",
             hint="TABLE is a directory, a URI such as s3://bucket/db/table, one metadata file, or "
             "a name such as catalog.namespace.table"
-            + (f"; configured are {configured}" if configured else ""),
+            + (f"; configured catalogs: {configured}" if configured else ""),
         )
     raise configuration.unknown(catalog)
 

@@ -253,7 +253,7 @@ DEFAULT_CATALOG: Setting[str | None] = Setting(
     "default-catalog", "NAME", str, None, "catalog of names that begin with no configured catalog"
 )
 EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
-    "expire-snapshots.older-than", "INSTANT", str, None,
+    "expire-snapshots.older-than", "TIMESTAMP", str, None,
     "expire snapshots older than this: ISO 8601, or 7d for seven days ago",
 )  # fmt: skip
 EXPIRE_RETAIN_LAST: Setting[int | None] = Setting(
@@ -277,7 +277,7 @@ EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
     about="also drop unused schemas and partition specs",
 )  # fmt: skip
 ORPHANS_OLDER_THAN: Setting[str] = Setting(
-    "remove-orphans.older-than", "INSTANT", str, "3d",
+    "remove-orphans.older-than", "TIMESTAMP", str, "3d",
     "remove files modified before: ISO 8601, or a duration",
 )  # fmt: skip
 ORPHANS_MAX_FRACTION: Setting[float] = Setting(
@@ -358,12 +358,12 @@ def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float] | N
 
 
 HEALTH_LIMITS = (
-    _limits("files-to-save", "5, 1000", "small files that merging would save"),
+    _limits("files-to-save", "5, 1000", "fewer files possible by compaction"),
     _limits("deleted-rows", "10%, 30%", "part of the rows that position deletes remove"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
     _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing"),
-    _limits("manifests-to-save", "20, 1000", "manifests that regrouping would save"),
-    _limits("snapshots-past-retention", "10, 1000", "snapshots past the table's retention"),
+    _limits("manifests-to-save", "20, 1000", "fewer manifests possible"),
+    _limits("snapshots-past-retention", "10, 1000", "snapshots eligible for expiration"),
     _limits("untracked-metadata-files", "20, 1000", "metadata files that are not in the log"),
     _limits("reclaimable", "25%, 100%", "bytes that expiring frees, as a part of the live bytes"),
 )

@@ -230,7 +230,7 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
 
 def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> Outcome:
     planning = change is not None and (change.dry_run or change.check)
-    checks = change is None or change.check  # `validate` ends with 4 where it has found errors
+    checks = change is None or change.check  # `validate` exits with 4 where it has found errors
     code = exit_code_of([end.exit_code for end in ends], check=checks)
     statuses = {end.status for end in ends}
     status: Status = "nothing-to-do" if statuses == {"nothing-to-do"} else "done"

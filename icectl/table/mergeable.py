@@ -144,7 +144,7 @@ def choose_method(
     median = mergeable.row_group_bytes([row for bin_ in bins for row in bin_.files])
     if median is None:
         return MethodChoice("rewrite", "the sizes of its row groups are not known")
-    size = f"half of its row groups have {print_size(median)} or more"
+    size, least = f"median row group {print_size(median)}", print_size(least_row_group)
     if median < least_row_group:
-        return MethodChoice("rewrite", f"{size}, less than {print_size(least_row_group)}")
-    return MethodChoice("auto", size)
+        return MethodChoice("rewrite", f"{size}, below {least}")
+    return MethodChoice("auto", f"{size}, {least} or more")

@@ -561,7 +561,7 @@ class BrokenTable:
                 files, them = f"the {len(damaged)} damaged files", "them"
             return f"restore {files} from a copy; else move {them} away, and {repair}"
         if len(repairs) > 1:
-            return f"{repair}; `icectl repair {table} --dry-run` compares the ways out"
+            return f"{repair}; `icectl repair {table} --dry-run` compares the options"
         if loss is None and metadata.format_version < 4:  # a list or manifest, which may be proved
             return (
                 f"`icectl repair {table} --dry-run` shows whether it can be rebuilt; else {repair}"

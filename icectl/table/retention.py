@@ -177,7 +177,9 @@ def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
         is_young = item.timestamp_ms >= rules.cutoff_ms and not rules.expire_unreferenced
         if reason is None and item.snapshot_id not in in_branches and is_young:
             reason = f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
-        gone = "past retention" if item.snapshot_id in in_branches else "in no branch or tag"
+        gone = (
+            "eligible for expiration" if item.snapshot_id in in_branches else "in no branch or tag"
+        )
         decisions.append(
             Decision(item.snapshot_id, item.timestamp_ms, reason is not None, reason or gone)
         )

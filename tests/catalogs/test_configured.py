@@ -149,7 +149,7 @@ def test_an_unknown_catalog_lists_the_configured_ones(tmp_path):
     with pytest.raises(TableNotFound) as caught:
         configuration(tmp_path, {}).settings("prd", {}, {})
     assert caught.value.message == "there is no catalog `prd`"
-    assert caught.value.hint == "did you mean `prod`? configured are `other`, `prod`"
+    assert caught.value.hint == "did you mean `prod`? configured catalogs: `other`, `prod`"
 
 
 @pytest.mark.parametrize("text", ["catalog: [", "- a\n", "catalog: x\n", "a: \x00"])

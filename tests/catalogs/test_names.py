@@ -126,7 +126,7 @@ def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog):
         "'main.**' means all tables in it",
         ("inspect", "./main"): "a table directory contains metadata/*.metadata.json; if "
         "write.metadata.path puts the metadata elsewhere, name one metadata file",
-        ("inspect", "--catalog", "mian"): "did you mean `main`? configured are `main`",
+        ("inspect", "--catalog", "mian"): "did you mean `main`? configured catalogs: `main`",
     }
     assert run(["inspect", "--json"])[1]["error"]["message"] == "`TABLE` is missing"
 
@@ -138,7 +138,7 @@ def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog):
             ["validate", "mian.db.inner.t"],
             10,
             "there is no catalog `mian`",
-            "did you mean `main`? configured are `main`",
+            "did you mean `main`? configured catalogs: `main`",
         ),
         (
             ["validate", "main.db.iner.t"],

@@ -127,7 +127,7 @@ def test_files_left_alone_are_counted_by_reason(tmp_path, compact):
     ended = compact(tmp_path, "--where", "category = 'c1'", "--dry-run")
     assert "skipped 6 files: not selected by `--where`" in ended.out
     assert "skipped 3 files: too few small files in the partition" in ended.out
-    assert "nothing to do: compacting would gain nothing" in ended.out
+    assert "nothing to do: no file group meets the thresholds" in ended.out
     assert "hint: `--min-input-files 2` merges fewer files too" in ended.err
 
 

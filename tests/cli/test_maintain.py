@@ -24,6 +24,7 @@ from tests.stores.fixed_env import FixedEnv
 DAY_MS = 86_400_000
 NOW_MS = START_MS + 30 * DAY_MS
 PREFIX = "main.db.inner."
+EXPIRABLE = "12 snapshots eligible for expiration"
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_a_table_with_errors_that_only_a_check_finds_is_skipped(server, maintain
     assert ended.code == 3
     row = rows(ended)["rotten"]
     assert (row["status"], row["exit"]) == ("failed", 4)
-    assert row["reason"].startswith("`validate` ends with 4: ")
+    assert row["reason"].startswith("`validate` exits with 4: ")
     assert [step["step"] for step in row["steps"]] == ["validate"]
 
 
@@ -166,15 +167,15 @@ def test_a_plan_and_a_check_change_nothing(server, maintain):
     assert (ended.code, ended.document["status"], ended.document["dry_run"]) == (0, "planned", True)
     assert statuses(ended) == {"rotten": ("planned", 0), "calm": ("nothing-to-do", 0)}
     assert {one["step"]: one["reason"] for one in rows(ended)["rotten"]["needs"]} == {
-        "compact": "merging saves 23 files",
-        "expire-snapshots": "12 snapshots past retention",
+        "compact": "compaction would reduce 24 files to 1",
+        "expire-snapshots": EXPIRABLE,
         "remove-orphans": "never searched",
     }
     assert maintain("main", "--check").code == 4
     lines = maintain("main", "--check", "--format", "github").out.splitlines()
     assert [line.partition(" (")[0] for line in lines] == [
-        f"::warning title=maintain {PREFIX}rotten::compact: merging saves 23 files",
-        f"::warning title=maintain {PREFIX}rotten::expire-snapshots: 12 snapshots past retention",
+        f"::warning title=maintain {PREFIX}rotten::compact: compaction would reduce 24 files to 1",
+        f"::warning title=maintain {PREFIX}rotten::expire-snapshots: {EXPIRABLE}",
         f"::warning title=maintain {PREFIX}rotten::remove-orphans: never searched",
     ]
     assert maintain("main", "--yes", "--format", "junit").code == 2
@@ -413,7 +414,8 @@ def test_files_that_a_budget_leaves_to_the_next_run_are_told(server, maintain, t
     )
     planned = maintain("main", "--policy", str(policy), "--dry-run")
     done = maintain("main", "--policy", str(policy))
-    for ended, shown in ((planned, r"merging saves \d+ files"), (done, r"(\d+) files into 1[^(]+")):
+    plan = r"would reduce \d+ files to \d+"
+    for ended, shown in ((planned, plan), (done, r"(\d+) files into 1[^(]+")):
         told = rf"{shown}\S* \((\d+) files left to the next run by `budget\.rewrite-bytes`\)"
         found = re.search(told, " ".join(ended.out.split()))
         assert found is not None, ended.out

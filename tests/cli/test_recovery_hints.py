@@ -52,7 +52,7 @@ def rebuilding(table: TableBuilder) -> str:
 
 
 def others(table: TableBuilder) -> str:
-    return f"`icectl repair {table.location} --dry-run` compares the ways out"
+    return f"`icectl repair {table.location} --dry-run` compares the options"
 
 
 def test_a_truncated_manifest_names_the_repair_that_loses_least(table, run):

@@ -120,15 +120,27 @@ def test_what_leaves_a_branch_is_told_apart_from_what_no_other_has(table, refs):
     back = ("rollback", "--to", first, "--dry-run")
     refs(table.location, "branch", "audit")
     for dropped, words, told in (
-        (None, ("drop", "audit", "--dry-run"), "3 snapshots out of the branch, and still in other"),
-        ("audit", back, "2 snapshots out of the branch, and still in other branches or tags"),
-        ("eoy", back, "2 snapshots out of the branch, in the table until they expire"),
+        (
+            None,
+            ("drop", "audit", "--dry-run"),
+            "3 snapshots become unreachable from audit; other branches or tags still reach",
+        ),
+        (
+            "audit",
+            back,
+            "2 snapshots become unreachable from main; other branches or tags still reach all",
+        ),
+        (
+            "eoy",
+            back,
+            "2 snapshots become unreachable from main; they stay in the table until they expire",
+        ),
     ):
         if dropped is not None:
             assert refs(table.location, "drop", dropped, "--yes").code == 0
         assert told in refs(table.location, *words).out
     refs(table.location, "tag", "between", "--at", second)
-    told = "2 snapshots out of the branch; 1 in no other, in the table until they expire"
+    told = "become unreachable from main; 1 in no other ref, in the table until they expire"
     assert told in refs(table.location, *back).out
 
 

@@ -448,7 +448,7 @@ def test_text_names_groups_and_reasons(tmp_path, rewrite):
     assert lines[-1].endswith("; 0 stay")
     assert "became" in rewrite(table.location).out
     assert rewrite(table.location).out == (
-        "nothing to do: rewriting manifests would gain nothing\n"
+        "nothing to do: no manifest group meets the thresholds\n"
     )
 
 

@@ -201,7 +201,7 @@ def test_one_page_has_the_whole_warehouse(server, inspect, tmp_path):
     page.feed(text)
     assert page.open == []
     assert page.titles == [
-        "File sizes", "What expiry would free", "What merging would save", "Deletes",
+        "File sizes", "What expiry would free", "What compaction would reduce", "Deletes",
     ]  # fmt: skip
     assert {link.removeprefix("#") for link in page.links} == page.ids != set()
     assert "prefers-color-scheme: dark" in text

@@ -41,8 +41,8 @@ The first of these that has a value counts: an option, an environment variable, 
 a property of the table, icectl itself. `--verbose` prints where each value came from."""
 
 _UNITS = """\
-Durations are written `90s`, `15m`, `24h`, `7d` or `2w`. Instants are in ISO 8601, in UTC without a
-zone; a duration means that long ago. Sizes are `64MB` (millions of bytes) or `64MiB` (2^20)."""
+Durations are written `90s`, `15m`, `24h`, `7d` or `2w`. Timestamps are in ISO 8601, in UTC without
+a zone; a duration means that long ago. Sizes are `64MB` (millions of bytes) or `64MiB` (2^20)."""
 
 
 _CREDENTIALS = """\

@@ -41,6 +41,22 @@ HOUSE_WORDS = {
     r"\bwhat there is\b": "the tables, the files: by name",
     r"\bsays nothing here\b": "does not belong here",
     r"\bheals?\b": "repairs, fixes",
+    r"\bmerging (?:within \w+ )?saves|saved by merging|merging would": "compaction would reduce",
+    r"manifests? too many": "N fewer manifests possible",
+    r"\bgains? nothing": "no group meets the thresholds",
+    r"half of its row groups": "median row group SIZE",
+    r"\bcut (?:larger|large) files": "split",
+    r"\bINSTANT\b": "TIMESTAMP",
+    r"\bways? out\b": "option, hint",
+    r"\balready so\b": "already match",
+    r"\bout of the branch": "become unreachable from",
+    r"\bma[kd]e (?:branch|tag)": "create, created",
+    r"\bend(?:s|ed)? with (?:exit |code )?\d": "exits with",
+    r"\bconfigured are\b": "configured catalogs:",
+    r"\bbehind one another\b": "concatenated",
+    r"\bpast (?:the table's (?:own )?)?retention\b": "eligible for expiration",
+    r"orphans-looked-for": "last-orphan-scan",
+    r"--expire-id|--keep-files|--to-snapshot whole": "the option of today",
 }
 """What may stand in no message, help, manual or page, and what is said for it."""
 

@@ -45,7 +45,7 @@ def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: Spar
 
     The plan is made again from the same options, settings, time and metadata file. It is carried
     out only if it comes out the same. If the table changed since, or the plan differs, nothing is
-    done and the run ends with 11. A plan file that was edited ends with 5.
+    done and the run exits with 11. A plan file that was edited exits with 5.
 
     With `--allow-newer` the plan is made from the table's current state, and reduced to what the
     file names: the snapshots, refs and files to delete, the files and manifests to rewrite, the

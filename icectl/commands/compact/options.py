@@ -111,7 +111,7 @@ class CompactRequest:
         str | None, _size("--min-file-size", "rewrite smaller files (default 75% of target)", FILES)
     ] = None
     max_file_size: Annotated[
-        str | None, _size("--max-file-size", "cut larger files (default 180% of target)", FILES)
+        str | None, _size("--max-file-size", "split larger files (default 180% of target)", FILES)
     ] = None
     max_group_size: Annotated[
         str | None, _size("--max-group-size", "bytes committed together (default 100GiB)")
@@ -173,7 +173,7 @@ def compact(
     with other characters in backticks.
 
     Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
-    possible: their row groups are copied behind one another, and not decoded. That takes about as
+    possible: their row groups are concatenated, and not decoded. That takes about as
     long as copying the files. Rows keep their order; pages, statistics, page indexes and Bloom
     filters stay as they are. Position deletes become deletes of the new file; so do rows that
     equality deletes remove. Row groups without a live row are left out. Merged files need the same

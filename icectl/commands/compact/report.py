@@ -258,7 +258,7 @@ def _print_groups(console: Console, report: Compaction) -> None:
         TableColumn("partition", cut="middle"),
         TableColumn("files", "right"),
         TableColumn("bytes", "right"),
-        TableColumn("become", "right"),
+        TableColumn("output files", "right"),
         TableColumn("reason", cut="wrap"),
     )
     options, rows = report.plan.options, []
@@ -320,7 +320,7 @@ def _print_files(console: Console, report: Compaction) -> None:
 
 def _summary(report: Compaction, result: Mapping[str, Any]) -> str:
     if not report.plan.has_work:
-        return "nothing to do: compacting would gain nothing"
+        return "nothing to do: no file group meets the thresholds"
     added_size = print_size(result["added_bytes"])
     if report.plan.options.deletes_only:
         new = print_count(result["added_delete_files"], "delete file")

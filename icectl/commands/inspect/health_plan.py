@@ -196,32 +196,40 @@ def _from(limits: MeasureLimits, unit: str, *, ratio: bool = False) -> str:
 
 
 def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
-    """Return files far below the target, and how many merging each partition would save.
+    """Return files far below the target, and to how many compaction would reduce each partition's.
 
     Of those bytes some are copied, and others decoded and written again.
     """
     small_below = int(target * SMALL_RATIO)
     small = rows.smaller_than(data, small_below)
     partitions = rows.by_row(Entries(rows.files_by_partition(small)), "file_count", "size_bytes")
-    surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
+    needs = [(count, max(1, -(-size // target))) for count, size in partitions]
+    surplus = sum(count - needed for count, needed in needs)
+    reducible = sum(count for count, needed in needs if count > needed)
     merged, rewritten = expected_ways(small)
     ways = f" ({print_size(merged)} copied without decoding, {print_size(rewritten)} rewritten)"
     return _Check(
         limits.files_to_save.judge(surplus),
         f"{len(small):,} of {print_count(len(data), 'data file')} below {print_size(small_below)}, "
-        f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves "
-        f"{print_count(surplus, 'file')}{ways if surplus else ''}",
-        _from(limits.files_to_save, "files to save"),
+        f"{SMALL_RATIO:.0%} of the target size"
+        + (f"; {compaction_text(reducible, surplus)}{ways}" if surplus else ""),
+        _from(limits.files_to_save, "fewer files"),
         "compact",
         {
             "small_file_count": len(small),
             "small_file_bytes": rows.total(small, "file_size_in_bytes"),
             "small_below_bytes": small_below,
+            "reducible_file_count": reducible,
             "surplus_file_count": surplus,
             "merge_bytes": merged,
             "rewrite_bytes": rewritten,
         },
     )
+
+
+def compaction_text(reducible: int, surplus: int) -> str:
+    """Return what compaction would do with the files of partitions that need fewer."""
+    return f"compaction would reduce {print_count(reducible, 'file')} to {reducible - surplus:,}"
 
 
 def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
@@ -284,7 +292,7 @@ def _manifest_debt(source: HealthSource) -> _Check:
         limits.manifests_to_save.judge(surplus),
         f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
         f"of {print_size(target)}, {count - surplus:,} would do{by_vectors}",
-        _from(limits.manifests_to_save, "manifests to save"),
+        _from(limits.manifests_to_save, "fewer manifests"),
         "rewrite-manifests",
         {
             "manifest_count": count,
@@ -301,8 +309,9 @@ def _snapshot_debt(source: HealthSource) -> _Check:
     count, expirable = len(source.metadata.snapshots), source.expirable.snapshot_count
     return _Check(
         limits.snapshots_past_retention.judge(expirable),
-        f"{expirable:,} of {print_count(count, 'snapshot')} past the table's own retention",
-        _from(limits.snapshots_past_retention, "snapshots past retention"),
+        f"{expirable:,} of {print_count(count, 'snapshot')} eligible for expiration by the table's "
+        "properties",
+        _from(limits.snapshots_past_retention, "snapshots eligible for expiration"),
         "expire-snapshots",
         {"snapshot_count": count, "expirable_snapshot_count": expirable},
     )

@@ -31,7 +31,7 @@ class ViewRequest:
         option(
             "--as-of",
             "show the snapshot that was current then: ISO 8601, or 2d for two days ago",
-            metavar="INSTANT",
+            metavar="TIMESTAMP",
         ),
     ] = None
     all_snapshots: Annotated[

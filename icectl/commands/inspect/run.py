@@ -424,7 +424,7 @@ def _health_limits(settings: Settings) -> "HealthLimits":
 
 
 def _failing(options: ViewRequest) -> frozenset[str]:
-    """Return the verdicts that end with 4."""
+    """Return the verdicts that exit with 4."""
     if options.fail_on == "critical":
         return frozenset({"critical"})
     return frozenset({"attention", "critical"} if options.check or options.fail_on else ())

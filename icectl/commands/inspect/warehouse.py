@@ -85,7 +85,7 @@ def summary(totals: Row) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class WarehouseRequest:
-    """What is asked of many tables: limits, the verdicts that end with 4, output.
+    """What is asked of many tables: limits, the verdicts that exit with 4, output.
 
     `printer` prints rows of figures, None for text; `write` writes the page to `html`.
     """

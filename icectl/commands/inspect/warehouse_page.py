@@ -177,7 +177,7 @@ def _tiles(totals: Row) -> Iterator[str]:
         (f"{totals['manifest_count']:,}", "manifests read per scan"),
         (print_size(totals["reclaimable_bytes"]),
          f"freed by expiring {print_count(totals['expirable_snapshot_count'], 'snapshot')}"),
-        (f"{totals['surplus_file_count']:,}", "files saved by merging"),
+        (f"{totals['surplus_file_count']:,}", "fewer files possible by compaction"),
     ]  # fmt: skip
     yield '<div class="tiles">'
     for number, text in tiles:
@@ -223,9 +223,9 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _most(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the tables that gain most from maintenance."""
     for title, caption, key, show, look, full in (
-        ("What expiry would free", "bytes that only snapshots past retention need",
+        ("What expiry would free", "bytes that only snapshots eligible for expiration need",
          "reclaimable_bytes", print_size, "freed", None),
-        ("What merging would save", "data files that merging would save",
+        ("What compaction would reduce", "fewer data files possible by compaction",
          "surplus_file_count", "{:,}".format, "", None),
         ("Deletes", "deleted rows still read by every scan; a full bar is 100% of the rows",
          "deleted_ratio", "{:.1%}".format, "deleted", 1.0),

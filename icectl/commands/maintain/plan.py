@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from icectl.commands.inspect.health_plan import compaction_text
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -35,15 +36,16 @@ _DELETING = frozenset({"expire-snapshots", "remove-orphans"})
 class Facts:
     """What is known of a table from its metadata, manifests and metadata folder.
 
-    `reclaimable_bytes` is what summaries of snapshots past retention say was removed; `looked_ms`
-    when maintenance last looked for orphans, None for never. `keeps_files` says why no file may be
-    deleted, where that is so.
+    `reclaimable_bytes` is what summaries of snapshots eligible for expiration say was removed;
+    `looked_ms` when maintenance last searched for orphans, None for never. `keeps_files` says why
+    no file may be deleted, if that is so.
     """
 
     data_file_count: int
     data_file_bytes: int
     delete_file_count: int
     delete_file_bytes: int
+    reducible_file_count: int
     surplus_file_count: int
     deleted_ratio: float
     most_deletes_on_one_file: int
@@ -124,7 +126,7 @@ def _needs(facts: Facts, limits: Thresholds, now_ms: int) -> Iterator[Need]:
     is_due = facts.looked_ms is None or age >= limits.every_ms
     reasons = {
         "compact": [
-            (surplus >= limits.small_files, f"merging saves {print_count(surplus, 'file')}"),
+            (surplus >= limits.small_files, compaction_text(facts.reducible_file_count, surplus)),
             (facts.deleted_ratio >= limits.delete_ratio,
              f"{facts.deleted_ratio:.0%} of the rows are deleted"),
             (facts.most_deletes_on_one_file >= limits.deletes_per_file,
@@ -133,9 +135,12 @@ def _needs(facts: Facts, limits: Thresholds, now_ms: int) -> Iterator[Need]:
              f"{print_count(facts.dangling_delete_count, 'dangling delete file')}"),
         ],
         "rewrite-manifests": [
-            (manifests >= limits.manifests, f"{print_count(manifests, 'manifest')} too many")],
+            (manifests >= limits.manifests,
+             f"{print_count(manifests, 'fewer manifest')} possible"),
+        ],
         "expire-snapshots": [
-            (count >= limits.snapshots, f"{print_count(count, 'snapshot')} past retention"),
+            (count >= limits.snapshots,
+             f"{print_count(count, 'snapshot')} eligible for expiration"),
             (count > 0 and size >= limits.reclaimable * facts.live_bytes and size > 0,
              f"about {print_size(size)} to be freed"),
         ],

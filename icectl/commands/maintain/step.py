@@ -132,6 +132,7 @@ def assess(reader: Reader, retention_of: Callable[[TableMetadata], AskedRetentio
         + deletes["equality_delete_file_count"]
         + deletes["deletion_vector_count"],
         delete_file_bytes=deletes["delete_file_bytes"],
+        reducible_file_count=view["small_files"]["reducible_file_count"],
         surplus_file_count=view["small_files"]["surplus_file_count"],
         deleted_ratio=deletes["deleted_ratio"],
         most_deletes_on_one_file=deletes["most_deletes_on_one_file"],
@@ -346,7 +347,7 @@ def _validate(common: Common, job: StepRequest) -> StepEnd:
         return replace(end, status="done")
     worst = worst_finding(outcome.result)
     first = "" if worst is None else f": {finding_in_words(worst)}"
-    reason = f"`validate` ends with {outcome.exit_code}{first}"
+    reason = f"`validate` exits with {outcome.exit_code}{first}"
     hint = with_table("`icectl validate TABLE` reports all of it", name_in_hints(common, job.table))
     return replace(end, status="failed", reason=reason, hint=hint)
 

@@ -59,7 +59,7 @@ class RefsRequest:
         option(
             "--at",
             metavar="WHERE",
-            help="tag, branch: a ref, a snapshot's id, or an instant (default: head of main)",
+            help="tag, branch: a ref, a snapshot's id, or a timestamp (default: head of main)",
         ),
     ] = None
     to: Annotated[
@@ -67,7 +67,7 @@ class RefsRequest:
         option(
             "--to",
             metavar="WHERE",
-            help="rollback: an older snapshot, or an instant; fast-forward: a ref or snapshot",
+            help="rollback: an older snapshot, or a timestamp; fast-forward: a ref or snapshot",
         ),
     ] = None
     replace: Annotated[bool, option("--replace", help="tag, branch: move an existing one")] = False
@@ -121,6 +121,6 @@ def refs(common: Common, table: TableArgument, request: RefsRequest, change: Cha
     snapshots out of a branch asks first. Those snapshots stay in the table until `icectl
     expire-snapshots` drops them; until then `--replace` brings them back.
 
-    If another writer moves the ref meanwhile, the command ends with 11.
+    If another writer moves the ref meanwhile, the command exits with 11.
     """
     return run_of("refs")(common, table, request, change)

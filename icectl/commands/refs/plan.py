@@ -137,8 +137,8 @@ def plan_fast_forward(metadata: TableMetadata, branch: str, target: int) -> RefC
     if before.snapshot_id not in line:
         raise Refused(
             f"snapshot {target} does not descend from the head of `{branch}`, {before.snapshot_id}",
-            hint="a fast-forward would take snapshots out of the branch; rebase the other one "
-            "with the engine that wrote it",
+            hint="rebase the other branch with the engine that wrote it: this fast-forward would "
+            "make snapshots unreachable",
         )
     return _moved(metadata, branch, before, target)
 

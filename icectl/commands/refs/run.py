@@ -218,7 +218,7 @@ def _takes(change: RefChange) -> bool:
 def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
     """Print the changes, planned or made."""
     if not report.changes:
-        console.say("nothing to do: the branches and tags are already so")
+        console.say("nothing to do: refs already match")
         return
     for change in report.changes:
         console.say(_sentence(change, done=report.done))
@@ -233,13 +233,15 @@ def print_changes(console: Console, report: MetadataReport[RefChange]) -> None:
             if ref is not None
             for ancestor in ancestors(snapshots, ref.snapshot_id)
         )
-        out = f"{print_count(len(leaving), 'snapshot')} out of the branch"
+        names = " and ".join(change.name for change in report.changes if change.leaving)
+        verb = "becomes" if len(leaving) == 1 else "become"
+        out = f"{print_count(len(leaving), 'snapshot')} {verb} unreachable from {names}"
         if not lost:
-            console.say(f"{out}, and still in other branches or tags")
+            console.say(f"{out}; other branches or tags still reach all of them")
         elif len(lost) < len(leaving):
-            console.say(f"{out}; {len(lost):,} in no other, in the table until they expire")
+            console.say(f"{out}; {len(lost):,} in no other ref, in the table until they expire")
         else:
-            console.say(f"{out}, in the table until they expire")
+            console.say(f"{out}; they stay in the table until they expire")
     if report.done:
         print_new_metadata_file(console, report.new_metadata_file)
 
@@ -251,7 +253,7 @@ def _sentence(change: RefChange, *, done: bool) -> str:
         verb = "dropped" if done else "drop"
         return f"{verb} {before.type} {change.name}, at snapshot {before.snapshot_id}"
     if before is None:
-        verb = "made" if done else "make"
+        verb = "created" if done else "create"
         return f"{verb} {after.type} {change.name} at snapshot {after.snapshot_id}"
     if before.snapshot_id == after.snapshot_id:
         verb = "changed" if done else "change"

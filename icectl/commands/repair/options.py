@@ -84,7 +84,7 @@ def repair(
     For damage that cannot be repaired, the plan lists what you can do, the smallest loss first.
 
     The change is one commit, a new snapshot on top of the broken one. Damage that cannot be
-    repaired is reported with the reason: exit 3, or 5 if nothing can be repaired; `--dry-run` ends
+    repaired is reported with the reason: exit 3, or 5 if nothing can be repaired; `--dry-run` exits
     with 4 if errors would remain. No file of the table is deleted. Roots and leaves of version 4
     are not changed.
 

@@ -222,7 +222,7 @@ def _print_plan(console: Console, repair: Repair) -> None:
         _print_left(console, repair, remaining.finding, remaining.reason)
     ways_out = repair.prepared.ways_out
     if ways_out:
-        console.print("way out:" if len(ways_out) == 1 else "ways out, the smallest loss first:")
+        console.print("option:" if len(ways_out) == 1 else "options, the smallest loss first:")
     for way in ways_out:
         errors = print_count(way.errors_left, "error")
         loss = f"{way.loss}, and leaves {errors}" if way.errors_left else str(way.loss)
@@ -235,7 +235,7 @@ def _print_left(console: Console, repair: Repair, finding: Finding, reason: str)
         f"{finding.severity} {finding.rule}: {_shown(repair, finding.subject)}: {finding.message}"
     )
     print_wrapped(console, line, "", "  ")
-    print_wrapped(console, f"left: {reason}", "  ", "  ")
+    print_wrapped(console, f"not repaired: {reason}", "  ", "  ")
 
 
 def _shown(repair: Repair, subject: str) -> str:

@@ -109,7 +109,7 @@ def rewrite_manifests(
     New manifests are recorded in a journal, metadata/icectl-*.json, before they are written. A
     later run removes a killed run's files, once a newer version of the table rules out its commit.
     A run counts as killed when its process on this machine has ended, elsewhere after a day. A live
-    run that was taken for dead ends with 11. Its hidden files, metadata/.icectl-*, are removed
+    run that was taken for dead exits with 11. Its hidden files, metadata/.icectl-*, are removed
     after a day. With `--metadata-file` there is no journal, and files of a killed run are orphans.
     """
     return run_on_each_table("rewrite_manifests")(common, tables, request, change)

@@ -110,7 +110,7 @@ def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> N
     if whole or (rewriting.plan.chosen and rewriting.written is None):
         _print_groups(console, rewriting.plan)
     if not rewriting.plan.chosen:
-        console.say("nothing to do: rewriting manifests would gain nothing")
+        console.say("nothing to do: no manifest group meets the thresholds")
         return
     if whole:
         rows = [

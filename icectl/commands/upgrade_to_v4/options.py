@@ -70,7 +70,7 @@ def upgrade_to_v4(
     """Upgrade a table to version 4, or convert a version 4 table to the other layout.
 
     Version 4 has two layouts with different readers, so name one. Without `--layout` a terminal
-    asks, and a script ends with 2. A table of version 4 keeps the layout that it has.
+    asks, and a script exits with 2. A table of version 4 keeps the layout that it has.
 
     In sfc-1, the proposal's layout, a snapshot has one root manifest. The root lists data files,
     delete vectors and leaf manifests; a small commit writes only the root. One new metadata file

@@ -104,7 +104,7 @@ def validate(common: Common, tables: TablesArgument, request: ValidateRequest) -
 
     The current snapshot is checked unless others are chosen. Nothing is changed. A damaged manifest
     is reported, and the check continues. Each finding names its rule, severity, object and next
-    step; any error ends with 4.
+    step; any error exits with 4.
 
     With `--engine spark` Spark workers read data files and equality deletes, at levels footers and
     data, with the same findings. They need icectl, as `icectl man compact` says.

@@ -78,9 +78,9 @@ def test_every_snapshot_comes_with_its_reason():
         },
     )
     assert reasons(decide(metadata, AskedRetention(keep_monthly=2), NOW)) == {
-        1: (False, "past retention"),
+        1: (False, "eligible for expiration"),
         2: (True, "newest of 2026-02 on branch main"),
-        3: (False, "past retention"),
+        3: (False, "eligible for expiration"),
         4: (True, "among the 3 newest snapshots of branch main"),
         5: (True, "among the 3 newest snapshots of branch main"),
         6: (True, "head of branch main"),

@@ -88,7 +88,8 @@ def test_what_is_no_window_is_refused(text, message):
 
 FINE = Facts(
     data_file_count=10, data_file_bytes=1_000_000, delete_file_count=0, delete_file_bytes=0,
-    surplus_file_count=0, deleted_ratio=0.0, most_deletes_on_one_file=0, dangling_delete_count=0,
+    reducible_file_count=9, surplus_file_count=0, deleted_ratio=0.0, most_deletes_on_one_file=0,
+    dangling_delete_count=0,
     manifest_count=2, manifest_bytes=10_000, surplus_manifest_count=0, snapshot_count=3,
     expirable_snapshot_count=0, reclaimable_bytes=0, metadata_file_count=4,
     metadata_file_bytes=4_000, untracked_metadata_file_count=0, looked_ms=NOW_MS - DAY_MS,
@@ -110,13 +111,16 @@ def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
     [
         ({}, []),
         ({"surplus_file_count": 4}, []),
-        ({"surplus_file_count": 5}, [("compact", "merging saves 5 files")]),
+        ({"surplus_file_count": 5}, [("compact", "compaction would reduce 9 files to 4")]),
         ({"deleted_ratio": 0.1}, [("compact", "10% of the rows are deleted")]),
         ({"most_deletes_on_one_file": 5}, [("compact", "5 delete files on one data file")]),
         ({"dangling_delete_count": 1}, [("compact", "1 dangling delete file")]),
-        ({"surplus_manifest_count": 20}, [("rewrite-manifests", "20 manifests too many")]),
+        ({"surplus_manifest_count": 20}, [("rewrite-manifests", "20 fewer manifests possible")]),
         ({"expirable_snapshot_count": 9}, []),
-        ({"expirable_snapshot_count": 10}, [("expire-snapshots", "10 snapshots past retention")]),
+        (
+            {"expirable_snapshot_count": 10},
+            [("expire-snapshots", "10 snapshots eligible for expiration")],
+        ),
         (
             {"expirable_snapshot_count": 1, "reclaimable_bytes": 250_000},
             [("expire-snapshots", "about 244.1 KiB to be freed")],
