@@ -310,6 +310,7 @@ complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l older-than
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l location -x -d 'look only below this folder of the table, or in its write.data.path or write.metadata.path; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l inventory -r -F -d 'take the listing from a Parquet or CSV file, or the manifest.json of an S3 Inventory'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l quarantine -x -d 'move orphans to this folder instead of deleting them'
+complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l purge-quarantine-after -x -d 'delete what runs of this table moved to the quarantine so long ago, as in 30d'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l max-fraction -x -d 'refuse to remove a larger part of the listed bytes (default 0.5)'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l allow-recent -d 'allow --older-than below 24h (only if no other writer is active)'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l delete-outside -d 'remove orphans in a --location outside the table too'

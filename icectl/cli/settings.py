@@ -16,7 +16,7 @@ from icectl.catalog.configured import Layer as CatalogLayer
 from icectl.catalog.configured import own_layer
 from icectl.cli.console import COLORS, Color
 from icectl.errors import UsageError
-from icectl.units import parse_duration, parse_ratio, parse_size, print_size
+from icectl.units import DURATION_UNITS_MS, parse_duration, parse_ratio, parse_size, print_size
 
 _Value = TypeVar("_Value")
 
@@ -222,6 +222,14 @@ def _choice(key: str, metavar: str, choices: tuple[str, ...], default: str, abou
     return Setting(key, metavar, one_of(*choices), default, about, choices)
 
 
+def _parse_days(text: str) -> int:
+    """Read a duration of a day or more."""
+    duration_ms = parse_duration(text)
+    if duration_ms < DURATION_UNITS_MS["d"]:
+        raise UsageError(f"`{text}` is under a day")
+    return duration_ms
+
+
 def _absolute_folder(text: str) -> Path:
     if not Path(text).is_absolute():  # or it would be another one in each working directory
         raise UsageError(f"`{text}` is not an absolute path")
@@ -287,6 +295,10 @@ ORPHANS_MAX_FRACTION: Setting[float] = Setting(
 ORPHANS_QUARANTINE: Setting[str | None] = Setting(
     "remove-orphans.quarantine", "URI", str, None,
     "move orphans to this folder instead of deleting them",
+)  # fmt: skip
+ORPHANS_PURGE_AFTER: Setting[int | None] = Setting(
+    "remove-orphans.purge-quarantine-after", "DURATION", _parse_days, None,
+    "delete what runs of this table moved to the quarantine so long ago, as in 30d",
 )  # fmt: skip
 COMPACT_ENGINE: Setting[str] = _choice(
     "compact.engine", "ENGINE", ("auto", "spark", "local"), "auto",
@@ -381,6 +393,7 @@ SETTINGS: Sequence[Setting[Any]] = (
     EXPIRE_OLDER_THAN, EXPIRE_RETAIN_LAST, EXPIRE_KEEP_DAILY, EXPIRE_KEEP_WEEKLY,
     EXPIRE_KEEP_MONTHLY, EXPIRE_MIN_AGE, EXPIRE_CLEAN_METADATA,
     ORPHANS_OLDER_THAN, ORPHANS_MAX_FRACTION, ORPHANS_QUARANTINE,
+    ORPHANS_PURGE_AFTER,
     COMPACT_ENGINE, COMPACT_MASTER, COMPACT_METHOD, COMPACT_MERGE_ROW_GROUP, COMPACT_VERIFY,
     UNTRUSTED_POLICY, VALIDATE_LEVEL, VALIDATE_FAIL_ON, *HEALTH_LIMITS,
 )  # fmt: skip

@@ -81,16 +81,18 @@ class OrphanPlan:
 def restrict_to_reviewed(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
     """Restrict a plan to the files that a reviewed plan names, with the same facts."""
 
-    def is_reviewed(file: ListedFile) -> bool:
-        modified = None if file.modified_ms is None else print_instant(file.modified_ms)
-        facts = listed_file(file.size_bytes, modified)
-        return ReviewedAct(DELETE_FILE, file.location, facts) in only.acts
-
     orphans, outside = (
-        where(listed, list(map(is_reviewed, listed_files(listed))))
+        where(listed, [is_reviewed(file, only) for file in listed_files(listed)])
         for listed in (plan.orphans, plan.outside)
     )
     return replace(plan, orphans=orphans, outside=outside)
+
+
+def is_reviewed(file: ListedFile, only: Reviewed) -> bool:
+    """Return whether a reviewed plan deletes a file with these facts."""
+    modified = None if file.modified_ms is None else print_instant(file.modified_ms)
+    facts = listed_file(file.size_bytes, modified)
+    return ReviewedAct(DELETE_FILE, file.location, facts) in only.acts
 
 
 UNREACHED_SCHEMA = LISTING_SCHEMA.append(pa.field("verdict", pa.int8(), nullable=False))

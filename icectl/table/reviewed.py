@@ -90,7 +90,8 @@ def _of_compaction(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
 
 
 def _of_orphans(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
-    for file in (*result["orphans"], *result["outside"]):
+    purge = result.get("purge") or {"files": ()}
+    for file in (*result["orphans"], *result["outside"], *purge["files"]):
         yield ReviewedAct(
             DELETE_FILE, file["path"], listed_file(file["size_bytes"], file["modified"])
         )

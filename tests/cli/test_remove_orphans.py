@@ -27,7 +27,7 @@ from tests.stores.wrapped import CountingStore, ReadOnlyStore
 KEYS = [
     "engine", "older_than", "listed", "listed_bytes", "referenced", "orphans", "orphan_bytes",
     "outside", "left_alone", "removed", "removed_bytes", "quarantined", "quarantined_bytes",
-    "quarantine", "failed",
+    "quarantine", "purge", "purged", "purged_bytes", "failed",
 ]  # fmt: skip
 STRAYS = {"data/lost.parquet", "data/category=c0/lost.parquet", "metadata/lost-m0.avro"}
 

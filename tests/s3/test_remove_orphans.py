@@ -95,6 +95,9 @@ def test_orphans_are_moved_to_another_bucket_and_back(bucket, run):
     content = bucket.client.get_object(Bucket=away, Key=key)["Body"].read().decode()
     moved = [json.loads(line) for line in content.splitlines()]
     assert {line["from"].removeprefix(f"{location}/") for line in moved} == STRAYS
+    purge = ("--quarantine", f"s3://{away}/kept", "--purge-quarantine-after", "1d", "--check")
+    code, document = run(bucket, location, *purge)
+    assert (code, document["result"]["purge"]["left_alone"]["young"]) == (0, 3), document
     for line in moved:
         source = {"Bucket": away, "Key": line["to"].removeprefix(f"s3://{away}/")}
         target = line["from"].removeprefix(f"s3://{bucket.name}/")

@@ -56,6 +56,7 @@ from icectl.commands.maintain.plan import (
 )
 from icectl.commands.maintain.policy import KEYS, REQUESTS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
+from icectl.commands.remove_orphans.run import check_purge_options
 from icectl.commands.rewrite_manifests import run as rewrite_manifests
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commit.attempt import CommitRequest, commit_changes
@@ -401,6 +402,7 @@ def check_options(policy: TablePolicy, shell: Shell) -> None:
     compact.options_of(_request("compact", policy), RunLimits())
     rewrite_manifests.options_of(_request("rewrite-manifests", policy))
     policy_of(settings, shell.env.now_ms(), _request("expire-snapshots", policy))
+    check_purge_options(settings)
 
 
 def _shell(job: StepRequest, place: StepContext) -> Shell:

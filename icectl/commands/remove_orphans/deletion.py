@@ -1,13 +1,13 @@
 """Deleting orphans, or moving them: each file is looked at once more before it goes."""
 
-import json
-import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.commands.remove_orphans.quarantine import Quarantine, is_same_second
 from icectl.commands.remove_orphans.search import PreparedRemoval, check_same_place, open_deletable
 from icectl.commit.deletion import BATCH, remove_batch
 from icectl.entries.files import (
@@ -22,89 +22,11 @@ from icectl.entries.files import (
 )
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
-from icectl.storage.store import FailedRemoval, Store
+from icectl.storage.store import FailedRemoval
 from icectl.table.context import TableContext, whole_unless_expired
 from icectl.table.orphan_verdicts import check_sums_last, described_files
 from icectl.table.reading import in_threads
 from icectl.units import print_instant
-
-_GONE = "it is gone"
-_S3 = re.compile(r"^s3[an]:", re.IGNORECASE)
-
-
-@dataclass(slots=True)
-class Quarantine:
-    """One run's folder in a quarantine, from which files can be put back.
-
-    Below `files/` is what it moved, under the paths that the files had in the table. Before any
-    file of a list is moved, `moved-<n>.jsonl` is written, with a line `{"from": …, "to": …,
-    "size_bytes": …, "modified": …}` for each. A line whose `to` is missing is of a file that stayed
-    where it was. `lists` are the locations of these lists.
-    """
-
-    store: Store
-    folder: str
-    table_location: str
-    concurrency: int
-    lists: list[str]
-
-    def copy(self, batch: ListedFiles) -> tuple[list[str], list[FailedRemoval]]:
-        """Write down and copy files, and verify the copies.
-
-        Returns the locations that were missing by then, and the failures.
-        Raises: StorageError, where the list cannot be written.
-        """
-        moves = [(file, self._target(file.location)) for file in listed_files(batch)]
-        lines = []
-        for file, target in moves:
-            instant = None if file.modified_ms is None else print_instant(file.modified_ms)
-            places = {"from": plain(file.location), "to": plain(target)}
-            line = {**places, "size_bytes": file.size_bytes, "modified": instant}
-            lines.append(json.dumps(line) + "\n")
-        list_location = locations.join(self.folder, f"moved-{len(self.lists) + 1:05}.jsonl")
-        self.store.create(list_location, "".join(lines).encode())
-        self.lists.append(list_location)
-        problems = in_threads(
-            lambda move: self._copy(*move), moves, [1] * len(moves), threads=self.concurrency
-        )
-        missing: list[str] = []
-        failed = []
-        for (file, _), problem in zip(moves, problems, strict=True):
-            if problem is _GONE:
-                missing.append(file.location)
-            elif problem is not None:
-                failed.append(FailedRemoval(file.location, problem))
-        return missing, failed
-
-    def _copy(self, file: ListedFile, target: str) -> str | None:
-        """Copy one file; return the problem, if any."""
-        try:
-            self.store.copy(file.location, target)
-            status = self.store.stat(target)
-        except FileNotFoundError:
-            return _GONE
-        except FileExistsError:
-            return "its new name is taken"
-        except StorageError as error:
-            return error.message
-        if status is None or status.size_bytes != file.size_bytes:
-            return "its copy has another size"
-        return None
-
-    def _target(self, location: str) -> str:
-        base = f"{self.table_location}/"
-        if location.startswith(base):
-            return locations.join(self.folder, "files", location.removeprefix(base))
-        path = location.removeprefix(locations.root(location))
-        return locations.join(self.folder, "files-outside", path.lstrip("/"))
-
-
-def plain(location: str) -> str:
-    """The location as other programs take it: a local one as a path, S3 under its own name."""
-    if locations.is_local(location):
-        return locations.local_path(location)
-    return _S3.sub("s3:", location)
-
 
 Spared = Literal["gone", "changed", "referenced", "with_its_file"]
 """Why an orphan of the plan stayed after all, or was gone already."""
@@ -112,9 +34,13 @@ Spared = Literal["gone", "changed", "referenced", "with_its_file"]
 
 @dataclass(slots=True)
 class OrphansGone:
-    """The result of a run; files of `removed` were moved if there is a `quarantine`."""
+    """The result of a run; files of `removed` were moved if there is a `quarantine`.
+
+    `purged` are files of the quarantine that were deleted.
+    """
 
     removed: ListedFiles
+    purged: ListedFiles
     failed: list[FailedRemoval] = field(default_factory=list)
     spared: Counter[Spared] = field(default_factory=Counter)
     stopped: bool = False
@@ -122,29 +48,40 @@ class OrphansGone:
 
 
 def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
-    """Delete or move what the plan says, and is still so, a batch at a time.
+    """Delete or move what the plan says, and is still so, a batch at a time; then purge.
 
     Raises: what looking at files and at the newest metadata raises, as long as nothing is gone;
     later that ends the run early.
     """
     context.deadline.check()
     deletion = _Deletion(context, prepared, prepared.loaded)
-    files, check_sums = check_sums_last(prepared.doomed)
-    context.progress.phase("deleting files", total=len(files) + len(check_sums))
-    for batch in chain(slices(files, BATCH), slices(check_sums, BATCH)):
+    purged = listed_none(prepared.plan.orphans) if prepared.purge is None else prepared.purge.files
+    total = len(prepared.doomed) + len(purged)
+    context.progress.phase("deleting files", total=total)
+    batches = [(deletion.remove, batch) for batch in _batches(prepared.doomed)]
+    batches += [(deletion.purge, batch) for batch in _batches(purged)]
+    for remove, batch in batches:
         if context.deadline.passed:
             deletion.done.stopped = True
-            break
+            return deletion.done
         try:
-            deletion.remove(batch)
+            remove(batch)
         except IcectlError as error:
-            if not len(deletion.done.removed):
+            if not len(deletion.done.removed) + len(deletion.done.purged):
                 raise
             context.progress.warn(f"nothing more is deleted: {error.message}")
             deletion.done.stopped = True
-            break
+            return deletion.done
         context.progress.advance(len(batch))
+    if prepared.purge is not None and len(deletion.done.purged) == len(purged):
+        remove_batch(context, prepared.purge.lists)  # one that stays does no harm
     return deletion.done
+
+
+def _batches(listed: ListedFiles) -> Iterator[ListedFiles]:
+    """Yield files in the order of deletion."""
+    files, check_sums = check_sums_last(listed)
+    yield from chain(slices(files, BATCH), slices(check_sums, BATCH))
 
 
 class _Deletion:
@@ -156,13 +93,17 @@ class _Deletion:
         self.context = context
         self.prepared = prepared
         self.newest = newest
-        self.done = OrphansGone(listed_none(prepared.plan.orphans))
+        none = listed_none(prepared.plan.orphans)
+        self.done = OrphansGone(none, none)
         quarantine, table, env = prepared.options.quarantine, prepared.places.table, context.env
         if quarantine is not None:  # in a folder of the run, which nobody else uses
             instant = print_instant(env.now_ms() // 1000 * 1000).replace("-", "").replace(":", "")
             name = f"{locations.name(table)}-{instant}-{env.new_uuid()[:8]}"
             folder = locations.join(quarantine, name)
-            self.done.quarantine = Quarantine(context.store, folder, table, context.concurrency, [])
+            uuid = prepared.loaded.metadata.table_uuid
+            self.done.quarantine = Quarantine(
+                context.store, folder, table, uuid, context.concurrency, []
+            )
 
     def remove(self, batch: ListedFiles) -> None:
         """Delete what may go of a batch; where there is a quarantine, copy it there before."""
@@ -178,6 +119,14 @@ class _Deletion:
         self.done.failed += failed
         removed = excluding(to_remove, [item.location for item in failed])
         self.done.removed = listed_together([self.done.removed, removed])
+
+    def purge(self, batch: ListedFiles) -> None:
+        """Delete what may go of a batch of files in the quarantine."""
+        to_remove = self._unreferenced(self._unchanged(batch))
+        failed = remove_batch(self.context, [file.location for file in listed_files(to_remove)])
+        self.done.failed += failed
+        purged = excluding(to_remove, [item.location for item in failed])
+        self.done.purged = listed_together([self.done.purged, purged])
 
     def _unchanged(self, batch: ListedFiles) -> ListedFiles:
         """Return the unchanged files; a check sum only if its own file is missing."""
@@ -204,7 +153,7 @@ class _Deletion:
             status = self.context.store.stat(file.location)
             if status is None:
                 return "gone"
-            if status.size_bytes != file.size_bytes or not _same_second(
+            if status.size_bytes != file.size_bytes or not is_same_second(
                 status.modified_ms, file.modified_ms
             ):
                 return "changed"
@@ -227,8 +176,3 @@ class _Deletion:
         reached = references.reach(batch.table["location"].combine_chunks()).to_pylist()
         self.done.spared["referenced"] += sum(reached)
         return where(batch, [not flag for flag in reached])
-
-
-def _same_second(first_ms: int | None, second_ms: int | None) -> bool:
-    """Return whether two times can be one: listings and single look-ups round differently."""
-    return first_ms is not None and second_ms is not None and first_ms // 1000 == second_ms // 1000

@@ -14,7 +14,12 @@ from icectl.cli.options import (
     option,
     option_of,
 )
-from icectl.cli.settings import ORPHANS_MAX_FRACTION, ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
+from icectl.cli.settings import (
+    ORPHANS_MAX_FRACTION,
+    ORPHANS_OLDER_THAN,
+    ORPHANS_PURGE_AFTER,
+    ORPHANS_QUARANTINE,
+)
 from icectl.commands.launch import run_on_each_table
 
 
@@ -41,6 +46,7 @@ class OrphansRequest:
         ),
     ] = None
     quarantine: Annotated[str | None, option_of(ORPHANS_QUARANTINE)] = None
+    purge_quarantine_after: Annotated[str | None, option_of(ORPHANS_PURGE_AFTER)] = None
     max_fraction: Annotated[str | None, option_of(ORPHANS_MAX_FRACTION)] = None
     allow_recent: Annotated[
         bool,
@@ -116,5 +122,9 @@ def remove_orphans(
     all files of a run (in S3, use `aws s3 mv` instead of `mv -n`):
 
     `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
+
+    `--purge-quarantine-after 30d` deletes what earlier runs on this table moved there 30 days ago.
+    Each run lists its copies in `copied-*.jsonl`, with the table's UUID. Files that no such list
+    names stay, and so do files that changed since.
     """
     return run_on_each_table("remove_orphans", asks=True)(common, tables, request, change)

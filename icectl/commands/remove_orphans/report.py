@@ -1,13 +1,21 @@
 """The plan and the outcome of a removal of orphans, as result members and as text."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.remove_orphans.deletion import OrphansGone, Spared
-from icectl.entries.files import ListedFiles, listed_files, listed_together, total_bytes
+from icectl.commands.remove_orphans.purge import PurgePlan, Unpurged
+from icectl.entries.files import (
+    ListedFiles,
+    listed_files,
+    listed_none,
+    listed_together,
+    total_bytes,
+)
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import print_count, print_instant, print_limit, print_size
 
@@ -27,6 +35,14 @@ _REASONS = {
 }
 
 
+_NOT_PURGED: Mapping[Unpurged, str] = {
+    "young": "moved too recently",
+    "unlisted": "not listed as copies for this table",
+    "changed": "changed since they were moved",
+    "referenced": "referenced by the table",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Orphans:
     """The plan of a removal, and its outcome.
@@ -40,6 +56,7 @@ class Orphans:
     given_metadata_file: str | None
     engine: str
     outcome: OrphansGone | None = None
+    purge: PurgePlan | None = None
 
 
 def orphans_result(report: Orphans) -> dict[str, Any]:
@@ -66,6 +83,18 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
         "quarantined": count if report.moves else 0,
         "quarantined_bytes": total if report.moves else 0,
         "quarantine": quarantine,
+        "purge": None
+        if report.purge is None
+        else {
+            "older_than": print_limit(report.purge.older_than_ms),
+            "files": _files(report.purge.files),
+            "bytes": total_bytes(report.purge.files),
+            "left_alone": {
+                name: report.purge.left_alone.get(name, 0) for name in get_args(Unpurged)
+            },
+        },
+        "purged": 0 if outcome is None else len(outcome.purged),
+        "purged_bytes": 0 if outcome is None else total_bytes(outcome.purged),
         "failed": [
             {"path": item.location, "error": item.error}
             for item in (() if outcome is None else outcome.failed)
@@ -79,9 +108,26 @@ def orphans_line(report: Orphans) -> str:
     verb = "moved" if report.moves else "deleted"
     if outcome is None:
         orphans, size = print_count(plan.deletable_count, "orphan"), plan.deletable_bytes
-        return f"{orphans} to be {verb}, {print_size(size)}"
-    orphans, size = print_count(len(outcome.removed), "orphan"), total_bytes(outcome.removed)
-    return f"{orphans} {verb}, {print_size(size)}"
+        line = f"{orphans} to be {verb}, {print_size(size)}"
+    else:
+        orphans, size = print_count(len(outcome.removed), "orphan"), total_bytes(outcome.removed)
+        line = f"{orphans} {verb}, {print_size(size)}"
+    purged = _purged(report)
+    if not len(purged):
+        return line
+    to_be = "to be " if outcome is None else ""
+    return f"{line}; {to_be}purged from the quarantine: {_amount(purged)}"
+
+
+def _amount(files: ListedFiles) -> str:
+    return f"{print_count(len(files), 'file')}, {print_size(total_bytes(files))}"
+
+
+def _purged(report: Orphans) -> ListedFiles:
+    """Return the files that are purged from the quarantine, or would be."""
+    if report.outcome is not None:
+        return report.outcome.purged
+    return listed_none(report.plan.orphans) if report.purge is None else report.purge.files
 
 
 def _files(files: ListedFiles) -> list[dict[str, Any]]:
@@ -109,7 +155,11 @@ def question(report: Orphans) -> str:
     text = f"{verb} {files}, {print_size(size)}, that {report.table_location} does not refer to"
     if report.given_metadata_file is not None:
         text += f", as you say that {report.given_metadata_file} is its current metadata file"
-    return f"{text}?"
+    purged = _purged(report)
+    if not len(purged):
+        return f"{text}?"
+    purge = f"delete {_amount(purged)}, in the quarantine for good"
+    return f"{text}, and {purge}?" if report.plan.deletable_count else f"{purge}?"
 
 
 def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
@@ -121,15 +171,24 @@ def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
     every = listed_together(
         [plan.orphans, plan.outside] if plan.deletes_outside else [plan.orphans]
     )
-    if len(every):
-        _print_files(console, report, every, whole=whole)
+    purged = _purged(report)
+    if len(every) + len(purged):
+        _print_files(console, report, listed_together([every, purged]), whole=whole)
     if whole:
         _print_left_alone(console, report)
+        _print_unpurged(console, report)
         console.say(f"engine: {report.engine}")
     _print_outside(console, report)
     verb = "moved" if report.moves else "deleted"
-    if not len(every):
+    if report.purge is not None and len(purged):
+        limit = print_limit(report.purge.older_than_ms // 1000 * 1000)
+        console.say(
+            f"{_amount(purged)}, would be purged from the quarantine: moved there before {limit}"
+        )
+    if not len(every) and not len(purged):
         console.say(f"nothing to do: no orphans among {print_count(plan.listed_count, 'file')}")
+        return
+    if not len(every):
         return
     console.say(
         f"{print_count(len(every), 'file')} of {plan.listed_count:,}, "
@@ -147,6 +206,8 @@ def _print_removed(console: Console, report: Orphans, outcome: OrphansGone) -> N
     where = "" if outcome.quarantine is None else f" to {outcome.quarantine.folder}"
     size = print_size(total_bytes(removed))
     console.say(f"{print_count(len(removed), 'file')} {verb}{where}, {size}")
+    if len(outcome.purged):
+        console.say(f"{_amount(outcome.purged)}, purged from the quarantine")
     for item in outcome.failed:
         console.warn(f"cannot {'move' if report.moves else 'delete'} {item.location}: {item.error}")
     if outcome.stopped:
@@ -176,6 +237,13 @@ def _print_left_alone(console: Console, report: Orphans) -> None:
     for name, count in _left_alone(report).items():
         if count:
             console.say(f"kept {print_count(count, 'file')}: {_REASONS[name]}")
+
+
+def _print_unpurged(console: Console, report: Orphans) -> None:
+    for name, count in ({} if report.purge is None else report.purge.left_alone).items():
+        if count:
+            files = print_count(count, "file")
+            console.say(f"kept {files} in the quarantine: {_NOT_PURGED[name]}")
 
 
 def _print_outside(console: Console, report: Orphans) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session, unpublished_metadata
-from icectl.cli.settings import ORPHANS_MAX_FRACTION, ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
+from icectl.cli.settings import (
+    ORPHANS_MAX_FRACTION,
+    ORPHANS_OLDER_THAN,
+    ORPHANS_PURGE_AFTER,
+    ORPHANS_QUARANTINE,
+    Settings,
+)
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.remove_orphans.deletion import execute
@@ -57,7 +63,9 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
         moves=options.quarantine is not None,
         given_metadata_file=None if metadata_file is None else name(metadata_file),
         engine=options.engine,
+        purge=prepared.purge,
     )
+    purged_count = 0 if prepared.purge is None else len(prepared.purge.files)
 
     def finish() -> Finished[Orphans]:
         deleted = execute(context, prepared)
@@ -65,7 +73,11 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
             replace(report, outcome=deleted),
             loaded.metadata_location,
             is_complete=not (deleted.failed or deleted.stopped),
-            removed=(file.location for file in listed_files(deleted.removed)),
+            removed=(
+                file.location
+                for files in (deleted.removed, deleted.purged)
+                for file in listed_files(files)
+            ),
         )
 
     refusal = _too_much(plan) if plan.deletable_count and plan.is_too_much else None
@@ -77,12 +89,14 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
         result=orphans_result,
         show=lambda console, orphans, whole: print_orphans(console, orphans, whole=whole),
         line=orphans_line,
-        has_work=bool(plan.deletable_count),
+        has_work=bool(plan.deletable_count + purged_count),
         execute=finish,
-        superseded=lambda: replace(report, plan=replace(plan, orphans=no_files, outside=no_files)),
+        superseded=lambda: replace(
+            report, plan=replace(plan, orphans=no_files, outside=no_files), purge=None
+        ),
         question=question(report),
         refusal=refusal,
-        deleted_file_count=plan.deletable_count,
+        deleted_file_count=plan.deletable_count + purged_count,
         warnings=() if refusal is None else [f"{refusal.message}: refused"],
     )
     return carry_out(session, change, planned)
@@ -107,6 +121,7 @@ def _options(session: Session, request: OrphansRequest, same_store: SameStore) -
     older_than = settings.read(ORPHANS_OLDER_THAN)
     now_ms = session.context.env.now_ms()  # wrong usage shows before anything is read
     settings.read_as(ORPHANS_OLDER_THAN, lambda text: parse_instant(text, now_ms))
+    check_purge_options(settings)
     quarantine = settings.read(ORPHANS_QUARANTINE)
     return OrphanOptions(
         older_than=lambda now_ms: parse_instant(older_than, now_ms),
@@ -117,9 +132,17 @@ def _options(session: Session, request: OrphansRequest, same_store: SameStore) -
         allow_recent=request.allow_recent,
         delete_outside=request.delete_outside,
         quarantine=None if quarantine is None else _absolute(quarantine),
+        purge_after_ms=settings.read(ORPHANS_PURGE_AFTER),
         only=session.reviewed,
         engine=request.engine,
     )
+
+
+def check_purge_options(settings: Settings) -> None:
+    """Raises: UsageError, where there is no quarantine to purge."""
+    if settings.read(ORPHANS_PURGE_AFTER) is not None and settings.read(ORPHANS_QUARANTINE) is None:
+        origin = settings.origin(ORPHANS_PURGE_AFTER).name
+        raise UsageError(f"{origin} needs a quarantine", hint="`--quarantine URI` names it")
 
 
 def _absolute(location: str) -> str:

@@ -7,6 +7,7 @@ from shlex import quote
 from icectl.catalog.files import load_file
 from icectl.catalog.metadata_files import metadata_version
 from icectl.catalog.protocol import LoadedTable, check_same_table
+from icectl.commands.remove_orphans.purge import PurgePlan, plan_purge
 from icectl.commit.output_journal import running
 from icectl.entries.files import ListedFiles, below, excluding, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
@@ -126,6 +127,8 @@ LEAST_AGE_MS = DURATION_UNITS_MS["d"]
 class OrphanOptions:
     """What the caller asks for; `older_than` is the limit of age, given what time it is.
 
+    What was moved to the quarantine `purge_after_ms` ago is deleted, if that is given.
+
     No other files go than a plan names that was reviewed, where there is one (`only`). `engine` is
     what reports call the search.
     """
@@ -138,19 +141,24 @@ class OrphanOptions:
     allow_recent: bool = False
     delete_outside: bool = False
     quarantine: str | None = None
+    purge_after_ms: int | None = None
     only: Reviewed | None = None
     engine: str = "local"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRemoval:
-    """A plan, and what it was made from; `references` grows when the table does."""
+    """A plan, and what it was made from; `references` grows when the table does.
+
+    `purge` is None if the quarantine is not to be purged.
+    """
 
     loaded: LoadedTable
     options: OrphanOptions
     places: SearchedPlaces
     plan: OrphanPlan
     references: References
+    purge: PurgePlan | None = None
 
     @property
     def doomed(self) -> ListedFiles:
@@ -200,9 +208,25 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         outputs = running(context.store, context.env, loaded)
         rule = OrphanRule(older_than_ms, (places.table, *places.outside), names, outputs)
         plan = _plan(context, options, places, listing, references, rule)
+    purge = _purge(context, options, loaded, references)
     if options.only is not None:
         plan = restrict_to_reviewed(plan, options.only)
-    return PreparedRemoval(loaded, options, places, plan, references)
+        purge = None if purge is None else purge.restricted(options.only)
+    return PreparedRemoval(loaded, options, places, plan, references, purge)
+
+
+def _purge(
+    context: TableContext, options: OrphanOptions, loaded: LoadedTable, references: References
+) -> PurgePlan | None:
+    """Plan to purge the quarantine, if that is asked for."""
+    quarantine = options.quarantine
+    if quarantine is None or options.purge_after_ms is None:
+        return None
+    context.progress.phase("looking through the quarantine")
+    add_root(context.store, quarantine)
+    now_ms = min(context.env.now_ms(), dating_clock_ms(context.store, context.env, quarantine))
+    older_than_ms = now_ms - options.purge_after_ms
+    return plan_purge(context, loaded, quarantine, older_than_ms, references)
 
 
 def open_deletable(context: TableContext) -> LoadedTable:
@@ -246,7 +270,9 @@ def _read_references(
     places: SearchedPlaces,
     listing: Listing,
 ) -> References:
-    references = References(context, places.listed, options.same_store)
+    purged = [] if options.purge_after_ms is None else [options.quarantine]
+    listed = [*places.listed, *filter(None, purged)]
+    references = References(context, listed, options.same_store)
     with whole_unless_expired(context, loaded):
         references.add(loaded)
     references.add_files([real_location(link) for link in listing.links])

@@ -15,7 +15,8 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.remove_orphans import deletion as orphan_deletion
-from icectl.commands.remove_orphans.deletion import OrphansGone, Quarantine, execute, plain
+from icectl.commands.remove_orphans.deletion import OrphansGone, execute
+from icectl.commands.remove_orphans.quarantine import Quarantine, plain
 from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
 from icectl.entries.files import ListedFiles, listed_files
 from icectl.env import Deadline
@@ -350,9 +351,11 @@ class Copying(WrappedStore):
         super().__init__(LocalStore())
         self.answer = answer
         self.lines: list[dict[str, Any]] = []
+        self.copies: list[dict[str, Any]] = []
 
     def create(self, location: str, content: bytes) -> None:
-        self.lines += map(json.loads, content.splitlines())
+        lines = self.copies if "copied-" in location else self.lines
+        lines += map(json.loads, content.splitlines())
 
     def copy(self, source: str, target: str) -> None:
         """Take it as done."""
@@ -385,7 +388,7 @@ ORPHANS = ListedFiles(
 )
 def test_a_file_is_moved_where_its_copy_is_seen_to_be_whole(answer, problem):
     store = Copying(answer)
-    made = Quarantine(store, "s3a://q/run", "s3a://b/t", 1, [])
+    made = Quarantine(store, "s3a://q/run", "s3a://b/t", OTHER_UUID, 1, [])
     missing, failed = made.copy(ORPHANS)
     assert missing == []
     assert [one.error for one in failed] == ([] if problem is None else [problem] * 2)
@@ -403,3 +406,6 @@ def test_a_file_is_moved_where_its_copy_is_seen_to_be_whole(answer, problem):
             "modified": "2025-06-16T15:06:40Z",
         },
     ]
+    facts = {"size_bytes": 100, "modified": None, "table_uuid": OTHER_UUID}
+    places = [] if problem else ["s3://q/run/files/data/a", "s3://q/run/files-outside/u/b"]
+    assert store.copies == [{"path": place, **facts} for place in places]
