@@ -25,14 +25,14 @@ _icectl() {
     fi
     case "${COMP_WORDS[1]}" in
         inspect)
-            options="--snapshot --ref --as-of --all-snapshots --content --from --to --columns --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--snapshot --ref --as-of --all-snapshots --content --where --from --to --columns --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="data deletes" ;;
                 --format) words="text json jsonl csv mermaid github junit sarif" ;;
                 --fail-on) words="attention critical" ;;
                 --color) words="auto always never" ;;
                 --ref|--columns|--catalog) asks="yes" ;;
-                --snapshot|--as-of|--from|--to|--limit|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --snapshot|--as-of|--where|--from|--to|--limit|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;

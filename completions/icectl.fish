@@ -41,6 +41,7 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l ref -x -a '(__ice
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l as-of -x -d 'show the snapshot that was current then: ISO 8601, or 2d for two days ago'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l all-snapshots -d 'manifests, files, entries: of every snapshot together'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l content -x -a 'data deletes' -d 'manifests, files, entries: data or deletes'
+complete -c icectl -n '__fish_seen_subcommand_from inspect' -l where -x -d 'manifests, files, entries: only what may hold rows with EXPR'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l from -x -d 'changes: the earlier snapshot (default the parent)'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l to -x -d 'changes: the later snapshot (default the current)'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l columns -x -a '(__icectl_ask)' -d 'show these columns; A.B is field B of A'

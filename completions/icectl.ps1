@@ -19,7 +19,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
             'inspect' {
-                $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--where', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('data', 'deletes')
                 $values['--format'] = @('text', 'json', 'jsonl', 'csv', 'mermaid', 'github', 'junit', 'sarif')
                 $values['--fail-on'] = @('attention', 'critical')

@@ -1,4 +1,6 @@
-"""Which files may hold a row for which a condition is true, by partitions and metrics.
+"""Which files, and manifests, may hold a row for which a condition is true.
+
+Files are judged by their partitions and metrics, manifests by the partition summaries of lists.
 
 What is not known matches: a missing metric (R-130), an unknown transform (R-117), a partition field
 that a spec does not have.
@@ -6,10 +8,10 @@ that a spec does not have.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from operator import eq, le, lt
+from operator import le, lt
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +35,18 @@ from icectl.entries.conditions import (
 from icectl.entries.partition_key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.entries.stats import flat, of_field
+from icectl.format.manifest import FieldSummary, ManifestFile
 from icectl.format.moments import DAY_SECONDS
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.schema import Schema
-from icectl.format.single_value import EXACT, PROMOTED_FROM_DATE, UNITS_PER_SECOND, Value, encode
+from icectl.format.single_value import (
+    EXACT,
+    PROMOTED_FROM_DATE,
+    UNITS_PER_SECOND,
+    Value,
+    decode,
+    encode,
+)
 from icectl.format.transforms import Transform, apply
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
 
@@ -68,87 +78,109 @@ class May:
 UNKNOWN = May(be_true=True, be_false=True)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """The values of a partition field: null, NaN, and others between two bounds, both included.
+
+    A bound of None says that there are no others.
+    """
+
+    lower: PartitionValue = None
+    upper: PartitionValue = None
+    contains_null: bool = False
+    contains_nan: bool = False
+
+
 def of_partition(leaf: Leaf, transform: Transform, value: PartitionValue) -> May:
     """Tell what a partition value says of rows, whose column gives it through the transform.
 
     Spec: R-117, projection is inclusive; an unknown transform and void say nothing.
     """
+    is_nan = isinstance(value, float) and math.isnan(value)
+    other = None if is_nan else value
+    return of_range(leaf, transform, PartitionRange(other, other, value is None, is_nan))
+
+
+def of_range(leaf: Leaf, transform: Transform, values: PartitionRange) -> May:
+    """Tell the same of rows whose partition values are in a range."""
     if transform.name in ("unknown", "void"):  # R-117
         return UNKNOWN
-    try:
-        return _of_known(leaf, transform, value)
-    except ValueError:  # the transform does not take the column's type
-        return UNKNOWN
-
-
-def _of_known(leaf: Leaf, transform: Transform, value: PartitionValue) -> May:
-    if isinstance(leaf, IsNull):
-        return _either(value is None)  # R-070
-    if value is None:
-        return May(be_true=False, be_false=isinstance(leaf, IsNan))
-    if transform.name == "identity":
-        return _of_identity(leaf, value)
-    if isinstance(leaf, IsNan):
-        return _either(holds=False)
-    if transform.name == "bucket":
-        if not isinstance(leaf, Compare) or leaf.operator != "=":
+    parts = []
+    if values.contains_null:
+        # A null column gives null (R-070); it compares as neither true nor false.
+        parts.append(_either(holds=True) if isinstance(leaf, IsNull) else _of_null(leaf))
+    if values.contains_nan:
+        parts.append(_either(isinstance(leaf, IsNan)))
+    if values.lower is not None:
+        try:
+            parts.append(_between(leaf, transform, values.lower, values.upper))
+        except ValueError:  # the transform does not take the column's type
             return UNKNOWN
-        return May(apply(transform, leaf.column.type, leaf.value) == value, be_false=True)
-    if isinstance(leaf, StartsWith):
-        width = transform.width or 0
-        if len(leaf.prefix) <= width:
-            return _either(str(value).startswith(leaf.prefix))
-        return May(str(value) == leaf.prefix[:width], be_false=True)
-    if isinstance(value, int) and any(
-        end - (transform.width or 0) < value <= end for end in _GREATEST
-    ):
-        return UNKNOWN  # the least numbers, rounded down, became the greatest ones
-    may = _of_ordered(leaf, transform, value)
-    if transform.name in _DATE_UNITS and isinstance(value, int) and value <= 0:
-        # Old writers rounded moments before 1970 up.
-        below = _of_ordered(leaf, transform, value - 1)
-        return May(may.be_true or below.be_true, may.be_false or below.be_false)
-    return may
+    return May(any(part.be_true for part in parts), any(part.be_false for part in parts))
 
 
 def _either(holds: bool) -> May:  # noqa: FBT001
     return May(be_true=holds, be_false=not holds)
 
 
-def _of_identity(leaf: Leaf, value: PartitionValue) -> May:
-    is_nan = isinstance(value, float) and math.isnan(value)
+def _of_null(leaf: Leaf) -> May:
+    return May(be_true=False, be_false=isinstance(leaf, IsNan))
+
+
+def _between(leaf: Leaf, transform: Transform, low: Value, high: Value) -> May:
+    """Tell what partition values between two others say; neither is null or NaN."""
+    name, width = transform.name, transform.width or 0
     match leaf:
+        case IsNull():
+            return _either(holds=False)  # R-070
         case IsNan():
-            return _either(is_nan)
+            return _either(holds=False)
         case StartsWith(_, prefix):
-            return _either(str(value).startswith(prefix))
-        case Compare(column, operator, wanted):
-            if is_nan:
-                return _either(holds=False)
-            if operator != "=" and column.type in _NO_ORDER:
+            if name not in ("identity", "truncate"):
                 return UNKNOWN
-            return _either(bool(_HOLDS[operator](value, wanted)))
-        case _:
-            return UNKNOWN
+            is_whole = name == "identity" or len(prefix) <= width
+            known = prefix if is_whole else prefix[:width]
+            first, last = str(low)[: len(known)], str(high)[: len(known)]
+            return May(first <= known <= last, not (is_whole and first == known == last))
+        case Compare(column, operator, wanted):
+            if name == "bucket":
+                if operator != "=":
+                    return UNKNOWN
+                bucket = apply(transform, column.type, wanted)
+                return May(bool(low <= bucket <= high), be_false=True)
+            if column.type in _NO_ORDER and (operator != "=" or low != high):
+                return UNKNOWN
+            if name == "identity":
+                return _compared(operator, low, high, wanted)
+            return _of_ordered(leaf, transform, low, high)
 
 
-_HOLDS: Mapping[str, Callable[[Value, Value], object]] = {"<": lt, "<=": le, "=": eq}
+def _compared(operator: str, low: Value, high: Value, wanted: Value) -> May:
+    if operator == "=":
+        return May(bool(low <= wanted <= high), not low == wanted == high)
+    holds = _HOLDS[operator]
+    return May(bool(holds(low, wanted)), not holds(high, wanted))
 
 
-def _of_ordered(leaf: Leaf, transform: Transform, value: Value) -> May:
+_HOLDS: Mapping[str, Callable[[Value, Value], object]] = {"<": lt, "<=": le}
+
+
+def _of_ordered(leaf: Compare, transform: Transform, low: Value, high: Value) -> May:
     """Transforms that keep the order: `x < v` may hold where theirs is not above that of `v`."""
-    if not isinstance(leaf, Compare):
-        return UNKNOWN
-    type_, wanted = leaf.column.type, leaf.value
+    type_, wanted, width = leaf.column.type, leaf.value, transform.width or 0
+    if isinstance(low, int) and any(low <= end and high > end - width for end in _GREATEST):
+        return UNKNOWN  # the least numbers, rounded down, became the greatest ones
+    if transform.name in _DATE_UNITS and isinstance(low, int) and low <= 0:
+        low -= 1  # old writers rounded moments before 1970 up
 
     def applied(to: Value) -> Value:
         return apply(transform, type_, to)
 
     if leaf.operator == "=":
-        return May(bool(value == applied(wanted)), be_false=True)
+        return May(bool(low <= applied(wanted) <= high), be_false=True)
     highest = _next_to(type_, wanted, -1) if leaf.operator == "<" else wanted
     lowest = wanted if leaf.operator == "<" else _next_to(type_, wanted, 1)
-    return May(bool(value <= applied(highest)), bool(value >= applied(lowest)))
+    return May(bool(low <= applied(highest)), bool(high >= applied(lowest)))
 
 
 def _next_to(type_: Type, value: Value, step: int) -> Value:
@@ -183,7 +215,7 @@ def may_match(
     Cost: some passes over the metrics per condition; each distinct partition once per condition.
     """
     evaluation = _Evaluation(entries, specs, schemas)
-    return evaluation.combined(predicate, evaluation.may).be_true
+    return _combined(predicate, len(entries), evaluation.may).be_true
 
 
 def all_match(
@@ -197,7 +229,113 @@ def all_match(
     A row of which it is unknown is none. `entries`, errors and cost as may_match.
     """
     evaluation = _Evaluation(entries, specs, schemas)
-    return evaluation.combined(predicate, evaluation.surely).be_true
+    return _combined(predicate, len(entries), evaluation.surely).be_true
+
+
+def manifests_may_match(
+    manifests: Sequence[ManifestFile],
+    predicate: Predicate,
+    specs: Sequence[PartitionSpec],
+    schemas: Sequence[Schema],
+) -> Mask:
+    """Return whether each manifest may list a file with a row for which the condition is true.
+
+    Spec: R-053, R-117; a manifest without summaries of all partition fields may.
+    Cost: a look at the summaries of each manifest per condition.
+    """
+    known_specs = {spec.spec_id: (spec, result_types(spec, schemas)) for spec in specs}
+    ranges = [_ranges(manifest, known_specs) for manifest in manifests]
+
+    def may(leaf: Leaf) -> _Outcome:
+        answers = [_of_ranges(leaf, of_manifest, schemas) for of_manifest in ranges]
+        return _Outcome(
+            np.array([answer.be_true for answer in answers], np.bool_),
+            np.array([answer.be_false for answer in answers], np.bool_),
+        )
+
+    return _combined(predicate, len(manifests), may).be_true
+
+
+_Ranges = Sequence[tuple[PartitionField, PartitionRange]]
+"""Partition fields of a manifest whose values are known to be in a range."""
+
+
+def _ranges(
+    manifest: ManifestFile, specs: Mapping[int, tuple[PartitionSpec, Sequence[Type | None]]]
+) -> _Ranges:
+    spec, types = specs.get(manifest.partition_spec_id, (None, ()))
+    if spec is None or manifest.partitions is None or len(manifest.partitions) != len(types):
+        return ()
+    pairs = zip(spec.fields, map(_range, manifest.partitions, types), strict=True)
+    return [(field, known) for field, known in pairs if known is not None]
+
+
+def _range(summary: FieldSummary, type_: Type | None) -> PartitionRange | None:
+    """Return the values that a summary leaves possible; None for any."""
+    if type_ is None:
+        return None
+    is_real = isinstance(type_, PrimitiveType) and type_.name in _REALS
+    others = PartitionRange(
+        contains_null=summary.contains_null,
+        contains_nan=is_real and summary.contains_nan is not False,
+    )
+    if summary.lower_bound is None or summary.upper_bound is None:
+        is_known = summary.lower_bound is summary.upper_bound is None
+        return others if is_known and (others.contains_null or others.contains_nan) else None
+    try:
+        low, high = decode(type_, summary.lower_bound), decode(type_, summary.upper_bound)
+    except ValueError:
+        return None
+    return replace(others, lower=low, upper=high) if low <= high else None  # NaN has no order
+
+
+def _of_ranges(leaf: Leaf, ranges: _Ranges, schemas: Sequence[Schema]) -> May:
+    may = UNKNOWN
+    for field, values in ranges:
+        transform = _transform(leaf.column, field, schemas)
+        if transform is not None:
+            answer = of_range(leaf, transform, values)
+            may = May(may.be_true and answer.be_true, may.be_false and answer.be_false)
+    return may
+
+
+def _combined(
+    predicate: Predicate, count: int, of_leaf: Callable[[Leaf], "_Outcome"]
+) -> "_Outcome":
+    """Evaluate a predicate for each of `count` objects, by what its single conditions give."""
+    match predicate:
+        case Constant(value):
+            return _Outcome(np.full(count, value, np.bool_), np.full(count, not value, np.bool_))
+        case Not(part):
+            outcome = _combined(part, count, of_leaf)
+            return _Outcome(outcome.be_false, outcome.be_true)
+        case And(parts) | Or(parts):
+            of_parts = [_combined(part, count, of_leaf) for part in parts]
+            be_true = [outcome.be_true for outcome in of_parts]
+            be_false = [outcome.be_false for outcome in of_parts]
+            if isinstance(predicate, And):
+                return _Outcome(_every(be_true), _any(be_false))
+            return _Outcome(_any(be_true), _every(be_false))
+        case _:
+            return of_leaf(predicate)
+
+
+def _transform(column: Column, item: PartitionField, schemas: Sequence[Schema]) -> Transform | None:
+    """Return a partition field's transform of a column; None where it says nothing of it."""
+    if column.field_id is None:
+        is_it = item.name == column.name and item.transform.name != "void"  # a dropped one
+        return Transform("identity", "identity") if is_it else None
+    if item.source_ids != (column.field_id,) or _was_date(column, schemas):
+        return None
+    return item.transform
+
+
+def _was_date(column: Column, schemas: Sequence[Schema]) -> bool:
+    """Whether a column of timestamps was one of dates, whose partition values are days."""
+    if not isinstance(column.type, PrimitiveType) or column.type.name == "date":
+        return False
+    fields = (schema.field(column.field_id or 0) for schema in schemas)
+    return any(item is not None and item.type == PrimitiveType("date") for item in fields)
 
 
 @dataclass(frozen=True)
@@ -216,24 +354,6 @@ class _Evaluation:
     specs: Sequence[PartitionSpec]
     schemas: Sequence[Schema]
 
-    def combined(self, predicate: Predicate, of_leaf: Callable[[Leaf], _Outcome]) -> _Outcome:
-        """Evaluate a predicate for each file, by what its conditions on single columns give."""
-        match predicate:
-            case Constant(value):
-                return _Outcome(self._all(value), self._all(not value))
-            case Not(part):
-                outcome = self.combined(part, of_leaf)
-                return _Outcome(outcome.be_false, outcome.be_true)
-            case And(parts) | Or(parts):
-                of_parts = [self.combined(part, of_leaf) for part in parts]
-                be_true = [outcome.be_true for outcome in of_parts]
-                be_false = [outcome.be_false for outcome in of_parts]
-                if isinstance(predicate, And):
-                    return _Outcome(_every(be_true), _any(be_false))
-                return _Outcome(_any(be_true), _every(be_false))
-            case _:
-                return of_leaf(predicate)
-
     def _all(self, value: bool) -> Mask:  # noqa: FBT001
         return np.full(len(self.entries), value, np.bool_)
 
@@ -242,7 +362,7 @@ class _Evaluation:
         be_true, be_false = self._all(True), self._all(True)  # noqa: FBT003
         for part in self._partitions:
             for at, item in enumerate(part.spec.fields):
-                transform = self._transform(leaf.column, item)
+                transform = _transform(leaf.column, item, self.schemas)
                 if transform is None:
                     continue
                 answers = [of_partition(leaf, transform, values[at]) for values in part.values]
@@ -268,7 +388,7 @@ class _Evaluation:
         known = self._all(False)  # noqa: FBT003
         for part in self._partitions:
             for at, item in enumerate(part.spec.fields):
-                transform = self._transform(leaf.column, item)
+                transform = _transform(leaf.column, item, self.schemas)
                 if transform is not None and transform.name not in ("unknown", "void"):
                     values = [value[at] is not None for value in part.values]
                     known[part.rows] |= np.array(values, bool)[part.places]  # R-070
@@ -283,22 +403,6 @@ class _Evaluation:
         lines = [schema.line_to(column.field_id or 0) for schema in self.schemas]
         known = [item.required for line in lines for item in line]
         return bool(known) and all(known)  # R-095
-
-    def _transform(self, column: Column, item: PartitionField) -> Transform | None:
-        """Return a partition field's transform of a column; None where it says nothing of it."""
-        if column.field_id is None:
-            is_it = item.name == column.name and item.transform.name != "void"  # a dropped one
-            return Transform("identity", "identity") if is_it else None
-        if item.source_ids != (column.field_id,) or self._was_date(column):
-            return None
-        return item.transform
-
-    def _was_date(self, column: Column) -> bool:
-        """Whether a column of timestamps was one of dates, whose partition values are days."""
-        if not isinstance(column.type, PrimitiveType) or column.type.name == "date":
-            return False
-        fields = (schema.field(column.field_id or 0) for schema in self.schemas)
-        return any(item is not None and item.type == PrimitiveType("date") for item in fields)
 
     @cached_property
     def _partitions(self) -> Sequence[_Partitions]:

@@ -19,7 +19,7 @@ from icectl.entries.columns import NONE, Positions, whole
 from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import with_schemes
-from icectl.entries.may_match import METRICS, may_match
+from icectl.entries.may_match import METRICS, manifests_may_match, may_match
 from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, where, with_manifest_number
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.deletion_vectors import read_bitmap, write_bitmap
@@ -111,8 +111,8 @@ class RootReader:
     ) -> tuple[tuple[ManifestFile, ...], bool]:
         """Read the same, but for leaves that a scan need not open (sfc-1 8.2).
 
-        These are data leaves whose statistics exclude the condition, and delete leaves that belong
-        to one of them.
+        These are data leaves whose statistics exclude the condition, of columns or of partition
+        fields, and delete leaves that belong to one of them.
         """
         root, dead = sound_root(store, self._facts, snapshot)
         leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
@@ -120,7 +120,11 @@ class RootReader:
         rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
         judged = METRICS | {"spec_id", "record_count"}
         entries = Entries(raw_entries(self._facts, rows, NONE, judged, 0).table)
-        may = may_match(entries, within, (), self._facts.metadata.schemas)
+        specs, schemas = self._facts.metadata.partition_specs, self._facts.metadata.schemas
+        may = may_match(entries, within, (), schemas)
+        left = leaves.filter(pa.array(may))
+        of_partitions = _judged_by_partitions(self._facts, left)
+        may[may] = manifests_may_match(of_partitions, within, specs, schemas)
         names = rows["location"].filter(pa.array(~may)).to_pylist()
         excluded = {comparison_key(str(name)) for name in names}
         listed = _listed(snapshot, root, dead)
@@ -145,11 +149,8 @@ class RootReader:
         """Fill in summaries of partition fields, as statistics tell, and the size of the root."""
         root, size_bytes = self._root(store, snapshot)
         rows = of_contents(root, *LEAVES)
-        specs, places = rows["spec_id"].to_pylist(), rows["location"].to_pylist()
-        by_place = {
-            place: _summaries(self._facts, number, rows.slice(at, 1)[STATS].combine_chunks())
-            for at, (place, number) in enumerate(zip(places, specs, strict=True))
-        }
+        places = rows["location"].to_pylist()
+        by_place = dict(zip(places, _summaries(self._facts, rows), strict=True))
         return tuple(
             replace(manifest, manifest_length=size_bytes)
             if manifest.in_root
@@ -467,32 +468,66 @@ def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
         )
 
 
-def _summaries(
+def _judged_by_partitions(facts: TreeFacts, leaves: pa.Table) -> Sequence[ManifestFile]:
+    """Return leaves with the ranges of partition fields as far as bounds are known. Order: kept."""
+    nothing = FieldSummary(contains_null=False)  # bounds of values may be left out
+    return [
+        ManifestFile(
+            location, 0, spec_id, ManifestContent.DATA, 0, 0, None,
+            partitions=tuple(item if item.lower_bound is not None else nothing for item in known),
+        )
+        for location, spec_id, known in zip(
+            leaves["location"].to_pylist(),
+            leaves["spec_id"].to_pylist(),
+            (ranges or () for ranges in _summaries(facts, leaves)),
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+def _summaries(facts: TreeFacts, leaves: pa.Table) -> Sequence[tuple[FieldSummary, ...] | None]:
+    """Return the ranges of leaves' partition fields; None where a transform is not known."""
+    spec_ids = leaves["spec_id"].to_numpy()
+    found: list[tuple[FieldSummary, ...] | None] = [None] * len(leaves)
+    for spec_id in np.unique(spec_ids).tolist():
+        places = np.flatnonzero(spec_ids == spec_id)
+        stats = leaves[STATS].take(pa.array(places)).combine_chunks()
+        for place, ranges in zip(places.tolist(), _of_spec(facts, spec_id, stats), strict=True):
+            found[place] = ranges
+    return found
+
+
+def _of_spec(
     facts: TreeFacts, spec_id: int, stats: pa.StructArray
-) -> tuple[FieldSummary, ...] | None:
-    """Return the ranges of a leaf's partition fields; None where a transform is not known."""
+) -> Iterator[tuple[FieldSummary, ...] | None]:
     try:
         fields = facts.tuple_fields(spec_id)
     except Unsupported:
-        return None
+        yield from [None] * len(stats)
+        return
     spec = facts.metadata.spec(spec_id)
-    summaries = [FieldSummary(contains_null=True)] * (0 if spec is None else len(spec.fields))
+    fields_of_spec = () if spec is None else spec.fields
+    columns = [[FieldSummary(contains_null=True)] * len(stats) for _ in fields_of_spec]
     groups = by_field_id(stats)
     for item in fields:
         group = groups[group_id(item.stats_id)]
         members = dict(zip((one.name for one in group.type), group.flatten(), strict=True))
-        lower, upper = (
-            single_values(item.type, members[name])[0].as_py()
+        lowers, uppers = (
+            single_values(item.type, members[name]).to_pylist()
             for name in ("lower_bound", "upper_bound")
         )
-        nulls, nans = (  # required columns count no nulls
-            members[name][0].as_py() if name in members else 0
+        null_counts, nan_counts = (  # required columns count no nulls
+            members[name].to_pylist() if name in members else [0] * len(stats)
             for name in ("null_count", "nan_count")
         )
-        summaries[item.place] = FieldSummary(
-            contains_null=nulls != 0,
-            contains_nan=None if nans is None else nans > 0,
-            lower_bound=lower,
-            upper_bound=upper,
-        )
-    return tuple(summaries)
+        rows = zip(lowers, uppers, null_counts, nan_counts, strict=True)
+        columns[item.place] = [
+            FieldSummary(
+                contains_null=nulls != 0,
+                contains_nan=None if nans is None else nans > 0,
+                lower_bound=lower,
+                upper_bound=upper,
+            )
+            for lower, upper, nulls, nans in rows
+        ]
+    yield from zip(*columns, strict=True) if columns else [()] * len(stats)

@@ -95,14 +95,12 @@ class SnapshotReader(Protocol):
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: "Predicate"
     ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same, perhaps without manifests that have no row matching a condition.
+        """Read the same without manifests of data files that have no row matching a condition.
 
         Returns also whether manifests were left out: deletes may then be of files that are not
         listed.
         Order, errors: as `manifests`.
         """
-        del within
-        return self.manifests(store, snapshot), False
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         """Read the manifests of a snapshot, with damaged and missing files as problems.
@@ -319,6 +317,20 @@ class ListReader(SnapshotReader):
             manifests = decode_file(location, lambda: self._decoded(snapshot, content, sound=sound))
             return tuple(listed_with_scheme(self.metadata, item) for item in manifests)
         return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
+
+    def manifests_of(
+        self, store: Store, snapshot: Snapshot, within: "Predicate"
+    ) -> tuple[tuple[ManifestFile, ...], bool]:
+        from icectl.entries.may_match import manifests_may_match
+
+        listed, metadata = self.manifests(store, snapshot), self.metadata
+        may = manifests_may_match(listed, within, metadata.partition_specs, metadata.schemas)
+        needed = tuple(
+            manifest
+            for manifest, matches in zip(listed, may.tolist(), strict=True)
+            if matches or manifest.content is ManifestContent.DELETES
+        )
+        return needed, len(needed) < len(listed)
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         location = snapshot.manifest_list

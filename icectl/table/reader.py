@@ -1,8 +1,9 @@
 """A loaded table: the snapshot that a caller means, and what snapshots and manifests list."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from icectl.catalog.metadata_files import list_versions
 from icectl.catalog.protocol import LoadedTable
@@ -11,15 +12,23 @@ from icectl.entries.rows import EMPTY, Entries, concat, with_manifests_moved
 from icectl.errors import CorruptTable, StorageError, Unsupported, UsageError
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.file_names import VERSION_HINT
+from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import join
 from icectl.table.context import TableContext
-from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
+from icectl.table.manifest_lists import (
+    read_snapshot_manifests,
+    snapshot_reader,
+    try_manifest_lists,
+)
 from icectl.table.manifests import load_entries, scan_entries
 from icectl.table.reading import Problem, of_one_file
 from icectl.units import print_instant
+
+if TYPE_CHECKING:  # a view without a condition does not load them
+    from icectl.entries.conditions import Predicate
 
 
 @dataclass(slots=True)
@@ -51,11 +60,20 @@ class Reader:
     def metadata(self) -> TableMetadata:
         return self.loaded.metadata
 
-    def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
-        """Return the manifests of a snapshot, to be shown; none without one."""
+    def manifests(
+        self, snapshot: Snapshot | None, within: "Predicate | None" = None
+    ) -> tuple[ManifestFile, ...]:
+        """Return the manifests of a snapshot, to be shown; none without one.
+
+        Those of data files without a row `within` a condition may be left out.
+        """
         self.context.deadline.check()
         if snapshot is None:
             return ()
+        if within is not None and layout_of(snapshot) is not Layout.MANIFEST_LISTS:
+            with suppress(CorruptTable, Unsupported, StorageError):  # which reading all tells
+                reader = snapshot_reader(self.metadata, snapshot)
+                return reader.manifests_of(self.context.store, snapshot, within)[0]
         if self.gaps is None:
             return read_snapshot_manifests(self.context.store, self.metadata, snapshot, sound=False)
         return self.manifests_by_snapshot([snapshot])[snapshot.snapshot_id]

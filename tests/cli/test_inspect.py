@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from icectl.commands.inspect.views import VIEWS
-from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import result
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
+from tests.cli.conftest import HOUR_MS, result
+from tests.stores.fixed_env import FixedEnv
 
 SUMMARY_KEYS = [
     "format_version", "uuid", "location", "metadata_location", "last_updated",
@@ -136,6 +138,8 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect, table):
         (("--format", "csv"), "not a format of this view; it has text, json"),
         (("files", "--format", "mermaid"), "not a format of this view"),
         (("files", "--limit", "0"), "whole number above 0"),
+        (("snapshots", "--where", "id = 1"), "does not apply to the view `snapshots`"),
+        (("files", "--where", "nothing = 1"), "no column `nothing`"),
         (("file",), "there is no view `file`"),
     ],
 )
@@ -263,6 +267,39 @@ def test_content_narrows_files_entries_and_manifests(inspect, table):
         for content, count in (("data", data), ("deletes", deletes)):
             found = result(inspect(table.location, view, "--content", content, "--json"))
             assert len(found["rows"]) == count, (view, content)
+
+
+@pytest.mark.parametrize("layout", ["lists", "sfc-1"])
+def test_a_condition_reads_only_manifests_that_may_list_a_match(inspect, tmp_path, layout):
+    """Ids are hours from 22:13 of 14 November on; each of ten whole days has its own manifest."""
+    table = TableBuilder(tmp_path / "t", partitioning="day", merge_manifests_above=1000)
+    for day in range(10):
+        table.append(range(24 * day + 2, 24 * day + 26))
+    if layout == "sfc-1":
+        upgrade(tmp_path / "t", FixedEnv(START_MS + HOUR_MS))
+    one_day = "at >= '2023-11-19' and at < '2023-11-20'"
+    chosen = result(inspect(table.location, "manifests", "--where", one_day, "--json"))["rows"]
+    every = result(inspect(table.location, "manifests", "--json"))["rows"]
+    assert (len(chosen), len(every)) == (1, 10)
+    for row in every:
+        if row not in chosen and row["path"].endswith(".avro"):
+            Path(row["path"].removeprefix("file:")).unlink()
+    for view, counted in (("files", "record_count"), ("entries", "data_file")):
+        ended = inspect(table.location, view, "--where", one_day, "--json")
+        assert ended.code == 0, ended.err
+        (row,) = result(ended)["rows"]
+        assert row[counted] == 24 or row[counted]["record_count"] == 24
+    assert inspect(table.location, "files", "--where", "at < '2023-11-16'").code == 15
+
+
+def test_a_condition_chooses_files_by_metrics_and_delete_files_by_partition(inspect, table):
+    table.delete_rows([4])  # in category c1
+    found = result(inspect(table.location, "files", "--where", "id = 8", "--json"))["rows"]
+    kinds = {(row["content"], row["partition"]["category"]) for row in found}
+    assert kinds == {(0, "c2"), (1, "c0"), (1, "c1")}
+    category = result(inspect(table.location, "files", "--where", "category = 'c1'", "--json"))
+    kinds = [(row["content"], row["partition"]["category"]) for row in category["rows"]]
+    assert sorted(kinds) == [(0, "c1"), (0, "c1"), (1, "c1")]
 
 
 def test_manifests_of_all_snapshots_name_the_snapshot(inspect, table):

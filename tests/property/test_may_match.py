@@ -18,8 +18,11 @@ from icectl.entries.conditions import (
     Or,
     StartsWith,
 )
-from icectl.entries.may_match import may_match
+from icectl.entries.may_match import manifests_may_match, may_match
 from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import Entries, planning
+from icectl.entries.summary import field_summaries
+from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
@@ -193,6 +196,21 @@ def test_no_file_with_a_matching_row_is_left_out(draw):
     for file, kept in zip(files.values(), chosen_files, strict=True):
         if any(holds(predicate, row) for row in file):
             assert kept
+    partitions = planning(found)
+    manifests = [listed(found, spec), *(listed(one(found, at), spec) for at in range(len(files)))]
+    together, *each = manifests_may_match(manifests, predicate, [spec], [SCHEMA]).tolist()
+    assert together or not any(holds(predicate, row) for file in files.values() for row in file)
+    assert each == may_match(partitions, predicate, [spec], [SCHEMA]).tolist()
+
+
+def one(found: Entries, at: int) -> Entries:
+    return Entries(found.table.slice(at, 1))
+
+
+def listed(found: Entries, spec: PartitionSpec) -> ManifestFile:
+    """A manifest of some files as a list describes it."""
+    summaries = field_summaries(found, result_types(spec, [SCHEMA]))
+    return ManifestFile("m", 1, 0, ManifestContent.DATA, 1, 1, 1, partitions=summaries)
 
 
 @given(leaves, rows, st.booleans())

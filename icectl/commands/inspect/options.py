@@ -46,6 +46,14 @@ class ViewRequest:
             choices=("data", "deletes"),
         ),
     ] = None
+    where: Annotated[
+        str | None,
+        option(
+            "--where",
+            "manifests, files, entries: only what may hold rows with EXPR",
+            metavar="EXPR",
+        ),
+    ] = None
     from_: Annotated[
         str | None,
         option("--from", "changes: the earlier snapshot (default the parent)", metavar="ID"),
@@ -146,6 +154,10 @@ def inspect(
 
     For a catalog, a namespace or a folder the tables in and below it are listed, from their
     metadata alone; --limit, --columns and --format apply to that list.
+
+    --where chooses files by partitions and column metrics, as `compact --where` does; a file
+    without the metrics is shown. Only manifests that may list such files are read. Delete files
+    are chosen by their partition.
 
     The view health takes many tables: a catalog, a namespace, a folder, a glob such as prod.sales.*
     or /wh/*/*, or several names. Tables with the most need come first; --html writes one page.

@@ -6,8 +6,11 @@ Column names and their order are those of Iceberg's metadata tables in Spark and
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from icectl.commands.inspect.metadata_rows import (
     METADATA_VIEWS,
@@ -24,7 +27,9 @@ from icectl.commands.inspect.partitions import (
     partitions_of,
 )
 from icectl.commands.inspect.views import NO_HEADINGS, Headings, Row, RowSet, View, columns_hint
-from icectl.entries.rows import Entries, by_row, live, of
+from icectl.entries.conditions import Predicate
+from icectl.entries.may_match import METRICS, manifests_may_match, may_match
+from icectl.entries.rows import Entries, by_row, live, numbers, of, where
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -217,6 +222,7 @@ class RowRequest:
     headings: Headings
     all_snapshots: bool = False
     content: str | None = None
+    where: Predicate | None = None
     columns: tuple[str, ...] | None = None
     limit: int | None = None
 
@@ -255,9 +261,9 @@ def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
     columns = manifest_columns(reader.metadata, all_snapshots=request.all_snapshots)
 
     def described(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
+        chosen = _chosen_manifests(reader, request, manifests)
         read = snapshot_reader(reader.metadata, snapshot)
-        listed = read.described(reader.context.store, snapshot, manifests)
-        return _of_content(listed, request.content)
+        return read.described(reader.context.store, snapshot, chosen)
 
     if request.all_snapshots:
         by_snapshot = reader.manifests_by_snapshot(reader.metadata.snapshots)
@@ -269,7 +275,7 @@ def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
     snapshot = chosen_snapshot(reader.metadata, request.choice)
     if snapshot is None:
         return RowSet(columns, ())
-    chosen = described(snapshot, reader.manifests(snapshot))
+    chosen = described(snapshot, reader.manifests(snapshot, request.where))
     return RowSet(columns, (manifest_row(reader.metadata, manifest) for manifest in chosen))
 
 
@@ -280,13 +286,20 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
     )
     columns = all_columns if request.columns is None else request.columns
     sources = source_columns(columns, request.headings) | {"content", "status"}
+    within = request.where
+    if within is not None:
+        sources |= METRICS | {"spec_id", "partition_key", "record_count"}
     if request.all_snapshots:
         manifests = distinct_manifests(
             reader.manifests_by_snapshot(reader.metadata.snapshots).values()
         )
     else:
-        manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
-    batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), sources)
+        snapshot = chosen_snapshot(reader.metadata, request.choice)
+        manifests = reader.manifests(snapshot, within)
+    manifests = _chosen_manifests(reader, request, manifests)
+    batches: Iterable[Entries] = reader.scan(manifests, sources)
+    if within is not None:
+        batches = (_matching(entries, within, reader.metadata) for entries in batches)
     if request.content is not None:
         deletes = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
         contents = (Content.DATA,) if request.content == "data" else deletes
@@ -294,8 +307,26 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
     return RowSet(columns, make(batches, reader.metadata, columns))
 
 
-def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple[ManifestFile, ...]:
-    if content is None:
-        return tuple(manifests)
-    manifest_content = ManifestContent.DATA if content == "data" else ManifestContent.DELETES
-    return tuple(manifest for manifest in manifests if manifest.content is manifest_content)
+def _chosen_manifests(
+    reader: Reader, request: RowRequest, manifests: Sequence[ManifestFile]
+) -> tuple[ManifestFile, ...]:
+    """Return the manifests of the wanted content that may list a file with a matching row."""
+    if request.content is not None:
+        content = ManifestContent.DATA if request.content == "data" else ManifestContent.DELETES
+        manifests = [manifest for manifest in manifests if manifest.content is content]
+    if request.where is not None:
+        specs, schemas = reader.metadata.partition_specs, reader.metadata.schemas
+        may = manifests_may_match(manifests, request.where, specs, schemas)
+        manifests = list(compress(manifests, may.tolist()))
+    return tuple(manifests)
+
+
+def _matching(entries: Entries, within: Predicate, metadata: TableMetadata) -> Entries:
+    """Return files that may hold a matching row; delete files by their partitions alone."""
+    is_data = numbers(entries, "content") == Content.DATA
+    by_partition = Entries(entries.table.drop_columns(sorted(METRICS)))
+    data, deletes = (
+        may_match(part, within, metadata.partition_specs, metadata.schemas)
+        for part in (entries, by_partition)
+    )
+    return where(entries, pa.array(np.where(is_data, data, deletes)))

@@ -209,7 +209,7 @@ def _may_be_listing(view: str, options: ViewRequest) -> bool:
     """Return whether no option is of one table only."""
     return view == "summary" and not any(
         (options.snapshot, options.ref, options.as_of, options.all_snapshots, options.content,
-         options.from_, options.to, options.html, options.check, options.fail_on)
+         options.where, options.from_, options.to, options.html, options.check, options.fail_on)
     )  # fmt: skip
 
 
@@ -314,6 +314,11 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
         columns = report.source_names(view, columns)
     elif request.format == "text" and view in _LAZY_TEXT:
         columns = report.text_members(view)
+    where = None
+    if request.options.where is not None:
+        from icectl.entries.conditions import parse_where
+
+        where = parse_where(request.options.where, reader.metadata)
     rows = read_rows.rows(
         reader,
         read_rows.RowRequest(
@@ -321,6 +326,7 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
             choice=request.choice,
             all_snapshots=every,
             content=request.options.content,
+            where=where,
             columns=columns,
             headings=report.headings_of(view),
             limit=request.limit,
@@ -460,6 +466,7 @@ def _check_options(view: View, options: ViewRequest, form: str, *, several: bool
         ("--as-of", options.as_of, view.of_snapshot),
         ("--all-snapshots", options.all_snapshots or None, view.all_snapshots),
         ("--content", options.content, view.by_content),
+        ("--where", options.where, view.by_content),
         ("--from", options.from_, changes),
         ("--to", options.to, changes),
         ("--columns", options.columns, rows),

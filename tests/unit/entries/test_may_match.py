@@ -3,10 +3,11 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.conditions import Column, Compare, IsNull, Not, StartsWith
-from icectl.entries.may_match import may_match
+from icectl.entries.conditions import And, Column, Compare, IsNull, Not, StartsWith
+from icectl.entries.may_match import manifests_may_match, may_match
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import planning
+from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
@@ -226,3 +227,50 @@ def test_r130_a_missing_metric_matches():
 
 def test_of_no_files_none_match():
     assert may_match(entries(), Compare(column(LONG), "=", 7), [], [schema(LONG)]).tolist() == []
+
+
+def manifest(*summaries: FieldSummary) -> ManifestFile:
+    return ManifestFile("m", 1, 0, ManifestContent.DATA, 1, 1, 1, partitions=summaries or None)
+
+
+def days(first: int, last: int, *, nulls: bool = False) -> FieldSummary:
+    return FieldSummary(nulls, None, first.to_bytes(4, "little"), last.to_bytes(4, "little"))
+
+
+def test_r053_a_manifest_is_left_out_only_where_its_summaries_exclude_a_match():
+    spec = PartitionSpec(0, (PartitionField((1,), 1000, "p", parse_transform("day")),))
+    manifests = [
+        manifest(days(1, 3)),
+        manifest(days(5, 9)),
+        manifest(days(5, 9, nulls=True)),
+        manifest(FieldSummary(contains_null=True)),  # nulls alone
+        manifest(FieldSummary(contains_null=False)),  # which says nothing
+        manifest(days(9, 5)),
+        manifest(),
+        manifest(days(5, 9), days(5, 9)),  # of another spec
+    ]
+
+    def matching(predicate):
+        kept = manifests_may_match(manifests, predicate, [spec], [schema(AT)])
+        return "".join("x" if one else "." for one in kept)
+
+    at = column(AT)
+    assert matching(Compare(at, "=", 3 * DAY + 5)) == "x...xxxx"
+    assert matching(Compare(at, "<", 5 * DAY)) == "x...xxxx"
+    assert matching(Not(Compare(at, "<", 4 * DAY))) == ".xx.xxxx"
+    assert matching(IsNull(at)) == "..xxxxxx"
+    assert matching(Not(IsNull(at))) == "xxx.xxxx"
+    both = And((Compare(at, "<", 5 * DAY), Compare(column(TEXT), "=", "a")))
+    assert matching(both) == "x...xxxx"
+
+
+def test_ranges_of_truncated_numbers_hold_the_least_ones_where_they_reach_the_greatest():
+    spec = PartitionSpec(0, (PartitionField((1,), 1000, "p", parse_transform("truncate[10]")),))
+    greatest = 2**63 - 1
+    bounds = [number.to_bytes(8, "little", signed=True) for number in (100, greatest - 5)]
+    least = Compare(column(LONG), "<", -greatest)
+    wide, narrow = (
+        manifest(FieldSummary(False, None, bounds[0], upper)) for upper in reversed(bounds)
+    )
+    kept = manifests_may_match([wide, narrow], least, [spec], [schema(LONG)])
+    assert kept.tolist() == [True, False]
