@@ -120,7 +120,7 @@ class CommitConflict(IcectlError):
 
     exit_code = 11
     id = "commit-conflict"
-    meaning = "conflict: another writer was faster, retries used up"
+    meaning = "conflict: another writer committed first, no retries left"
     default_hint = "nothing was changed; run the command again"
 
 
@@ -145,7 +145,7 @@ class Unsupported(IcectlError):
 
     exit_code = 14
     id = "unsupported"
-    meaning = "the table uses something icectl doesn't support"
+    meaning = "not supported: the table uses something that icectl doesn't know"
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class CorruptTable(IcectlError):
 
     exit_code = 15
     id = "corrupt-table"
-    meaning = "table metadata is corrupt (names the rule)"
+    meaning = "corrupt table metadata; the message names the rule"
     default_hint = "restore the damaged file, or the metadata file before it"
 
     def __init__(self, message: str, *, rule: str, hint: str | None = None) -> None:

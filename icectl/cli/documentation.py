@@ -24,32 +24,39 @@ _FILES = ("icectl.toml", "maintain.toml")
 
 
 def print_documentation(words: Sequence[str], commands: Mapping[str, str]) -> None:
-    """Print a document; a manual page on a terminal by `man`, if installed. Raises: UsageError."""
+    """Print a document; a manual page by `man` on a terminal. Raises: UsageError."""
     name, *words = words
     if words and words[0] in ("-h", "--help"):
         sys.stdout.write(f"Usage: icectl {_USAGE[name]}\n{_ABOUT[name]}")
         return
     if name == "schema":
-        text = _schema(words, commands)
+        sys.stdout.write(_schema(words, commands))
     elif name == "completion":
-        text = _read_shipped(f"completions/{_SHELLS[_one_of(name, words, _SHELLS)]}")
-    elif words:
-        page = _one_of(name, words, {**commands, **dict.fromkeys(_FILES, "")})
+        sys.stdout.write(_read_shipped(f"completions/{_SHELLS[_one_of(name, words, _SHELLS)]}"))
+    else:
+        _print_manual(words, commands)
+
+
+def _print_manual(words: Sequence[str], commands: Mapping[str, str]) -> None:
+    pages = [word for word in words if word != "--roff"]
+    if pages:
+        page = _one_of("man", pages, {**commands, **dict.fromkeys(_FILES, "")})
         text = _read_shipped(f"man/{page}.5" if page in _FILES else f"man/icectl-{page}.1")
     else:
         text = _read_shipped("man/icectl.1")
-    is_shown = name == "man" and sys.stdout.isatty()
-    man = find_program("man") if is_shown else None
-    if man is not None:
+    man = find_program("man") if sys.stdout.isatty() else None
+    if "--roff" in words:
+        sys.stdout.write(text)
+    elif man is None:
+        sys.stdout.write(plain_page(text))
+    else:
         path = os.pathsep.join(program_folders())
         environment = {**os.environ, "MANROFFOPT": "-c", "PATH": path}
         subprocess.run([man, "-l", "-"], input=text, text=True, env=environment, check=False)  # noqa: S603
-        return
-    sys.stdout.write(plain_page(text) if is_shown else text)
 
 
 def plain_page(page: str) -> str:
-    """Render a manual page of icectl as plain text, for terminals without `man`."""
+    """Render a manual page of icectl as plain text, for pipes and terminals without `man`."""
     lines: list[str] = []
     paragraph: list[str] = []
     margin, is_tag, is_literal = "", False, False
@@ -134,11 +141,12 @@ Show the manual page of a command, of icectl.toml or of maintain.toml; without C
 icectl.
 
 On a terminal `man` shows it, or icectl itself if `man` is not installed. In a pipe or a file it is
-troff: `icectl man compact > icectl-compact.1` keeps it, `icectl man compact | man -l -` shows it.
+plain text: `icectl man compact | grep size`. With --roff it is the page's source, for packages:
+`icectl man compact --roff > icectl-compact.1`.
 """,
 }
 _USAGE = {
     "schema": "schema COMMAND [--plan]",
     "completion": "completion bash|zsh|fish|powershell",
-    "man": "man [COMMAND]",
+    "man": "man [COMMAND] [--roff]",
 }

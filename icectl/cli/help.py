@@ -3,19 +3,32 @@
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from icectl.cli.options import CHANGING, FILES, OUTPUT, POLICY, RUNNING, STORAGE, Command, Common
+from icectl.cli.options import (
+    CHANGING,
+    ENGINE,
+    FILES,
+    OUTPUT,
+    OUTPUT_FILES,
+    POLICY,
+    RUNNING,
+    STORAGE,
+    Command,
+    Common,
+)
 from icectl.errors import EXIT_CODES, UsageError
 
 WIDTH = 79
 _LEFT = 31
-GROUPS = ("Options", FILES, POLICY, CHANGING, STORAGE, RUNNING, OUTPUT)
+GROUPS = ("Options", FILES, POLICY, OUTPUT_FILES, ENGINE, CHANGING, STORAGE, RUNNING, OUTPUT)
+_OWN_GROUPS = (FILES, POLICY, OUTPUT_FILES, ENGINE, CHANGING)
+"""Groups with a heading of their own in `--help`; options of others stand at the top."""
 
 ROOT_SUMMARY = "Inspect, validate and maintain Apache Iceberg tables."
 
@@ -97,44 +110,64 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
     shared = {entry.name for entry in fields(Common)}
     options = [entry for entry in parameters if any(is_in_group(entry, name) for name in GROUPS)]
     common = [entry for entry in options if entry.name in shared]
-    changing = [entry for entry in options if is_in_group(entry, CHANGING)]
-    own_options = [entry for entry in options if entry not in common and entry not in changing]
+    grouped: dict[str, list[TyperOption]] = {name: [] for name in ("Options", *_OWN_GROUPS)}
+    for entry in options:
+        if entry not in common:
+            group = entry.rich_help_panel
+            grouped[group if group in _OWN_GROUPS else "Options"].append(entry)
     meanings = dict(EXIT_CODES)
     if command.name != "validate":  # which alone exits with 4 for findings
         meanings[4] = meanings[4].rpartition("; ")[2]
-    codes = ", ".join(
-        f"{code} {re.split('[,:;(]', meanings[code])[0].strip()}" for code in command.exit_codes
-    )
-    names = [
-        "/".join(sorted(entry.opts, key=len)) + (f" {entry.metavar}" if entry.metavar else "")
-        for entry in common
-    ]
-    examples = [
-        line for text, purpose in command.examples[:3] for line in (f"  # {purpose}", f"  $ {text}")
-    ]
+    codes = [f"{code} {_first_clause(meanings[code])}" for code in command.exit_codes]
+    examples = [line for text, purpose in command.examples[:3] for line in _example(text, purpose)]
     sections = [
         [usage(command, parameters)],
         textwrap.wrap(summary, WIDTH),
         ["Examples:", *examples],
-        ["Arguments:", *_rows((entry.metavar or "", entry.help or "") for entry in arguments)],
-        ["Options:", *_rows(map(option_row, own_options))] if own_options else [],
-        [f"{CHANGING}:", *_rows(map(option_row, changing))] if changing else [],
-        ["Common options:", *_fill(", ".join([*names, "-h/--help"]))],
-        ["Exit status:", *_fill(codes)],
-        [f"`icectl man {command.name}` explains every option and exit code."],
+        ["Arguments:"] * (len(arguments) > 1)
+        + [*_rows((entry.metavar or "", entry.help or "") for entry in arguments)],
+        *(_options(name, group, command.rare_options) for name, group in grouped.items() if group),
+        [
+            *_fill("Common options:", [*map(_names, common), "-h"]),
+            *_fill("Exit status:", codes),
+            f"`icectl man {command.name}` explains every option and exit code.",
+        ],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
-def _fill(text: str) -> list[str]:
-    """Fill lines with a list; items are kept on one line if they fit."""
-    lines = [""]
-    for number, item in enumerate(items := text.split(", ")):
+def _options(name: str, group: Sequence[TyperOption], rare: Container[str | None]) -> list[str]:
+    """Print a group of options: rows with their help, then the names of rare ones."""
+    rows = [*_rows(option_row(entry) for entry in group if entry.name not in rare)]
+    names = [_names(entry) for entry in group if entry.name in rare]
+    return [f"{name}:", *rows, *(_fill("  also:" if rows else " ", names) if names else [])]
+
+
+def _names(option: TyperOption) -> str:
+    names = "/".join(sorted(option.opts, key=len))
+    return f"{names} {option.metavar}" if option.metavar else names
+
+
+def _example(text: str, purpose: str) -> list[str]:
+    """Print an example and what it is for: on one line if they fit."""
+    line = f"  $ {text}"
+    joined = f"{line}  # {purpose}"
+    return [joined] if len(joined) <= WIDTH else [f"  # {purpose}", line]
+
+
+def _first_clause(meaning: str) -> str:
+    return re.split("[,:;(]", meaning)[0].strip()
+
+
+def _fill(heading: str, items: Sequence[str]) -> list[str]:
+    """Fill lines with a list behind its heading; items are kept on one line if they fit."""
+    lines = [heading]
+    for number, item in enumerate(items):
         word = item if number == len(items) - 1 else f"{item},"
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > WIDTH - 2:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return [f"  {line}" for line in lines]
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    return lines
 
 
 def usage(command: Command, parameters: Sequence[Any]) -> str:

@@ -43,6 +43,8 @@ STORAGE = "Finding and reading the table"
 POLICY = "Choosing snapshots"
 CHANGING = "Changing the table"
 FILES = "Choosing files"
+OUTPUT_FILES = "Output files"
+ENGINE = "Engine and Spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Option:
 
     `parse` reads its text, or each of its texts; `choices` are the values that completion offers.
     The option of a `setting` has its value from there, and is read there. Its `former` name is
-    accepted on the command line, and stands in no help.
+    accepted on the command line, and stands in no help. `--help` only names one that `is_rare`.
     """
 
     names: tuple[str, ...]
@@ -63,6 +65,7 @@ class Option:
     is_counted: bool = False
     setting: Setting[Any] | None = None
     former: str | None = None
+    is_rare: bool = False
 
     @property
     def name(self) -> str:
@@ -79,6 +82,7 @@ def option(
     choices: tuple[str, ...] = (),
     parse: Callable[[str], Any] | None = None,
     former: str | None = None,
+    is_rare: bool = False,
 ) -> Option:
     """Declare an option; `names` are separated by spaces.
 
@@ -86,14 +90,24 @@ def option(
     """
     if parse is None:
         parse = one_of(*choices) if choices else str
-    return Option(tuple(names.split()), help, group, metavar, parse, choices, former=former)
+    return Option(
+        tuple(names.split()), help, group, metavar, parse, choices, former=former, is_rare=is_rare
+    )
 
 
-def option_of(setting: Setting[Any], *, group: str = "Options") -> Option:
+def option_of(setting: Setting[Any], *, group: str = "Options", is_rare: bool = False) -> Option:
     """Declare the option of a setting, which has its name, help and values."""
     metavar = None if setting.is_switch else setting.metavar
     choices = setting.choices
-    return Option((setting.option,), setting.help, group, metavar, str, choices, setting=setting)
+    return Option(
+        (setting.option,),
+        setting.help,
+        group,
+        metavar,
+        choices=choices,
+        setting=setting,
+        is_rare=is_rare,
+    )
 
 
 def declared_options(kind: type[Any]) -> Mapping[str, Option]:
@@ -127,7 +141,7 @@ TableArgument = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
-        help="table directory (path or URI), one of its metadata files, or CATALOG.NAMESPACE.TABLE",
+        help="CATALOG.NAMESPACE.TABLE, path or URI",
         show_default=False,
     ),
 ]
@@ -135,27 +149,29 @@ TablesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="TABLE...",
-        help="CATALOG.NAMESPACE.TABLE, table directories (path or URI) or metadata files; with "
-        "`*` and `**` several tables",
+        help="CATALOG.NAMESPACE.TABLE, path or URI, or a glob",
         show_default=False,
     ),
 ]
-SparkMaster = Annotated[str | None, option_of(COMPACT_MASTER)]
+SparkMaster = Annotated[str | None, option_of(COMPACT_MASTER, group=ENGINE, is_rare=True)]
 SparkConf = Annotated[
-    list[str] | None, option("--spark-conf", "a setting of Spark; repeatable", metavar="KEY=VALUE")
+    list[str] | None,
+    option("--spark-conf", "a Spark setting; repeatable", ENGINE, "KEY=VALUE", is_rare=True),
 ]
 SparkRemote = Annotated[
-    str | None, option("--remote", "a server of Spark Connect: sc://host:15002", metavar="URL")
+    str | None,
+    option("--remote", "a Spark Connect server: sc://host:15002", ENGINE, "URL", is_rare=True),
 ]
 CheckFormat = Annotated[
     str | None,
     option(
         "--format",
         "text, json; with --check: github, junit, sarif",
-        OUTPUT,
+        CHANGING,
         "FORMAT",
         choices=FORMATS,
         parse=str,
+        is_rare=True,
     ),
 ]
 SavePlan = Annotated[
@@ -165,11 +181,18 @@ SavePlan = Annotated[
         "with --dry-run or --check: write the plan to FILE, for `icectl apply`",
         CHANGING,
         "FILE",
+        is_rare=True,
     ),
 ]
 DeletedList = Annotated[
     str | None,
-    option("--deleted-list", "write the location of every deleted file to FILE", CHANGING, "FILE"),
+    option(
+        "--deleted-list",
+        "write the location of every deleted file to FILE",
+        CHANGING,
+        "FILE",
+        is_rare=True,
+    ),
 ]
 
 
@@ -290,7 +313,7 @@ class Change:
     dry_run: Annotated[
         bool, option("--dry-run -n", "print the whole plan, change nothing", CHANGING)
     ] = False
-    check: Annotated[bool, option("--check", "plan only; exit 4 when there is work", CHANGING)] = (
+    check: Annotated[bool, option("--check", "plan only; exit 4 if there is work", CHANGING)] = (
         False
     )
     format: CheckFormat = None
@@ -304,11 +327,13 @@ class Change:
             "next to it, and deletes no file",
             CHANGING,
             "FILE",
+            is_rare=True,
         ),
     ] = None
     deleted_list: DeletedList = None
     skip_if_busy: Annotated[
-        bool, option("--skip-if-busy", "exit 0 when another writer was faster", CHANGING)
+        bool,
+        option("--skip-if-busy", "exit 0 if another writer commits first", CHANGING, is_rare=True),
     ] = False
 
 
@@ -346,9 +371,21 @@ class Command:
         """The former names of options, with those of today."""
         return {
             declared.former: declared.name
-            for bundle in _bundles(self.function).values()
-            for declared in declared_options(bundle).values()
+            for declared in self._declared.values()
             if declared.former is not None
+        }
+
+    @property
+    def rare_options(self) -> frozenset[str]:
+        """The parameters of options that `--help` names without explaining them."""
+        return frozenset(name for name, declared in self._declared.items() if declared.is_rare)
+
+    @property
+    def _declared(self) -> Mapping[str, Option]:
+        return {
+            name: declared
+            for bundle in _bundles(self.function).values()
+            for name, declared in declared_options(bundle).items()
         }
 
     @property

@@ -302,14 +302,14 @@ ORPHANS_PURGE_AFTER: Setting[int | None] = Setting(
 )  # fmt: skip
 COMPACT_ENGINE: Setting[str] = _choice(
     "compact.engine", "ENGINE", ("auto", "spark", "local"), "auto",
-    "engine that rewrites rows: spark, local or auto",
+    "spark, local or auto",
 )  # fmt: skip
 COMPACT_MASTER: Setting[str | None] = Setting(
-    "compact.master", "URL", str, None, "master of Spark (default: the cores here)"
+    "compact.master", "URL", str, None, "the Spark master (default: the local cores)"
 )
 COMPACT_METHOD: Setting[str] = _choice(
     "compact.method", "NAME", ("auto", "merge", "rewrite"), "auto",
-    "copy row groups (merge), rewrite rows, or auto",
+    "merge (concatenates row groups; not MERGE INTO), rewrite (decodes rows) or auto",
 )  # fmt: skip
 SMALLEST_ROW_GROUP_BYTES = 1 << 20
 """Below this, many row groups take readers longer than it takes to write larger ones once."""

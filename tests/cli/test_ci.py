@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from icectl.cli import documentation
 from icectl.cli.app import COMMANDS
+from icectl.cli.documentation import plain_page
 from icectl.table.reviewed import PLANNED
 from tests.builders.table_builder import TableBuilder
 
@@ -175,15 +176,21 @@ def test_scripts_of_shells_are_printed(run, shell, file):
 
 
 def test_pages_of_the_manual_are_printed(run):
-    assert run("man").out == (ROOT / "man/icectl.1").read_text()
-    assert run("man", "compact").out == (ROOT / "man/icectl-compact.1").read_text()
-    assert run("man", "icectl.toml").out == (ROOT / "man/icectl.toml.5").read_text()
-    assert run("man", "maintain.toml").out == (ROOT / "man/maintain.toml.5").read_text()
+    for words, file in (
+        (("man",), "icectl.1"),
+        (("man", "compact"), "icectl-compact.1"),
+        (("man", "icectl.toml"), "icectl.toml.5"),
+        (("man", "maintain.toml"), "maintain.toml.5"),
+    ):
+        source = (ROOT / "man" / file).read_text()
+        assert run(*words, "--roff").out == source
+        assert run(*words).out == plain_page(source)
 
 
-def test_a_terminal_without_man_gets_plain_text(run, monkeypatch):
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_pipe_and_a_terminal_without_man_get_plain_text(run, monkeypatch, is_terminal):
     monkeypatch.setattr(documentation, "find_program", lambda _: None)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
     page = run("man", "compact").out
     assert "\nEXIT STATUS\n" in page
     assert "\n    --target-file-size SIZE\n        size of new files" in page
@@ -217,7 +224,7 @@ def test_limits_of_health_are_settings(run, table, tmp_path, monkeypatch):
     ended = run("inspect", table, "health", "--config", str(settings), "--json")
     found = ended.document["result"]
     assert (found["verdict"], found["small_files"]["verdict"]) == ("critical", "critical")
-    assert found["small_files"]["threshold"] == ("attention from 2 files to save, critical from 5")
+    assert found["small_files"]["threshold"] == ("attention from 2 surplus files, critical from 5")
     assert found["reclaimable"]["threshold"] == (
         "attention from 50% of the live bytes, critical from 200%"
     )

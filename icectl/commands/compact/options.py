@@ -6,7 +6,10 @@ from typing import Annotated
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import (
+    CHANGING,
+    ENGINE,
     FILES,
+    OUTPUT_FILES,
     Change,
     Common,
     SparkConf,
@@ -47,74 +50,104 @@ class CompactRequest:
     """The options of `icectl compact`, as given."""
 
     where: Annotated[
-        str | None, option("--where", "only files that may hold rows with EXPR", FILES, "EXPR")
+        str | None,
+        option("--where", "select files that may have rows matching EXPR", FILES, "EXPR"),
     ] = None
     target_file_size: Annotated[
-        str | None, _size("--target-file-size", "size of new files (default the table's)")
+        str | None,
+        _size("--target-file-size", "size of new files (default the table's)", OUTPUT_FILES),
     ] = None
     sort_order: Annotated[
-        str | None, option("--sort-order", 'sort keys, as in "day(at), id desc"', metavar="KEYS")
+        str | None,
+        option("--sort-order", 'sort keys, as in "day(at), id desc"', OUTPUT_FILES, "KEYS"),
     ] = None
     zorder: Annotated[
-        str | None, option("--zorder", "columns to cluster by, with equal weight", metavar="A,B")
+        str | None,
+        option("--zorder", "columns to cluster by, with equal weight", OUTPUT_FILES, "A,B"),
     ] = None
     strategy: Annotated[
         str | None,
         option(
             "--strategy",
             "binpack (default), sort or zorder",
-            metavar="NAME",
+            OUTPUT_FILES,
+            "NAME",
+            is_rare=True,
             choices=("binpack", "sort", "zorder"),
         ),
     ] = None
-    method: Annotated[str | None, option_of(COMPACT_METHOD)] = None
-    merge_row_group: Annotated[str | None, option_of(COMPACT_MERGE_ROW_GROUP)] = None
-    verify: Annotated[str | None, option_of(COMPACT_VERIFY)] = None
+    method: Annotated[str | None, option_of(COMPACT_METHOD, group=OUTPUT_FILES)] = None
+    merge_row_group: Annotated[
+        str | None, option_of(COMPACT_MERGE_ROW_GROUP, group=OUTPUT_FILES, is_rare=True)
+    ] = None
+    verify: Annotated[str | None, option_of(COMPACT_VERIFY, group=CHANGING, is_rare=True)] = None
     deletes_only: Annotated[
-        bool, option("--deletes-only", "merge position deletes; keep data files")
+        bool, option("--deletes-only", "merge position deletes; keep data files", FILES)
     ] = False
     rewrite_all: Annotated[bool, option("--rewrite-all", "rewrite every selected file", FILES)] = (
         False
     )
-    max_groups: Annotated[str | None, _count("--max-groups", "rewrite at most N groups", FILES)] = (
-        None
-    )
+    max_groups: Annotated[
+        str | None, _count("--max-groups", "rewrite at most N groups", CHANGING, is_rare=True)
+    ] = None
     partial_progress: Annotated[
-        str | None, _count("--partial-progress", "commit in up to N steps (default 1)")
+        str | None,
+        _count("--partial-progress", "commit in up to N steps (default 1)", CHANGING, is_rare=True),
     ] = None
-    max_failed_commits: Annotated[
-        str | None, _number("--max-failed-commits", "commits that may conflict (default 0)")
-    ] = None
-    engine: Annotated[str | None, option_of(COMPACT_ENGINE)] = None
     branch: Annotated[
-        str, option("--branch", "the branch to work on (default main)", metavar="NAME")
+        str,
+        option("--branch", "the branch to work on (default main)", CHANGING, "NAME", is_rare=True),
     ] = "main"
+    max_failed_commits: Annotated[
+        str | None,
+        _number(
+            "--max-failed-commits", "commits that may conflict (default 0)", CHANGING, is_rare=True
+        ),
+    ] = None
+    engine: Annotated[str | None, option_of(COMPACT_ENGINE, group=ENGINE)] = None
     min_input_files: Annotated[
         str | None,
-        _count("--min-input-files", "skip partitions with fewer files (default 5)", FILES),
+        _count(
+            "--min-input-files", "skip partitions with fewer files (default 5)", FILES, is_rare=True
+        ),
     ] = None
     min_delete_ratio: Annotated[
         str | None,
         option(
             "--min-delete-ratio",
-            "rewrite from this deleted ratio (default 30%)",
+            "rewrite files with this ratio of deleted rows or more (default 30%)",
             FILES,
             "R",
+            is_rare=True,
             parse=_parse_delete_ratio,
         ),
     ] = None
     min_delete_files: Annotated[
         str | None,
-        _count("--min-delete-files", "rewrite from N delete files (default never)", FILES),
+        _count(
+            "--min-delete-files",
+            "rewrite data files with N delete files or more (default never)",
+            FILES,
+            is_rare=True,
+        ),
     ] = None
     min_file_size: Annotated[
-        str | None, _size("--min-file-size", "rewrite smaller files (default 75% of target)", FILES)
+        str | None,
+        _size(
+            "--min-file-size", "rewrite smaller files (default 75% of target)", FILES, is_rare=True
+        ),
     ] = None
     max_file_size: Annotated[
-        str | None, _size("--max-file-size", "split larger files (default 180% of target)", FILES)
+        str | None,
+        _size(
+            "--max-file-size", "split larger files (default 180% of target)", FILES, is_rare=True
+        ),
     ] = None
     max_group_size: Annotated[
-        str | None, _size("--max-group-size", "bytes committed together (default 100GiB)")
+        str | None,
+        _size(
+            "--max-group-size", "bytes committed together (default 100GiB)", CHANGING, is_rare=True
+        ),
     ] = None
     job_order: Annotated[
         str,
@@ -123,11 +156,18 @@ class CompactRequest:
             "none (default), bytes-asc, bytes-desc, files-asc or files-desc",
             FILES,
             "ORDER",
+            is_rare=True,
             choices=("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
         ),
     ] = "none"
     output_spec_id: Annotated[
-        str | None, _number("--output-spec-id", "partition spec of new files (default current)")
+        str | None,
+        _number(
+            "--output-spec-id",
+            "partition spec of new files (default current)",
+            OUTPUT_FILES,
+            is_rare=True,
+        ),
     ] = None
     master: SparkMaster = None
     remote: SparkRemote = None
@@ -138,12 +178,12 @@ class CompactRequest:
     "compact",
     examples=[
         ("icectl compact /wh/db/t --dry-run", "what would be rewritten, and why"),
-        ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "only some partitions"),
-        ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "sort the rows too"),
+        ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "recent days"),
+        ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "sort the rows"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
         ("icectl compact /wh/db/t --deletes-only", "merge deletes, keep data files"),
         ("icectl compact /wh/db/t --engine local", "never on Spark"),
-        ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
+        ("icectl compact /wh/db/t --check", "for CI: exit 4 if there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
 )

@@ -70,7 +70,7 @@ class ExpireRequest:
     examples=[
         ("icectl expire-snapshots /wh/db/t --dry-run", "what the table's own policy would drop"),
         ("icectl expire-snapshots /wh/db/t --older-than 7d --retain-last 10 --yes", "for cron"),
-        ("icectl expire-snapshots /wh/db/t --check", "for CI: exit 4 when there is work"),
+        ("icectl expire-snapshots /wh/db/t --check", "for CI: exit 4 if there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )

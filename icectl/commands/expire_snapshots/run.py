@@ -131,7 +131,9 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
         line=expiry_line,
         has_work=prepared.has_work,
         execute=finish,
-        superseded=lambda: superseded(report, "another writer was faster; nothing was changed"),
+        superseded=lambda: superseded(
+            report, "another writer committed first; nothing was changed"
+        ),
         clean_up=lambda: remove_leftovers(context, prepared),
         question=question(report),
         deleted_file_count=len(prepared.deletable),

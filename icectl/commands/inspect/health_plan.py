@@ -213,7 +213,7 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
         f"{len(small):,} of {print_count(len(data), 'data file')} below {print_size(small_below)}, "
         f"{SMALL_RATIO:.0%} of the target size"
         + (f"; {compaction_text(reducible, surplus)}{ways}" if surplus else ""),
-        _from(limits.files_to_save, "fewer files"),
+        _from(limits.files_to_save, "surplus files"),
         "compact",
         {
             "small_file_count": len(small),
@@ -292,7 +292,7 @@ def _manifest_debt(source: HealthSource) -> _Check:
         limits.manifests_to_save.judge(surplus),
         f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
         f"of {print_size(target)}, {count - surplus:,} would do{by_vectors}",
-        _from(limits.manifests_to_save, "fewer manifests"),
+        _from(limits.manifests_to_save, "surplus manifests"),
         "rewrite-manifests",
         {
             "manifest_count": count,

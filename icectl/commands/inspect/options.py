@@ -108,7 +108,7 @@ class ViewRequest:
         ("icectl inspect /wh/db/t", "the table and its counts"),
         ("icectl inspect /wh/db/t health", "what maintenance it needs"),
         ("icectl inspect 'prod.**' health --html health.html", "a page of all tables by need"),
-        ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 when it is bad"),
+        ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 if it is bad"),
         ("icectl inspect prod.db", "the tables in a namespace of catalog prod"),
         ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
         ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),

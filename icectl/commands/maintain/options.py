@@ -70,7 +70,7 @@ class MaintainRequest:
         bool,
         option("--dry-run -n", "print the tables and what would be done, change nothing", CHANGING),
     ] = False
-    check: Annotated[bool, option("--check", "plan only; exit 4 when there is work", CHANGING)] = (
+    check: Annotated[bool, option("--check", "plan only; exit 4 if there is work", CHANGING)] = (
         False
     )
     format: CheckFormat = None

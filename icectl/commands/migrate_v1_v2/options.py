@@ -20,7 +20,7 @@ class MigrateRequest:
 @command(
     "migrate-v1-v2",
     examples=[
-        ("icectl migrate-v1-v2 /wh/db/t --check", "exit 4 when it is possible, 5 when refused"),
+        ("icectl migrate-v1-v2 /wh/db/t --check", "exit 4 if it is possible, 5 when refused"),
         ("icectl migrate-v1-v2 /wh/db/t", "show what changes, ask, migrate"),
         ("icectl migrate-v1-v2 /wh/db/t --rewrite-manifests --yes", "manifests of version 2 too"),
     ],

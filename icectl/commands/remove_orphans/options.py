@@ -5,6 +5,7 @@ from typing import Annotated
 
 from icectl.cli.document import Outcome
 from icectl.cli.options import (
+    ENGINE,
     Change,
     Common,
     SparkConf,
@@ -32,7 +33,7 @@ class OrphansRequest:
         list[str] | None,
         option(
             "--location",
-            "look only below this folder of the table, or in its `write.data.path` or "
+            "search only this folder of the table, its `write.data.path` or "
             "`write.metadata.path`; repeatable",
             metavar="URI",
         ),
@@ -51,19 +52,36 @@ class OrphansRequest:
     allow_recent: Annotated[
         bool,
         option(
-            "--allow-recent", "allow --older-than below 24h (only if no other writer is active)"
+            "--allow-recent",
+            "allow --older-than below 24h (only if no other writer is active)",
+            is_rare=True,
         ),
     ] = False
     delete_outside: Annotated[
-        bool, option("--delete-outside", "remove orphans in a `--location` outside the table too")
+        bool,
+        option(
+            "--delete-outside",
+            "remove orphans in a `--location` outside the table too",
+            is_rare=True,
+        ),
     ] = False
     equal_scheme: Annotated[
         list[str] | None,
-        option("--equal-scheme", "treat URI schemes A and B as equal; repeatable", metavar="A=B"),
+        option(
+            "--equal-scheme",
+            "treat URI schemes A and B as equal; repeatable",
+            metavar="A=B",
+            is_rare=True,
+        ),
     ] = None
     equal_authority: Annotated[
         list[str] | None,
-        option("--equal-authority", "bucket or host A is the same as B; repeatable", metavar="A=B"),
+        option(
+            "--equal-authority",
+            "bucket or host A is the same as B; repeatable",
+            metavar="A=B",
+            is_rare=True,
+        ),
     ] = None
     prefix_mismatch: Annotated[
         str,
@@ -71,6 +89,7 @@ class OrphansRequest:
             "--prefix-mismatch",
             "if only the store of a path differs: error (default), or ignore (keep the file)",
             metavar="MODE",
+            is_rare=True,
             choices=("error", "ignore"),
         ),
     ] = "error"
@@ -78,8 +97,10 @@ class OrphansRequest:
         str,
         option(
             "--engine",
-            "engine that lists files: local (default) or spark",
-            metavar="ENGINE",
+            "local (default) or spark, which lists files on workers",
+            ENGINE,
+            "ENGINE",
+            is_rare=True,
             choices=("local", "spark"),
         ),
     ] = "local"
@@ -93,7 +114,7 @@ class OrphansRequest:
         ("icectl remove-orphans /wh/db/t --dry-run", "every orphan with its bytes and time"),
         (
             "icectl remove-orphans s3://b/wh/t --quarantine s3://b/away --yes",
-            "for cron: move them, so that they can be put back",
+            "for cron: move orphans so they can be restored",
         ),
         (
             "icectl remove-orphans s3://b/t --inventory s3://inv/b/daily/manifest.json",

@@ -61,7 +61,7 @@ class RepairRequest:
             "go back to the newest complete snapshot",
         ),
         ("icectl repair /wh/db/t --skip metrics --yes", "all repairs but those of metrics"),
-        ("icectl repair /wh/db/t --check", "for CI: exit 4 when there is something to repair"),
+        ("icectl repair /wh/db/t --check", "for CI: exit 4 if there is something to repair"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )

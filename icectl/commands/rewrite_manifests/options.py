@@ -83,7 +83,7 @@ class RewriteRequest:
         ("icectl rewrite-manifests /wh/db/t --dry-run", "what would be regrouped, and why"),
         ("icectl rewrite-manifests /wh/db/t", "merge small manifests, cluster by partition"),
         ("icectl rewrite-manifests /wh/db/t --sort-by day --target-size 16MiB", "by one field"),
-        ("icectl rewrite-manifests /wh/db/t --check", "for CI: exit 4 when there is work"),
+        ("icectl rewrite-manifests /wh/db/t --check", "for CI: exit 4 if there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
 )
