@@ -139,6 +139,18 @@ class StorageError(IcectlError):
     id = "storage"
     meaning = "storage or catalog unreachable, or access denied"
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        id: str | None = None,  # noqa: A002
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, id=id)
+        self.reason = message if reason is None else reason
+        """The message without what was to be done, and to which file."""
+
 
 class Unsupported(IcectlError):
     """The table uses something that icectl does not know how to carry on safely."""

@@ -33,6 +33,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import METADATA_PATH, read
 from icectl.format.updates import Requirement, Update
 from icectl.storage import location as locations
+from icectl.storage.new_files import create_own
 from icectl.storage.open import home_of, open_store, set_home, store_of_table
 from icectl.storage.store import Store, check_creatable
 
@@ -164,7 +165,7 @@ class PointerCatalog:
         number = 0 if base.version is None else base.version + 1
         name = catalog_metadata_file_name(number, self.env.new_uuid(), gzip=gzip)
         target = locations.join(folder_of(updated), name)
-        self.store.create(target, write_metadata(updated, compressed=gzip))
+        create_own(self.store, self.env, target, write_metadata(updated, compressed=gzip))
         ours = _table(updated, target, base.capabilities)
         try:  # the file goes where it is sure to have lost
             conflict = self.pointer.swap(pointed, ours.metadata_location, ours.metadata)

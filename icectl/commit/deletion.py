@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 from icectl.commit.journals import VERSION, check_version, read_each, text_or_none, texts
 from icectl.entries.files import FileKind, Files, excluding, files, of_kind, rows, slices, together
+from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.format.json_members import parse_json
 from icectl.format.metadata import TableMetadata
 from icectl.progress import Progress
 from icectl.storage.location import check_sum, loosest_key
+from icectl.storage.new_files import create_own
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from icectl.table.context import TableContext
 
@@ -35,9 +37,9 @@ class Journal:
         return not any(metadata.snapshot(id_) is not None for id_ in self.snapshot_ids)
 
 
-def write(store: Store, journal: Journal) -> None:
+def write(store: Store, env: Env, journal: Journal) -> None:
     """Record a run before it commits. Raises: what creating a file raises."""
-    store.create(journal.location, _content(journal))
+    create_own(store, env, journal.location, _content(journal))
 
 
 def shorten(store: Store, journal: Journal, remaining: Files) -> None:
@@ -139,4 +141,4 @@ def remove_batch(context: TableContext, locations: Sequence[str]) -> list[Failed
         with context.shield():
             return list(context.store.remove(locations))
     except StorageError as error:
-        return [FailedRemoval(location, error.message) for location in locations]
+        return [FailedRemoval(location, error.reason) for location in locations]

@@ -28,6 +28,7 @@ from icectl.files.manifest.move import Moved, PieceWriter, in_file_format, move_
 from icectl.files.manifest.write import ManifestForm, encode_entries
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
+from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext
 from icectl.table.manifest_groups import fill
 from icectl.table.reading import in_threads, read_file
@@ -245,7 +246,7 @@ class ManifestWriter:
 
         def store(compared_manifest: tuple[_New, ManifestFile]) -> WrittenManifest:
             (location, content, rows), manifest = compared_manifest
-            self.context.store.create(location, content)
+            create_own(self.context.store, self.context.env, location, content)
             return WrittenManifest(manifest, rows)
 
         compared = in_threads(compare, encoded(), sizes, threads=self._processors)

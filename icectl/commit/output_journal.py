@@ -34,7 +34,7 @@ from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
 from icectl.format.json_members import parse_json
 from icectl.storage.location import name, parent, redacted
-from icectl.storage.new_files import old_temporaries
+from icectl.storage.new_files import create_own, old_temporaries
 from icectl.storage.store import FileStatus, Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
@@ -107,9 +107,9 @@ def _host(env: Env) -> str:
         return env.host_name()
 
 
-def write(store: Store, journal: OutputJournal) -> None:
+def write(store: Store, env: Env, journal: OutputJournal) -> None:
     """Record a run before its first output. Raises: what creating a file raises."""
-    store.create(journal.location, _content(journal))
+    create_own(store, env, journal.location, _content(journal))
 
 
 def check_own(store: Store, journal: OutputJournal) -> None:

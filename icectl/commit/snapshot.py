@@ -11,6 +11,7 @@ from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.format.updates import AddSnapshot, SetSnapshotRef, Update
+from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import with_counts
 
@@ -101,7 +102,7 @@ def propose_snapshot(
         first_row_id=first_row_id,
         added_rows=added_rows if metadata.format_version >= 3 else None,
     )
-    context.store.create(manifest_list, content)
+    create_own(context.store, env, manifest_list, content)
     files = frozenset({manifest_list, *new.written})
     return Proposal(put_on(metadata, new.branch, snapshot), files)
 

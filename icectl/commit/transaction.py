@@ -46,6 +46,7 @@ class Outputs:
     """
 
     store: Store
+    env: Env
     folder: str
     journal: OutputJournal
     is_journalled: bool
@@ -71,7 +72,7 @@ class Outputs:
     def begin(self) -> None:
         """Record the run before its first file. Raises: what writing the journal raises."""
         if self.is_journalled and not self.has_begun:
-            output_journal.write(self.store, self.journal)
+            output_journal.write(self.store, self.env, self.journal)
         self.has_begun = True
 
     def add(self, location: str) -> str:
@@ -111,7 +112,7 @@ def outputs_of(
     """Return the outputs of a run, with a journal if an older run's commit can be ruled out."""
     journal = new_journal(env, loaded, command, data)
     is_journalled = loaded.capabilities.rules_out_commits
-    return Outputs(store, loaded.metadata_folder, journal, is_journalled)
+    return Outputs(store, env, loaded.metadata_folder, journal, is_journalled)
 
 
 def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> DataPlaces:

@@ -1,6 +1,7 @@
 """Errors of operating systems and storage drivers as icectl's own (exit code 13), and repeats.
 
-What failed for a passing reason is tried again; never a create, which may have happened.
+What failed for a passing reason is tried again. A create may have happened: it is tried again only
+under a name that nobody else uses (new_files.py).
 """
 
 import errno
@@ -143,11 +144,9 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
             for name in names
         )
         hint = _NAME_HINT if doing == "write" else None
-    return StorageError(
-        f"cannot {doing} {shown}: {reason[:1].lower()}{reason[1:]}",
-        hint=hint,
-        id=_IDS.get(error.errno or 0),
-    )
+    reason = f"{reason[:1].lower()}{reason[1:]}"
+    id_ = _IDS.get(error.errno or 0)
+    return StorageError(f"cannot {doing} {shown}: {reason}", hint=hint, id=id_, reason=reason)
 
 
 def is_transient(error: Exception) -> bool:
@@ -188,7 +187,8 @@ def remote_failure(
     reason, hint = next((reason, hint) for applies, reason, hint in known if applies)
     reason = _PASSWORD.sub(r"\1:***@", redact(reason, secrets))
     message = f"cannot {doing} {locations.redacted(location)}: {reason}"
-    return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
+    id_ = ACCESS_DENIED if reason == _DENIED_REASON else None
+    return StorageError(message, hint=hint, id=id_, reason=reason)
 
 
 @contextmanager

@@ -235,7 +235,7 @@ class HdfsStore:
         with self._temporary(location) as (temporary, file):
             yield file
             self._once("write", location, file.end)
-            self._rename(temporary, location)
+            self._name_own(temporary, location, file.size_bytes)
 
     def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:  # noqa: ARG002
         """Return None: the cluster copies nothing by itself."""
@@ -264,7 +264,7 @@ class HdfsStore:
         except StorageError as error:
             if not isinstance(error.__cause__, NameNodeAnswer):
                 raise
-            return FailedRemoval(location, error.message)
+            return FailedRemoval(location, error.reason)
         return None
 
     def _put_new(self, location: str, content: bytes) -> None:
@@ -289,6 +289,19 @@ class HdfsStore:
                 hint=getattr(failure, "hint", None),
             ) from error
 
+    def _name_own(self, temporary: str, location: str, size_bytes: int) -> None:
+        """Give a whole file its name, again where no answer came. Raises: StorageError."""
+
+        def rename() -> None:
+            try:
+                self.client.rename(temporary, path_of(location), False)  # noqa: FBT003
+            except FileNotFoundError:  # it has got its name already
+                status = self.client.get_file_info(path_of(location))
+                if int(status.length) != size_bytes:
+                    raise
+
+        self._make("write", location, rename)
+
     @contextmanager
     def _temporary(self, location: str) -> Iterator[tuple[str, HdfsUpload]]:
         """A file beside a location, by its own path, which is gone afterwards unless renamed."""
@@ -296,7 +309,7 @@ class HdfsStore:
             locations.parent(location), temporary_name(next(_COUNTER), locations.name(location))
         )
         temporary = path_of(place)
-        file = self._once("write", location, partial(HdfsUpload, self.client, temporary))
+        file = self._make("write", location, partial(HdfsUpload, self.client, temporary))
         try:
             yield temporary, file
         except BaseException:

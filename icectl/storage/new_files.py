@@ -3,7 +3,8 @@
 A conditional write is only as good as the storage: one that ignores the condition overwrites what
 another writer committed. So each bucket is put to the test before its first new object (R-162).
 Temporary files have names of their own: only a run that is killed leaves them behind, and nothing
-ever refers to one.
+ever refers to one. The object of the test has one name in each folder: where it may not be removed,
+it stays, and later runs use it.
 """
 
 import errno
@@ -14,17 +15,31 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import IO, Any, BinaryIO
 
 from icectl.env import Env
 from icectl.errors import Refused, StorageError
 from icectl.storage import location as locations
-from icectl.storage.failures import AnswerLost, error_code, was_refused
+from icectl.storage.failures import (
+    AnswerLost,
+    error_code,
+    error_status,
+    is_transient,
+    retry,
+    was_refused,
+)
 from icectl.storage.store import FailedRemoval, FileStatus, Store, dating_clock_ms
 
-TEMPORARY = r"\.icectl-(?:[0-9]+-[0-9]+-[^/]*|probe-[0-9a-f-]{36})$"
+TEMPORARY = r"\.icectl-(?:[0-9]+-[0-9]+-[^/]*|probe(?:-[0-9a-f-]{36})?)$"
 """Matches their names; a location's beginning is for others to match."""
+
+PROBE = ".icectl-probe"
+"""The name of a file that only shows what the storage allows; older versions added a uuid."""
+
+_PROBES = 8
+"""How often the probe is put: other runs may remove it in between."""
 
 _NAME = re.compile(TEMPORARY)
 
@@ -127,18 +142,19 @@ def prove_condition(
     warn: Callable[[str], None],
     condition: str = "If-None-Match: *",
 ) -> None:
-    """Put the same object twice under the condition that there is none (decision of R-162).
+    """Put the same object again and again under the condition that there is none (R-162).
 
-    Raises: Refused, where the second is taken too; what `put_new` does.
+    Raises: Refused, where the storage takes it each time; what `put_new` does.
     """
     bucket = locations.root(location)
     with proof.lock:
         if bucket in proof.buckets:
             return
-        probe = locations.join(locations.parent(location), probe_name(env.new_uuid()))
-        put_new(probe, b"icectl")
+        probe = locations.join(locations.parent(location), PROBE)
+        put = partial(put_new, probe, b"icectl")
         try:
-            put_new(probe, b"icectl again")
+            for _ in range(_PROBES):
+                retry(put, env, is_transient=_may_be_asked_again, translated=_unchanged)
         except FileExistsError:
             proof.buckets.add(bucket)
         else:
@@ -149,25 +165,58 @@ def prove_condition(
                 id="conditional-put-ignored",
             )
         finally:
+            _remove_probe(probe, remove, warn)
+
+
+def _remove_probe(
+    probe: str,
+    remove: Callable[[Sequence[str]], Sequence[FailedRemoval]],
+    warn: Callable[[str], None],
+) -> None:
+    try:
+        reasons = [removal.error for removal in remove([probe])]
+    except StorageError as error:
+        reasons = [error.reason]
+    for reason in reasons:  # that it stays is no reason to end the run
+        warn(
+            f"{locations.redacted(probe)}, which holds nothing, cannot be removed: {reason}; later "
+            "runs use it"
+        )
+
+
+def create_own(store: Store, env: Env, location: str, content: bytes) -> None:
+    """Create a file under a name that nobody else uses, and so again where a failure may pass.
+
+    Raises: FileExistsError, if a file of other bytes is there; as Store.create, after six attempts.
+    """
+
+    def create() -> None:
+        try:
+            store.create(location, content)
+        except FileExistsError as error:  # of an earlier attempt, whose answer was lost
             try:
-                failed = [removal.error for removal in remove([probe])]
-            except StorageError as error:
-                failed = [error.message]
-            for reason in failed:  # that it stays is no reason to end the run
-                warn(
-                    f"{locations.redacted(probe)}, which holds nothing, could not be removed: "
-                    f"{reason}"
-                )
+                is_same = store.read(location) == content
+            except FileNotFoundError:  # S3 answers so while an earlier request is under way
+                shown = locations.redacted(location)
+                raise AnswerLost(f"cannot write {shown}: another request is under way") from error
+            if not is_same:
+                raise
+
+    retry(create, env, is_transient=_may_be_asked_again, translated=_unchanged)
+
+
+def _may_be_asked_again(error: Exception) -> bool:
+    is_lost = isinstance(error, AnswerLost) and error_status(error) is None
+    return is_lost or is_transient(error)
+
+
+def _unchanged(error: Exception) -> Exception:
+    return error
 
 
 def temporary_name(number: int, end: str) -> str:
     """Return the name of a file that is being written; `number` is its own in this process."""
     return f".icectl-{os.getpid()}-{number}-{end}"
-
-
-def probe_name(uuid: str) -> str:
-    """Return the name of a file that only shows what the storage allows."""
-    return f".icectl-probe-{uuid}"
 
 
 def old_temporaries(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from icectl.errors import StorageError
+from icectl.storage.new_files import PROBE, create_own
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import CopyRefused
 from tests.stores.azure_server import KEY, Azurite, CopyingFront, account_signature
@@ -244,3 +245,11 @@ def test_data_files_are_merged_by_the_storage_to_what_a_local_merge_makes(
     if copies:
         copied = sum("comp=block&" in path for _, path in blobs.front.requests)
         assert copied == len(merge_inputs.paths) + 1
+
+
+@pytest.mark.parametrize("failure", [told(503, "ServerBusy"), "dropped", "lost"])
+def test_an_own_blob_is_created_again_after_a_failure_or_a_lost_answer(blobs, failure):
+    blobs.front.failures = [("PUT", name, failure) for name in (PROBE, "/new")]
+    create_own(blobs.store, blobs.env, f"{blobs.root}/new", b"mine")
+    assert (blobs.front.failures, blobs.stored()) == ([], b"mine")
+    assert blobs.keys() == {"large", "small", "tiny", "new"}

@@ -8,6 +8,7 @@ import pytest
 
 from icectl.errors import Refused, StorageError
 from icectl.storage.failures import AnswerLost
+from icectl.storage.new_files import create_own
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
 from tests.s3.conftest import NUMBERS
@@ -65,6 +66,15 @@ def test_a_create_is_never_repeated_and_a_refused_one_is_known(place):
         store.create(place.at("b"), b"mine")
     assert not isinstance(caught.value, AnswerLost)
     assert place.server.keys(place.bucket, "") == ["a", "first"]
+
+
+@pytest.mark.parametrize(("status", "code"), [(503, "ServiceUnavailable"), (0, "")])
+def test_an_own_file_is_created_again_after_a_failure_or_a_lost_answer(place, status, code):
+    place.server.failures += [("PUT", name, status, code) for name in ("probe", "/b")]
+    create_own(place.store(), place.env, place.at("b"), b"mine")
+    assert place.server.failures == []
+    assert place.server.get(place.bucket, "b") == b"mine"
+    assert place.server.keys(place.bucket, "") == ["a", "b"]
 
 
 def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(place, monkeypatch):

@@ -19,7 +19,7 @@ from tests.fault.changing import CHANGING, NAMES, Subject, lasting, subject_of, 
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 FULL = pytest.mark.full
-PROBE = ".icectl-probe-"
+PROBE = ".icectl-probe"
 CHANGES = {"create", "open_new", "assemble", "copy", "replace", "remove"}
 
 

@@ -8,6 +8,7 @@ import pytest
 from icectl.cli import app
 from tests.builders.expiry import NOW_MS
 from tests.s3.conftest import Bucket
+from tests.s3.test_remove_orphans import wait_until_old
 from tests.stores.failing_proxy import told
 from tests.stores.fixed_env import FixedEnv
 
@@ -130,3 +131,28 @@ def test_a_bucket_without_list_right_ends_the_run_with_nothing_changed(
     assert (code, proxied.keys("t")) == (13, keys), document
     assert "access denied" in document["error"]["message"]
     assert len(place.proxy.requests) < 20
+
+
+def test_denied_deletions_name_each_file_once_and_runs_share_one_probe(place, proxied, capsys):
+    orphans = [f"t/data/orphan{number}.parquet" for number in (1, 2)]
+    for orphan in orphans:
+        place.put(orphan, b"")
+    wait_until_old(proxied)
+    for _ in range(2):
+        place.proxy.failures = [("POST", "delete", DENIED)] * 99
+        line = [proxied.location("t"), *proxied.arguments]
+        words = [*ORPHANS, "--max-fraction", "1"]
+        assert app.main([words[0], *line, *words[1:]]) == 3  # aged by the server's own clock
+        told_lines = [line for line in capsys.readouterr().err.splitlines() if "cannot" in line]
+        assert [line.partition(": ")[2] for line in told_lines] == [
+            f"cannot delete {place.at(orphan)}: access denied" for orphan in orphans
+        ]
+        code, document = run(proxied, capsys, *EXPIRE)
+        assert (code, document["error"]["message"]) == (
+            13,
+            f"files in {proxied.location('t')}/metadata cannot be deleted: access denied",
+        )
+        assert [key for key in proxied.keys("t") if "probe" in key] == ["metadata/.icectl-probe"]
+    place.proxy.failures = []
+    assert run(proxied, capsys, *EXPIRE)[0] == 0
+    assert [key for key in proxied.keys("t") if "probe" in key] == []

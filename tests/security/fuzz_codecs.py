@@ -48,6 +48,7 @@ from tests.builders.rows import current_metadata
 from tests.builders.rows import read_metadata as members_of
 from tests.builders.table_builder import TableBuilder
 from tests.builders.twins import twins
+from tests.stores.fixed_env import FixedEnv
 
 ROUNDS = 150
 MEMORY_BYTES = 4 << 30
@@ -164,7 +165,7 @@ def _output_journal(directory: Path) -> bytes:
     loaded = FileSystemCatalog(LocalStore(), str(directory), SystemEnv()).load()
     data = output_journal.DataPlaces(("/t/data/a", "/t/data/b"), ("/t/data",))
     made = output_journal.new_journal(SystemEnv(), loaded, "compact", data)
-    output_journal.write(LocalStore(), made)
+    output_journal.write(LocalStore(), FixedEnv(), made)
     return Path(made.location).read_bytes()
 
 
@@ -182,7 +183,7 @@ def _deletion_journal(directory: Path) -> bytes:
     named = files(places, places, FileKind.DATA_FILES, [10, 20, 30])
     location = journals.journal_location(str(directory / "metadata"), "expire-snapshots", UUID)
     journal = deletion.Journal(location, UUID, 1, (4711, 4712), named)
-    deletion.write(LocalStore(), journal)
+    deletion.write(LocalStore(), FixedEnv(), journal)
     return Path(location).read_bytes()
 
 

@@ -22,7 +22,7 @@ class Proxy:
     """Passes requests on to a server, and fails those that `failures` names.
 
     Each is (method, what the path contains, what happens): an answer in place of the server's,
-    `cut` in the middle of a body, `lost` once the server has done it.
+    `cut` in the middle of a body, `lost` once the server has done it, `dropped` before that.
     """
 
     port: int
@@ -60,6 +60,9 @@ def handler(proxy: Proxy) -> type[http.server.BaseHTTPRequestHandler]:
             failure = proxy.failure(self.command, self.path)
             if isinstance(failure, tuple):
                 self.send(*failure, {})
+                return
+            if failure == "dropped":
+                self.hang_up()
                 return
             status, headers, content = proxy.passed_on(
                 self.command, self.path, body, dict(self.headers)

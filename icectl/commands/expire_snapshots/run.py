@@ -1,6 +1,7 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -65,8 +66,9 @@ from icectl.format import properties
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, TableProperty
 from icectl.format.updates import Update, with_log
+from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.location import is_local, join, loosest_key, redacted
-from icectl.storage.new_files import old_temporaries, probe_name
+from icectl.storage.new_files import PROBE, create_own, old_temporaries
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table, whole_unless_expired
@@ -341,12 +343,18 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
 def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
     """Fail before the commit where files cannot be deleted after it."""
     folder = prepared.loaded.metadata_folder
-    probe = join(folder, probe_name(context.env.new_uuid()))
-    context.store.create(probe, b"")
-    failed = context.store.remove([probe])
+    probe = join(folder, PROBE)
+    with suppress(FileExistsError):  # of a run that could not delete it
+        create_own(context.store, context.env, probe, b"")
+    try:
+        failed = [item.error for item in context.store.remove([probe])]
+    except StorageError as error:
+        if error.error_id != ACCESS_DENIED:
+            raise
+        failed = [error.reason]
     if failed:
         raise StorageError(
-            f"files in {folder} cannot be deleted: {failed[0].error}",
+            f"files in {redacted(folder)} cannot be deleted: {failed[0]}",
             hint="grant the right to delete, or give `--metadata-only`",
         )
 
@@ -373,7 +381,7 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
     commit_request = CommitRequest()
     try:
         if record is not None:
-            journals.write(context.store, record)
+            journals.write(context.store, context.env, record)
         # The plan names what leaves the log, and `--metadata-only` keeps that too.
         return commit_changes(context, loaded, build, commit_request, forgets=False)
     except BaseException:  # of whatever kind: only whether it was sent counts

@@ -42,6 +42,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.updates import SetManifestList
+from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
@@ -220,7 +221,7 @@ def _write_lists(
             sync_marker=bytes.fromhex(context.env.new_uuid().replace("-", "")),
         )
         location = outputs.manifest_list(snapshot.snapshot_id)
-        context.store.create(location, content)
+        create_own(context.store, context.env, location, content)
         lists[snapshot.snapshot_id] = location
     return lists
 

@@ -57,6 +57,7 @@ from icectl.format.file_names import catalog_metadata_file_name, metadata_file_n
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import METADATA_PATH
 from icectl.storage import location as locations
+from icectl.storage.new_files import create_own
 from icectl.storage.open import PathMapStore, add_root, open_store
 from icectl.storage.store import Store, check_creatable
 from icectl.table.context import TableContext, open_table
@@ -581,7 +582,9 @@ def _write(
     """
     with Leftovers(target.context, (COMMAND,)).removed_after(target.base):
         is_journalled = target.base.capabilities.rules_out_commits
-        outputs = Outputs(target.store, target.base.metadata_folder, journal, is_journalled)
+        outputs = Outputs(
+            target.store, target.context.env, target.base.metadata_folder, journal, is_journalled
+        )
         commit_request = CommitRequest()
         try:
             _write_files(target.context, prepared.files, outputs)
@@ -645,7 +648,7 @@ def _write_files(context: TableContext, files: Sequence[WaitingFile], outputs: O
         context.deadline.check()
         content = file.waiting.read_bytes()
         try:
-            context.store.create(outputs.add(file.location), content)
+            create_own(context.store, context.env, outputs.add(file.location), content)
         except FileExistsError as error:
             raise CommitConflict(f"{file.location} exists already") from error
         context.progress.advance(1)

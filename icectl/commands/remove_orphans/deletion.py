@@ -102,7 +102,7 @@ class _Deletion:
             folder = locations.join(quarantine, name)
             uuid = prepared.loaded.metadata.table_uuid
             self.done.quarantine = Quarantine(
-                context.store, folder, table, uuid, context.concurrency, []
+                context.store, env, folder, table, uuid, context.concurrency, []
             )
 
     def remove(self, batch: ListedFiles) -> None:
@@ -142,7 +142,7 @@ class _Deletion:
         reasons = list(statuses)
         for (file, _), reason in zip(pairs, reasons, strict=True):
             if isinstance(reason, StorageError):
-                self.done.failed.append(FailedRemoval(file.location, reason.message))
+                self.done.failed.append(FailedRemoval(file.location, reason.reason))
             elif reason is not None:
                 self.done.spared[reason] += 1
         return where(batch, [reason is None for reason in reasons])

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icectl.entries.files import ListedFile, ListedFiles, listed_files
+from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
+from icectl.storage.new_files import create_own
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from icectl.table.reading import in_threads
 from icectl.units import print_instant
@@ -33,6 +35,7 @@ class Quarantine:
     """
 
     store: Store
+    env: Env
     folder: str
     table_location: str
     table_uuid: str | None
@@ -72,7 +75,7 @@ class Quarantine:
 
     def _write_list(self, name: str, number: int, lines: Sequence[str]) -> str:
         location = locations.join(self.folder, f"{name}-{number:05}.jsonl")
-        self.store.create(location, "".join(lines).encode())
+        create_own(self.store, self.env, location, "".join(lines).encode())
         return location
 
     def _line_of_copy(self, copy: FileStatus) -> str:
@@ -90,7 +93,7 @@ class Quarantine:
         except FileExistsError:
             return "its new name is taken"
         except StorageError as error:
-            return error.message
+            return error.reason
         if status is None or status.size_bytes != file.size_bytes:
             return "its copy has another size"
         return FileStatus(target, status.size_bytes, status.modified_ms)

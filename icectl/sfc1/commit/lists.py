@@ -48,6 +48,7 @@ from icectl.sfc1.manifests import FILES, TreeFacts, leaf_rows, of_contents, read
 from icectl.sfc1.reader import RootReader, leaf_manifest, raw_entries
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
+from icectl.storage.new_files import create_own
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, with_counts
@@ -113,7 +114,7 @@ class ListsOfRoots:
             first_row_id=snapshot.first_row_id,
             sync_marker=bytes.fromhex(self.context.env.new_uuid().replace("-", "")),
         )
-        self.context.store.create(location, content)
+        create_own(self.context.store, self.context.env, location, content)
         paths = {manifest.manifest_path for manifest in manifests}
         return NewList(location, frozenset({location, *paths}))
 

@@ -59,6 +59,7 @@ from icectl.sfc1.manifests import (
 )
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key, comparison_keys
+from icectl.storage.new_files import create_own
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.guard import require_safe_base
@@ -217,8 +218,8 @@ class TreeWriter:
         )
         check(self.store, means, state, wanted, tree, snapshot)
         for file in tree.files:
-            self.store.create(file.location, file.content)
-        self.store.create(root, tree.root)
+            create_own(self.store, self.env, file.location, file.content)
+        create_own(self.store, self.env, root, tree.root)
         self.last = WrittenTree(root, tree.rows, frozenset(one.location for one in tree.files))
         return put_on(metadata, self.branch, snapshot)
 

@@ -297,7 +297,7 @@ class NativeStore:
         except StorageError as error:
             if error_code(error) is None:
                 raise
-            return FailedRemoval(location, error.message)
+            return FailedRemoval(location, error.reason)
         return None
 
     def _warn_of_versions(self, location: str) -> None:

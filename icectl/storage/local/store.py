@@ -170,7 +170,7 @@ class LocalStore:
                 except FileNotFoundError:
                     continue
                 except StorageError as error:
-                    failed.append(FailedRemoval(location, error.message))
+                    failed.append(FailedRemoval(location, error.reason))
         return failed
 
 

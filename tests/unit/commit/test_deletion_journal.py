@@ -1,6 +1,7 @@
 """Journals: written whole, found again, judged by what the table says, damage left alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, togethe
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import loosest_key
 from tests.builders.history import history
+from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import FaultyStore, WrappedStore
 
 COMMAND = "expire-snapshots"
@@ -59,14 +61,14 @@ def found(tmp_path: Path, progress: Warnings | None = None) -> list[Journal]:
 def test_a_journal_lies_beside_the_metadata_file_and_is_named_for_its_command(tmp_path):
     written = journal(tmp_path, 1)
     assert written.location == f"{tmp_path}/metadata/icectl-expire-snapshots-u-1.json"
-    journals.write(LocalStore(), written)
+    journals.write(LocalStore(), FixedEnv(), written)
     with pytest.raises(FileExistsError):
-        journals.write(LocalStore(), written)
+        journals.write(LocalStore(), FixedEnv(), replace(written, created_ms=0))
 
 
 def test_a_journal_is_read_as_it_was_written(tmp_path):
     written = journal(tmp_path, 1, 2**62)
-    journals.write(LocalStore(), written)
+    journals.write(LocalStore(), FixedEnv(), written)
     (read,) = found(tmp_path)
     assert (read.location, read.table_uuid, read.created_ms) == (
         written.location, UUID, 1_700_000_000_000,
@@ -115,7 +117,7 @@ def test_a_damaged_journal_is_warned_of_and_left_alone(tmp_path, content):
 
 def test_a_journal_of_another_version_is_left_alone(tmp_path):
     written = journal(tmp_path, 1)
-    journals.write(LocalStore(), written)
+    journals.write(LocalStore(), FixedEnv(), written)
     path = Path(written.location)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"icectl-journal": 2}))
     progress = Warnings()
@@ -131,7 +133,7 @@ def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_
             Path(location).unlink()
             return super().read(location)
 
-    journals.write(LocalStore(), journal(tmp_path, 1))
+    journals.write(LocalStore(), FixedEnv(), journal(tmp_path, 1))
     listed = LocalStore().list_directory(f"{tmp_path}/metadata")
     progress = Warnings()
     assert journals.unfinished_journals(Finishing(LocalStore()), listed, COMMAND, progress) == []
@@ -140,7 +142,7 @@ def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_
 
 def test_a_shortened_journal_names_only_what_is_left(tmp_path):
     written = journal(tmp_path, 7)
-    journals.write(LocalStore(), written)
+    journals.write(LocalStore(), FixedEnv(), written)
     left = named(FileKind.MANIFEST_LISTS, ("/wh/t/metadata/snap-1.avro", 5))
     journals.shorten(LocalStore(), written, left)
     (read,) = found(tmp_path)
@@ -149,7 +151,7 @@ def test_a_shortened_journal_names_only_what_is_left(tmp_path):
 
 def test_discarding_and_shortening_never_raise(tmp_path):
     written = journal(tmp_path, 7)
-    journals.write(LocalStore(), written)
+    journals.write(LocalStore(), FixedEnv(), written)
     journals.discard(FaultyStore(LocalStore(), 1, "before"), [written])
     journals.shorten(FaultyStore(LocalStore(), 1, "before"), written, NO_FILES)
     assert len(found(tmp_path)) == 1
@@ -159,7 +161,7 @@ def test_discarding_and_shortening_never_raise(tmp_path):
 
 def test_what_a_journal_holds_is_plain_json(tmp_path):
     written = journal(tmp_path, 7)
-    journals.write(LocalStore(), written)
+    journals.write(LocalStore(), FixedEnv(), written)
     assert json.loads(Path(written.location).read_text()) == {
         "icectl-journal": 1,
         "table-uuid": UUID,

@@ -261,7 +261,11 @@ def test_live_data_files_stay_by_any_name_of_their_folder(tmp_path):
     journal = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND, places).journal
     uuid = new.name[len("00000-0-") :][:36]
     place = journal.location.replace(journal.uuid, uuid)
-    write(LocalStore(), replace(journal, location=place, abandoned=True, newest_version=0))
+    write(
+        LocalStore(),
+        Clock(NOW_MS),
+        replace(journal, location=place, abandoned=True, newest_version=0),
+    )
     with leftovers(table).removed_after(loaded_by(table)):
         set_properties(table.directory, Clock(NOW_MS), {"rerun": "yes"})
     assert (new.exists(), Path(place).exists()) == (True, False)

@@ -24,6 +24,7 @@ from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.folders import files_of
 from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, WrappedStore
 from tests.unit.commit.test_output_journal import loaded_by
 from tests.unit.commit.test_rewritten_groups import FILE, rewrite
@@ -190,7 +191,7 @@ def test_a_run_is_recorded_once_before_its_first_file_has_a_name(table):
 def test_where_the_newest_version_is_not_sure_nothing_is_recorded(table):
     store = CountingStore(LocalStore())
     loaded = loaded_by(table)
-    outputs = Outputs(store, "/t/metadata", begun(table).journal, is_journalled=False)
+    outputs = Outputs(store, FixedEnv(), "/t/metadata", begun(table).journal, is_journalled=False)
     assert loaded.capabilities.numbers_versions
     outputs.manifest()
     outputs.check()
@@ -199,7 +200,9 @@ def test_where_the_newest_version_is_not_sure_nothing_is_recorded(table):
 
 
 def test_files_are_named_for_their_run_and_what_they_are(table):
-    outputs = Outputs(LocalStore(), "/t/metadata", begun(table).journal, is_journalled=False)
+    outputs = Outputs(
+        LocalStore(), FixedEnv(), "/t/metadata", begun(table).journal, is_journalled=False
+    )
     uuid = outputs.journal.uuid
     made = [outputs.manifest(), outputs.manifest_list(7), outputs.leaf(), outputs.bitmaps(),
             outputs.root(8)]  # fmt: skip

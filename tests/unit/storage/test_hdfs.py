@@ -1,12 +1,15 @@
 """What hdfs-native raises, as icectl tells it; what the cluster promises is tests/conformance's."""
 
+import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from icectl.errors import StorageError, Unsupported
 from icectl.storage.failures import is_transient, remote_failure
-from icectl.storage.hdfs import NameNodeAnswer, NoNameNode, driver_result, path_of
+from icectl.storage.hdfs import HdfsStore, NameNodeAnswer, NoNameNode, driver_result, path_of
+from icectl.storage.new_files import PROBE, create_own
 from icectl.storage.open import StorageOptions, open_store
 
 JAVA = "org.apache.hadoop"
@@ -81,3 +84,64 @@ def test_a_cluster_that_no_configuration_knows_is_told(monkeypatch, fixed_env, l
         open_store(StorageOptions(), fixed_env).read(location)
     assert "HADOOP_CONF_DIR" in caught.value.hint
     assert fixed_env.slept == []
+
+
+class Cluster:
+    """Files by path, and a name node that loses its first answer to a rename, done or not."""
+
+    def __init__(self, *, is_done: bool) -> None:
+        self.files: dict[str, bytes] = {}
+        self.is_done, self.fails = is_done, True
+
+    def get_file_info(self, path):
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(
+            path=path, length=len(self.files[path]), isdir=False, modification_time=0
+        )
+
+    def create(self, path, _):
+        cluster = self
+
+        class File(io.BytesIO):
+            def close(self):
+                if not self.closed:
+                    cluster.files[path] = self.getvalue()
+                super().close()
+
+        return File()
+
+    def read(self, path):
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return io.BytesIO(self.files[path])
+
+    def rename(self, source, target, _):
+        if not self.fails or self.is_done:
+            if source not in self.files:
+                raise FileNotFoundError(source)
+            if target in self.files:
+                raise FileExistsError(target)
+            self.files[target] = self.files.pop(source)
+        if self.fails and not target.endswith(PROBE):
+            self.fails = False
+            raise ConnectionResetError(104, "Connection reset by peer")
+
+    def delete(self, path):
+        self.files.pop(path, None)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_an_own_file_gets_its_name_whatever_answer_is_lost(fixed_env, monkeypatch, is_done):
+    monkeypatch.setitem(sys.modules, "hdfs_native", SimpleNamespace(WriteOptions=lambda **_: None))
+    for write in ("create", "open_new"):
+        cluster = Cluster(is_done=is_done)
+        store = HdfsStore(cluster, fixed_env, 1, print)
+        store.proof.buckets.add("hdfs://h")
+        if write == "create":
+            create_own(store, fixed_env, "hdfs://h/t/a", b"mine")
+        else:
+            with store.open_new("hdfs://h/t/a") as file:
+                file.write(b"mine")
+        assert cluster.files == {"/t/a": b"mine"}
+        assert not cluster.fails

@@ -167,7 +167,7 @@ def test_removal_reports_what_stays(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     failed = STORE.remove([f"{tmp_path}/d", f"{tmp_path}/a", f"{tmp_path}/gone"])
     assert [failure.location for failure in failed] == [f"{tmp_path}/d"]
-    assert failed[0].error.startswith(f"cannot delete {tmp_path}/d: ")
+    assert failed[0].error in ("is a directory", "operation not permitted")
     assert not (tmp_path / "a").exists()
 
 

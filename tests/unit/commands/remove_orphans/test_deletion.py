@@ -28,6 +28,7 @@ from icectl.table.context import TableContext
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray
 from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
 from tests.unit.commit.test_deletion_journal import Warnings
 
@@ -388,7 +389,7 @@ ORPHANS = ListedFiles(
 )
 def test_a_file_is_moved_where_its_copy_is_seen_to_be_whole(answer, problem):
     store = Copying(answer)
-    made = Quarantine(store, "s3a://q/run", "s3a://b/t", OTHER_UUID, 1, [])
+    made = Quarantine(store, FixedEnv(), "s3a://q/run", "s3a://b/t", OTHER_UUID, 1, [])
     missing, failed = made.copy(ORPHANS)
     assert missing == []
     assert [one.error for one in failed] == ([] if problem is None else [problem] * 2)
