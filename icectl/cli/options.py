@@ -25,6 +25,7 @@ from icectl.cli.settings import (
     Settings,
     one_of,
     parse_option,
+    parse_uuid,
 )
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
@@ -161,6 +162,16 @@ SparkConf = Annotated[
 SparkRemote = Annotated[
     str | None,
     option("--remote", "a Spark Connect server: sc://host:15002", ENGINE, "URL", is_rare=True),
+]
+LeftoverUuids = Annotated[
+    list[str] | None,
+    option(
+        "--leftover-uuid",
+        "take metadata files of this table as left by a drop, if no configured catalog has it; "
+        "repeatable",
+        metavar="UUID",
+        parse=parse_uuid,
+    ),
 ]
 CheckFormat = Annotated[
     str | None,

@@ -21,7 +21,13 @@ from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.storage.location import parent, redacted
 from icectl.storage.open import PathMapStore, StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
-from icectl.table.context import CatalogTables, LeftoverRemovals, TableContext, open_table
+from icectl.table.context import (
+    CatalogTables,
+    DroppedTables,
+    LeftoverRemovals,
+    TableContext,
+    open_table,
+)
 from icectl.table.reader import Reader
 
 if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for
@@ -100,9 +106,14 @@ def unpublished_metadata(loaded: LoadedTable) -> str | None:
 
 
 def open_session(
-    common: Common, table: str, *, read_only: bool, change: Change | None = None
+    common: Common,
+    table: str,
+    *,
+    read_only: bool,
+    change: Change | None = None,
+    dropped: DroppedTables | None = None,
 ) -> Session:
-    """Connect a command to its table; nothing is read yet.
+    """Connect a command to its table; nothing is read yet. `dropped` tables may have left files.
 
     Raises: UsageError; TableNotFound; Unsupported, for a library that is not installed.
     """
@@ -141,6 +152,7 @@ def open_session(
         shell.interrupts.shield,
         other_tables,
         LeftoverRemovals(shell.limits.deleted_files, shell.leftovers),
+        dropped or DroppedTables(),
     )
 
     def recovery_hint(error: CorruptTable) -> str | None:

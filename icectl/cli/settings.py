@@ -165,6 +165,16 @@ def parse_whole_number(text: str) -> int:
     return int(text)
 
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def parse_uuid(text: str) -> str:
+    """Return a table's uuid in lower case. Raises: UsageError."""
+    if _UUID.fullmatch(text) is None:
+        raise UsageError(f"`{text}` is not a uuid", hint="give the table-uuid of a metadata file")
+    return text.lower()
+
+
 def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
     """Return the two parts of an option's text around a `=`.
 

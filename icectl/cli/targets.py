@@ -51,7 +51,7 @@ def tables_in(
 
     Raises: TableNotFound, where there is no such namespace; StorageError.
     """
-    for table in _all_below(warehouse, namespace):
+    for table in all_below(warehouse, namespace):
         shown = dotted_name((catalog, *table.namespace, table.name))
         yield ListedTable(shown, warehouse.table(table).catalog)
 
@@ -241,7 +241,7 @@ def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
             yield _table_name(common, name.catalog, inside)
             return
         pattern = (*pattern, "**")
-    tables = _all_below(warehouse, inside)
+    tables = all_below(warehouse, inside)
     if len(inside) == len(pattern) - 1 and pattern[-1] != "**":  # no need to go deeper
         tables = iter(warehouse.tables(inside) if inside else ())
     for table in tables:
@@ -272,11 +272,12 @@ def _is_namespace(warehouse: Warehouse, parts: tuple[str, ...]) -> bool:
     return True
 
 
-def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[TableName]:
+def all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[TableName]:
+    """Yield the tables at and below a namespace. Raises: TableNotFound; StorageError."""
     if namespace:
         yield from warehouse.tables(namespace)
     for inner in warehouse.namespaces(namespace):
-        yield from _all_below(warehouse, inner)
+        yield from all_below(warehouse, inner)
 
 
 def _table_name(common: Common, catalog: str, parts: tuple[str, ...]) -> str:

@@ -26,11 +26,23 @@ class LeftoverRemovals:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedTables:
+    """The uuids of tables that the caller calls dropped, in lower case.
+
+    `cataloged` yields every table of every configured catalog, by name, with its uuid.
+    It raises Refused, where a catalog or one of its tables cannot be read.
+    """
+
+    uuids: frozenset[str] = frozenset()
+    cataloged: Callable[[], Iterable[tuple[str, str | None]]] = tuple
+
+
+@dataclass(frozen=True, slots=True)
 class TableContext:
     """A table to read or change; its metadata is not loaded yet.
 
     A first Ctrl-C waits for the end of a step in `shield()`. `catalog_tables` returns the other
-    tables of the table's catalog.
+    tables of the table's catalog. Metadata that `dropped` tables have left may lie beside its own.
     """
 
     store: Store
@@ -42,6 +54,7 @@ class TableContext:
     shield: Callable[[], AbstractContextManager[object]] = nullcontext
     catalog_tables: CatalogTables | None = None
     leftovers: LeftoverRemovals = field(default_factory=LeftoverRemovals)
+    dropped: DroppedTables = field(default=DroppedTables())
 
 
 _ENCRYPTION_KEY = "encryption.key-id"

@@ -29,6 +29,7 @@ from icectl.entries.files import (
 from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
 from icectl.format.file_names import named_folders
+from icectl.format.metadata import TableMetadata
 from icectl.progress import Progress
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.identity import SameStore, is_kept_from_owner, place_key, real_location
@@ -47,7 +48,7 @@ from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import metadata_files
 from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import Task
-from icectl.units import print_count
+from icectl.units import print_count, print_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +134,13 @@ table, and how the names of files in them begin."""
 class OtherTables:
     """The search for metadata of other tables.
 
-    `accepted` are the table's own files, with their last-updated-ms if they have it.
+    `accepted` are the table's own files, with their last-updated-ms if they have it; `left_over`
+    are those of dropped tables.
     """
 
     context: TableContext
     accepted: dict[str, int | None] = field(default_factory=dict)
+    left_over: set[str] = field(default_factory=set)
     _logged: set[str] = field(default_factory=set)
 
     def check_around(
@@ -233,7 +236,7 @@ class OtherTables:
         """Accept the metadata files of the table itself, including those that left its log.
 
         Files in the log are read too, since a log may name anything. A file that another writer is
-        just committing to the table is not read.
+        just committing to the table is not read. Files of dropped tables need proof (`dropped`).
         Raises: Refused for any other, with any uuid; StorageError.
         """
         metadata = loaded.metadata
@@ -247,6 +250,7 @@ class OtherTables:
             place
             for place in locations
             if place not in self.accepted
+            and place not in self.left_over
             and place not in self._logged
             and loosest_key(place) != current
         ]
@@ -262,15 +266,60 @@ class OtherTables:
             [_BEGINNING_BYTES] * len(unchecked),
             threads=self.context.concurrency,
         )
+        foreign: dict[str, _Foreign] = {}
         for location, result in zip(unchecked, results, strict=True):
             is_logged = loosest_key(location) in logged
             may_be_own = is_logged and loosest_key(parent(location)) in own_folders
             if isinstance(result, _Foreign) and not (may_be_own and result.is_doubtful(loaded)):
-                raise _other_table(location, result.why)
-            if is_logged:
+                foreign[location] = result
+            elif is_logged:
                 self._logged.add(location)
             elif not isinstance(result, _Foreign):
                 self.accepted[location] = result
+        dropped = {
+            location: other
+            for location, other in foreign.items()
+            if other.uuid in self.context.dropped.uuids and not loaded.capabilities.numbers_versions
+        }
+        if len(dropped) < len(foreign):
+            others = {place: other for place, other in foreign.items() if place not in dropped}
+            raise _other_tables(loaded, others)
+        if dropped:
+            self._check_dropped(loaded, dropped)
+            self.left_over.update(dropped)
+
+    def _check_dropped(self, loaded: LoadedTable, files: Mapping[str, "_Foreign"]) -> None:
+        """Check that tables whose metadata files lie here were dropped before this one was made.
+
+        Raises: Refused, if a catalog has one of them, or cannot say so.
+        """
+        first_ms = first_update_ms(loaded.metadata, self.accepted.values())
+        for location, other in sorted(files.items()):
+            if other.updated_ms is None or other.updated_ms >= first_ms:
+                raise Refused(
+                    f"{redacted(location)}, of table {other.uuid}, is not older than this table, "
+                    f"whose first known metadata is of {print_instant(first_ms)}",
+                    hint="find out which table writes to this location; a dropped one cannot",
+                    id="leftover-unproven",
+                )
+        self.check_dropped_everywhere()
+
+    def check_dropped_everywhere(self) -> None:
+        """Check that no configured catalog has a dropped table. Raises: Refused."""
+        if self.context.catalog_tables is None:
+            raise Refused(
+                "only catalogs can say that a table was dropped, and this table is named by its "
+                "location",
+                hint="name the table through its catalog, as CATALOG.NAMESPACE.TABLE",
+                id="leftover-unproven",
+            )
+        for table, uuid in self.context.dropped.cataloged():
+            if uuid is not None and uuid.lower() in self.context.dropped.uuids:
+                raise Refused(
+                    f"`{table}` is table {uuid}: it was not dropped, and its files may lie here",
+                    hint="give each table a location of its own",
+                    id="leftover-in-use",
+                )
 
     def _is_under_way(self, location: str) -> bool:
         """Return whether a file waits for the rename that commits it, or was just renamed."""
@@ -357,10 +406,11 @@ def _parents(place: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Foreign:
-    """Why a metadata file is not the table's own; its uuid, if it has one."""
+    """Why a metadata file is not the table's own; its uuid and last-updated-ms, if it has them."""
 
     why: str
-    uuid: object = None
+    uuid: str | None = None
+    updated_ms: int | None = None
 
     def is_doubtful(self, loaded: LoadedTable) -> bool:
         """Return whether a file in the table's own folder and log may still be its own.
@@ -385,9 +435,11 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | 
         return None if _is_left_over(loaded, location) else _Foreign(error.message)
     if uuid is None and not _is_former(loaded, location):
         return _Foreign("it has no table-uuid")
+    updated_ms = updated_ms if isinstance(updated_ms, int) else None
     if uuid is not None and uuid != table_uuid:
-        return _Foreign(f"its table-uuid is {uuid}, that of the table is {table_uuid}", uuid)
-    return updated_ms if isinstance(updated_ms, int) else None
+        why = f"its table-uuid is {uuid}, that of the table is {table_uuid}"
+        return _Foreign(why, str(uuid).lower(), updated_ms)
+    return updated_ms
 
 
 def _is_former(loaded: LoadedTable, location: str) -> bool:
@@ -413,6 +465,52 @@ def _other_table(location: str, why: str) -> Refused:
         hint="give each table a location of its own; move that file away if it is left over",
         id="other-table",
     )
+
+
+_MOST_NAMES = 20
+"""Metadata files of another table that are named in one message."""
+
+
+def _other_tables(loaded: LoadedTable, files: Mapping[str, "_Foreign"]) -> Refused:
+    """Return the error on metadata files of other tables, all of them at once."""
+    (first, other), *more = sorted(files.items())
+    if not more:
+        error = _other_table(first, other.why)
+    else:
+        by_uuid: dict[str, list[str]] = {}
+        for location, one in sorted(files.items()):
+            why = f"of table {one.uuid}" if one.uuid else f"({one.why})"
+            by_uuid.setdefault(why, []).append(name(location))
+        listed = "; ".join(
+            f"{', '.join(names[:_MOST_NAMES])}"
+            + (f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else "")
+            + f" {why}"
+            for why, names in by_uuid.items()
+        )
+        error = _other_table(
+            f"{print_count(len(files), 'metadata file')} in {redacted(parent(first))}", listed
+        )
+    uuids = dict.fromkeys(one.uuid for one in files.values())
+    if not loaded.capabilities.numbers_versions and None not in uuids:
+        options = " ".join(f"--leftover-uuid {uuid}" for uuid in uuids)
+        error.hint = (
+            f"if a dropped table has left them, `remove-orphans` with `{options}` deletes them and "
+            "the files that only they name; else give each table a location of its own; "
+            "`expire-snapshots --metadata-only` deletes no file"
+        )
+    return error
+
+
+def first_update_ms(metadata: TableMetadata, own_ms: Iterable[int | None]) -> int:
+    """Return the earliest time at which the table is known to have existed.
+
+    `own_ms` are the last-updated-ms of its metadata files beside the log.
+    """
+    known = [metadata.last_updated_ms, *(ms for ms in own_ms if ms is not None)]
+    known += [entry.timestamp_ms for entry in metadata.metadata_log]
+    known += [entry.timestamp_ms for entry in metadata.snapshot_log]
+    known += [snapshot.timestamp_ms for snapshot in metadata.snapshots]
+    return min(known)
 
 
 def check_foreign_files(

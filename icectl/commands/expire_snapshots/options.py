@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.document import Outcome
-from icectl.cli.options import POLICY, Change, Common, TablesArgument, command, option, option_of
+from icectl.cli.options import (
+    POLICY,
+    Change,
+    Common,
+    LeftoverUuids,
+    TablesArgument,
+    command,
+    option,
+    option_of,
+)
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
     EXPIRE_KEEP_DAILY,
@@ -63,6 +72,7 @@ class ExpireRequest:
             "--metadata-only", "change only the metadata; delete no file", former="--keep-files"
         ),
     ] = False
+    leftover_uuid: LeftoverUuids = None
 
 
 @command(

@@ -7,6 +7,7 @@ from typing import Any
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.cli.document import Outcome
+from icectl.cli.dropped_tables import dropped_tables
 from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import open_session
 from icectl.cli.settings import (
@@ -102,7 +103,8 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
             hint="give either `--snapshot-id` or retention options, not both",
         )
     ids = tuple(read_options(request)["expire_id"] or ())
-    session = open_session(common, table, read_only=False, change=change)
+    dropped = dropped_tables(common, table, request.leftover_uuid)
+    session = open_session(common, table, read_only=False, change=change, dropped=dropped)
     options = ExpireOptions(
         policy=policy_of(session.settings, session.context.env.now_ms(), request, ids),
         min_age_ms=session.settings.read(EXPIRE_MIN_AGE) or 0,

@@ -102,8 +102,10 @@ _NOT_IN_POLICIES: Mapping[str, str | None] = {
     "compact.rewrite-all": None,
     "rewrite-manifests.branch": None,
     "expire-snapshots.snapshot-id": None,
+    "expire-snapshots.leftover-uuid": None,
     "remove-orphans.older-than": None,
     "remove-orphans.allow-recent": "remove-orphans.older-than",
+    "remove-orphans.leftover-uuid": None,
     "remove-orphans.location": None,
     "remove-orphans.inventory": None,
 }

@@ -25,6 +25,7 @@ from icectl.storage import location as locations
 from icectl.storage.store import FailedRemoval
 from icectl.table.context import TableContext, whole_unless_expired
 from icectl.table.orphan_verdicts import check_sums_last, described_files
+from icectl.table.own_places import OtherTables
 from icectl.table.reading import in_threads
 from icectl.units import print_instant
 
@@ -54,6 +55,8 @@ def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
     later that ends the run early.
     """
     context.deadline.check()
+    if context.dropped.uuids:  # one may have been registered again since the plan
+        OtherTables(context).check_dropped_everywhere()
     deletion = _Deletion(context, prepared, prepared.loaded)
     purged = listed_none(prepared.plan.orphans) if prepared.purge is None else prepared.purge.files
     total = len(prepared.doomed) + len(purged)

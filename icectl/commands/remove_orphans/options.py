@@ -8,6 +8,7 @@ from icectl.cli.options import (
     ENGINE,
     Change,
     Common,
+    LeftoverUuids,
     SparkConf,
     SparkMaster,
     TablesArgument,
@@ -93,6 +94,7 @@ class OrphansRequest:
             choices=("error", "ignore"),
         ),
     ] = "error"
+    leftover_uuid: LeftoverUuids = None
     engine: Annotated[
         str,
         option(

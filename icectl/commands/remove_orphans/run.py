@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from icectl.cli.document import Outcome
+from icectl.cli.dropped_tables import dropped_tables
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session, unpublished_metadata
 from icectl.cli.settings import (
@@ -51,7 +52,8 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
         _equal("--equal-scheme", request.equal_scheme or ()),
         _equal("--equal-authority", request.equal_authority or ()),
     )
-    session = open_session(common, table, read_only=False, change=change)
+    dropped = dropped_tables(common, table, request.leftover_uuid)
+    session = open_session(common, table, read_only=False, change=change, dropped=dropped)
     options = _options(session, request, same_store)
     context = session.context
     prepared = prepare(context, _search(session, request, same_store), options)

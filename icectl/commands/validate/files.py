@@ -17,6 +17,7 @@ from icectl.format.rule import Severity
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.rules import EVERY_RULE
 from icectl.storage import location as locations
+from icectl.table.own_places import first_update_ms
 from icectl.table.reachable import statistics_files
 from icectl.table.reader import Reader
 from icectl.table.stored import compare_with_store
@@ -50,6 +51,7 @@ class MetadataFile:
     location: str
     version: int | None
     table_uuid: str | None
+    updated_ms: int | None = None
 
 
 def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot]) -> FilesChecked:
@@ -115,19 +117,28 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
             MetadataFile(version.location, version.version, metadata.table_uuid)
             for version in known_files
         ]
-    yield from check_metadata_files(metadata.table_uuid, files, lost, numbered=numbered)
+    own_ms = [file.updated_ms for file in files if file.table_uuid == metadata.table_uuid]
+    first_ms = first_update_ms(metadata, own_ms)
+    yield from check_metadata_files(
+        metadata.table_uuid, files, lost, numbered=numbered, first_ms=first_ms
+    )
 
 
 def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
-    """Return a metadata file with the uuid of its table, None if it has none."""
-    uuid = None
+    """Return a metadata file with the uuid of its table and its time, None if it has none."""
+    uuid = updated_ms = None
     # One that nobody reads does no harm.
     with suppress(CorruptTable, StorageError, FileNotFoundError):
         members = read_metadata_json(reader.context.store.read(version.location))
-        uuid = members.get("table-uuid")
+        uuid, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")
     beside = locations.parent(version.location) == reader.loaded.metadata_folder
     number = version.version if beside and version.kind == "file-system" else None
-    return MetadataFile(version.location, number, uuid if isinstance(uuid, str) else None)
+    return MetadataFile(
+        version.location,
+        number,
+        uuid if isinstance(uuid, str) else None,
+        updated_ms if isinstance(updated_ms, int) else None,
+    )
 
 
 # -- findings -------------------------------------------------------------------------------------
@@ -154,16 +165,37 @@ def check_stored_file(
 
 
 def check_metadata_files(
-    table_uuid: str | None, files: Sequence[MetadataFile], lost: Sequence[str], *, numbered: bool
+    table_uuid: str | None,
+    files: Sequence[MetadataFile],
+    lost: Sequence[str],
+    *,
+    numbered: bool,
+    first_ms: int,
 ) -> Iterator[Finding]:
     """Find the metadata files in and below a table, and those of its log that are gone (`lost`).
 
-    `numbered` says that versions of files in one folder are unique, as in file-system tables.
+    `numbered` says that versions of files in one folder are unique, as in file-system tables. In a
+    catalog, a table that was dropped before the table existed (`first_ms`) may have left files.
     Spec: R-002, R-024, R-162.
     """
+    newest_ms: dict[str, float] = {}
     for file in files:
-        if table_uuid is not None and file.table_uuid not in (None, table_uuid):  # R-002
-            message = f"a metadata file of another table, {file.table_uuid}, lies in this one"
+        if file.table_uuid is not None:
+            updated_ms = float("inf") if file.updated_ms is None else file.updated_ms
+            newest_ms[file.table_uuid] = max(updated_ms, newest_ms.get(file.table_uuid, 0))
+    for file in files:
+        uuid = file.table_uuid
+        if table_uuid is None or uuid in (None, table_uuid):
+            continue
+        if not numbered and newest_ms[uuid] < first_ms:  # R-002
+            message = f"a metadata file of another table, {uuid}, which was here before this one"
+            hint = (
+                f"if that table was dropped, `icectl remove-orphans TABLE --leftover-uuid {uuid}` "
+                "deletes what it has left"
+            )
+            yield finding("R-002", file.location, message, severity="warning", hint=hint)
+        else:
+            message = f"a metadata file of another table, {uuid}, lies in this one"
             yield finding("R-002", file.location, message)
     versions = Counter(file.version for file in files if numbered and file.version is not None)
     for version, times in versions.items():
