@@ -14,7 +14,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         @(& icectl __complete @before $last 2>$null)
     }
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
     } else {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
@@ -124,6 +124,12 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
             }
+            'upgrade-to-v3' {
+                $options = @('--convert-position-deletes', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
+                $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
+            }
             'upgrade-to-v4' {
                 $options = @('--layout', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--layout'] = @('sfc-1', 'iceberg-1.12')
@@ -132,16 +138,16 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--branch', '--catalog')
             }
             'schema' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4')
             }
             'completion' {
                 $first = @('bash', 'zsh', 'fish', 'powershell')
             }
             'man' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
             }
             'help' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v4', 'schema', 'completion', 'man')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man')
             }
         }
         if ($values.ContainsKey($previous)) { $found = $values[$previous] }

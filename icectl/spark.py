@@ -24,6 +24,7 @@ from icectl.commands.rewrite_manifests.options import RewriteRequest as RewriteO
 from icectl.commands.rows.change import COMMAND as WRITE
 from icectl.commands.rows.change import RowChange
 from icectl.commands.rows.read import Selection
+from icectl.commands.upgrade_to_v3.options import UpgradeToV3Request as UpgradeToV3Options
 from icectl.commands.upgrade_to_v4.options import UpgradeRequest as UpgradeOptions
 from icectl.commands.validate.options import ValidateRequest as ValidateOptions
 from icectl.errors import UsageError
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Access", "CompactOptions", "ExpireOptions", "MigrateOptions", "Moment", "OrphanOptions",
     "RepairOptions", "Report", "RewriteOptions", "RowChange", "UpgradeOptions",
-    "ValidateOptions", "ViewOptions", "append", "compact", "delete_rows", "delete_where",
-    "expire_snapshots", "inspect", "load", "migrate_v1_v2", "overwrite_partitions",
-    "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v4", "validate",
+    "UpgradeToV3Options", "ValidateOptions", "ViewOptions", "append", "compact", "delete_rows",
+    "delete_where", "expire_snapshots", "inspect", "load", "migrate_v1_v2", "overwrite_partitions",
+    "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v3", "upgrade_to_v4", "validate",
 ]  # fmt: skip
 
 _NOWHERE = Access()
@@ -154,6 +155,20 @@ def migrate_v1_v2(
     """Turn a version 1 table into a version 2 table, for good. Raises: IcectlError."""
     call = Call(spark, table, access, progress)
     return _change(call, "migrate-v1-v2", options or MigrateOptions(), dry_run=dry_run)
+
+
+def upgrade_to_v3(
+    spark: "SparkSession | None",
+    table: str,
+    options: UpgradeToV3Options | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Turn a table of version 1 or 2 into a version 3 table, for good. Raises: IcectlError."""
+    call = Call(spark, table, access, progress)
+    return _change(call, "upgrade-to-v3", options or UpgradeToV3Options(), dry_run=dry_run)
 
 
 def upgrade_to_v4(

@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, str] = {
     "apply": "run a plan that was saved with --save-plan",
     "doctor": "check this machine, catalogs and stores",
     "migrate-v1-v2": "upgrade a table from version 1 to version 2",
+    "upgrade-to-v3": "upgrade a table of version 1 or 2 to version 3",
     "upgrade-to-v4": "upgrade a table to format version 4",
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""

@@ -139,5 +139,5 @@ def _with_row_ids(
             assigned.append(manifest)
             continue
         assigned.append(replace(manifest, first_row_id=next_row_id))
-        next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        next_row_id += manifest.live_rows or 0
     return assigned, next_row_id - start

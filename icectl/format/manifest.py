@@ -98,6 +98,13 @@ class ManifestFile:
     unknown_field_ids: tuple[int, ...] = ()
 
     @property
+    def live_rows(self) -> int | None:
+        """Return the rows that its list counts, which row ids go by (R-102); None if not known."""
+        if self.added_rows_count is None or self.existing_rows_count is None:
+            return None
+        return self.added_rows_count + self.existing_rows_count
+
+    @property
     def identity(self) -> ManifestIdentity:
         """The key that tells it apart: a leaf with other dead rows is another one."""
         return self.manifest_path, self.content, self.dead

@@ -119,7 +119,7 @@ _ACTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[ReviewedAct]]] = {
     "compact": _of_compaction,
     "remove-orphans": _of_orphans,
     **dict.fromkeys(
-        ("migrate-v1-v2", "upgrade-to-v4"),
+        ("migrate-v1-v2", "upgrade-to-v3", "upgrade-to-v4"),
         lambda result: (ReviewedAct(item["step"], item["detail"]) for item in result["steps"]),
     ),
     "repair": lambda result: (

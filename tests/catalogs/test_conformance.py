@@ -27,6 +27,7 @@ COMMANDS = {
     "compact": ["compact", TABLE, "--engine", "local", "--rewrite-all"],
     "orphans": ["remove-orphans", TABLE, "--older-than", "2d", "--yes", "--max-fraction", "1"],
     "migrate": ["migrate-v1-v2", TABLE, "--yes"],
+    "upgrade-to-v3": ["upgrade-to-v3", TABLE, "--yes", "--convert-position-deletes"],
     "upgrade": ["upgrade-to-v4", "--layout=sfc-1", TABLE, "--yes", "--eager"],
     "tag": ["refs", TABLE, "tag", "kept", "--max-ref-age", "1s"],
     "properties": ["properties", TABLE, "set", "owner=ada"],
@@ -77,7 +78,11 @@ def rows(server: Server) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("version", "names"),
-    [(1, ("migrate", *EVERYWHERE)), (2, EVERYWHERE), (3, (*EVERYWHERE, "upgrade", "compact"))],
+    [
+        (1, ("migrate", *EVERYWHERE)),
+        (2, (*EVERYWHERE, "upgrade-to-v3")),
+        (3, (*EVERYWHERE, "upgrade", "compact")),
+    ],
 )
 def test_every_command_changes_a_table_by_its_name(server, table, version, names):
     directory = table(version)

@@ -98,7 +98,8 @@ def test_locations_are_listed(doctor, tmp_path):
     ended = doctor(table.location, f"{table.location}/metadata", "--json")
     found = checks(ended)
     assert ended.code == 0
-    assert found[table.location]["detail"] == "no file directly in it"
+    what = "a table of version 2; `icectl upgrade-to-v3` leads to version 3"
+    assert found[table.location]["detail"] == what
     assert found[f"{table.location}/metadata"]["status"] == "ok"
     closed = doctor(
         "s3://bucket/wh", "--json",

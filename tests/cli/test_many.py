@@ -136,6 +136,7 @@ LINES = {
         ("--quarantine", "away"), "1 orphan to be moved, 100 B", "1 orphan moved, 100 B",
     ),
     "migrate-v1-v2": ((), "version 1 to 2", "version 1 to 2"),
+    "upgrade-to-v3": ((), *["version 2 to 3"] * 2),
     "upgrade-to-v4": (
         ("--layout", "sfc-1"), *["version 2 to 4, layout sfc-1"] * 2,
     ),

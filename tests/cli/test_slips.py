@@ -41,6 +41,7 @@ def table(tmp_path: Path) -> str:
         ("inspekt", "`inspect`"),
         ("ls", "`icectl inspect`"),
         ("rewrite_data_files", "`icectl compact TABLE`"),
+        ("migrate-v2-v3", "`upgrade-to-v3`"),
         ("gc", "`icectl maintain`"),
     ],
 )

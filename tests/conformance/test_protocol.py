@@ -81,6 +81,7 @@ COMMANDS = {
     "compact": ["compact", "--engine", "local", "--rewrite-all"],
     "orphans": ["remove-orphans", "--older-than", "2d", "--yes", "--max-fraction", "1"],
     "migrate": ["migrate-v1-v2", "--yes"],
+    "upgrade-to-v3": ["upgrade-to-v3", "--yes", "--convert-position-deletes"],
     "upgrade": ["upgrade-to-v4", "--layout=sfc-1", "--yes", "--eager"],
     "tag": ["refs", "tag", "kept", "--max-ref-age", "1s"],
     "properties": ["properties", "set", "owner=ada"],
@@ -91,7 +92,11 @@ TO_TREES = ("upgrade", "compact", "orphans")
 
 @pytest.mark.parametrize(
     ("served", "names"),
-    [(1, ("migrate", *EVERYWHERE)), (2, EVERYWHERE), (3, (*EVERYWHERE, *TO_TREES))],
+    [
+        (1, ("migrate", *EVERYWHERE)),
+        (2, (*EVERYWHERE, "upgrade-to-v3")),
+        (3, (*EVERYWHERE, *TO_TREES)),
+    ],
     indirect=["served"],
 )
 def test_commands_work_by_the_protocol_alone(served, names, tmp_path):

@@ -124,7 +124,7 @@ def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
         ]
         assert len(winners) == 1, [run.document for run in ended]
         after = read_metadata(current_metadata(subject.directory))
-        assert len(after["metadata-log"]) - len(before["metadata-log"]) in (1, 2)
+        assert len(after["metadata-log"]) - len(before["metadata-log"]) in (1, 2, 3)
         subject.finish()
         assert unneeded(subject) == left
 

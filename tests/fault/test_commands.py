@@ -199,7 +199,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def code_of(subject: Subject, damage: str) -> int:
     """13 where a file cannot be had, 15 where it is damaged or gone; upgrades are refused then, but
     not of tables with roots."""
-    upgrades = ("migrate-v1-v2", "upgrade-to-v4")
+    upgrades = ("migrate-v1-v2", "upgrade-to-v3", "upgrade-to-v4")
     has_roots = subject.changing.name == "leave-sfc-1"
     if subject.changing.words[0] in upgrades and damage != "a directory" and not has_roots:
         return 5

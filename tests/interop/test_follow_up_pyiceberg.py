@@ -31,6 +31,8 @@ BY_ACTION: dict[str, list[list[str]]] = {
     "migrate": [["migrate-v1-v2"]],
     "migrate and rewrite": [["migrate-v1-v2", "--rewrite-manifests"]],
     "migrate, then rewrite": [["migrate-v1-v2"], ["rewrite-manifests"]],
+    "upgrade": [["upgrade-to-v3"]],
+    "upgrade and convert": [["upgrade-to-v3", "--convert-position-deletes"]],
     "compact": [[*COMPACT]],
     "merge": [[*COMPACT, "--method", "merge"]],
     "sort": [[*COMPACT, "--sort-order", "id desc"]],
@@ -149,3 +151,14 @@ def test_pyiceberg_appends_and_deletes_afterwards(tmp_path, catalog, maker, vers
     code, checked = run(["validate", newest, "--level", "data", "--all-snapshots", "--json"])
     found = [one for one in checked["result"]["findings"] if one["severity"] == "error"]
     assert (code, found) == (0, [])
+
+
+@pytest.mark.parametrize("action", ["upgrade", "upgrade and convert"])
+def test_pyiceberg_reads_what_became_version_3_and_refuses_to_write_it(tmp_path, catalog, action):
+    """docs/formats.md says so of version 0.12."""
+    table = of_the_builder(catalog, tmp_path, 2, action)
+    ids = set(range(18)) - {2, 9, 15}
+    assert (table.metadata.format_version, shown(table)) == (3, expected(ids))
+    assert shown(table, table.metadata.snapshots[0].snapshot_id) == expected(set(range(6)))
+    with pytest.raises(ValueError, match="Cannot write manifest for table version: 3"):
+        table.append(rows_for(table, range(100, 106)))

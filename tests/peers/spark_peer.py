@@ -337,6 +337,8 @@ FOLLOWED = {
     "v4_rewritten": 4,
     "v4_compacted": 4,
     "v4_vectors_merged": 4,
+    "v1_to_v3": 1,
+    "v2_to_v3": 2,
     "v1_to_v4": 1,
     "v2_to_v4": 2,
     "v3_to_v4": 3,
@@ -370,7 +372,7 @@ def follow_tables(spark: SparkSession, names: Sequence[str]) -> None:
         print_step(spark, name, "maintained")
         insert(spark, table, 100, 20)
         print_step(spark, name, "appended")
-        if "migrated" in name:
+        if "migrated" in name or name == "v1_to_v3":
             mode = "'write.delete.mode'='merge-on-read'"
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({mode})")
         spark.sql(f"DELETE FROM {table} WHERE id IN (5, 14, 105)")
@@ -389,7 +391,7 @@ def follow_tables(spark: SparkSession, names: Sequence[str]) -> None:
 
 
 def print_step(spark: SparkSession, name: str, step: str) -> None:
-    """Print rows, and what delete files hold."""
+    """Print rows, what delete files hold, and the row ids of what has become version 3."""
     table = f"{catalog_of(name)}.follow.{name}"
     rows = spark.sql(f"SELECT id, note FROM {table}").collect()
     deletes = spark.sql(
@@ -401,6 +403,9 @@ def print_step(spark: SparkSession, name: str, step: str) -> None:
         "rows": sorted([row[0], row[1]] for row in rows),
         "deletes": {row[0]: row[1] for row in deletes.collect()},
     }
+    if "to_v3" in name:
+        ids = spark.sql(f"SELECT id, _row_id FROM {table}").collect()
+        found["row_ids"] = {str(row[0]): row[1] for row in ids}
     print(json.dumps(found), flush=True)
 
 

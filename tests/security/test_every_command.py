@@ -38,6 +38,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "doctor": (),
     "apply": (),
     "migrate-v1-v2": ("--rewrite-manifests", "--yes"),
+    "upgrade-to-v3": ("--convert-position-deletes", "--yes"),
     "upgrade-to-v4": ("--layout=sfc-1", "--eager", "--yes"),
 }
 """What follows the table: whatever makes a command touch as much as it can."""

@@ -31,6 +31,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "v4_rewritten": [["rewrite-manifests"]],
     "v4_compacted": [[*COMPACT]],
     "v4_vectors_merged": [["compact", "--deletes-only", "--min-input-files", "2"]],
+    "v1_to_v3": [["upgrade-to-v3", "--yes"]],
+    "v2_to_v3": [["upgrade-to-v3", "--convert-position-deletes", "--yes"]],
     "v1_to_v4": [["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"]],
     "v2_to_v4": [
         ["upgrade-to-v4", "--layout", "iceberg-1.12", "--eager", "--yes"],
@@ -48,8 +50,8 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 QUICK = {
     "v1_migrated_rewritten", "v2_rewritten", "v2_deletes_merged", "v2_sorted", "v3_vectors_merged",
-    "v3_z_ordered", "v4_compacted", "v4_rewritten", "v1_to_v4", "v2_to_v4", "v3_to_v4",
-    "v3_sfc_1_to_v4",
+    "v3_z_ordered", "v4_compacted", "v4_rewritten", "v1_to_v3", "v2_to_v3", "v1_to_v4", "v2_to_v4",
+    "v3_to_v4", "v3_sfc_1_to_v4",
 }  # fmt: skip
 """Each command on files and deletes of each kind, and each way to another version."""
 TWO_LAYOUTS = "v3_sfc_1_to_v4"
@@ -60,7 +62,8 @@ THERE_AND_BACK = [
 ]
 KEPT_AWAY = "v3_lazily_to_sfc_1"
 VERSIONS = {
-    name: 4 if "to_v4" in name else 2 if "migrated" in name else int(name[1]) for name in COMMANDS
+    name: int(name[-1]) if "_to_v" in name else 2 if "migrated" in name else int(name[1])
+    for name in COMMANDS
 }
 WRITTEN = {id_ for id_ in range(60) if id_ % 10 != 3}
 APPENDED = WRITTEN | set(range(100, 120))
@@ -157,6 +160,21 @@ def test_a_migrated_table_accepts_row_level_deletes(followed, name):
     """Version 1 had none; the three rows are position deletes, no file was rewritten for them."""
     assert followed.steps[name, "appended"]["deletes"] == {}
     assert followed.steps[name, "deleted"]["deletes"] == {"PARQUET": 3}
+
+
+def test_a_table_that_became_version_3_takes_vectors_and_its_rows_keep_their_ids(followed):
+    """Version 1 had no deletes; position deletes of version 2 are vectors before Spark goes on."""
+    for name, before in (("v1_to_v3", {}), ("v2_to_v3", {"PUFFIN": 6})):
+        assert followed.steps[name, "maintained"]["deletes"] == before
+        deleted = followed.steps[name, "deleted"]
+        assert deleted["deletes"] == {"PUFFIN": 3 + before.get("PUFFIN", 0)}
+        appended = followed.steps[name, "appended"]["row_ids"]
+        assert None not in appended.values()
+        assert len(set(appended.values())) == len(APPENDED)
+        kept = {id_: row_id for id_, row_id in appended.items() if int(id_) in LEFT}
+        assert deleted["row_ids"] == kept
+        assert followed.steps[name, "compacted"]["row_ids"] == kept
+    assert set(followed.steps["v1_to_v3", "maintained"]["row_ids"].values()) == {None}  # R-106
 
 
 def format_of(name: str) -> str:

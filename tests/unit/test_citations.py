@@ -25,8 +25,9 @@ _OF_PAPERS = {
     "a rule without an id": r"\b(?:rules?|steps?|decisions?) \d",
     "an error code of a paper": r"\bE_[A-Z]+",
 }
-_NUMBERS = {"0.0", "1.5", "1.12"}
-"""Zeros of floating-point columns, a size in an example, a version of Iceberg for Java."""
+_NUMBERS = {"0.0", "1.5", "0.12", "1.10", "1.12"}
+"""Zeros of floating-point columns, a size in an example, versions of PyIceberg and of Iceberg for
+Java."""
 
 
 def remarks(source: str) -> Iterator[tuple[int, str]]:

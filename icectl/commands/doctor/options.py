@@ -33,6 +33,7 @@ def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
 
     It checks Python, libraries, Java, Spark, the settings file and credentials, whose values are
     never shown. Each catalog is asked for its namespaces, each location is listed, with 20 seconds
-    for each. Nothing is changed. The exit code is 4 if a catalog or location could not be reached.
+    for each. If a location is a table, its format version is shown. Nothing is changed. The exit
+    code is 4 if a catalog or location could not be reached.
     """
     return run_of("doctor")(common, places or [])

@@ -18,7 +18,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome
 from icectl.cli.naming import NameInCatalog, configuration_of, warehouse_of
 from icectl.cli.options import Common
-from icectl.cli.session import storage_of
+from icectl.cli.session import open_session, storage_of
 from icectl.cli.tables import TableColumn, print_table
 from icectl.env import Deadline
 from icectl.errors import EngineError, IcectlError, Incomplete, ProblemsFound
@@ -184,7 +184,13 @@ def _files(location: str, common: Common) -> str:
     options = replace(storage_of(common, location), home=location)
     store = open_store(options, common.shell.env, common.shell.deadline)
     count = len(store.list_directory(location))
-    return f"{print_count(count, 'file')} directly in it" if count else "no file directly in it"
+    files = f"{print_count(count, 'file')} directly in it" if count else "no file directly in it"
+    try:
+        table = open_session(common, location, read_only=True).context.catalog.load().metadata
+    except IcectlError:  # no table, or none that opens: the location was listed all the same
+        return files
+    upgrade = "; `icectl upgrade-to-v3` leads to version 3" if table.format_version < 3 else ""
+    return f"a table of version {table.format_version}{upgrade}"
 
 
 def _print(console: Console, checks: Sequence[Check], failed: int) -> None:

@@ -1,8 +1,9 @@
-"""The run of `icectl migrate-v1-v2`: load, plan, write manifest lists, commit."""
+"""The run of `icectl migrate-v1-v2` and `upgrade-to-v3`: load, plan, write lists, commit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.rule import Finding
@@ -11,9 +12,10 @@ from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session
 from icectl.commands.change import carry_out
+from icectl.commands.compact import run as compacting
 from icectl.commands.migrate_v1_v2.options import MigrateRequest
 from icectl.commands.migrate_v1_v2.plan import (
-    TO_VERSION,
+    Migration,
     RefHead,
     listed_manifests,
     plan,
@@ -21,6 +23,7 @@ from icectl.commands.migrate_v1_v2.plan import (
     updates,
 )
 from icectl.commands.rewrite_manifests import run as rewriting
+from icectl.commands.upgrade_to_v4.follow_ups import carry_on, convert
 from icectl.commands.upgrade_to_v4.plan import UpgradePlan
 from icectl.commands.upgrade_to_v4.report import (
     MIGRATION_NOTES,
@@ -34,7 +37,7 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Outputs, Proposal, transaction
 from icectl.entries.rows import EMPTY, PLANNING_COLUMNS, Entries, in_manifests
 from icectl.entries.summary import describe_manifest
-from icectl.errors import CommitUnknown, CorruptTable, IcectlError, UsageError
+from icectl.errors import CorruptTable, Refused, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile
@@ -49,7 +52,8 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 
 COMMAND = "migrate-v1-v2"
-_REFUSED = "not-migratable"
+_LIST_VERSION = 2
+"""The version of lists for snapshots that embed their manifests: these have no row ids (R-106)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,9 @@ class PreparedMigration:
     """
 
     loaded: LoadedTable
+    migration: Migration
     plan: UpgradePlan
-    described: Mapping[int, Sequence[ManifestFile]]
+    described: Mapping[int, Sequence[ManifestFile]] = field(default_factory=dict)
 
 
 def run(common: Common, table: str, request: MigrateRequest, change: Change) -> Outcome:
@@ -71,34 +76,72 @@ def run(common: Common, table: str, request: MigrateRequest, change: Change) -> 
             "`--rewrite-manifests` makes a second commit, and `--metadata-file` allows only one",
             hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
         )
+    migration = Migration(COMMAND, 2, rewrite_manifests=request.rewrite_manifests)
+    return migrate(common, table, migration, change, MIGRATION_NOTES)
+
+
+def migrate(
+    common: Common, table: str, migration: Migration, change: Change, notes: Sequence[str]
+) -> Outcome:
+    """Plan a migration, ask, and execute it; `notes` are of tables that get another version."""
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
-    prepared = prepare(context, rewrite_manifests=request.rewrite_manifests)
+    prepared = prepare(context, migration)
     loaded, planned = prepared.loaded, prepared.plan
-    notes = MIGRATION_NOTES if planned.from_version < TO_VERSION else ()
+    if planned.branches and change.metadata_file is not None:
+        raise UsageError(
+            "manifests have to be rewritten first, and `--metadata-file` allows only one commit",
+            hint="`icectl rewrite-manifests` before counts their rows",
+        )
+    shown = notes if planned.from_version < migration.to_version else ()
+    commands = (migration.command, rewriting.COMMAND, compacting.COMMAND)
     upgrade = planned_upgrade(
-        COMMAND,
+        migration.command,
         loaded,
-        Upgrade(loaded.metadata.location, planned, TO_VERSION, notes),
+        Upgrade(loaded.metadata.location, planned, migration.to_version, shown),
         lambda: execute(context, prepared),
-        refusal=refused(planned.forbidding, _REFUSED) if planned.forbidding else None,
-        clean_up=lambda: Leftovers(context, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded),
+        refusal=_refusal(migration, planned),
+        clean_up=lambda: Leftovers(context, commands).remove(loaded),
     )
     return carry_out(session, change, upgrade)
 
 
-def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigration:
+def _refusal(migration: Migration, planned: UpgradePlan) -> Refused | None:
+    """Return the error of a plan that a finding forbids."""
+    error_id = "not-migratable" if migration.command == COMMAND else "not-upgradable"
+    return refused(planned.forbidding, error_id) if planned.forbidding else None
+
+
+def _require_allowed(migration: Migration, planned: UpgradePlan) -> None:
+    refusal = _refusal(migration, planned)
+    if refusal is not None:
+        raise refusal
+
+
+def prepare(context: TableContext, migration: Migration) -> PreparedMigration:
     """Load the table and plan its migration; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
     """
     loaded = open_table(context.catalog)
     metadata = loaded.metadata
-    if metadata.format_version >= TO_VERSION:
-        legacy = _legacy_manifests(context, loaded) if rewrite_manifests else 0
-        return PreparedMigration(loaded, plan_rest(metadata, legacy), {})
+    if metadata.format_version >= migration.to_version:
+        return PreparedMigration(loaded, migration, _plan_rest(context, loaded, migration))
     context.catalog.check_writable(loaded)
+    loaded.capabilities.check_version(migration.to_version)
     require_safe_base(metadata)
+    planned, described = _plan(context, metadata, migration)
+    if described:
+        loaded.capabilities.check_update(
+            SetManifestList, "give a manifest list to snapshots that have none (R-055)"
+        )
+    return PreparedMigration(loaded, migration, planned, described)
+
+
+def _plan(
+    context: TableContext, metadata: TableMetadata, migration: Migration
+) -> tuple[UpgradePlan, Mapping[int, Sequence[ManifestFile]]]:
+    """Plan a migration; second: the manifests of snapshots that embed them."""
     unreadable: dict[int, Finding] = {}
     heads = _heads(context, metadata, unreadable)
     described = {}
@@ -106,13 +149,20 @@ def prepare(context: TableContext, *, rewrite_manifests: bool) -> PreparedMigrat
         if snapshot.embeds_manifests:
             with _recording_faults(snapshot, unreadable):
                 described[snapshot.snapshot_id] = _describe(context, metadata, snapshot)
-    if described:
-        loaded.capabilities.check_update(
-            SetManifestList, "give a manifest list to snapshots that have none (R-055)"
-        )
-    problems = tuple(unreadable.values())
-    planned = plan(metadata, heads, problems, rewrite_manifests=rewrite_manifests)
-    return PreparedMigration(loaded, planned, described)
+    return plan(metadata, heads, tuple(unreadable.values()), migration), described
+
+
+def _plan_rest(context: TableContext, loaded: LoadedTable, migration: Migration) -> UpgradePlan:
+    """Plan what a killed run may have left of the commits after the first."""
+    metadata = loaded.metadata
+    if migration.rewrite_manifests:
+        return plan_rest(metadata, _legacy_manifests(context, loaded))
+    unreadable: dict[int, Finding] = {}
+    heads: Sequence[RefHead] = ()
+    if migration.convert_position_deletes and metadata.format_version == migration.to_version:
+        context.catalog.check_writable(loaded)
+        heads = _heads(context, metadata, unreadable)
+    return plan_rest(metadata, 0, heads, tuple(unreadable.values()))
 
 
 def _legacy_manifests(context: TableContext, loaded: LoadedTable) -> int:
@@ -127,7 +177,7 @@ def _legacy_manifests(context: TableContext, loaded: LoadedTable) -> int:
     context.catalog.check_writable(loaded)
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     scanned = scan_manifests(context, metadata, manifests, frozenset())
-    return sum(header.format_version < TO_VERSION for part in scanned for header in part.headers)
+    return sum(header.format_version < 2 for part in scanned for header in part.headers)
 
 
 def _heads(
@@ -145,7 +195,8 @@ def _heads(
         with _recording_faults(snapshot, unreadable):
             manifests = read_snapshot_manifests(context.store, metadata, snapshot)
             entries = _entries(context, metadata, manifests)
-            heads[snapshot_id] = RefHead(name, snapshot_id, manifests, entries)
+            embeds = snapshot.embeds_manifests
+            heads[snapshot_id] = RefHead(name, snapshot_id, manifests, entries, embeds)
     return tuple(heads.values())
 
 
@@ -169,35 +220,51 @@ def _entries(
 
 
 def execute(context: TableContext, prepared: PreparedMigration) -> Upgraded:
-    """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
+    """Write the manifest lists that are lacking, commit, then make the commits that follow.
 
     Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
     Incomplete, before anything has changed.
     """
-    if prepared.plan.forbidding:
-        raise refused(prepared.plan.forbidding, _REFUSED)
+    migration, planned = prepared.migration, prepared.plan
+    _require_allowed(migration, planned)
     context.deadline.check()
-    if prepared.plan.from_version >= TO_VERSION:
-        with Leftovers(context, (COMMAND,)).removed_after(prepared.loaded):
-            done = _rewrite_manifests(context)
-        return Upgraded(done.landed, done.snapshot_id)
-    uuid = context.env.new_uuid()
-    with transaction(context, prepared.loaded, COMMAND) as opened:
+    follow_ups = [partial(convert, context, branch) for branch in planned.converted]
+    if planned.rewrites_manifests:
+        follow_ups.insert(0, partial(_rewrite_manifests, context))
+    if planned.from_version >= migration.to_version:
+        with Leftovers(context, (migration.command,)).removed_after(prepared.loaded):
+            return carry_on(context, None, follow_ups)
+    if not planned.branches:
+        return carry_on(context, _commit(context, prepared), follow_ups)
+    first = [partial(_rewrite_manifests, context, branch) for branch in planned.branches]
+    upgrade = partial(_commit_newest, context, migration)
+    return carry_on(context, None, [*first, upgrade, *follow_ups])
+
+
+def _commit_newest(context: TableContext, migration: Migration) -> Upgraded:
+    """Commit the new version of what the table has become. Raises: as prepare and execute."""
+    prepared = prepare(context, migration)
+    _require_allowed(migration, prepared.plan)
+    return _commit(context, prepared)
+
+
+def _commit(context: TableContext, prepared: PreparedMigration) -> Upgraded:
+    """Commit the new version; what others have committed since the plan is judged like the plan."""
+    migration, uuid = prepared.migration, context.env.new_uuid()
+    with transaction(context, prepared.loaded, migration.command) as opened:
 
         def propose(metadata: TableMetadata) -> Proposal:
-            lists = _write_lists(context, metadata, prepared.described, opened.outputs)
-            return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
+            described = prepared.described
+            if metadata != prepared.loaded.metadata and (
+                metadata.format_version < migration.to_version
+            ):
+                planned, described = _plan(context, metadata, migration)
+                _require_allowed(migration, planned)
+            lists = _write_lists(context, metadata, described, opened.outputs)
+            changes = updates(metadata, lists, uuid, migration.to_version)
+            return Proposal(changes, frozenset(lists.values()))
 
-        landed = opened.commit(propose)
-    if not prepared.plan.rewrites_manifests:
-        return Upgraded(landed)
-    try:  # the migration stands even if this fails
-        done = _rewrite_manifests(context)
-    except CommitUnknown:
-        raise
-    except IcectlError as error:
-        return Upgraded(landed, unfinished=error)
-    return Upgraded(done.landed, done.snapshot_id)
+        return Upgraded(opened.commit(propose))
 
 
 def _write_lists(
@@ -214,7 +281,7 @@ def _write_lists(
         manifests = described.get(snapshot.snapshot_id) or _describe(context, metadata, snapshot)
         content = write_manifest_list(
             listed_manifests(snapshot, manifests),
-            format_version=TO_VERSION,
+            format_version=_LIST_VERSION,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=0,
@@ -248,5 +315,6 @@ def _describe(
     return described
 
 
-def _rewrite_manifests(context: TableContext) -> rewriting.RewrittenManifests:
-    return rewriting.execute(context, rewriting.prepare(context, "main", rewriting.every_manifest))
+def _rewrite_manifests(context: TableContext, branch: str = "main") -> Upgraded:
+    done = rewriting.execute(context, rewriting.prepare(context, branch, rewriting.every_manifest))
+    return Upgraded(done.landed, done.snapshot_id)

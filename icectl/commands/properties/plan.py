@@ -16,7 +16,8 @@ KNOWN: Mapping[str, TableProperty[object]] = {
 """The properties that icectl reads."""
 
 RESERVED: Mapping[str, str] = {
-    "format-version": "`icectl migrate-v1-v2` and `icectl upgrade-to-v4` change the version",
+    "format-version": "`icectl upgrade-to-v3` leads to version 3, `icectl migrate-v1-v2` to 2, "
+    "`icectl upgrade-to-v4` to 4",
     "uuid": "the uuid of a table never changes",
     "snapshot-count": "`icectl inspect TABLE` shows it",
     "current-snapshot-id": "`icectl refs TABLE rollback` changes the current snapshot",

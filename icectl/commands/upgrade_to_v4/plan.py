@@ -1,6 +1,6 @@
 """The plan of turning a table into a version 4 table, and what forbids it: pure (sfc-1 11)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -98,9 +98,11 @@ class UpgradePlan:
     """One upgrade; nothing is done where it has no steps, or an error among its findings.
 
     `legacy_manifests` counts manifests of older versions that stay in the current snapshot, unless
-    the upgrade to version 2 `rewrites_manifests`. In version 4 `branches` get a snapshot with a
-    root, in this order; then the position delete files of `converted` branches become deletion
-    vectors. With `changes_layout` the table is of version 4 already, in another layout.
+    the upgrade to version 2 `rewrites_manifests`. Before the upgrade to version 3 the manifests of
+    `branches` are rewritten, as their lists lack counts of rows. In version 4 `branches` get a
+    snapshot with a root, in this order. Then the position delete files of `converted` branches
+    become deletion vectors. With `changes_layout` the table is of version 4 already, in another
+    layout.
     """
 
     from_version: int
@@ -151,11 +153,7 @@ def plan(
         steps.append(UpgradeStep("rewrite-manifests", detail))
     counts = {head.branch: _position_delete_files(head) for head in heads}
     converted = [name for name, count in counts.items() if convert and count]
-    if converted:
-        number = sum(counts[name] for name in converted)
-        files = print_count(number, "position delete file")
-        detail = f"replace {files} with deletion vectors, a commit per branch"
-        steps.append(UpgradeStep("convert-position-deletes", detail))
+    steps += conversion({name: counts[name] for name in converted})
     current = next((head for head in heads if head.branch == branch), None)
     findings = list(_findings(metadata, heads, options)) if steps else []
     if convert:
@@ -268,6 +266,15 @@ def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[Upgrade
         yield from _expression_steps(metadata)
     if metadata.format_version < 3:
         yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")
+
+
+def conversion(counts: Mapping[str, int]) -> Sequence[UpgradeStep]:
+    """Return the step that makes vectors of position delete files, counted by branch, if any."""
+    if not counts:
+        return ()
+    files = print_count(sum(counts.values()), "position delete file")
+    detail = f"replace {files} with deletion vectors, a commit per branch"
+    return (UpgradeStep("convert-position-deletes", detail),)
 
 
 def _branches(branches: Sequence[object]) -> str:

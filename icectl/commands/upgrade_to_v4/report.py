@@ -112,7 +112,9 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
 def upgrade_line(upgrade: Upgrade) -> str:
     """Return what becomes of the table, or would."""
     plan = upgrade.plan
-    if _only_rewrites(plan):
+    if _only(plan, "convert-position-deletes"):
+        return "deletion vectors for position deletes"
+    if _only(plan, "rewrite-manifests"):
         return f"manifests of version {plan.from_version}"
     layout = "" if upgrade.layout is None else f"layout {upgrade.layout}"
     versions = f"version {plan.from_version} to {upgrade.to_version}"
@@ -123,16 +125,18 @@ def question(upgrade: Upgrade) -> str:
     """Return the question that the user is asked before anything happens."""
     if _changes_layout(upgrade.plan):
         return f"take {upgrade.table_location} to layout {upgrade.layout}?"
-    if _only_rewrites(upgrade.plan):
+    if _only(upgrade.plan, "rewrite-manifests"):
         return f"rewrite the manifests of {upgrade.table_location}?"
+    if _only(upgrade.plan, "convert-position-deletes"):
+        return f"make deletion vectors of the position deletes of {upgrade.table_location}?"
     if upgrade.layout is None:
         return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
     return f"make {upgrade.table_location} a table of version 4, layout {upgrade.layout}?"
 
 
-def _only_rewrites(plan: UpgradePlan) -> bool:
-    """Return whether the table has its version already, but not all of its manifests."""
-    return [item.step for item in plan.steps] == ["rewrite-manifests"]
+def _only(plan: UpgradePlan, step: str) -> bool:
+    """Return whether the table has its version already, and all that is left is one step."""
+    return [item.step for item in plan.steps] == [step]
 
 
 def _changes_layout(plan: UpgradePlan) -> bool:
@@ -156,17 +160,19 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
         return
     if _changes_layout(plan):
         console.say(f"the table has layout {upgrade.layout} now")
-    elif not _only_rewrites(plan):
-        console.say(f"the table has version {upgrade.to_version} now")
-    else:
+    elif _only(plan, "rewrite-manifests"):
         console.say(f"the table has version {plan.from_version}, and so are its manifests now")
-    if upgrade.layout is not None and not _only_rewrites(plan):
+    elif not _only(plan, "convert-position-deletes"):
+        console.say(f"the table has version {outcome.landed.metadata.format_version} now")
+    if plan.converted and outcome.unfinished is None:
+        console.say("its position deletes are deletion vectors now")
+    if upgrade.layout is not None and not _only(plan, "rewrite-manifests"):
         console.say(READERS[upgrade.layout])
     if plan.legacy_manifests:
         manifests = print_count(plan.legacy_manifests, "manifest")
         console.say(f"of older versions stay, and stay valid: {manifests}")
     if outcome.unfinished is not None:
-        console.warn(f"its manifests were not rewritten: {outcome.unfinished.message}")
+        console.warn(f"not all steps were done: {outcome.unfinished.message}")
     print_new_metadata_file(console, unpublished_metadata(outcome.landed))
 
 

@@ -1,6 +1,5 @@
 """The run of `icectl upgrade-to-v4`: load, check, write roots, commit; once per branch if eager."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +18,10 @@ from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
 from icectl.commands.change import carry_out
-from icectl.commands.compact.plan import CompactOptions
-from icectl.commands.compact.run import execute as execute_compaction
-from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.compact.run import read_names
 from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
+from icectl.commands.upgrade_to_v4.follow_ups import carry_on, convert
 from icectl.commands.upgrade_to_v4.options import LAYOUT_READERS, READERS, UpgradeRequest
 from icectl.commands.upgrade_to_v4.plan import (
     TO_VERSION,
@@ -56,11 +53,8 @@ from icectl.entries.rows import (
 )
 from icectl.entries.rows import part as rows_between
 from icectl.errors import (
-    CommitUnknown,
     CorruptTable,
     Declined,
-    IcectlError,
-    Refused,
     Unsupported,
     UsageError,
 )
@@ -69,7 +63,6 @@ from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
-from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.format.single_value import decode, encode
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import PrimitiveType, Type
@@ -81,7 +74,6 @@ from icectl.format.updates import (
     UpgradeFormatVersion,
     apply_all,
 )
-from icectl.rows.local import LocalEngine
 from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.commit.lists import ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
@@ -92,7 +84,6 @@ from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestsRead, scan_manifests
-from icectl.table.output_sizes import sizes_of
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
@@ -325,27 +316,12 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
     first, rewritten = ((), branches) if eager else (branches, ())
     # New leaves, then deletion vectors, by branch.
     follow_ups = [partial(_rewrite, context, prepared.options, name) for name in rewritten]
-    follow_ups += [partial(_convert, context, name) for name in prepared.plan.converted]
-    landed, snapshot_id = prepared.loaded, None
-    done: LoadedTable | None = None
+    follow_ups += [partial(convert, context, name) for name in prepared.plan.converted]
+    done: Upgraded | None = None
     if prepared.plan.from_version < TO_VERSION or prepared.plan.changes_layout or first:
         branch = first[0] if first else None
-        done, snapshot_id = _commit(context, landed, branch, prepared.options, eager=False)
-    for follow_up in follow_ups:
-        try:
-            context.deadline.check()
-            upgraded = follow_up()
-        except CommitUnknown:
-            raise
-        except IcectlError as error:
-            if done is None:
-                raise
-            return Upgraded(done, snapshot_id, error)
-        done = upgraded.landed
-        snapshot_id = upgraded.snapshot_id if snapshot_id is None else snapshot_id
-    if done is None:
-        raise Refused("there is nothing left to upgrade")
-    return Upgraded(done, snapshot_id)
+        done = Upgraded(*_commit(context, prepared.loaded, branch, prepared.options, eager=False))
+    return carry_on(context, done, follow_ups)
 
 
 def _rewrite(context: TableContext, options: UpgradeOptions, branch: str) -> Upgraded:
@@ -403,27 +379,6 @@ def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
     updates = [SetManifestList(number, item.location) for number, item in lists_written.items()]
     files = frozenset(file for item in lists_written.values() for file in item.files)
     return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
-
-
-def _convert(context: TableContext, branch: str) -> Upgraded:
-    """Make the position delete files of a branch deletion vectors (sfc-1 11.5).
-
-    Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
-    """
-    engine = LocalEngine(context.store, context.progress, context.deadline, context.concurrency)
-    planned = prepare_compaction(context, branch, _vectors_alone)
-    outcome = execute_compaction(context, engine, planned)
-    return Upgraded(outcome.landed, outcome.snapshot_ids[-1])
-
-
-def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
-    """Merge position delete files into vectors; vectors of other data files stay."""
-    return CompactOptions(
-        sizes_of(read(metadata.properties, DELETE_TARGET_FILE_SIZE_BYTES), None, None),
-        metadata.default_spec_id,
-        min_input_files=sys.maxsize,
-        deletes_only=True,
-    )
 
 
 def _list_manifests(_: TableContext, facts: TreeFacts, __: ParentState) -> TreeChange:
