@@ -51,6 +51,8 @@ _SIZES = {
 }
 _NO_VIEW = "icectl prints rows with `inspect TABLE changes`, and makes no views"
 _NO_STREAM = "icectl needs no option for this: it always works in bounded memory"
+_NO_SHUFFLE = "icectl has no such option: it splits sorted rows by size"
+_NO_TUNING = "icectl has no such option: each column of a Z-order has equal weight"
 _NO_IMPORT = "icectl does not add files to tables: use Spark's `add_files` or PyIceberg's"
 _NO_COPY = "icectl does not convert Hive tables: use Spark's `snapshot` or `migrate`"
 _NO_REGISTER = "icectl does not register tables: use the catalog's own tool, Spark or PyIceberg"
@@ -92,9 +94,14 @@ FOREIGN_COMMANDS: tuple[ForeignCommand, ...] = (
         "max-file-group-input-files": "`--max-group-size SIZE`, which counts bytes",
         "use-starting-sequence-number": "icectl needs no option for this: it always does so",
         "remove-dangling-deletes": "icectl needs no option for this: it always does so",
+        "compression-factor": _NO_SHUFFLE,
+        "shuffle-partitions-per-file": _NO_SHUFFLE,
+        "var-length-contribution": _NO_TUNING,
+        "max-output-size": _NO_TUNING,
     }),
     ForeignCommand("Spark", "rewrite_position_delete_files", "icectl compact TABLE --deletes-only",
-                   options={"where": "`--where EXPR`", **_SIZES}),
+                   options={"where": "`--where EXPR`", **_SIZES,
+                            "max-files-to-rewrite": "`--max-groups N`, which counts groups"}),
     ForeignCommand("Spark", "rewrite_manifests", "icectl rewrite-manifests TABLE", options={
         "spec_id": "`--spec-id N`",
         "sort_by": "`--sort-by FIELD,...`",

@@ -1,7 +1,7 @@
 """Every example of the README and docs: command lines are run, files are read by what reads them.
 
 A block that cannot be run here has `<!-- not run: REASON -->` above it. Blocks below
-`<!-- table: NAME -->` are run by `test_broken_tables_page.py`.
+`<!-- table: NAME -->` are run by `test_broken_tables_page.py`, the quickstart by `test_readme.py`.
 """
 
 import json
@@ -114,7 +114,7 @@ BLOCKS = [block for path in PAGES for block in blocks(path)]
 RUN = [
     block
     for block in BLOCKS
-    if block.commands and not block.not_run and not block.mark.startswith("table: ")
+    if block.commands and not block.not_run and not block.mark.startswith(("table: ", "quickstart"))
 ]
 
 

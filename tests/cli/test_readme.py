@@ -1,5 +1,6 @@
 """The README and the pages it leads to say what the program does, and lead somewhere."""
 
+import os
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from icectl.cli.app import COMMANDS
 from icectl.errors import EXIT_CODES
+from tests.generate import readme
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -21,6 +23,23 @@ def test_the_readme_lists_every_exit_code_as_the_errors_do():
 def test_the_readme_has_a_row_for_every_command():
     rows = re.findall(r"^\| `icectl ([a-z0-9-]+) ", README, flags=re.MULTILINE)
     assert rows == list(COMMANDS)
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 200
+
+
+def test_the_quickstart_prints_what_it_says(tmp_path, monkeypatch):
+    """Sizes are those of the libraries that write files: they may be others."""
+    for name in [name for name in os.environ if name.startswith(("ICECTL_", "PYICEBERG_"))]:
+        monkeypatch.delenv(name)
+
+    def without_sizes(printed: list[str]) -> list[str]:
+        return [re.sub(r"[\d.]+ [KM]?i?B\b", "SIZE", text) for text in printed]
+
+    said = readme.printed_in(README)
+    assert len(said) == 3
+    assert without_sizes(readme.outputs(README, tmp_path)) == without_sizes(said)
 
 
 def test_the_readme_names_scripts_that_are_there():
