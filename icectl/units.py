@@ -33,6 +33,7 @@ _LONG, _SHOWN = 64, 40
 
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_YEAR_10000_MS = 253_402_300_800_000
 _YEAR_1_MS = (dt.datetime(1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
@@ -172,6 +173,15 @@ def parse_instant(text: str, now_ms: int) -> int:
     if instant > now_ms:
         raise UsageError(f"`{text}` is in the future", hint="give a timestamp in the past")
     return instant
+
+
+def is_instant(text: str) -> bool:
+    """Return whether a text has the form of an instant, be it in the future."""
+    try:
+        parse_instant(text, _YEAR_10000_MS)
+    except UsageError:
+        return False
+    return True
 
 
 def _parse_iso(text: str) -> int | None:

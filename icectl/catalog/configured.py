@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from icectl.catalog.identifier import dotted_name
 from icectl.errors import TableNotFound, Unsupported, UsageError
 from icectl.units import is_text
 
@@ -128,12 +129,19 @@ class Configuration:
         origins = {key: value.origin for key, value in values.items()}
         return CatalogSettings(name, _kind(name, properties), properties, origins)
 
-    def unknown(self, name: str) -> TableNotFound:
+    def unknown(self, name: str, following: tuple[str, ...] = ()) -> TableNotFound:
+        """Return the error for a catalog that is not configured; `following` are parts behind it.
+
+        With a single catalog, the name may be one in it.
+        """
         known = sorted(self.catalogs)
         near = get_close_matches(name.lower(), known, n=1)
         listed = ", ".join(f"`{catalog}`" for catalog in known)
         if near:
             hint = f"did you mean `{near[0]}`? configured catalogs: {listed}"
+        elif len(known) == 1 and following:
+            full_name = dotted_name((known[0], name, *following))
+            hint = f"did you mean `{full_name}`? configured catalogs: {listed}"
         elif known:
             hint = f"configured catalogs: {listed}"
         else:

@@ -94,9 +94,11 @@ def no_namespace(catalog: str, namespace: tuple[str, ...], known: Sequence[str])
     listed = ", ".join(
         f"`{near_name}`" for near_name in _near(".".join(namespace), known) or known[:5]
     )
+    hint = f"it has {listed}" if listed else "it has none at all"
+    if namespace[0] == catalog:
+        hint = f"the catalog is named twice: leave out `{dotted_name((catalog,))}.`; {hint}"
     return TableNotFound(
-        f"catalog `{catalog}` has no namespace `{dotted_name(namespace)}`",
-        hint=f"it has {listed}" if listed else "it has none at all",
+        f"catalog `{catalog}` has no namespace `{dotted_name(namespace)}`", hint=hint
     )
 
 

@@ -78,7 +78,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
             "a name such as catalog.namespace.table"
             + (f"; configured catalogs: {configured}" if configured else ""),
         )
-    raise configuration.unknown(catalog)
+    raise configuration.unknown(catalog, tuple(parts))
 
 
 def in_default_catalog(settings: Settings, table: str) -> str:

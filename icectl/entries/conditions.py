@@ -9,7 +9,8 @@ which they are true.
 Comparisons, `in`, `between`, `is null`, `is nan`, `like 'text%'`, `and`, `or`, `not`, brackets.
 Names are case-sensitive, words of the language are not; a name with other characters stands in
 backticks, text in single quotes, bytes as x'00ff'. A name that is no column's is looked for among
-the partition fields.
+the partition fields. `day(at)` is the day of a date or timestamp, in UTC; it becomes a range of the
+column. There are no other functions.
 """
 
 import re
@@ -157,8 +158,21 @@ _DEEPEST = 100
 
 _SUPPORTED = (
     "a condition is like `at >= '2024-01-01' and category in ('a', 'b')`; there are comparisons, "
-    "`in`, `between`, `is null`, `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets"
+    "`in`, `between`, `is null`, `is nan`, `like 'text%'`, `day(at)`, `and`, `or`, `not`, brackets"
 )
+
+
+_DAY_SECONDS = 86_400
+_DAYS = [PrimitiveType(name) for name in ("date", *UNITS_PER_SECOND)]
+"""Types of columns that have a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What a value is compared with: a column, or the day of one."""
+
+    column: Column
+    is_day: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,15 +304,15 @@ class _Parser:
             sign = self._accept(*_COMPARISONS)
             if sign is None:
                 raise self._expected("a comparison")
-            return self._compare(self._column(), _TURNED[_COMPARISONS[sign]], value)
-        column = self._column()
+            return self._compare(self._operand(), _TURNED[_COMPARISONS[sign]], value)
+        operand = self._operand()
         operator = self._accept(*_COMPARISONS)
         if operator is not None:
-            return self._compare(column, _COMPARISONS[operator], self._take())
+            return self._compare(operand, _COMPARISONS[operator], self._take())
         if self._accept("is"):
-            return self._is(column)
+            return self._is(operand.column)
         negated = self._accept("not") is not None
-        predicate = self._listed(column)
+        predicate = self._listed(operand)
         return Not(predicate) if negated else predicate
 
     def _is(self, column: Column) -> Predicate:
@@ -313,20 +327,20 @@ class _Parser:
         predicate = IsNull(column) if kind == "null" else IsNan(column)
         return Not(predicate) if negated else predicate
 
-    def _listed(self, column: Column) -> Predicate:
+    def _listed(self, operand: _Operand) -> Predicate:
         if self._accept("in"):
             self._require("(")
-            parts = [self._compare(column, "=", self._take())]
+            parts = [self._compare(operand, "=", self._take())]
             while self._accept(","):
-                parts.append(self._compare(column, "=", self._take()))
+                parts.append(self._compare(operand, "=", self._take()))
             self._require(")")
             return Or(tuple(parts))
         if self._accept("between"):
-            low = self._compare(column, ">=", self._take())
+            low = self._compare(operand, ">=", self._take())
             self._require("and")
-            return And((low, self._compare(column, "<=", self._take())))
+            return And((low, self._compare(operand, "<=", self._take())))
         if self._accept("like"):
-            return self._like(column, self._take())
+            return self._like(operand.column, self._take())
         raise self._expected("a comparison, `in`, `between`, `is` or `like`")
 
     def _like(self, column: Column, token: _Token) -> Predicate:
@@ -347,7 +361,10 @@ class _Parser:
             raise _failure(self._text, token.position, message, hint)
         return Compare(column, "=", prefix)
 
-    def _compare(self, column: Column, operator: str, token: _Token) -> Predicate:
+    def _compare(self, operand: _Operand, operator: str, token: _Token) -> Predicate:
+        column = operand.column
+        if operand.is_day:
+            return self._compare_day(column, operator, token)
         value = self._value(column, token)
         match operator:
             case "<" | "<=" | "=":
@@ -358,6 +375,32 @@ class _Parser:
                 return Not(Compare(column, "<=", value))
             case _:
                 return Not(Compare(column, "<", value))
+
+    def _compare_day(self, column: Column, operator: str, token: _Token) -> Predicate:
+        """Return the range of a column in which a condition on its day is true."""
+        day_column = Column(f"day({column.name})", PrimitiveType("date"), None)
+        day = int(self._value(day_column, token))
+        name = column.type.name if isinstance(column.type, PrimitiveType) else ""
+        length = _DAY_SECONDS * UNITS_PER_SECOND[name] if name in UNITS_PER_SECOND else 1
+        try:
+            for value in (day * length, (day + 1) * length):
+                encode(column.type, value)
+        except (ValueError, ArithmeticError, struct.error) as error:
+            message = f"no {type_text(column.type)} is of the day `{token.text}`"
+            raise _failure(self._text, token.position, message) from error
+        before_day = Compare(column, "<", day * length)
+        up_to_day = Compare(column, "<", (day + 1) * length)
+        match operator:
+            case "<":
+                return before_day
+            case "<=":
+                return up_to_day
+            case ">":
+                return Not(up_to_day)
+            case ">=":
+                return Not(before_day)
+        is_on_day = And((Not(before_day), up_to_day))
+        return is_on_day if operator == "=" else Not(is_on_day)
 
     def _value(self, column: Column, token: _Token) -> Value:
         if not is_comparable(column.type):
@@ -377,6 +420,25 @@ class _Parser:
             )
             raise _failure(self._text, token.position, message, _example(column.type)) from error
         return value
+
+    def _operand(self) -> _Operand:
+        first, following = self._next, self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        if (first.kind, following.kind, following.text) != ("word", "sign", "("):
+            return _Operand(self._column())
+        if first.text.lower() != "day":
+            message = f"`{first.text}` is a function, and conditions have only `day`"
+            hint = "compare a column itself, or a partition field by its name"
+            raise _failure(self._text, first.position, message, hint)
+        self._take()
+        self._take()
+        token = self._next
+        column = self._column()
+        self._require(")")
+        is_field = column.field_id is not None
+        if not is_field or column.type not in _DAYS:
+            message = f"`{column.name}` is not a date or timestamp column, and has no `day`"
+            raise _failure(self._text, token.position, message, "compare it by itself")
+        return _Operand(column, is_day=True)
 
     def _column(self) -> Column:
         first = self._next

@@ -7,9 +7,10 @@ under a name that nobody else uses (new_files.py).
 import errno
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from threading import Thread
 from typing import TypeVar
@@ -102,6 +103,18 @@ _CREDENTIALS_HINTS = {
 }
 _HINTS_OF = {"gs": "gs", "gcs": "gs", "hdfs": "hdfs", "http": "http", "https": "http"}
 _HINTS_OF |= dict.fromkeys(("az", "abfs", "abfss", "wasb", "wasbs"), "az")
+_OPTIONS_OF: Mapping[str, Sequence[str]] = {
+    "s3": (
+        "endpoint_url", "key", "secret", "token", "profile", "anon", "requester_pays",
+        "client_kwargs.region_name",
+    ),
+    "gs": ("endpoint_url", "token", "bearer_token", "project", "anon", "requester_pays"),
+    "az": (
+        "account_name", "account_key", "sas_token", "connection_string", "tenant_id", "client_id",
+        "client_secret", "account_host", "anon",
+    ),
+}  # fmt: skip
+"""Options that users of a kind of store need; drivers have more."""
 _CLUSTER_HINT = (
     "HADOOP_CONF_DIR names the folder with core-site.xml and hdfs-site.xml, which say where the "
     "name nodes are"
@@ -149,6 +162,16 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
     return StorageError(f"cannot {doing} {shown}: {reason}", hint=hint, id=id_, reason=reason)
 
 
+def _unknown_option(name: str, location: str) -> UsageError:
+    known = _OPTIONS_OF.get(_HINTS_OF.get(locations.scheme(location), "s3"), ())
+    near = get_close_matches(name, known, n=1) or [one for one in known if one.startswith(name)]
+    meant = f"did you mean `{near[0]}`? " if near else ""
+    return UsageError(
+        f"the storage driver has no option `{name}`",
+        hint=f"{meant}options are {', '.join(f'`{one}`' for one in known)}" if known else None,
+    )
+
+
 def is_transient(error: Exception) -> bool:
     """Return whether the same request may well succeed in a moment."""
     return any(_is_transient(cause) for cause in _causes(error))
@@ -164,7 +187,7 @@ def remote_failure(
     if isinstance(error, IcectlError):
         return error
     if isinstance(error, TypeError) and (option := _UNKNOWN_OPTION.search(str(error))):
-        return UsageError(f"the storage driver knows no option {option[1]}")
+        return _unknown_option(option[1], location)
     if type(error).__module__ == "builtins" and not isinstance(error, OSError | ValueError):
         return error  # ValueError: drivers mean addresses and names that are none
     if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":

@@ -141,6 +141,18 @@ def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog):
             "did you mean `main`? configured catalogs: `main`",
         ),
         (
+            ["validate", "db.inner.t"],
+            10,
+            "there is no catalog `db`",
+            "did you mean `main.db.inner.t`? configured catalogs: `main`",
+        ),
+        (
+            ["validate", "--catalog", "main", "main.db.inner.t"],
+            10,
+            "catalog `main` has no namespace `main.db.inner`",
+            "the catalog is named twice: leave out `main.`; it has `db.inner`",
+        ),
+        (
             ["validate", "main.db.iner.t"],
             10,
             "catalog `main` has no namespace `db.iner`",

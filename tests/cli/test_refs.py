@@ -167,6 +167,17 @@ def test_a_rollback_takes_main_back_and_leads_back(table, refs):
     assert stored(table)["main"]["snapshot-id"] == third
 
 
+def test_a_rollback_to_a_time_in_the_future_says_so(table, refs):
+    ended = refs(table.location, "rollback", "--to", "2050-01-01", "--dry-run")
+    assert (ended.code, ended.err.splitlines()) == (
+        2,
+        [
+            "error: `2050-01-01` is in the future",
+            "hint: give a timestamp in the past",
+        ],
+    )
+
+
 def test_a_rollback_to_an_instant_goes_by_the_branch(table, refs):
     metadata = read_metadata(current_metadata(Path(table.location)))
     second = metadata["snapshots"][1]

@@ -41,6 +41,7 @@ def plan_deletes(
     Raises: Unsupported, where readers may disagree on which rows are deleted.
     """
     verdicts = same_verdict(files.data, FileVerdict.MERGED)
+    verdicts[delete_counts(files.matches) == 0] = FileVerdict.NO_DELETES
     verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     planning = _Planning(metadata, files, options, verdicts)

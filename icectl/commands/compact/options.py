@@ -209,8 +209,8 @@ def compact(
 
     `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their
     partition and column statistics. EXPR has comparisons, `in`, `between`, `is null`, `is nan`,
-    `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single quotes, names
-    with other characters in backticks.
+    `like 'text%'`, `day(column)`, `and`, `or`, `not` and brackets. Text and times stand in single
+    quotes, names with other characters in backticks.
 
     Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
     possible: their row groups are concatenated, and not decoded. That takes about as

@@ -45,10 +45,19 @@ def options_of(
     values = read_options(request)
     spec_id, ratio = values["output_spec_id"], values["min_delete_ratio"]
     strategy = _strategy(request)
-    if request.sort_order is not None and strategy != "sort":
-        raise UsageError("`--sort-order` is for `--strategy sort`")
-    if request.zorder is not None and strategy != "zorder":
-        raise UsageError("`--zorder` is for `--strategy zorder`")
+    if request.sort_order is not None and request.zorder is not None:
+        raise UsageError(
+            "`--sort-order` and `--zorder` cannot be used together",
+            hint="sort by keys with `--sort-order`, or cluster by columns with `--zorder`",
+        )
+    for name, value, needed in (
+        ("--sort-order", request.sort_order, "sort"), ("--zorder", request.zorder, "zorder")
+    ):  # fmt: skip
+        if value is not None and strategy != needed:
+            raise UsageError(
+                f"`{name}` cannot be used with `--strategy {strategy}`",
+                hint=f"`--strategy {needed}`, which `{name}` implies, uses it",
+            )
     if request.zorder is None and strategy == "zorder":
         hint = "`--zorder a,b` names two or more"
         raise UsageError("`--strategy zorder` needs columns", hint=hint)
@@ -123,7 +132,8 @@ def _check_deletes_only(request: CompactRequest) -> None:
     present = [name for name, value in of_data.items() if value is not None]
     if request.deletes_only and present:
         raise UsageError(
-            f"`{present[0]}` is for data files, which `--deletes-only` does not change"
+            f"`{present[0]}` is for data files, which `--deletes-only` does not change",
+            hint=f"leave out `{present[0]}`, or `--deletes-only`",
         )
 
 

@@ -76,6 +76,7 @@ LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.LATER: "left to another run by `--max-groups`",
     FileVerdict.OVER_BUDGET: OVER_BUDGET,
     FileVerdict.MERGED: "deletes already merged",
+    FileVerdict.NO_DELETES: "no deletes",
     FileVerdict.AS_MADE: "already compacted to this size",
     FileVerdict.NOT_MERGEABLE: "cannot be merged (`--method merge`)",
 }

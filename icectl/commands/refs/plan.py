@@ -49,7 +49,7 @@ def snapshot_at(metadata: TableMetadata, where: str, instant_ms: int | None) -> 
         choice = SnapshotChoice(as_of_ms=instant_ms)
     else:
         raise UsageError(
-            f"`{where}` is not a branch, tag, snapshot id or instant of the table",
+            f"`{where}` is not a branch, tag, snapshot id or timestamp",
             hint="`icectl refs TABLE` and `icectl inspect TABLE snapshots` list them",
         )
     snapshot = chosen_snapshot(metadata, choice)

@@ -26,7 +26,7 @@ from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import SnapshotRef, ancestors
 from icectl.table.guard import open_to_change
-from icectl.units import parse_instant, print_count, print_duration, print_instant
+from icectl.units import is_instant, parse_instant, print_count, print_duration, print_instant
 
 COMMAND = "refs"
 
@@ -123,10 +123,8 @@ def _check(request: RefsRequest) -> None:
 
 
 def _instant(text: str, now_ms: int) -> int | None:
-    try:
-        return parse_instant(text, now_ms)
-    except UsageError:
-        return None
+    """Return the time of a text; None if it is none. Raises: UsageError, for one in the future."""
+    return parse_instant(text, now_ms) if is_instant(text) else None
 
 
 def refs_result(report: MetadataReport[RefChange]) -> dict[str, Any]:

@@ -125,7 +125,8 @@ def test_a_value_is_read_as_its_column_has_it(text, name, value):
     assert type(found.value) is type(value)
 
 
-ID = column("id")
+ID, DAY, AT = column("id"), column("day"), column("at")
+DAY_MICROS = 86_400_000_000
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,21 @@ ID = column("id")
         ("name like '%'", Not(IsNull(column("name")))),
         ("name like 'ab'", Compare(column("name"), "=", "ab")),
         ("name not like 'a%'", Not(StartsWith(column("name"), "a"))),
+        # 2024-01-02 is day 19,724.
+        (
+            "day(day) = '2024-01-02'",
+            And((Not(Compare(DAY, "<", 19_724)), Compare(DAY, "<", 19_725))),
+        ),
+        ("Day(at) <= '2024-01-02'", Compare(AT, "<", 19_725 * DAY_MICROS)),
+        ("day(at) < '2024-01-02'", Compare(AT, "<", 19_724 * DAY_MICROS)),
+        ("'2024-01-02' < day(at)", Not(Compare(AT, "<", 19_725 * DAY_MICROS))),
+        ("day(at) >= '2024-01-02'", Not(Compare(AT, "<", 19_724 * DAY_MICROS))),
+        ("day(ns) < '1970-01-02'", Compare(column("ns"), "<", DAY_MICROS * 1000)),
+        ("day(at) is null", IsNull(AT)),
+        (
+            "day(at) not in ('1970-01-01')",
+            Not(Or((And((Not(Compare(AT, "<", 0)), Compare(AT, "<", DAY_MICROS))),))),
+        ),
         ("true", Constant(True)),
         ("not false", Not(Constant(False))),
     ],
@@ -227,6 +243,24 @@ def test_partition_fields_have_the_type_of_their_values():
         ("id = 1;", "at position 7: `;` does not belong here"),
         ("id = 12ab", "at position 6: `1` does not belong here"),
         ("odd = 1", "at position 1: partition field `odd` has no type that all specs agree on"),
+        (
+            "upper(name) = 'A'",
+            "at position 1: `upper` is a function, and conditions have only `day`",
+        ),
+        (
+            "day(id) = '2024-01-01'",
+            "at position 5: `id` is not a date or timestamp column, and has no `day`",
+        ),
+        (
+            "day(at_day) = '2024-01-01'",
+            "at position 5: `at_day` is not a date or timestamp column, and has no `day`",
+        ),
+        ("day(at = 1", "at position 8: expected `)`, found `=`"),
+        ("day(at) = 5", "at position 11: cannot compare `day(at)` (date) with `5`"),
+        (
+            "day(ns) = '2262-04-11'",
+            "at position 11: no timestamp_ns is of the day `'2262-04-11'`",
+        ),
         ("(" * 120 + "id = 1" + ")" * 120, "at position 101: it is nested too deeply"),
     ],
 )

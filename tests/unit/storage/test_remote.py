@@ -232,8 +232,14 @@ def test_a_large_prefix_is_listed_once_each(s3_server, fixed_env):
 
 def test_an_unknown_option_is_wrong_usage(fixed_env):
     store = s3("http://127.0.0.1:1", fixed_env, **{"client_kwargs.regionname": "x"})
-    with pytest.raises(UsageError, match="the storage driver knows no option regionname"):
+    with pytest.raises(UsageError, match="the storage driver has no option `regionname`") as caught:
         store.read("s3://b/t/a")
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("options are `endpoint_url`, `key`, `secret`, ")
+    with pytest.raises(UsageError) as caught:
+        s3("http://127.0.0.1:1", fixed_env, endpoint_ur="x").read("s3://b/t/a")
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("did you mean `endpoint_url`? options are ")
 
 
 def test_an_unknown_scheme_is_unsupported(fixed_env):
