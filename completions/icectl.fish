@@ -265,7 +265,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'b
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l method -x -a 'auto merge rewrite' -d 'merge (concatenates row groups; not MERGE INTO), rewrite (decodes rows) or auto (default auto)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l merge-row-group -x -d 'with auto, rewrite smaller row groups (default 4MiB)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l verify -x -a 'checksums rows' -d 'what to compare after a merge: checksums or rows (default checksums)'
-complete -c icectl -n '__fish_seen_subcommand_from compact' -l deletes-only -d 'merge position deletes; keep data files'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l deletes-only -d 'convert and merge deletes; keep data files'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l rewrite-all -d 'rewrite every selected file'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-groups -x -d 'rewrite at most N groups'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l partial-progress -x -d 'commit in up to N steps (default 1)'

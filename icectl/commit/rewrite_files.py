@@ -22,6 +22,7 @@ from icectl.commit.carried_positions import (
     new_count,
     positions_of_rows,
 )
+from icectl.commit.converted_deletes import DeleteConverter
 from icectl.commit.rewritten_groups import (
     Changes,
     GroupResult,
@@ -34,7 +35,7 @@ from icectl.commit.rewritten_groups import (
 from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import DataOutputs, Proposal
-from icectl.entries.rows import Entries, by_row, concat
+from icectl.entries.rows import EMPTY, Entries, are_deletes, by_row, concat, where
 from icectl.errors import CommitConflict, CorruptTable, SelfCheckFailed, Unsupported
 from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
@@ -42,6 +43,7 @@ from icectl.format.layout import Layout, layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
+from icectl.format.updates import AddSnapshot, apply_all
 from icectl.rows.compact_job import MergeJob, deletes_by_position, partition_of
 from icectl.rows.merge_deletes import (
     delete_file_entries,
@@ -230,6 +232,10 @@ class PlannedState:
 class FileRewrite:
     """One commit of some groups, or of none, if deletes are dangling.
 
+    `converter` has equality deletes to convert beside the groups of `results`. If they delete rows,
+    the commit adds two snapshots: a first one that has the new deletes beside them, and is not
+    a replacement to others.
+
     After an attempt `changes` is its changes, `lost` the reasons of dropped groups, and `carried`
     how many rows of the others were deleted meanwhile.
     """
@@ -240,9 +246,11 @@ class FileRewrite:
     results: Sequence[GroupResult]
     snapshot_id: int
     carrier: DeleteCarrier | None = None
+    converter: DeleteConverter | None = None
     lost: dict[int, str] = field(default_factory=dict)
     changes: Changes | None = None
     carried: dict[int, int] = field(default_factory=dict)
+    converted: GroupResult | None = None
     _newest: LiveFiles | None = None
 
     def propose(self, metadata: TableMetadata) -> Proposal:
@@ -261,12 +269,53 @@ class FileRewrite:
         if snapshot is None or snapshot.snapshot_id != self.planned.snapshot_id:
             files = self._newest = self.load(metadata, snapshot, self._newest or files)
         results = self._valid(files)
+        if self.converter is not None:
+            self.converted = self.converter.result(files)
+            results.append(self.converted)
         self.changes = replace(changes(files, results), carried=sum(self.carried.values()))
         if not len(self.changes.removed) and not len(self.changes.added):
             return Proposal(())
-        proposal = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes)
+        if self.converter is not None and self.converter.has_found:
+            proposal = self._in_two_steps(metadata, files, results, self.converter)
+        else:
+            proposal = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes)
         data = (location for (location,) in by_row(self.changes.added, "location"))
         return replace(proposal, files=proposal.files.union(data))
+
+    def _in_two_steps(
+        self,
+        metadata: TableMetadata,
+        files: LiveFiles,
+        results: Sequence[GroupResult],
+        converter: DeleteConverter,
+    ) -> Proposal:
+        """Propose a snapshot with new deletes, and one without those that they stand for.
+
+        Rewrites of Iceberg's Java library look for new deletes in snapshots that add some by their
+        own account, and pass over replacements. One that began before an equality delete came must
+        find it in one form or the other, else its rows are live again. So the first snapshot has
+        the operation of those that brought the equality deletes.
+        """
+        added = [replace(result, converted=frozenset()) for result in results]
+        first_changes = replace(changes(files, added), operation=self._operation(metadata, files))
+        first = self.writer.replace_files(metadata, converter.snapshot_id, files, first_changes)
+        between = apply_all(metadata, first.updates)
+        now = self.load(between, head(between, self.planned.branch), files)
+        converted = [
+            GroupResult(result.number, (), EMPTY, converted=result.converted) for result in results
+        ]
+        last = self.writer.replace_files(between, self.snapshot_id, now, changes(now, converted))
+        new = [update for update in first.updates if isinstance(update, AddSnapshot)]
+        return Proposal((*new, *last.updates), first.files | last.files)
+
+    def _operation(self, metadata: TableMetadata, files: LiveFiles) -> str:
+        """Return the operation that brought equality deletes: readers who skip these skip more."""
+        assert self.converted is not None
+        keys = frozenset((location, None) for location in self.converted.converted)
+        brought = where(files.deletes, are_deletes(files.deletes, keys))
+        snapshots = (metadata.snapshot(id_) for (id_,) in by_row(brought, "snapshot_id"))
+        operations = {item and (item.summary or {}).get("operation") for item in snapshots}
+        return "delete" if operations == {"delete"} else "overwrite"
 
     def _valid(self, files: LiveFiles) -> list[GroupResult]:
         """Return the groups that may be committed on a head; notes the reasons of others."""
@@ -278,7 +327,7 @@ class FileRewrite:
                 valid.append(self._with_deletes(result, files, view))
             except NotCarried as error:
                 self.lost[result.number] = str(error)
-        if self.results and not valid:
+        if self.results and not valid and self.converter is None:
             raise CommitConflict(next(iter(self.lost.values())))
         return valid
 

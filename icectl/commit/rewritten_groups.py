@@ -86,7 +86,7 @@ class GroupResult:
 
     `added` have status ADDED, an explicit data sequence number, and no snapshot id. `outputs` has
     the new files of each task, if rows can be found again. Else it is empty, and `lost_by` names
-    the order of the rows.
+    the order of the rows. `converted` are equality delete files whose rows are deleted by position.
     """
 
     number: int
@@ -94,6 +94,7 @@ class GroupResult:
     added: Entries
     outputs: tuple[TaskOutput, ...] = ()
     lost_by: str = ""
+    converted: frozenset[str] = frozenset()
 
     @property
     def rewrites(self) -> tuple[RewriteTask, ...]:
@@ -133,9 +134,10 @@ class GroupResult:
 
     @property
     def merged(self) -> frozenset[DeleteKey]:
-        """Position delete files whose rows are in new ones."""
+        """Delete files whose rows new ones delete."""
         merging = (task for task in self.tasks if isinstance(task, MergeDeletesTask))
-        return frozenset((file.location, None) for task in merging for file in task.delete_files)
+        locations = {file.location for task in merging for file in task.delete_files}
+        return frozenset((location, None) for location in locations | self.converted)
 
 
 class LiveHead:
@@ -251,7 +253,7 @@ def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> s
     by_value = head.applied(file.location)[1]
     if not carries and is_changed(task, file, head):
         return f"other rows of `{file.location}` are deleted by position now"
-    if isinstance(task, MergeDeletesTask):
+    if not isinstance(task, RewriteTask):
         return None
     planned = {(task.delete_files[at].location, None) for at in file.equality_deletes}
     if not planned <= by_value.keys():
@@ -272,6 +274,8 @@ CARRIED_DELETES = "icectl.carried-deletes"
 class Changes:
     """Live entries of a head to remove, entries to add, and the live ones `after`.
 
+    `operation` is what the summary of the snapshot says.
+
     `dangling` are the delete files among `removed` that apply to nothing any more, `carried` the
     rows that were deleted while their files were rewritten.
     """
@@ -281,6 +285,7 @@ class Changes:
     after: Entries
     dangling: Entries
     carried: int = 0
+    operation: str = "replace"
 
     @cached_property
     def summary(self) -> Mapping[str, str]:

@@ -160,7 +160,7 @@ class ListWriter:
             if count and at not in touched
         ]
         summary = {**changes.summary, **_counts(written, kept, files.manifests)}
-        return self._listed(metadata, snapshot_id, written, kept, summary)
+        return self._listed(metadata, snapshot_id, written, kept, summary, changes.operation)
 
     def _added(
         self, metadata: TableMetadata, snapshot_id: int, added: Entries
@@ -172,7 +172,7 @@ class ListWriter:
             of_content = data_files if content is ManifestContent.DATA else delete_files
             for spec_id, spec_entries in by_spec(of_content(entries)):
                 kind = (spec_id, content)
-                key = (kind, *by_row(spec_entries, "location", "content_offset"))
+                key = (kind, snapshot_id, *by_row(spec_entries, "location", "content_offset"))
                 if key not in self._by_key:
                     new_manifests = self._writer(metadata, kind).add(spec_entries)
                     self._by_key[key] = [output.manifest for output in new_manifests]
@@ -192,7 +192,7 @@ class ListWriter:
             entries = in_manifests(live(files.entries), manifests)
             to_remove = are_among(entries, removed)
             paths = tuple(files.manifests[at].manifest_path for at in manifests)
-            key = (kind, paths, to_remove.tobytes())
+            key = (kind, snapshot_id, paths, to_remove.tobytes())
             if key not in self._by_key:
                 marked = with_some_deleted(entries, to_remove, snapshot_id)
                 self._by_key[key] = self._write_marked(metadata, files, kind, marked)
@@ -313,11 +313,12 @@ class ListWriter:
         written: Sequence[ManifestFile],
         kept: Sequence[ManifestFile],
         summary: Mapping[str, str],
+        operation: str = "replace",
     ) -> Proposal:
         location = self.outputs.manifest_list(snapshot_id)
         new_manifests = frozenset(item.manifest_path for item in written)
         new = NewSnapshot(
-            snapshot_id, self.branch, "replace", (*written, *kept), new_manifests, summary
+            snapshot_id, self.branch, operation, (*written, *kept), new_manifests, summary
         )
         return propose_snapshot(self.context, metadata, new, location)
 

@@ -368,6 +368,17 @@ def dangling_rows(matches: Matches, named: NamedPositionDeletes) -> Integers:
     return np.flatnonzero(unused)
 
 
+def sharing_deletes(named: NamedPositionDeletes, data_rows: Collection[int]) -> set[int]:
+    """Return data files and all that share a position delete file with them, or with these."""
+    found: set[int] = set()
+    more = set(data_rows)
+    while more - found:
+        found |= more
+        shared = named.delete_rows[np.isin(named.data_rows, sorted(found))]
+        more = set(named.data_rows[np.isin(named.delete_rows, shared)].tolist())
+    return found
+
+
 def needed_elsewhere(
     matches: Matches, named: NamedPositionDeletes, locations: Collection[str]
 ) -> Mask:

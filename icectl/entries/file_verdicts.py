@@ -43,6 +43,7 @@ class FileVerdict(IntEnum):
     OF_MANY_DELETE_FILES = 16
     OF_POSITION_DELETES = 17
     OF_SMALL_VECTOR_FILES = 18
+    OF_EQUALITY_DELETES = 19
 
 
 Verdicts = npt.NDArray[np.int8]

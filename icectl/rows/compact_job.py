@@ -14,11 +14,13 @@ from icectl.entries.rows import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import NameMapping
 from icectl.files.parquet.write import ParquetOptions
 from icectl.format.file_names import data_file_name, data_location, delete_file_name
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, partition_path, result_types
+from icectl.format.schema import Schema
 from icectl.format.sort import SortOrder
 from icectl.format.types import Type
 from icectl.rows.equality_deletes import EqualityDeletes
@@ -38,7 +40,14 @@ from icectl.rows.sort_rows import Sorting
 from icectl.rows.write_data import FileOutputs, WriteOptions, WrittenFile
 from icectl.storage.store import Store
 from icectl.storage.streams import ReadAhead
-from icectl.table.rewrite_tasks import DeleteFile, InputFile, MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import (
+    ConvertTask,
+    DeleteFile,
+    InputFile,
+    MergeDeletesTask,
+    RewriteTask,
+    Task,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,47 @@ class MergeJob:
     parquet: ParquetOptions
     scheme: str = ""
     base: str = ""
+
+
+MOST_KEYS, MOST_KEY_BYTES = 4_000_000, 128 << 20
+"""Keys of equality deletes in memory, which take about 100 bytes each, and their bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertJob:
+    """The job of all tasks of a run that look rows up in equality deletes.
+
+    `columns` are all that the table ever had. Deletes of `global_spec_ids` apply to all partitions
+    (R-112). Beyond `most_keys` and `most_key_bytes` keys go to disk.
+    """
+
+    specs: Mapping[int, TypedSpec]
+    columns: Schema
+    name_mapping: NameMapping
+    global_spec_ids: frozenset[int]
+    most_keys: int = MOST_KEYS
+    most_key_bytes: int = MOST_KEY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDeletes:
+    """What a task has found: deleted rows of its files, and how much it has read of them.
+
+    `rows` has, for files with such rows, their place in the task, and a vector of the positions.
+    """
+
+    task_id: str
+    rows: pa.Table
+    key_count: int
+    read_files: int
+    read_rows: int
+
+    def by_file(self, task: ConvertTask) -> Mapping[str, tuple[int, bytes]]:
+        """Return the number of deleted rows of each file that has some, and a vector of them."""
+        columns = (self.rows[name].to_pylist() for name in ("input", "count", "positions"))
+        return {
+            task.inputs[at].location: tuple(of_file) for at, *of_file in zip(*columns, strict=True)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +234,14 @@ class Engine(Protocol):
         Raises: as `rewrite` and run_merge. Files stay, recorded.
         """
 
+    def convert(
+        self, tasks: Sequence[ConvertTask], job: ConvertJob, places: OutputPlaces
+    ) -> Iterator[FoundDeletes]:
+        """Look rows of data files up in equality deletes; nothing is written.
+
+        Raises: as `rewrite` and run_convert.
+        """
+
 
 def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead:
     """Return a reader ahead of the files of tasks, deletes first."""
@@ -191,6 +249,8 @@ def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead
     split: set[str] = set()
     for task in tasks:
         files |= {file.location: file.size_bytes for file in task.delete_files}
+        if isinstance(task, ConvertTask):
+            split.update(file.location for file in task.inputs)  # of few columns
         if isinstance(task, RewriteTask):
             files |= {file.location: file.size_bytes for file in task.inputs}
             is_merged = task.method != "rewrite"
@@ -253,11 +313,11 @@ def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
             equality.setdefault(at, set()).add(file.location)
     files = task.delete_files
     by_value = tuple(
-        EqualityDeletes(_delete_source(files[at]), files[at].equality_ids, frozenset(named))
+        EqualityDeletes(delete_source(files[at]), files[at].equality_ids, frozenset(named))
         for at, named in equality.items()
     )
     return FileGroup(
-        tuple(_source(file, job) for file in task.inputs),
+        tuple(source_of(file, job.specs) for file in task.inputs),
         sum(file.size_bytes for file in task.inputs),
         replace(deletes_by_position(task, job.scheme), equality_deletes=by_value),
         job.columns,
@@ -267,8 +327,9 @@ def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
     )
 
 
-def _source(file: InputFile, job: CompactJob) -> SourceFile:
-    typed = job.specs[file.spec_id]
+def source_of(file: InputFile, specs: Mapping[int, TypedSpec]) -> SourceFile:
+    """Return a data file to read, with the values of its identity partition fields."""
+    typed = specs[file.spec_id]
     values = decode_key(file.partition_key, typed.types)
     return SourceFile(
         file.location,
@@ -308,7 +369,7 @@ def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
     files = task.delete_files
     return DeletesOfGroup(
         tuple(
-            PositionDeletes(_delete_source(file), frozenset(named), file.referenced_data_file)
+            PositionDeletes(delete_source(file), frozenset(named), file.referenced_data_file)
             for file, named in ((files[at], named) for at, named in positions.items())
         ),
         tuple(vectors),
@@ -316,7 +377,7 @@ def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
     )
 
 
-def _delete_source(file: DeleteFile) -> SourceFile:
+def delete_source(file: DeleteFile) -> SourceFile:
     """Return a delete file to read: readers take nothing of deletes from the partition."""
     return SourceFile(
         file.location,

@@ -4,7 +4,7 @@ A key is compared by its hash first, then by all of its canonical bytes. Null eq
 equals NaN; -0.0 and 0.0 differ, as they do in partitions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import IO
@@ -48,31 +48,40 @@ class EqualityDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chain:
-    """Delete files of the same columns; each applies to all data files of those before it."""
+class Chain:
+    """Delete files of the same columns; each applies to all data files of those before it.
+
+    `least` has the rank of the first one that applies to a data file, by location.
+    """
 
     lines: tuple[Line, ...]
-    deletes: list[EqualityDeletes]
+    deletes: Sequence[EqualityDeletes]
+    least: Mapping[str, int]
 
-    def first_rank(self, location: str) -> int | None:
-        ranks = (at for at, delete in enumerate(self.deletes) if location in delete.applies_to)
-        return next(ranks, None)
+    @property
+    def read_ids(self) -> set[int]:
+        """The compared columns, and the structs around them."""
+        return {item.id for line in self.lines for item in line}
+
+    @property
+    def fields(self) -> list[NestedField]:
+        """The compared columns."""
+        return [line[-1] for line in self.lines]
 
 
-_KeyRows = tuple[Hashes, pa.Array, int]
-"""The hashes and the canonical bytes of some keys, and the rank of their delete file."""
+_KeyRows = tuple[Hashes, pa.Array, int | npt.NDArray[np.int32]]
+"""The hashes and the canonical bytes of keys, and the rank of the delete file of all or each."""
 
 
 class EqualityIndex:
     """Keys that equality deletes delete, of some columns."""
 
-    def __init__(self, chain: _Chain, parts: Sequence[_KeyRows]) -> None:
+    def __init__(self, chain: Chain, parts: Sequence[_KeyRows]) -> None:
         self._chain = chain
         # Keys are by ascending hash; equal keys keep the highest rank.
         hashes = np.concatenate([part_hashes for part_hashes, _, _ in parts])
-        ranks = np.repeat(
-            np.array([rank for _, _, rank in parts], np.int32), [len(part[0]) for part in parts]
-        )
+        of_parts = [np.broadcast_to(np.int32(rank), len(part)) for part, _, rank in parts]
+        ranks = np.concatenate(of_parts)
         order = np.lexsort((-ranks, hashes))
         encoded = pa.chunked_array([part_keys for _, part_keys, _ in parts])
         keys = encoded.take(pa.array(order)).combine_chunks()
@@ -91,23 +100,37 @@ class EqualityIndex:
     @property
     def read_ids(self) -> set[int]:
         """The compared columns, and the structs around them."""
-        return {item.id for line in self._chain.lines for item in line}
+        return self._chain.read_ids
 
     def applies_to(self, location: str) -> bool:
         """Return whether any of the deletes applies to a data file."""
-        return self._chain.first_rank(location) is not None
+        return location in self._chain.least
 
     def deleted(self, source: RowSource, stored: pa.RecordBatch) -> _Places:
         """Return the deleted ones among stored rows of a data file. Order: ascending."""
-        least = self._chain.first_rank(source.file.location)
+        least = self._chain.least.get(source.file.location)
         if least is None:
             return np.empty(0, np.int64)
         columns = [source.values(stored, line) for line in self._chain.lines]
         hashes = row_hashes(columns, stored.num_rows)
         rows = np.flatnonzero(self._flags[hashes & self._mask])
+
+        def keys_of(places: _Places) -> pa.Array:
+            taken = [column.take(pa.array(rows[places])) for column in columns]
+            return encoded_keys(self._chain.fields, taken)
+
+        return rows[self.found(hashes[rows], keys_of, np.full(len(rows), least, np.int32))]
+
+    def found(
+        self, hashes: Hashes, keys_of: Callable[[_Places], pa.Array], least: npt.NDArray[np.int32]
+    ) -> _Places:
+        """Return the places of rows whose keys are deleted by a file of their `least` rank or more.
+
+        `keys_of` makes the canonical keys of rows at some places. Order: ascending.
+        """
+        rows = np.arange(len(hashes))
         # A key is among those with its hash, from `places` on.
-        places = np.searchsorted(self._hashes, hashes[rows]).astype(np.int64)
-        fields = [line[-1] for line in self._chain.lines]
+        places = np.searchsorted(self._hashes, hashes).astype(np.int64)
         ranges: list[_Places] = []
         known_hashes = self._hashes
         while True:
@@ -116,10 +139,9 @@ class EqualityIndex:
             rows, places = rows[has_hash], places[has_hash]
             if not len(rows):
                 break
-            keys = _encoded(fields, [column.take(pa.array(rows)) for column in columns])
-            equal = pc.equal(keys, self._keys.take(pa.array(places)))
+            equal = pc.equal(keys_of(rows), self._keys.take(pa.array(places)))
             is_equal = equal.to_numpy(zero_copy_only=False)
-            ranges.append(rows[is_equal & (self._ranks[places] >= least)])
+            ranges.append(rows[is_equal & (self._ranks[places] >= least[rows])])
             rows, places = rows[~is_equal], places[~is_equal] + 1
         return np.sort(np.concatenate(ranges)) if ranges else np.empty(0, np.int64)
 
@@ -138,7 +160,7 @@ def equality_indexes(
     for chain in _chains(deletes, schema):
         collected: list[_KeyRows] = []
         for rank, delete in enumerate(chain.deletes):
-            for hashes, keys in _read_keys(delete, chain.lines, open_file):
+            for hashes, keys, _ in read_keys(delete, chain, open_file):
                 collected.append((hashes, keys, rank))
                 row_count += len(keys)
                 key_bytes += keys.nbytes
@@ -153,23 +175,42 @@ def equality_indexes(
         yield part
 
 
-def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
+def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[Chain]:
     """Put delete files of the same columns into as few chains as possible.
 
     Newer deletes of a partition apply to all data files of older ones. So most partitions have one
     chain, and each row is looked up once for all delete files.
     """
-    chains: dict[tuple[int, ...], list[_Chain]] = {}
+    chains: dict[tuple[int, ...], list[list[EqualityDeletes]]] = {}
     for delete in sorted(deletes, key=lambda file: (len(file.applies_to), file.file.location)):
         ids = tuple(sorted(delete.equality_ids))
         same_columns = chains.setdefault(ids, [])
         for chain in same_columns:
-            if chain.deletes[-1].applies_to <= delete.applies_to:
-                chain.deletes.append(delete)
+            if chain[-1].applies_to <= delete.applies_to:
+                chain.append(delete)
                 break
         else:
-            same_columns.append(_Chain(_lines(ids, delete, schema), [delete]))
-    return [chain for of_ids in chains.values() for chain in of_ids]
+            same_columns.append([delete])
+    return [
+        chain_of(ids, files, schema, _least(files))
+        for ids, of_ids in chains.items()
+        for files in of_ids
+    ]
+
+
+def _least(deletes: Sequence[EqualityDeletes]) -> Mapping[str, int]:
+    ranks = range(len(deletes) - 1, -1, -1)
+    return {location: rank for rank in ranks for location in deletes[rank].applies_to}
+
+
+def chain_of(
+    ids: Sequence[int], deletes: Sequence[EqualityDeletes], schema: Schema, least: Mapping[str, int]
+) -> Chain:
+    """Return a chain of delete files that compare the columns of some ids.
+
+    Raises: CorruptTable R-123; Unsupported.
+    """
+    return Chain(_lines(ids, deletes[0], schema), deletes, least)
 
 
 def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tuple[Line, ...]:
@@ -185,10 +226,14 @@ def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tupl
     return tuple((*around, replace(column, required=False)) for *around, column in lines)
 
 
-def _read_keys(
-    deletes: EqualityDeletes, lines: Sequence[Line], open_file: OpenFile
-) -> Iterator[tuple[Hashes, pa.Array]]:
-    fields = [line[-1] for line in lines]
+def read_keys(
+    deletes: EqualityDeletes, chain: Chain, open_file: OpenFile
+) -> Iterator[tuple[Hashes, pa.Array, Sequence[pa.Array]]]:
+    """Yield the keys of a delete file: their hashes, canonical bytes, and columns.
+
+    Raises: CorruptTable R-099, R-123; Unsupported. Errors of the file pass.
+    """
+    fields = chain.fields
     with open_file(deletes.file.location) as file:
         source = open_source(file, deletes.file, Schema(0, ()), ())
         for item in fields:
@@ -196,10 +241,11 @@ def _read_keys(
                 message = f"{deletes.file.location} lacks the column `{item.name}` that it compares"
                 raise CorruptTable(message, rule="R-123")  # R-123
         for rows in source.stored([item.id for item in fields]):
-            columns = [source.values(rows.batch, line) for line in lines]
+            columns = [source.values(rows.batch, line) for line in chain.lines]
             hashes = row_hashes(columns, rows.batch.num_rows)
-            yield hashes, _encoded(fields, columns)
+            yield hashes, encoded_keys(fields, columns), columns
 
 
-def _encoded(fields: Sequence[NestedField], columns: Sequence[pa.Array]) -> pa.Array:
+def encoded_keys(fields: Sequence[NestedField], columns: Sequence[pa.Array]) -> pa.Array:
+    """Return the canonical bytes of keys, which are equal where these are. Order: kept."""
     return encode_keys([item.type for item in fields], columns)

@@ -6,12 +6,13 @@ damaged file ends its worker, not the main process, which commits.
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
+from typing import TypeVar
 
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, IcectlError, Incomplete
@@ -19,21 +20,26 @@ from icectl.format.rule import RESTORE
 from icectl.progress import Progress
 from icectl.rows.compact_job import (
     CompactJob,
+    ConvertJob,
+    FoundDeletes,
     MergeJob,
     OutputPlaces,
     TaskCounts,
     TaskResult,
     run_rewrite,
 )
+from icectl.rows.convert_deletes import run_convert
 from icectl.rows.merge_deletes import run_merge
-from icectl.rows.worker_context import WorkerContext, bundle_small_tasks, read_bytes
+from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks, read_bytes
 from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, RewriteTask, Task
 
+J = TypeVar("J", CompactJob, ConvertJob)
+R = TypeVar("R", TaskResult, FoundDeletes)
 _WORTH_A_WORKER_BYTES = 16 << 20
 """Bytes that are rewritten in the time that a worker takes to start."""
 
@@ -59,9 +65,39 @@ class LocalEngine:
 
         Close the iterator to stop early.
         """
-        total = sum(map(read_bytes, tasks))
-        self.progress.phase("rewriting data files", total=total, unit="bytes")
         self.counts.tasks += len(tasks)
+        try:
+            self._begin(tasks, "rewriting data files")
+            with closing(self._in_workers(tasks, places, _rewrite, job, TaskResult)) as results:
+                for result in results:
+                    places.record(result.entries["location"].unique().to_pylist())
+                    yield result
+        except BaseException:
+            with suppress(IcectlError):
+                places.find()  # killed workers have removed nothing
+            raise
+
+    def convert(
+        self, tasks: Sequence[ConvertTask], job: ConvertJob, places: OutputPlaces
+    ) -> Iterator[FoundDeletes]:
+        """Look rows up in workers. Raises: also CorruptTable, if a reader crashes on a file."""
+        self.counts.tasks += len(tasks)
+        self._begin(tasks, "reading the columns that deletes compare")
+        yield from self._in_workers(tasks, places, _convert, job, FoundDeletes)
+
+    def _begin(self, tasks: Sequence[Task], phase: str) -> None:
+        self.progress.phase(phase, total=sum(map(read_bytes, tasks)), unit="bytes")
+
+    def _in_workers(
+        self,
+        tasks: Sequence[T],
+        places: OutputPlaces,
+        kernel: Callable[[WorkerContext, J, int, Sequence[T], Ask], list[R]],
+        job: J,
+        kind: type[R],
+    ) -> Generator[R, None, None]:
+        """Run tasks in workers, and yield their results in order; close it to stop early."""
+        total = sum(map(read_bytes, tasks))
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
         share = replace(self.storage, concurrency=max(self.concurrency // count, 1))
         at = WorkerContext.of(share, places.names)
@@ -72,23 +108,17 @@ class LocalEngine:
             if stopped.is_set():
                 raise Incomplete("stopped")
 
-        try:
-            with WorkerPool((TaskResult,), check) as workers, ThreadPoolExecutor(count) as pool:
-                running = [
-                    pool.submit(self._run, workers, part, partial(_rewrite, at, job, number, part))
-                    for number, part in enumerate(bundle_small_tasks(tasks, count))
-                ]
-                try:
-                    for result in (result for future in running for result in future.result()):
-                        places.record(result.entries["location"].unique().to_pylist())
-                        yield result
-                finally:
-                    stopped.set()
-                    pool.shutdown(cancel_futures=True)
-        except BaseException:
-            with suppress(IcectlError):
-                places.find()  # killed workers have removed nothing
-            raise
+        with WorkerPool((kind,), check) as workers, ThreadPoolExecutor(count) as pool:
+            running = [
+                pool.submit(self._run, workers, part, partial(kernel, at, job, number, part))
+                for number, part in enumerate(bundle_small_tasks(tasks, count))
+            ]
+            try:
+                for future in running:
+                    yield from future.result()
+            finally:
+                stopped.set()
+                pool.shutdown(cancel_futures=True)
 
     def merge(
         self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
@@ -112,13 +142,15 @@ class LocalEngine:
     def _run(
         self,
         workers: WorkerPool,
-        tasks: Sequence[RewriteTask],
-        kernel: Callable[[Ask], list[TaskResult]],
-    ) -> tuple[TaskResult, ...]:
-        """Rewrite a bundle in a worker, which names the files that it opens."""
+        tasks: Sequence[T],
+        kernel: Callable[[Ask], list[R]],
+    ) -> tuple[R, ...]:
+        """Run a bundle in a worker, which names the files that it opens."""
         unread: Counter[str] = Counter()
-        for file in (file for task in tasks for file in task.inputs):
-            unread[file.location] += file.read_bytes
+        for task in tasks:
+            share = read_bytes(task) / max(sum(file.read_bytes for file in task.inputs), 1)
+            for file in task.inputs:
+                unread[file.location] += int(file.read_bytes * share)
         opened = ""
 
         def opening(location: str) -> None:
@@ -138,3 +170,10 @@ def _rewrite(
 ) -> list[TaskResult]:
     with at.attempt(number, tasks, opening) as outputs:
         return [run_rewrite(task, job, outputs(task)) for task in tasks]
+
+
+def _convert(
+    at: WorkerContext, job: ConvertJob, number: int, tasks: Sequence[ConvertTask], opening: Ask
+) -> list[FoundDeletes]:
+    with at.attempt(number, tasks, opening) as outputs:
+        return [run_convert(task, job, outputs(task)) for task in tasks]

@@ -38,6 +38,8 @@ from icectl.format.sort import SortOrder
 from icectl.progress import Progress
 from icectl.rows.compact_job import (
     CompactJob,
+    ConvertJob,
+    FoundDeletes,
     MergeJob,
     OutputPlaces,
     TaskCounts,
@@ -46,6 +48,7 @@ from icectl.rows.compact_job import (
     file_group,
     run_rewrite,
 )
+from icectl.rows.convert_deletes import run_convert
 from icectl.rows.merge_deletes import run_merge
 from icectl.rows.partition_rows import partitioner
 from icectl.rows.rewrite_data import (
@@ -64,7 +67,13 @@ from icectl.rows.spark_connect import open_spark
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, even_splits
+from icectl.table.rewrite_tasks import (
+    ConvertTask,
+    InputFile,
+    MergeDeletesTask,
+    RewriteTask,
+    even_splits,
+)
 
 J = TypeVar("J", CompactJob, MergeJob)
 _PIECE_BYTES = 64 << 20
@@ -402,15 +411,35 @@ class SparkEngine:
         if tasks:
             yield from self._carry_out(work, places)
 
-    def _carry_out(
-        self, work: Callable[[Spark, WorkerContext], _Done], places: OutputPlaces
-    ) -> Iterator[TaskResult]:
-        """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
+    def convert(
+        self, tasks: Sequence[ConvertTask], job: ConvertJob, places: OutputPlaces
+    ) -> Iterator[FoundDeletes]:
+        if not tasks:
+            return
+        spark, at = self._opened(), WorkerContext.of(self.storage, places.names)
+        bundles = bundle_small_tasks(tasks, spark.core_count)
+        spark.progress.phase("looking deleted rows up on Spark", total=len(bundles))
+        try:
+            answers = spark.each(partial(_converted, at, job), bundles, (FoundDeletes,))
+        except BaseException:
+            self._stop()
+            raise
+        self.counts.tasks, self.counts.repeats = spark.task_counts()
+        for found in answers:
+            yield from found
+
+    def _opened(self) -> Spark:
         if self._spark is None:
             self._spark = self._stack.enter_context(
                 open_spark(self.options, self.progress, self.deadline)
             )
-        spark, at = self._spark, WorkerContext.of(self.storage, places.names)
+        return self._spark
+
+    def _carry_out(
+        self, work: Callable[[Spark, WorkerContext], _Done], places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
+        spark, at = self._opened(), WorkerContext.of(self.storage, places.names)
         try:
             results, is_clean = work(spark, at)
         except BaseException:
@@ -451,3 +480,11 @@ def _results(
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id, tasks) as outputs:
         return [run(task, job, outputs(task)) for task in tasks], attempt.is_first
+
+
+def _converted(
+    at: WorkerContext, job: ConvertJob, tasks: Sequence[ConvertTask]
+) -> list[FoundDeletes]:
+    """Look rows of some tasks up, on a worker."""
+    with at.attempt(TaskAttempt.current().unique_id, tasks) as outputs:
+        return [run_convert(task, job, outputs(task)) for task in tasks]

@@ -119,7 +119,22 @@ class MergeDeletesTask:
     form: Literal["positions", "vectors"]
 
 
-Task = RewriteTask | MergeDeletesTask
+@dataclass(frozen=True, slots=True)
+class ConvertTask:
+    """Data files whose rows are looked up in equality deletes, which are all of its delete files.
+
+    `inputs` name no deletes of theirs: sequence number, spec and partition say which ones apply
+    (R-112). `read_bytes` is about what is read. Nothing is written.
+    """
+
+    task_id: str
+    group: int
+    inputs: tuple[InputFile, ...]
+    delete_files: tuple[DeleteFile, ...]
+    read_bytes: int = 0
+
+
+Task = RewriteTask | MergeDeletesTask | ConvertTask
 
 
 LOADED_COLUMNS = frozenset(
@@ -243,6 +258,14 @@ class TaskMaker:
         deletes = tuple(delete_files[place] for place in used)
         return replace(blank, inputs=by_position, delete_files=deletes)
 
+    def convert(self, rows: Sequence[int], blank: ConvertTask) -> ConvertTask:
+        """Return the task that looks rows of data files up in its deletes, else as `blank`."""
+        inputs = (
+            InputFile(location, FileFormat(kind), *rest)
+            for location, kind, *rest in (self._values[row] for row in rows)
+        )
+        return replace(blank, inputs=tuple(inputs))
+
     def inputs(
         self, rows: Sequence[int], split: tuple[int, int] | None
     ) -> tuple[tuple[InputFile, ...], tuple[DeleteFile, ...]]:
@@ -273,11 +296,14 @@ class TaskMaker:
                     equality_deletes=tuple(places[at] for at in applied.equality_deletes),
                 )
             )
-        delete_files = (
+        return tuple(inputs), self.delete_files(files)
+
+    def delete_files(self, rows: Sequence[int]) -> tuple[DeleteFile, ...]:
+        """Return delete files by their rows, in that order."""
+        return tuple(
             DeleteFile(path, FileFormat(kind), size, count, number, spec, key, tuple(ids or ()), of)
-            for path, kind, size, count, number, spec, key, ids, of in self._rows(files, _DELETE)
+            for path, kind, size, count, number, spec, key, ids, of in self._rows(rows, _DELETE)
         )
-        return tuple(inputs), tuple(delete_files)
 
     def _rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return by_row(take(self._deletes, rows), *columns) if rows else iter(())

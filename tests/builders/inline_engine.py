@@ -3,11 +3,19 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from icectl.rows.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.rows.compact_job import (
+    CompactJob,
+    ConvertJob,
+    FoundDeletes,
+    OutputPlaces,
+    TaskResult,
+    run_rewrite,
+)
+from icectl.rows.convert_deletes import run_convert
 from icectl.rows.local import LocalEngine
 from icectl.rows.write_data import FileOutputs
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import RewriteTask
+from icectl.table.rewrite_tasks import ConvertTask, RewriteTask
 
 
 class InlineEngine(LocalEngine):
@@ -36,3 +44,12 @@ class InlineEngine(LocalEngine):
 
         threads = min(os.cpu_count() or 1, self.concurrency)
         yield from in_threads(run, tasks, [1] * len(tasks), threads=threads)
+
+    def convert(
+        self, tasks: Sequence[ConvertTask], job: ConvertJob, places: OutputPlaces
+    ) -> Iterator[FoundDeletes]:
+        """What tasks have found, in their order. Raises: as run_convert."""
+        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        for task in tasks:
+            self.deadline.check()
+            yield run_convert(task, job, outputs)

@@ -173,9 +173,12 @@ class TableBuilder:
     def delete_rows(
         self, ids: Iterable[int], *, kind: str = "position", branch: str = "main"
     ) -> int:
-        """Delete rows by `position` (v2 files, v3 DVs) or `equality`; returns the snapshot id."""
-        doomed = set(ids) & self.ids(branch)
-        if kind == "equality":
+        """Delete rows by `position` (v2 files, v3 DVs) or `equality`; returns the snapshot id.
+
+        `keys` is by equality, too, whether there is a row with the key or not, as upserts do.
+        """
+        doomed = set(ids) if kind == "keys" else set(ids) & self.ids(branch)
+        if kind != "position":
             added, removed = (
                 [
                     self._write_equality_deletes(values, group)

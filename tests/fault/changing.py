@@ -93,6 +93,16 @@ def _of_many_deletes(directory: Path) -> None:
     table.delete_rows([2, 9])
 
 
+def _of_upserts(directory: Path, version: int) -> None:
+    """Rows deleted by value and inserted again, beside rows that are deleted by position."""
+    table = TableBuilder(directory, format_version=version)
+    table.append(range(12), files=2)
+    table.delete_rows([1, 8])
+    for keys in ([2, 9], [3]):
+        table.delete_rows(keys, kind="equality")
+        table.append(keys)
+
+
 def _of_version_3(directory: Path) -> None:
     """Vectors that were replaced, an old snapshot under a tag."""
     table = TableBuilder(directory, format_version=3, partitioning="identity")
@@ -198,6 +208,15 @@ CHANGING = {
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
         Changing("merge-files", (*COMPACT, *MERGE), _of_appended_files),
         Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, only_full=True),
+        Changing(
+            "convert-deletes-v2",
+            ("compact", "--deletes-only"),
+            lambda path: _of_upserts(path, 2),
+            only_full=True,
+        ),
+        Changing(
+            "convert-deletes-v3", ("compact", "--deletes-only"), lambda path: _of_upserts(path, 3)
+        ),
         Changing("tag", ("refs", "tag", "kept"), _of_version_2, reads_manifests=False),
         Changing(
             "set-properties",
@@ -273,10 +292,11 @@ class Subject:
     def check_whole(self) -> None:
         """The table opens; every snapshot shows its rows, new ones those of their parents."""
         metadata = read_metadata(current_metadata(self.directory))
+        shown = dict(self.rows)
         for snapshot in metadata["snapshots"]:
             id_ = snapshot["snapshot-id"]
-            shown = self.rows.get(id_, self.rows.get(snapshot.get("parent-snapshot-id")))
-            assert read_rows(metadata, id_) == shown
+            shown.setdefault(id_, shown.get(snapshot.get("parent-snapshot-id")))
+            assert read_rows(metadata, id_) == shown[id_]
         head = read_metadata(current_metadata(self.pristine))["current-snapshot-id"]
         assert read_rows(metadata) == self.rows[head]
         assert reachable(self.directory) - self.files() == set()

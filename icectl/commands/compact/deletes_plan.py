@@ -1,14 +1,20 @@
-"""Which deletes of a snapshot are merged, data file by data file: pure.
+"""Which deletes of a snapshot are converted or merged, data file by data file: pure.
 
 Up to version 2 the position deletes of a data file become one file that is about no other data
 file. From version 3 on they become a deletion vector, and vectors of many small files move into few
-large ones. What a run has made is left alone by the next.
+large ones. Equality deletes become one or the other. What a run has made is left alone by the next.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from icectl.checks.file_identity import StatedFile
+from icectl.commands.compact.equality_plan import (
+    ConversionDraft,
+    conversion_drafts,
+    planned_tasks,
+)
 from icectl.commands.compact.plan import (
     Branch,
     CompactGroup,
@@ -19,11 +25,12 @@ from icectl.commands.compact.plan import (
 )
 from icectl.entries.deletes import Applied, delete_counts
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs, same_verdict
-from icectl.entries.rows import by_row
+from icectl.entries.rows import by_row, take
 from icectl.format.metadata import TableMetadata
-from icectl.table.live_files import LiveFiles, check_deletes
+from icectl.format.schema import Schema
+from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.output_sizes import pack
-from icectl.table.rewrite_tasks import MergeDeletesTask, TaskMaker
+from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, TaskMaker, check_once
 from icectl.units import print_count
 
 _VECTORS_FROM = 3
@@ -33,11 +40,16 @@ _SEVERAL = 2
 
 
 def plan_deletes(
-    metadata: TableMetadata, branch: Branch, files: LiveFiles, options: CompactOptions
+    metadata: TableMetadata,
+    branch: Branch,
+    files: LiveFiles,
+    options: CompactOptions,
+    stated: Mapping[str, StatedFile],
 ) -> CompactPlan:
-    """Decide which deletes by position of a snapshot are merged.
+    """Decide which deletes of a snapshot become deletes by position, and which are merged.
 
-    `options.sizes` are those of delete files and of Puffin files.
+    `options.sizes` are those of delete files and of Puffin files. `stated` is what entries state of
+    equality deletes, and of the data files that these apply to.
     Raises: Unsupported, where readers may disagree on which rows are deleted.
     """
     verdicts = same_verdict(files.data, FileVerdict.MERGED)
@@ -45,16 +57,29 @@ def plan_deletes(
     verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     planning = _Planning(metadata, files, options, verdicts)
+    is_read = planning.verdicts == FileVerdict.MERGED
+    conversions = conversion_drafts(files, is_read, options.steps)
+    affected = sorted({row for draft in conversions for row in draft.files})
     has_vectors = metadata.format_version >= _VECTORS_FROM  # R-122
-    drafts = planning.to_vectors() if has_vectors else planning.to_files()
+    merge = planning.to_vectors if has_vectors else planning.to_files
+    conversions, merges = merge(conversions, frozenset(affected))
+    planning.leave(affected, FileVerdict.OF_EQUALITY_DELETES)
+    drafts: list[ConversionDraft | _Draft] = [*conversions, *merges]
     if options.max_groups is not None:
         for draft in drafts[options.max_groups :]:
-            planning.leave(draft.rows, FileVerdict.LATER)
+            planning.leave(draft.files, FileVerdict.LATER)
     drafts = drafts[: options.max_groups]
-    rows = [row for draft in drafts for row in draft.rows]
+    rows = list(dict.fromkeys(row for draft in drafts for row in draft.files))
     check_deletes(files, rows)
+    check_once(files.data, affected)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
-    groups = tuple(planning.group(number, draft, make) for number, draft in enumerate(drafts))
+    ever = every_column(metadata)
+    groups = tuple(
+        planning.group(number, draft, make)
+        if isinstance(draft, _Draft)
+        else planning.conversion(number, draft, stated, ever)
+        for number, draft in enumerate(drafts)
+    )
     dangling = dangling_of(files, options)
     return CompactPlan(branch, options, groups, planning.verdicts, dangling)
 
@@ -76,7 +101,7 @@ class _Draft:
     tasks: tuple[tuple[_Piece, ...], ...]
 
     @property
-    def rows(self) -> tuple[int, ...]:
+    def files(self) -> tuple[int, ...]:
         """The rows of all data files."""
         return tuple(row for task in self.tasks for piece in task for row in piece.rows)
 
@@ -112,11 +137,14 @@ class _Planning:
     def _is_chosen(self, row: int) -> bool:
         return bool(self.verdicts[row] == FileVerdict.MERGED)
 
-    def to_files(self) -> list[_Draft]:
-        """Groups of position deletes, each of one partition.
+    def to_files(
+        self, conversions: list[ConversionDraft], affected: frozenset[int]
+    ) -> tuple[list[ConversionDraft], list[_Draft]]:
+        """Groups of position deletes, each of one partition, beside conversions.
 
         A delete file that names several data files can only go when the deletes of all of them are
-        written anew, so that these are one piece.
+        written anew, so that these are one piece. One of `affected` data files is left to the last
+        conversion that it has to do with.
         """
         applied = {
             row: found.position_deletes
@@ -133,30 +161,44 @@ class _Planning:
                 self.leave(rows, FileVerdict.OF_MANY_DELETE_FILES)
         keys = list(by_row(self.files.data, "spec_id", "partition_key"))
         by_key: dict[tuple[int, bytes], list[_Piece]] = {}
+        last = {row: at for at, draft in enumerate(conversions) for row in draft.files}
         for piece in pieces:
-            by_key.setdefault(keys[piece.rows[0]], []).append(piece)
-        return [
+            if affected.isdisjoint(piece.rows):
+                by_key.setdefault(keys[piece.rows[0]], []).append(piece)
+                continue
+            at = max(last[row] for row in piece.rows if row in last)
+            conversions[at] = conversions[at].beside(piece.rows)
+        return conversions, [
             draft
             for (spec_id, key), found in by_key.items()
             for draft in self._drafts(spec_id, key, found)
         ]
 
-    def to_vectors(self) -> list[_Draft]:
-        """Groups of data files that get a new vector, whatever their partition."""
+    def to_vectors(
+        self, conversions: list[ConversionDraft], affected: frozenset[int]
+    ) -> tuple[list[ConversionDraft], list[_Draft]]:
+        """Groups of data files that get a new vector, whatever their partition.
+
+        If there are conversions, it is the last one that writes these vectors: one file of vectors
+        is better than two.
+        """
         applied = {
             row: deletes for row, deletes in self._deletes_by_file().items() if self._is_chosen(row)
         }
         converted = [row for row, item in applied.items() if item.position_deletes]  # R-115
         self.leave(converted, FileVerdict.OF_POSITION_DELETES)
-        moved = self._of_small_files(applied, new_files=bool(converted))
+        moved = self._of_small_files(applied, new_files=bool(converted or affected))
         self.leave(moved, FileVerdict.OF_SMALL_VECTOR_FILES)
+        if conversions:
+            conversions[-1] = conversions[-1].beside([*converted, *moved])
+            return conversions, []
         sizes = self._sizes()
         pieces = [
             _Piece((row,), sum(sizes[at] for at in (*item.vectors, *item.position_deletes)))
             for row, item in applied.items()
             if row in {*converted, *moved}
         ]
-        return self._drafts(self.metadata.default_spec_id, None, pieces)
+        return conversions, self._drafts(self.metadata.default_spec_id, None, pieces)
 
     def _of_small_files(self, applied: Mapping[int, Applied], *, new_files: bool) -> list[int]:
         """Return data files whose vectors are in small files, if there are too many of these."""
@@ -197,14 +239,46 @@ class _Planning:
             number=number,
             spec_id=draft.spec_id,
             partition_key=draft.partition_key,
-            files=draft.rows,
+            files=draft.files,
             tasks=tuple(tasks),
-            reason=self._reason(draft.rows),
+            reason=self._reason(draft.files),
             input_files=len(deletes.keys() | {vector.location for vector in vectors}),
             input_bytes=draft.size_bytes,
             input_rows=sum(row_counts) + sum(vector.record_count for vector in vectors),
-            expected_files=len(tasks) if draft.partition_key is None else len(draft.rows),
+            expected_files=len(tasks) if draft.partition_key is None else len(draft.files),
             expected_bytes=draft.size_bytes,
+            makes_vectors=form == "vectors",
+        )
+
+    def conversion(
+        self,
+        number: int,
+        draft: ConversionDraft,
+        stated: Mapping[str, StatedFile],
+        ever: Schema,
+    ) -> CompactGroup:
+        """Return a group of equality deletes with its tasks."""
+        blank = ConvertTask(f"{number}-0", number, (), ())
+        tasks, plan = planned_tasks(self.files, draft, blank, stated, ever)
+        keys = list(by_row(take(self.files.data, draft.files), "spec_id", "partition_key"))
+        is_one = len(set(keys)) == 1
+        is_vectors = self.metadata.format_version >= _VECTORS_FROM
+        read = sum(len(task.inputs) for task in tasks)
+        return CompactGroup(
+            number=number,
+            spec_id=keys[0][0] if is_one else self.metadata.default_spec_id,
+            partition_key=keys[0][1] if is_one else None,
+            files=draft.files,
+            tasks=tasks,
+            reason=f"{print_count(plan.key_count, 'key')} of equality deletes, to look up in "
+            f"{read:,} of {print_count(len(draft.files), 'data file')}",
+            input_files=len(draft.deletes),
+            input_bytes=sum(task.read_bytes for task in tasks),
+            input_rows=plan.key_count,
+            expected_files=1 if is_vectors else len(draft.files),
+            expected_bytes=sum(file.size_bytes for file in draft.deletes),
+            conversion=plan,
+            makes_vectors=is_vectors,
         )
 
     def _reason(self, rows: Sequence[int]) -> str:

@@ -82,7 +82,7 @@ class CompactRequest:
     ] = None
     verify: Annotated[str | None, option_of(COMPACT_VERIFY, group=CHANGING, is_rare=True)] = None
     deletes_only: Annotated[
-        bool, option("--deletes-only", "merge position deletes; keep data files", FILES)
+        bool, option("--deletes-only", "convert and merge deletes; keep data files", FILES)
     ] = False
     rewrite_all: Annotated[bool, option("--rewrite-all", "rewrite every selected file", FILES)] = (
         False
@@ -181,7 +181,7 @@ class CompactRequest:
         ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "recent days"),
         ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "sort the rows"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
-        ("icectl compact /wh/db/t --deletes-only", "merge deletes, keep data files"),
+        ("icectl compact /wh/db/t --deletes-only", "convert and merge deletes, keep data files"),
         ("icectl compact /wh/db/t --engine local", "never on Spark"),
         ("icectl compact /wh/db/t --check", "for CI: exit 4 if there is work"),
     ],
@@ -223,11 +223,15 @@ def compact(
     with its checksum if it has one. It compares the bytes of the new file with those that were
     read. With `--verify rows` all rows are decoded and compared too.
 
-    With `--deletes-only` only position deletes are rewritten; data files do not change. Up to
+    With `--deletes-only` only deletes are rewritten; data files do not change. Equality deletes
+    become deletion vectors from version 3 on, and position deletes in version 2. Only the key
+    columns of data files that may have one of the keys are read. With `--partial-progress` the
+    oldest deletes are converted first, partition by partition. Up to
     version 2, `--min-delete-files` (default 2) or more position delete files of a data file are
     merged into one. From version 3 on, position deletes become deletion vectors, and small Puffin
     files are merged from `--min-input-files` on. Sizes apply to delete files (default
-    write.delete.target-file-size-bytes). This runs in one local process unless Spark is asked for.
+    write.delete.target-file-size-bytes). Position deletes are merged in one local process unless
+    Spark is asked for.
 
     Before the commit the rows of each new file are compared with those that were read. New files
     keep the sequence number that the run started from, so that rows which are deleted meanwhile

@@ -83,6 +83,7 @@ def options_of(
             min_delete_ratio=MIN_DELETE_RATIO if ratio is None else ratio,
             every=request.rewrite_all,
             deletes_only=request.deletes_only,
+            steps=values["partial_progress"] or 1,
             job_order=cast("JobOrder", request.job_order),  # the option takes nothing else
             min_input_files=values["min_input_files"] or MIN_INPUT_FILES,
             max_group_bytes=min(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from icectl.commands.compact.equality_plan import ConversionPlan
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.conditions import Predicate
 from icectl.entries.file_verdicts import (
@@ -91,6 +92,7 @@ CHOSEN: Mapping[FileVerdict, str] = {
     FileVerdict.OF_MANY_DELETE_FILES: "deletes in several files, or in shared ones",
     FileVerdict.OF_POSITION_DELETES: "position deletes, not a vector",
     FileVerdict.OF_SMALL_VECTOR_FILES: "vector in a small file",
+    FileVerdict.OF_EQUALITY_DELETES: "equality deletes",
 }
 """Why a data file, or its deletes, is rewritten."""
 
@@ -99,7 +101,8 @@ CHOSEN: Mapping[FileVerdict, str] = {
 class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
-    `deletes_only` merges the deletes of data files, and leaves these as they are. Of all groups
+    `deletes_only` converts equality deletes and merges the deletes of data files, and leaves these
+    as they are; conversions are cut into about as many `steps`. Of all groups
     those are taken that `max_bytes` are enough for, in their order. No other files are rewritten
     than a plan names that was reviewed, where there is one (`only`).
     """
@@ -117,6 +120,7 @@ class CompactOptions:
     max_bytes: int | None = None
     job_order: JobOrder = "none"
     deletes_only: bool = False
+    steps: int = 1
     only: Reviewed | None = None
     method: Method = "rewrite"
     merge_row_group: int = MERGE_ROW_GROUP_BYTES
@@ -147,7 +151,8 @@ class CompactGroup:
     """Data files that are rewritten and committed together, and how.
 
     They come to the partition of `partition_key`; None stands for files whose rows move one by one:
-    those of other specs, and of may_leave. `files` are rows of the live data files.
+    those of other specs, and of may_leave. `files` are rows of the live data files. Of a
+    `conversion` these keep their rows. Vectors (`makes_vectors`) of all partitions lie together.
     """
 
     number: int
@@ -162,6 +167,8 @@ class CompactGroup:
     expected_files: int
     expected_bytes: int
     choice: MethodChoice = REWRITE
+    conversion: ConversionPlan | None = None
+    makes_vectors: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import by_row, take
+from icectl.format.manifest import Content
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import partition_path, result_types
 from icectl.rows.choice import EngineChoice
@@ -26,6 +27,15 @@ from icectl.units import print_count, print_size
 
 _TINY_BYTES = 64 * 1024
 """Data files below this on average are footers more than rows: what they come to isn't known."""
+
+
+_BECOMES: Mapping[str, str] = {
+    "vectors": "become deletion vectors",
+    "position-deletes": "become position deletes",
+    "nothing": "apply to no data file",
+    "stays": "stay: a data file is not selected, or not readable",
+}
+"""What becomes of equality deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "added_bytes": added_bytes,
         "rows_before": sum(group.input_rows for group in done),
         "rows_after": None if outcome is None else sum(output.row_count for output in outputs),
+        "equality_deletes": list(_equality_deletes(report)) if deletes_only else [],
         "dangling_delete_files": [location for (location,) in by_row(dangling, "location")],
         "tasks": report.tasks.tasks,
         "repeated_tasks": report.tasks.repeats,
@@ -159,6 +170,36 @@ def compaction_line(report: Compaction) -> str:
         verb = "to remove" if outcome is None else "removed"
         texts.append(f"{print_count(removed, 'delete file')} {verb}")
     return ", ".join(texts)
+
+
+def _equality_deletes(report: Compaction) -> Iterator[Mapping[str, Any]]:
+    """Yield each equality delete file of the plan, and what becomes of it."""
+    prepared, failed = report.prepared, report.failed
+    groups = {
+        file.location: group
+        for group in report.plan.groups
+        if group.conversion is not None and group.number not in failed
+        for file in group.conversion.deletes
+    }
+    dangling = set(report.plan.dangling)
+    columns = ("content", "location", "record_count", "sequence_number", "file_size_in_bytes")
+    for row, (content, location, keys, number, size) in enumerate(
+        by_row(prepared.files.deletes, *columns)
+    ):
+        if content != Content.EQUALITY_DELETES:
+            continue
+        group = groups.get(location)
+        becomes = "nothing" if row in dangling else "stays"
+        if group is not None:
+            becomes = "vectors" if group.makes_vectors else "position-deletes"
+        yield {
+            "path": location,
+            "group": None if group is None else group.number,
+            "sequence_number": number,
+            "keys": keys,
+            "size_bytes": size,
+            "becomes": becomes,
+        }
 
 
 def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
@@ -236,6 +277,8 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     if whole:
         _print_files(console, report)
     result = compaction_result(report)
+    if shows_plan and result["equality_deletes"]:
+        _print_equality_deletes(console, report, result, whole=whole)
     if shows_plan and result["methods"]["merge"]["groups"]:
         _print_methods(console, result["methods"])
     for reason, count in report.plan.left_alone.items() if shows_plan else ():
@@ -293,6 +336,44 @@ def _print_methods(console: Console, methods: Mapping[str, Any]) -> None:
         if total["groups"]:
             sizes = (print_size(total[name]) for name in ("read_bytes", "written_bytes"))
             console.say(f"{print_count(total['groups'], 'group')} {text.format(*sizes)}")
+
+
+def _print_equality_deletes(
+    console: Console, report: Compaction, result: Mapping[str, Any], *, whole: bool
+) -> None:
+    """Print what becomes of equality deletes, and how much is read for that."""
+    files, starts = result["equality_deletes"], beginnings(report.metadata.location)
+    if whole:
+        columns = (
+            TableColumn("group", "right"),
+            TableColumn("keys", "right"),
+            TableColumn("becomes"),
+            TableColumn("equality delete file", cut="middle"),
+        )
+        rows = [
+            (
+                "" if file["group"] is None else str(file["group"]),
+                f"{file['keys']:,}",
+                _BECOMES[file["becomes"]],
+                below(file["path"], starts),
+            )
+            for file in files
+        ]
+        print_table(console, columns, rows)
+        console.print()
+    for becomes, text in _BECOMES.items():
+        chosen = [file for file in files if file["becomes"] == becomes]
+        if chosen:
+            keys = print_count(sum(file["keys"] for file in chosen), "key")
+            console.say(f"{print_count(len(chosen), 'equality delete file')} of {keys}: {text}")
+    groups = [group for group in report.plan.groups if group.conversion is not None]
+    if groups:
+        tasks = [task for group in groups for task in group.tasks]
+        read = print_count(
+            len({file.location for task in tasks for file in task.inputs}), "data file"
+        )
+        size = print_size(sum(group.input_bytes for group in groups))
+        console.say(f"to read: the key columns of {read}, with the deletes about {size}")
 
 
 def _print_files(console: Console, report: Compaction) -> None:

@@ -14,6 +14,12 @@ from icectl.cli.session import Session, open_session
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
+from icectl.commands.compact.conversions import (
+    Converting,
+    conversion_outputs,
+    emptied,
+    stated_of_conversions,
+)
 from icectl.commands.compact.deletes_plan import plan_deletes
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import commit_limits, options_of, with_method
@@ -27,6 +33,7 @@ from icectl.commands.compact.report import (
     compaction_result,
     print_compaction,
 )
+from icectl.commit.converted_deletes import DeleteConverter
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
 from icectl.commit.rewritten_groups import GroupResult, TaskOutput, changes
@@ -37,7 +44,7 @@ from icectl.entries.conditions import Predicate, leaves
 from icectl.entries.deletes import NamedFiles
 from icectl.entries.file_verdicts import at_locations
 from icectl.entries.may_match import METRICS
-from icectl.entries.rows import EMPTY, Entries, by_row, concat, take, where
+from icectl.entries.rows import Entries, by_row, concat, take, where
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -56,7 +63,14 @@ from icectl.format.metrics_modes import metrics_modes
 from icectl.format.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
-from icectl.rows.choice import AUTO, EngineChoice, choose_engine, confirm_engine, weigh_engine
+from icectl.rows.choice import (
+    AUTO,
+    SPARK_PAYS_BYTES,
+    EngineChoice,
+    choose_engine,
+    confirm_engine,
+    weigh_engine,
+)
 from icectl.rows.compact_job import (
     CompactJob,
     Engine,
@@ -88,7 +102,7 @@ from icectl.table.live_files import (
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
 from icectl.table.reading import in_threads, naming
-from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask
+from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 from icectl.units import print_size
 
 COMMAND = "compact"
@@ -112,7 +126,11 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
 
     prepared = prepare(context, request.branch, options_for)
     _check_budget(session, prepared.plan)
-    choice = weigh_engine(choice, sum(group.input_bytes for group in prepared.plan.groups))
+    groups = prepared.plan.groups
+    looked_into = sum(group.input_bytes for group in groups if group.conversion is not None)
+    if request.deletes_only and choice.is_tentative and looked_into < SPARK_PAYS_BYTES:
+        choice = EngineChoice("local")
+    choice = weigh_engine(choice, sum(group.input_bytes for group in groups))
     if prepared.plan.has_work and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
     with _engine(session, request, choice) as engine:
@@ -163,7 +181,7 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
 
 
 def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
-    """Return the engine; merging deletes uses Spark only on request."""
+    """Return the engine; only many equality deletes use Spark without a request."""
     settings = session.settings
     engine = settings.read(COMPACT_ENGINE)
     by_options = (
@@ -171,10 +189,11 @@ def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
         or bool(request.spark_conf)
         or request.remote is not None
     )
-    if request.deletes_only and engine == AUTO and not by_options:
-        return EngineChoice("local")
     has_spark = settings.read(COMPACT_MASTER) is not None or session.spark is not None
-    return choose_engine(engine, for_spark=by_options or has_spark)
+    choice = choose_engine(engine, for_spark=by_options or has_spark)
+    if request.deletes_only and engine == AUTO and not by_options:
+        return replace(choice, why="", is_tentative=True)
+    return choice
 
 
 def _engine(
@@ -214,8 +233,11 @@ def prepare(
     )
     columns = METRICS if on_columns else frozenset()
     files = live_files(context, metadata, head.snapshot, {}, columns)
-    planner = plan_deletes if chosen.deletes_only else plan
-    planned = planner(metadata, head, files, chosen)
+    if chosen.deletes_only:
+        stated = stated_of_conversions(context, metadata, files)
+        planned = plan_deletes(metadata, head, files, chosen, stated)
+    else:
+        planned = plan(metadata, head, files, chosen)
     if planned.has_work:
         check_list_known(files.manifests)
     if planned.groups:
@@ -237,8 +259,8 @@ def prepare(
         job_of(metadata, chosen.order)
     removed_delete_files = 0
     if len(files.deletes):
-        emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
-        removed_delete_files = changes(files, emptied).removed_delete_files
+        gone = [emptied(group) for group in planned.groups]
+        removed_delete_files = changes(files, gone).removed_delete_files
     return PreparedCompaction(loaded, planned, files, removed_delete_files)
 
 
@@ -264,7 +286,8 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_entries(metadata))
 
 
-def _merge_job(metadata: TableMetadata) -> MergeJob:
+def merge_job(metadata: TableMetadata) -> MergeJob:
+    """Collect what all tasks of a run that merges deletes have in common."""
     return MergeJob(
         typed_specs(metadata),
         parquet_options(metadata.properties),
@@ -412,13 +435,39 @@ class _Run:
                         reason = f"it can't be merged: {result.not_merged}"
                         self.failed.setdefault(group.number, reason)
             to_commit = [pair for pair in rewritten if pair[0].number not in self.failed]
-            if batch and not to_commit:
+            converter = self._converter(batch, opened.outputs)
+            if batch and not to_commit and converter is None:
                 reason = self.failed[batch[0].number]
                 raise Refused(f"no group was committed: {reason}", hint=_REWRITE_THEM)
             group_results = [self._group_result(*pair) for pair in to_commit]
             rewrite = self._file_rewrite(group_results, opened.outputs)
+            rewrite.converter = converter
             self.landed = opened.commit(rewrite.propose, is_old=True)
             self._record(to_commit, group_results, rewrite)
+            if rewrite.converted is not None:
+                self.outputs |= conversion_outputs(batch, self._prepared.files, rewrite.converted)
+
+    def _converter(self, batch: Sequence[CompactGroup], outputs: Outputs) -> DeleteConverter | None:
+        """Look rows up for the conversions among some groups; None if there are none."""
+        groups = [group for group in batch if group.conversion is not None]
+        if not groups:
+            return None
+        outputs.begin()
+        metadata, files = self._prepared.loaded.metadata, self._prepared.files
+        tasks = self._with_stated(groups)
+        converting = Converting(self._context, self._engine, metadata, merge_job(metadata))
+        return converting.look_up(groups, tasks, DataOutputs(metadata, outputs), files)
+
+    def _with_stated(self, batch: Sequence[CompactGroup]) -> list[Task]:
+        """Return the tasks of some groups, with what entries state of their files."""
+        metadata, files = self._prepared.loaded.metadata, self._prepared.files
+        tasks = [task for group in batch for task in group.tasks]
+        named = {file.location for task in tasks for file in task.delete_files}
+        parts = [
+            take(files.data, sorted({row for group in batch for row in group.files})),
+            where(files.deletes, at_locations(files.deletes, named)),
+        ]
+        return with_stated(tasks, load_stated(self._context, metadata, files.manifests, parts))
 
     def _group_result(self, group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
         """Make the result of a group, once all rows of its files are known to have been read.
@@ -457,7 +506,7 @@ class _Run:
         if version >= CARRYING_VERSION and not planned.options.deletes_only:
             carrier = DeleteCarrier(
                 context.store,
-                _merge_job(metadata),
+                merge_job(metadata),
                 DataOutputs(metadata, outputs),
                 has_vectors=version >= 3,
                 names=name_mapping(metadata),
@@ -483,23 +532,17 @@ class _Run:
     def _rewrite(
         self, batch: Sequence[CompactGroup], outputs: Outputs
     ) -> list[tuple[CompactGroup, Sequence[TaskResult]]]:
-        metadata, files = self._prepared.loaded.metadata, self._prepared.files
-        options = self._prepared.plan.options
-        tasks = [task for group in batch for task in group.tasks]
+        metadata, options = self._prepared.loaded.metadata, self._prepared.plan.options
+        batch = [group for group in batch if group.conversion is None]
         results: Iterable[TaskResult]
-        if tasks:
+        tasks: Sequence[Task] = ()
+        if batch:
             outputs.begin()
-            named = {file.location for task in tasks for file in task.delete_files}
-            parts = [
-                take(files.data, sorted({row for group in batch for row in group.files})),
-                where(files.deletes, at_locations(files.deletes, named)),
-            ]
-            stated = load_stated(self._context, metadata, files.manifests, parts)
-            tasks = with_stated(tasks, stated)
+            tasks = self._with_stated(batch)
         places = DataOutputs(metadata, outputs, options.mark)
         if options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
-            results = self._engine.merge(merging, _merge_job(metadata), places)
+            results = self._engine.merge(merging, merge_job(metadata), places)
         else:
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             merge_options = MergeOptions(
@@ -546,7 +589,7 @@ def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
 
     Vectors of several partitions are in one file, which is in none.
     """
-    if any(isinstance(task, MergeDeletesTask) and task.form == "vectors" for task in group.tasks):
+    if group.makes_vectors:
         return ""
     key = group.partition_key
     return None if key is None else partition_of(key, specs[group.spec_id]).path

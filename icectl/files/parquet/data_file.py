@@ -66,6 +66,8 @@ class ParquetDataFile:
     schema: pa.Schema
     split: tuple[int, int] | None = None
     """Only the rows of row groups that begin in these bytes are read, the second not among them."""
+    skipped: frozenset[int] = frozenset()
+    """Numbers of row groups that are not read."""
 
     @property
     def record_count(self) -> int:
@@ -96,7 +98,7 @@ class ParquetDataFile:
         with reading_data_file(_KIND):
             metadata = self.file.metadata
             for number in range(metadata.num_row_groups):
-                if not self._is_read(metadata.row_group(number)):
+                if number in self.skipped or not self._is_read(metadata.row_group(number)):
                     first_row += metadata.row_group(number).num_rows
                     continue
                 for batch in self._row_group(number, columns):

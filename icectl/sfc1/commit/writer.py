@@ -339,7 +339,7 @@ def replacement(
             RemovedFile(Content(code), location, offset, leaf_at(manifests, at))
             for code, location, offset, at in removed
         ),
-        operation="replace",
+        operation=changes.operation,
         summary=changes.run_summary,
     )
 

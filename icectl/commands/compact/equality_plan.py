@@ -1,0 +1,243 @@
+"""Which equality deletes of a snapshot become deletes by position, and in which steps: pure.
+
+A delete file is converted if all data files that it applies to can be read. Those of a partition,
+or of the whole table, go together, or the older ones first.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import ceil
+
+import numpy as np
+
+from icectl.checks.file_identity import StatedFile
+from icectl.entries.columns import Mask
+from icectl.entries.file_verdicts import of_specs
+from icectl.entries.rows import numbers
+from icectl.format.manifest import Content, FileFormat
+from icectl.format.schema import Schema
+from icectl.format.types import NestedField
+from icectl.rows.key_ranges import KeyRanges
+from icectl.table.equality_scopes import Scope, affected_rows, newest_by_scope, scope_of
+from icectl.table.live_files import LiveFiles
+from icectl.table.rewrite_tasks import ConvertTask, DeleteFile, InputFile, TaskMaker
+
+_TASK_ROWS, _ROWS_PER_KEY = 8_000_000, 4
+"""Rows of data files that a task reads at least, and how many for each key that it reads, if there
+are so many."""
+
+_READABLE = (FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPlan:
+    """The equality deletes of a group, and the data files that are not read for them.
+
+    Bounds tell of `unread` ones that they have none of the keys. The deletes by position of
+    `merging` are merged in any case.
+    """
+
+    deletes: tuple[DeleteFile, ...]
+    merging: frozenset[str] = frozenset()
+    unread: tuple[InputFile, ...] = ()
+
+    @property
+    def key_count(self) -> int:
+        return sum(file.record_count for file in self.deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionDraft:
+    """Equality deletes that are converted together, and the rows of the data files they apply to.
+
+    The deletes by position of `merging` are merged in any case.
+    """
+
+    deletes: tuple[DeleteFile, ...]
+    files: tuple[int, ...]
+    merging: frozenset[int] = frozenset()
+
+    def beside(self, rows: Iterable[int]) -> "ConversionDraft":
+        """Return the same, with more data files whose deletes by position are merged."""
+        return replace(self, merging=self.merging.union(rows))
+
+
+def conversion_drafts(files: LiveFiles, is_read: Mask, steps: int) -> list[ConversionDraft]:
+    """Return the equality deletes to convert in about as many steps, oldest first.
+
+    `is_read` tells which data files may be read.
+    """
+    rows = _convertible(files, is_read)
+    if not rows:
+        return []
+    deletes = TaskMaker(files.data, files.deletes, files.index, ()).delete_files(rows)
+    groups: dict[Scope, list[DeleteFile]] = {}
+    for delete in deletes:
+        groups.setdefault(scope_of(delete, files.unpartitioned_spec_ids), []).append(delete)
+    if None in groups:  # these apply beside those of all partitions
+        groups = {None: list(deletes)}
+    slices = ceil(steps / len(groups))
+    drafts = []
+    for group in groups.values():
+        for part in _by_age(group, slices):
+            newest = newest_by_scope(part, files.unpartitioned_spec_ids)
+            drafts.append(ConversionDraft(tuple(part), tuple(affected_rows(files, newest))))
+    return sorted(drafts, key=lambda draft: min(file.sequence_number for file in draft.deletes))
+
+
+def _convertible(files: LiveFiles, is_read: Mask) -> list[int]:
+    """Return the rows of equality deletes that apply to data files, all of which may be read."""
+    matches = files.matches
+    applies = np.zeros(len(files.deletes), np.bool_)
+    is_blocked = np.zeros(len(files.deletes), np.bool_)
+    for part in matches.equality_deletes:
+        for marked, chosen in (
+            (applies, part.counts > 0),
+            (is_blocked, (part.counts > 0) & ~is_read),
+        ):
+            size = len(part.order) + 1
+            starts = np.bincount(part.first[chosen], minlength=size)
+            stops = np.bincount(part.stop[chosen], minlength=size)
+            marked[part.order] |= np.cumsum(starts - stops)[: size - 1] > 0
+    is_known = of_specs(files.deletes, files.known_spec_ids)
+    is_known &= np.isin(numbers(files.deletes, "file_format"), _READABLE)
+    is_known &= numbers(files.deletes, "content") == Content.EQUALITY_DELETES
+    found: list[int] = np.flatnonzero(applies & ~is_blocked & is_known).tolist()
+    return found
+
+
+def _by_age(deletes: Sequence[DeleteFile], count: int) -> list[list[DeleteFile]]:
+    """Cut deletes into parts of about as many keys each, the oldest first."""
+    in_order = sorted(deletes, key=lambda file: (file.sequence_number, file.location))
+    sums = list(accumulate(max(file.record_count, 1) for file in in_order))
+    parts: dict[int, list[DeleteFile]] = {}
+    for file, so_far in zip(in_order, sums, strict=True):
+        parts.setdefault((so_far - 1) * count // sums[-1], []).append(file)
+    return list(parts.values())
+
+
+def planned_tasks(
+    files: LiveFiles,
+    draft: ConversionDraft,
+    blank: ConvertTask,
+    stated: Mapping[str, StatedFile],
+    ever: Schema,
+) -> tuple[tuple[ConvertTask, ...], ConversionPlan]:
+    """Return the tasks of a draft; files that have no key by their bounds are left out.
+
+    `ever` has all columns that the table ever had, `stated` what entries state of files.
+    """
+    maker = TaskMaker(files.data, files.deletes, files.index, draft.files)
+    everything = maker.convert(draft.files, blank)
+    may_have = _Bounds(draft.deletes, files.unpartitioned_spec_ids, stated, ever)
+    read: list[InputFile] = []
+    unread: list[InputFile] = []
+    for file in everything.inputs:
+        (read if may_have.any_key(file) else unread).append(file)
+    read.sort(key=lambda file: (file.spec_id, file.partition_key, file.sequence_number))
+    places = files.data.table["location"]
+    merging = frozenset(places[row].as_py() for row in draft.merging)
+    plan = ConversionPlan(draft.deletes, merging, tuple(unread))
+    most_rows = max(_TASK_ROWS, _ROWS_PER_KEY * plan.key_count)
+    chunks: list[list[InputFile]] = []
+    row_count = most_rows
+    for file in read:
+        if row_count >= most_rows:
+            chunks.append([])
+            row_count = 0
+        chunks[-1].append(file)
+        row_count += file.record_count
+    tasks = []
+    for at, chunk in enumerate(chunks):
+        deletes = _of_files(draft.deletes, chunk, files.unpartitioned_spec_ids)
+        size = sum(file.size_bytes for file in deletes)
+        size += sum(may_have.read_bytes(file) for file in chunk)
+        task_id = f"{blank.group}-{at}"
+        tasks.append(
+            replace(
+                blank, task_id=task_id, inputs=tuple(chunk), delete_files=deletes, read_bytes=size
+            )
+        )
+    return tuple(tasks), plan
+
+
+def _of_files(
+    deletes: Sequence[DeleteFile], chunk: Sequence[InputFile], global_spec_ids: frozenset[int]
+) -> tuple[DeleteFile, ...]:
+    """Return the deletes that apply to any of some data files."""
+    oldest: dict[Scope, int] = {}
+    for file in chunk:
+        for scope in (None, (file.spec_id, file.partition_key)):
+            number = file.sequence_number
+            oldest[scope] = min(oldest.get(scope, number), number)
+    return tuple(
+        delete
+        for delete in deletes
+        if (scope := scope_of(delete, global_spec_ids)) in oldest
+        and oldest[scope] < delete.sequence_number  # R-112
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Deletes of one scope and the same columns: the bounds of each and of all newer ones."""
+
+    columns: Sequence[NestedField]
+    numbers: Sequence[int]
+    ranges: Sequence[KeyRanges]
+
+
+class _Bounds:
+    """What entries state of the keys of deletes, and of the values in data files."""
+
+    def __init__(
+        self,
+        deletes: Sequence[DeleteFile],
+        global_spec_ids: frozenset[int],
+        stated: Mapping[str, StatedFile],
+        ever: Schema,
+    ) -> None:
+        self._stated = stated
+        self._chains: dict[Scope, list[_Chain]] = {}
+        groups: dict[tuple[Scope, tuple[int, ...]], list[DeleteFile]] = {}
+        for delete in deletes:
+            key = scope_of(delete, global_spec_ids), delete.equality_ids
+            groups.setdefault(key, []).append(delete)
+        for (scope, ids), files in groups.items():
+            columns = [field for id_ in ids if (field := ever.field(id_)) is not None]
+            files.sort(key=lambda file: file.sequence_number)
+            ranges: list[KeyRanges] = []
+            for file in reversed(files):
+                known = stated.get(file.location)
+                own = (
+                    KeyRanges.stated(columns, known.metrics)
+                    if known
+                    else KeyRanges.unknown(columns)
+                )
+                ranges.append(own.joined(ranges[-1]) if ranges else own)
+            chain = _Chain(columns, [file.sequence_number for file in files], ranges[::-1])
+            self._chains.setdefault(scope, []).append(chain)
+
+    def _applied(self, file: InputFile) -> list[_Chain]:
+        own = (file.spec_id, file.partition_key)
+        return [chain for scope in (None, own) for chain in self._chains.get(scope, ())]
+
+    def any_key(self, file: InputFile) -> bool:
+        """Return whether a data file may have any key of the deletes that apply to it."""
+        known = self._stated.get(file.location)
+        for chain in self._applied(file):
+            first = bisect_right(chain.numbers, file.sequence_number)  # R-112
+            if first < len(chain.numbers) and (
+                known is None or chain.ranges[first].may_be_in(known.metrics)
+            ):
+                return True
+        return False
+
+    def read_bytes(self, file: InputFile) -> int:
+        """Return about how many bytes of a data file are read: those of the compared columns."""
+        known = self._stated.get(file.location)
+        ids = {column.id for chain in self._applied(file) for column in chain.columns}
+        sizes = {} if known is None else known.metrics.column_sizes
+        return sum(sizes[id_] for id_ in ids) if ids <= sizes.keys() else file.size_bytes
