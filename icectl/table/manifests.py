@@ -23,7 +23,7 @@ from icectl.entries.rows import (
     with_manifests_moved,
 )
 from icectl.entries.stats import with_referenced_data_files
-from icectl.errors import CorruptTable, Unsupported
+from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.inflate import UnusuallyLargeError, usual_sizes
 from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
@@ -35,6 +35,7 @@ from icectl.table.reading import (
     Problem,
     decode_file,
     in_threads,
+    naming,
     raise_problem,
     read_in_threads,
     try_file,
@@ -107,6 +108,7 @@ class ManifestsRead:
     """Consecutive manifests of the requested list, from `first` on.
 
     `rows` are those of all; `manifest` is the place in that list. `sizes` are bytes as stored.
+    `odd` says which of them are not those that the list describes, if they are shown all the same.
     """
 
     first: int
@@ -114,6 +116,7 @@ class ManifestsRead:
     sizes: Sequence[int]
     headers: Sequence[ManifestHeader]
     rows: RawEntries
+    odd: Sequence[OtherFile] = ()
 
     def entries(self) -> Entries:
         """Return the rows with inheritance resolved. Raises: CorruptTable."""
@@ -126,15 +129,19 @@ def scan_manifests(
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
     columns: frozenset[str] | Sequence[frozenset[str]],
+    *,
+    to_show: bool = False,
 ) -> Iterator[ManifestsRead]:
     """Read manifests as stored, small ones many at a time; `columns` of all or of each.
 
+    Those that the list does not describe are read too if they are only shown (`to_show`).
     Order: that of `manifests`; close the iterator to stop early.
     Raises: CorruptTable, naming the file; MissingFile; Unsupported; StorageError.
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
-    with closing(_in_groups(context, metadata, manifests, columns, lambda part: part)) as parts:
+    groups = _in_groups(context, metadata, manifests, columns, lambda part: part, to_show=to_show)
+    with closing(groups) as parts:
         for part in parts:
             if isinstance(part, _Failed):
                 raise part.problem
@@ -147,20 +154,31 @@ def scan_entries(
     manifests: Sequence[ManifestFile],
     columns: frozenset[str],
     leave_out: Callable[[Problem], None] = raise_problem,
+    show_odd: Callable[[Problem], None] | None = None,
 ) -> Iterator[Entries]:
     """Read manifests, small ones many at a time, as entries with inheritance resolved.
 
-    `leave_out` is called with the problem of each unreadable manifest, and may ignore it.
+    `leave_out` is called with the problem of each unreadable manifest, and may ignore it. With
+    `show_odd`, manifests that the list does not describe are read too, and it gets the problem.
     Order: that of `manifests`, which `manifest` indexes; close the iterator to stop early.
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-    with closing(_in_groups(context, metadata, manifests, columns, ManifestsRead.entries)) as parts:
-        for entries in parts:
-            if isinstance(entries, _Failed):
-                leave_out(entries.problem)
-            else:
-                yield entries
+
+    def finish(part: ManifestsRead) -> tuple[Entries, Sequence[OtherFile]]:
+        return part.entries(), part.odd
+
+    groups = _in_groups(context, metadata, manifests, columns, finish, to_show=show_odd is not None)
+    with closing(groups) as parts:
+        for part in parts:
+            if isinstance(part, _Failed):
+                leave_out(part.problem)
+                continue
+            entries, odd = part
+            if show_odd is not None:
+                for problem in odd:
+                    show_odd(problem)
+            yield entries
 
 
 def load_entries(
@@ -170,8 +188,11 @@ def load_entries(
     columns: frozenset[str],
     *,
     to_match: bool = False,
+    show_odd: Callable[[Problem], None] | None = None,
 ) -> Entries:
     """Read all entries of some manifests into one table; `to_match` for entries.deletes.match.
+
+    `show_odd` is as in scan_entries.
 
     Shape: to be matched, referenced_data_file is filled from the path bounds of older position
     delete files.
@@ -180,15 +201,19 @@ def load_entries(
     Cost: to be matched, memory for values that differ from row to row.
     """
     if not to_match:
-        scanned = scan_manifests(context, metadata, manifests, columns)
-        return concat([part.entries() for part in scanned])
+        scanned = scan_entries(context, metadata, manifests, columns, show_odd=show_odd)
+        return concat(list(scanned))
     of_deletes = columns | {"lower_bounds", "upper_bounds"}
     columns_of = [
         of_deletes if manifest.content is ManifestContent.DELETES else columns
         for manifest in manifests
     ]
     shared, parts = SharedValues(), []
-    for part in scan_manifests(context, metadata, manifests, columns_of):
+    to_show = show_odd is not None
+    for part in scan_manifests(context, metadata, manifests, columns_of, to_show=to_show):
+        if show_odd is not None:
+            for problem in part.odd:
+                show_odd(problem)
         entries = part
         if columns_of[part.first] is of_deletes:
             named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
@@ -266,6 +291,7 @@ class _Decoder(Generic[_Done]):
     columns: Sequence[frozenset[str]]
     finish: Callable[[ManifestsRead], _Done]
     concurrency: int
+    to_show: bool
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         """Return a group as one, or each of its manifests if one has a problem, with counts.
@@ -311,7 +337,7 @@ class _Decoder(Generic[_Done]):
         is_listed = layout_of_manifest(self.manifests[indices[0]]) is Layout.MANIFEST_LISTS
         part = self._decoded(indices, contents, columns | SCREENED if is_listed else columns)
         if is_listed:
-            self._check_own(part, contents)
+            part = replace(part, odd=self._check_own(part, contents))
             added = sorted((SCREENED - columns) & set(part.rows.table.column_names))
             part = replace(part, rows=RawEntries(part.rows.table.drop_columns(added)))
         return self.finish(part)
@@ -330,18 +356,28 @@ class _Decoder(Generic[_Done]):
         listed = [self.manifests[index] for index in indices]
         return ManifestsRead(indices[0], listed, [*map(len, contents)], headers, rows)
 
-    def _check_own(self, part: ManifestsRead, contents: Sequence[bytes]) -> None:
-        """Check that manifests are those of their rows in the list. Raises: OtherFile.
+    def _check_own(self, part: ManifestsRead, contents: Sequence[bytes]) -> Sequence[OtherFile]:
+        """Check that manifests are those of their rows in the list.
 
-        Doubtful ones are decoded again, with all planning columns.
+        Returns the errors on those that are shown all the same. Doubtful ones are decoded again,
+        with all planning columns. Raises: OtherFile, if not `to_show`.
         """
-        sizes, first = part.sizes, part.first
+        sizes, first, odd = part.sizes, part.first, []
         for place in doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first):
             from icectl.checks.rules import check_own_manifest
 
             decoded = self._decoded([first + place], [contents[place]], PLANNING_COLUMNS)
             manifest, header = part.manifests[place], decoded.headers[0]
-            check_own_manifest(self.metadata, manifest, header, decoded.sizes[0], decoded.rows)
+            try:
+                with naming(manifest.manifest_path):
+                    check_own_manifest(
+                        self.metadata, manifest, header, decoded.sizes[0], decoded.rows
+                    )
+            except OtherFile as error:
+                if not self.to_show:
+                    raise
+                odd.append(error)
+        return odd
 
 
 def _groups(
@@ -376,6 +412,8 @@ def _in_groups(
     manifests: Sequence[ManifestFile],
     columns: frozenset[str] | Sequence[frozenset[str]],
     finish: Callable[[ManifestsRead], _Done],
+    *,
+    to_show: bool = False,
 ) -> Generator[_Done | _Failed, None, None]:
     """Read manifests and decode them group by group, as _Decoder does.
 
@@ -383,7 +421,7 @@ def _in_groups(
     take memory.
     """
     columns_of = [columns] * len(manifests) if isinstance(columns, frozenset) else columns
-    decoder = _Decoder(metadata, manifests, columns_of, finish, context.concurrency)
+    decoder = _Decoder(metadata, manifests, columns_of, finish, context.concurrency, to_show)
     context.progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 

@@ -1,15 +1,16 @@
 """A loaded table: the snapshot that a caller means, and what snapshots and manifests list."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from icectl.catalog.metadata_files import list_versions
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.locations import listed_with_scheme
 from icectl.entries.rows import EMPTY, Entries, concat, with_manifests_moved
-from icectl.errors import CorruptTable, StorageError, Unsupported, UsageError
+from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported, UsageError
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of
@@ -19,6 +20,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.storage.location import join
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import (
+    ManifestListRead,
     read_snapshot_manifests,
     snapshot_reader,
     try_manifest_lists,
@@ -90,11 +92,17 @@ class Reader:
         with closing(read):
             for listed in read:
                 self.context.deadline.check()
+                manifests, is_shown = listed.manifests, listed.is_odd
+                if self.gaps is not None and _is_another_s(listed):  # which engines read
+                    with suppress(CorruptTable, Unsupported, StorageError):
+                        manifests = read_snapshot_manifests(
+                            self.context.store, self.metadata, listed.snapshot, sound=False
+                        )
+                        is_shown = True
                 for _, problem in listed.problems:
-                    self._leave_out(problem, is_shown=listed.is_odd)
-                if self.gaps is not None and (listed.manifests or not listed.problems):
+                    self._leave_out(problem, is_shown=is_shown)
+                if self.gaps is not None and (manifests or not listed.problems):
                     self.gaps.has_listed = True
-                manifests = listed.manifests
                 if listed.properties is not None:
                     manifests = tuple(
                         listed_with_scheme(self.metadata, manifest) for manifest in manifests
@@ -120,13 +128,18 @@ class Reader:
             raise problem
         (self.gaps.odd if is_shown else self.gaps.problems).setdefault(problem.message, problem)
 
+    @property
+    def _show_odd(self) -> Callable[[Problem], None] | None:
+        """What gets the problems of files that are shown all the same; None if they are raised."""
+        return None if self.gaps is None else partial(self._leave_out, is_shown=True)
+
     def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
         """Yield the entries of manifests, a few MiB at a time.
 
         What cannot be read is passed over.
         """
         scanned = scan_entries(
-            self.context, self.metadata, manifests, columns, leave_out=self._leave_out
+            self.context, self.metadata, manifests, columns, self._leave_out, self._show_odd
         )
         for entries in scanned:
             self.context.deadline.check()
@@ -143,7 +156,14 @@ class Reader:
         """
         self.context.deadline.check()
         try:
-            return load_entries(self.context, self.metadata, manifests, columns, to_match=to_match)
+            return load_entries(
+                self.context,
+                self.metadata,
+                manifests,
+                columns,
+                to_match=to_match,
+                show_odd=self._show_odd,
+            )
         except (CorruptTable, Unsupported, StorageError) as error:
             of_one_file(error)
             if len(manifests) <= 1 or self.gaps is None:
@@ -153,6 +173,10 @@ class Reader:
         first = self.load(manifests[:half], columns, to_match=to_match)
         second = self.load(manifests[half:], columns, to_match=to_match)
         return concat([part for part in (first, with_manifests_moved(second, half)) if len(part)])
+
+
+def _is_another_s(listed: ManifestListRead) -> bool:
+    return any(isinstance(problem, OtherFile) for _, problem in listed.problems)
 
 
 @dataclass(frozen=True, slots=True)

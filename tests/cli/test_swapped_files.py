@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table import StaticTable
 
 from icectl.env import Env
 from tests.builders.broken import Broken, read_records
@@ -106,6 +107,52 @@ def test_r064_a_manifest_under_the_name_of_another(run, table, over):
     ended = run(str(table.directory), "--yes", "--json", command="repair")
     assert ended.code == 5
     assert len(read_records(paths[over])) == len(read_records(paths[1]))
+
+
+def miscounted(broken: Broken) -> None:
+    """As a list has it that was made by hand: no file and row is counted, and lengths differ."""
+
+    def change(listed: dict[str, Any]) -> None:
+        counts = [name for name in listed if name.endswith(("_files_count", "_rows_count"))]
+        listed.update(dict.fromkeys(counts, 0), manifest_length=listed["manifest_length"] + 1)
+
+    broken.edit_lists(change)
+
+
+def swapped_list(broken: Broken) -> None:
+    members = read_metadata(current_metadata(broken.directory))
+    before, after = (Path(one["manifest-list"]) for one in members["snapshots"][-2:])
+    after.write_bytes(before.read_bytes())
+
+
+def swapped_manifest(broken: Broken) -> None:
+    first, second = (Path(one["manifest_path"]) for one in broken.manifests(0)[:2])
+    first.write_bytes(second.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("damage", "rule"),
+    [(miscounted, "R-051"), (swapped_list, "R-054"), (swapped_manifest, "R-064")],
+)
+def test_inspect_shows_what_engines_read_with_the_finding(run, tmp_path, damage, rule):
+    table = TableBuilder(tmp_path / "t")
+    for start in (0, 15, 30):
+        table.append(range(start, start + 15))
+    damage(Broken(table.directory))
+    read = StaticTable.from_metadata(str(current_metadata(table.directory)))
+    files = [task.file for task in read.scan().plan_files()]
+    assert files
+    ended = run(str(table.directory), "--json", command="inspect")
+    document = checked_document(ended)
+    found = document["result"]
+    assert (ended.code, found["data_file_count"], found["record_count"]) == (
+        0, len(files), sum(file.record_count for file in files),
+    )  # fmt: skip
+    assert any(f"({rule})" in warning for warning in document["warnings"])
+    listed = run(str(table.directory), "files", "--json", command="inspect")
+    paths = sorted(row["file_path"] for row in checked_document(listed)["result"]["rows"])
+    assert paths == sorted(file.file_path for file in files)
+    check_refused(run, table.directory)
 
 
 def test_r024_an_older_metadata_file_under_the_newest_name(run, table):

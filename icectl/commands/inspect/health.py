@@ -52,7 +52,7 @@ def health(
     manifests = reader.manifests(snapshot)
     listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
     entries = reader.load(manifests, HEALTH_SOURCES, to_match=True)
-    has_gaps = reader.gaps is not None and bool(reader.gaps.problems)
+    has_gaps = reader.gaps is not None and bool(reader.gaps.problems or reader.gaps.odd)
     return health_view(
         HealthSource(
             metadata=reader.metadata,
