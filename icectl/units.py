@@ -209,6 +209,12 @@ def print_instant(instant_ms: int) -> str:
     return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+def print_second(instant_ms: int) -> str:
+    """Return an instant as `print_instant` does, without milliseconds if it has a date."""
+    text = print_instant(instant_ms // 1000 * 1000)
+    return print_instant(instant_ms) if text.endswith("ms") else text
+
+
 def print_limit(instant_ms: int) -> str:
     """Return an instant that bounds an age; the year 1, where the age reaches back before it."""
     return print_instant(max(instant_ms, _YEAR_1_MS))

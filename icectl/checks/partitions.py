@@ -301,7 +301,8 @@ def _excluded(summary: FieldSummary, type_: Type | None, range_: FieldRange) -> 
         try:
             stated = single_value.decode(type_, bound)
         except ValueError:
-            return f"has a {name} bound that does not decode"
+            article = "an" if name == "upper" else "a"
+            return f"has {article} {name} bound that does not decode"
         if isinstance(type_, PrimitiveType) and type_.name == "uuid":
             continue  # the reference implementation long ordered them by signed halves
         below, above = sort_key(stated), sort_key(extreme)

@@ -9,7 +9,10 @@ Severity = Literal["error", "warning", "info"]
 OURS = "nothing to do: this is how icectl works"
 WRITER = "upgrade the engine that wrote it; `icectl inspect TABLE snapshots` shows which one did"
 OLDER_METADATA = "go back to a metadata file that `icectl inspect TABLE metadata-log` lists"
-ROLL_BACK = "roll back to an older snapshot with the engine, or write the rows again"
+ROLL_BACK = (
+    "roll back to an older snapshot with `icectl refs TABLE rollback --to SNAPSHOT`, or write the "
+    "rows again"
+)
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
 REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` rewrites the manifests"
 REPAIR_LIST = "`icectl repair TABLE --dry-run` says whether the list can be repaired"

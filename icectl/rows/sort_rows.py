@@ -66,6 +66,7 @@ _SUPPORTED = (
     "an order is like `category, bucket(16, id) desc nulls last, day(at)`; there are identity, "
     "bucket, truncate, year, month, day and hour"
 )
+_IN_BACKTICKS = "a name with other characters stands in backticks, not in double quotes"
 _FEWEST_ON_CURVE = 2
 
 
@@ -118,7 +119,8 @@ def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
     for piece in _COMMA.split(text):
         name = piece.strip()
         if re.fullmatch(_NAME, name) is None:
-            raise UsageError(f"`--zorder`: `{name}` is not a column name")
+            hint = _IN_BACKTICKS if name.startswith('"') else None
+            raise UsageError(f"`--zorder`: `{name}` is not a column name", hint=hint)
         item = _column("--zorder", name, schema)
         if not is_comparable(item.type):
             raise UsageError(f"`--zorder`: `{name}` is {type_text(item.type)}, which has no order")
@@ -146,7 +148,8 @@ def _fields(text: str, schema: Schema) -> Sequence[SortField]:
             message = (
                 f"`--sort-order`: at position {at + 1}: `{text[at:].strip()}` is not a sort key"
             )
-            raise UsageError(message, hint=_SUPPORTED)
+            is_quoted = text[at:].lstrip().startswith('"')
+            raise UsageError(message, hint=_IN_BACKTICKS if is_quoted else _SUPPORTED)
         name = match["source"] or match["column"]
         item = _column("--sort-order", name, schema)
         function = (match["transform"] or "identity").lower()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from icectl.errors import Refused, UsageError
 from icectl.format.metadata import TableMetadata
@@ -164,7 +164,7 @@ def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
     metadata = rules.metadata
     removed_names = {ref.name for ref in removed}
     refs = {name: ref for name, ref in metadata.refs.items() if name not in removed_names}
-    reasons = _kept_by_refs(rules, refs)
+    reasons, disordered = _kept_by_refs(rules, refs), _behind_older(rules, refs)
     in_branches = {
         item.snapshot_id
         for ref in refs.values()
@@ -177,7 +177,7 @@ def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
         is_young = item.timestamp_ms >= rules.cutoff_ms and not rules.expire_unreferenced
         if reason is None and item.snapshot_id not in in_branches and is_young:  # R-023
             reason = f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
-        gone = (
+        gone = disordered.get(item.snapshot_id) or (
             "eligible for expiration" if item.snapshot_id in in_branches else "in no branch or tag"
         )
         decisions.append(
@@ -249,6 +249,31 @@ def _kept_by_refs(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, s
                 newest.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
             for label, snapshot in list(newest.items())[:count]:
                 reasons.setdefault(snapshot.snapshot_id, f"newest of {label} on branch {name}")
+    return reasons
+
+
+def _behind_older(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
+    """Return why snapshots expire that are not old themselves, by id.
+
+    In a branch whose times are out of order they are behind one that is too old (R-020).
+    """
+    reasons: dict[int, str] = {}
+    for name, ref in refs.items():
+        if ref.type != "branch":
+            continue
+        age_ms = _positive(ref.max_snapshot_age_ms)
+        cutoff_ms = rules.cutoff_ms if age_ms is None else rules.now_ms - age_ms  # R-021
+        least = _positive(ref.min_snapshots_to_keep) or rules.min_snapshots  # R-021
+        older: Snapshot | None = None
+        history = ancestors(rules.metadata.snapshots_by_id, ref.snapshot_id)
+        for snapshot in islice(history, least, None):
+            if snapshot.timestamp_ms < cutoff_ms:
+                older = older or snapshot
+            elif older is not None:
+                reasons[snapshot.snapshot_id] = (
+                    f"behind snapshot {older.snapshot_id} on branch {name}, which is older than "
+                    f"{print_limit(cutoff_ms)}: the times of the branch are out of order"
+                )
     return reasons
 
 

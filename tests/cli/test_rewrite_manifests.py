@@ -1,6 +1,7 @@
 """`icectl rewrite-manifests` from the command line: the law of maintenance, choices, refusals."""
 
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -450,6 +451,12 @@ def test_text_names_groups_and_reasons(tmp_path, rewrite):
     assert rewrite(table.location).out == (
         "nothing to do: no manifest group meets the thresholds\n"
     )
+
+
+def test_a_table_without_partitions_has_none_that_are_spread(tmp_path, rewrite):
+    table = build(tmp_path / "t", 2, "none")
+    reason = rewrite(table.location, "--dry-run").out.splitlines()[1]
+    assert re.search(r" entries are spread over \d+ places$", reason), reason
 
 
 def test_documents_of_a_dry_run_and_a_run_have_the_same_keys(tmp_path, rewrite):

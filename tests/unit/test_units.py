@@ -12,6 +12,7 @@ from icectl.units import (
     print_duration,
     print_instant,
     print_limit,
+    print_second,
     print_size,
     print_text,
     print_value,
@@ -257,3 +258,15 @@ def test_secrets_are_redacted_as_wholes():
     assert redact(given, ["postgres", "minio"]) == (
         "postgresql://***:***@localhost, s3://minio-bucket/***"
     )
+
+
+@pytest.mark.parametrize(
+    ("instant_ms", "text"),
+    [
+        (NEW_YEAR_2026_MS + 678, "2026-01-01T00:00:00Z"),
+        (2**62, "4611686018427387904ms"),
+        (-(2**62) + 1, "-4611686018427387903ms"),
+    ],
+)
+def test_seconds_of_an_instant_in_no_year_are_its_number(instant_ms, text):
+    assert print_second(instant_ms) == text

@@ -15,7 +15,7 @@ from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows,
 from icectl.format.metadata import TableMetadata
 from icectl.table.retention import AskedRetention, Decision, Retention
 from icectl.table.reviewed import Reviewed
-from icectl.units import print_count, print_instant, print_size
+from icectl.units import print_count, print_instant, print_second, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
 """Snapshots that are listed when the whole plan was not asked for."""
@@ -206,7 +206,7 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
     table = [
         (
             str(item.snapshot_id),
-            print_instant(item.timestamp_ms // 1000 * 1000),
+            print_second(item.timestamp_ms),
             "keep" if item.kept else "expire",
             item.reason,
         )

@@ -17,7 +17,7 @@ from icectl.entries.files import (
     total_bytes,
 )
 from icectl.table.orphan_verdicts import OrphanPlan
-from icectl.units import print_count, print_instant, print_limit, print_size
+from icectl.units import print_count, print_instant, print_limit, print_second, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
 """Files that are listed when the whole plan was not asked for."""
@@ -222,7 +222,7 @@ def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole
     table = [
         (
             f"{file.size_bytes:,}",
-            "?" if file.modified_ms is None else print_instant(file.modified_ms // 1000 * 1000),
+            "?" if file.modified_ms is None else print_second(file.modified_ms),
             file.location.removeprefix(base),
         )
         for file in listed_files(shown)

@@ -27,7 +27,7 @@ from icectl.table.manifest_groups import (
     live_in,
 )
 from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 SMALL, LARGE = 0.5, 1.8
 """Parts of the target size below and above which a manifest does not have it."""
@@ -126,9 +126,18 @@ class _Planning:
             clusters = group_clusters(self.metadata, group, entries, options)
             places = spread(clusters, numbers(entries, "manifest"))
             if places > _SPREAD * (clusters.count + self._count(group.kept) - 1):
-                reason = f"{clusters.count:,} partitions are spread over {places:,} places"
-                return self.rewriting(group, group.kept, reason)
+                return self.rewriting(
+                    group, group.kept, self._spread(group, clusters.count, places)
+                )
         return self.by_size(group)
+
+    def _spread(self, group: ManifestGroup, count: int, places: int) -> str:
+        """Return in words that entries of each partition, or of all rows, lie in many places."""
+        spec = self.metadata.spec(group.spec_id)
+        if spec is not None and spec.is_unpartitioned and count == 1:
+            return f"entries are spread over {print_count(places, 'place')}"
+        are = "is" if count == 1 else "are"
+        return f"{print_count(count, 'partition')} {are} spread over {print_count(places, 'place')}"
 
     def with_due(self, group: ManifestGroup) -> ManifestGroup:
         """Have manifests written anew whatever that gains.

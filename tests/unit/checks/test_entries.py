@@ -272,9 +272,10 @@ def test_r133_avro_files_have_no_column_sizes():
 @pytest.mark.parametrize("side", ["lower", "upper"])
 def test_r091_r092_bounds_decode_and_are_no_nan(side):
     found = check(data("s3://b/t/a", **{f"{side}_bounds": [(1, b"\x00")]}))
-    assert found == one("R-091", "error", f"a {side} bound that does not decode")
+    article = {"lower": "a", "upper": "an"}[side]
+    assert found == one("R-091", "error", f"{article} {side} bound that does not decode")
     found = check(data("s3://b/t/a", **{f"{side}_bounds": [(3, NAN)]}))
-    assert found == one("R-092", "error", f"NaN as a {side} bound")
+    assert found == one("R-092", "error", f"NaN as {article} {side} bound")
 
 
 def test_r092_a_lower_bound_is_not_above_the_upper_one():

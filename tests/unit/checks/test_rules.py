@@ -55,7 +55,7 @@ def test_a_rule_reads_well_to_an_operator(rule):
 def test_commands_that_a_fix_names_exist(rule):
     commands = {
         "inspect", "validate", "expire-snapshots", "rewrite-manifests", "compact",
-        "remove-orphans", "migrate-v1-v2", "upgrade-to-v4", "repair",
+        "remove-orphans", "migrate-v1-v2", "upgrade-to-v4", "repair", "refs",
     }  # fmt: skip
     assert set(re.findall(r"`icectl ([a-z0-9-]+)", rule.fix)) <= commands
 

@@ -224,6 +224,19 @@ def test_what_is_no_order_is_wrong_usage(text, message):
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [(parse_sort_order, '"two words" desc'), (parse_sort_order, 'id, "a.b"'),
+     (parse_zorder, '"two words",id')],
+)  # fmt: skip
+def test_double_quotes_lead_to_backticks(parse, text):
+    with pytest.raises(UsageError) as caught:
+        parse(text, METADATA)
+    assert caught.value.hint == (
+        "a name with other characters stands in backticks, not in double quotes"
+    )
+
+
 def test_names_that_are_nearly_right_are_proposed():
     with pytest.raises(UsageError) as caught:
         parse_sort_order("categry", METADATA)

@@ -91,6 +91,31 @@ def test_every_snapshot_comes_with_its_reason():
     }
 
 
+def test_a_young_snapshot_behind_an_old_one_is_told_why_it_goes():
+    """As the format has it: the first that is too old ends the walk along a branch (R-020)."""
+    metadata = history(
+        [
+            (1, None, "2026-03-14T00:00:00Z"),
+            (2, 1, "2026-02-01T00:00:00Z"),
+            (3, 2, "2026-03-13T00:00:00Z"),
+            (4, 3, "2026-01-01T00:00:00Z"),
+            (5, 4, "2026-03-15T00:00:00Z"),
+        ],
+        {"main": {"head": 5, "min_snapshots_to_keep": 2}},
+    )
+    behind = (
+        "behind snapshot 2 on branch main, which is older than 2026-03-10T12:00:00Z: the times of "
+        "the branch are out of order"
+    )
+    assert reasons(decide(metadata, AskedRetention(), NOW)) == {
+        1: (False, behind),
+        2: (False, "eligible for expiration"),
+        3: (True, "not older than 2026-03-10T12:00:00Z on branch main"),
+        4: (True, "among the 2 newest snapshots of branch main"),
+        5: (True, "head of branch main"),
+    }
+
+
 def test_reasons_of_age_name_the_instant_and_the_branch():
     metadata = history(
         [(1, None, "2026-03-14T00:00:00Z"), (2, 1, "2026-03-15T00:00:00Z")],
