@@ -370,6 +370,44 @@ def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact):
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_equality_deletes_are_converted_and_data_files_left_alone(tmp_path, compact, version):
+    table = TableBuilder(tmp_path, format_version=version, partitioning="identity")
+    table.append(range(24))
+    table.delete_rows([1, 4, 5], kind="equality")
+    table.append([4])
+    text = compact(tmp_path, "--deletes-only", "--dry-run").out
+    form = "deletion vectors" if version == 3 else "position deletes"
+    assert f"2 equality delete files of 3 keys: become {form}" in text
+    assert "to read: the key columns of 2 data files" in text
+    plan = result(compact(tmp_path, "--deletes-only", "--dry-run", "--json"))
+    becomes = "vectors" if version == 3 else "position-deletes"
+    told = [(file["keys"], file["becomes"]) for file in plan["equality_deletes"]]
+    assert sorted(told) == [(1, becomes), (2, becomes)]
+    ended = compact(tmp_path, "--deletes-only", "--json")
+    assert (ended.code, ended.document["status"]) == (0, "done")
+    found = result(ended)
+    assert (found["rewritten_data_files"], found["added_data_files"]) == (0, 0)
+    assert (found["removed_delete_files"], found["rows_after"]) == (2, 3)
+    assert found["added_delete_files"] == (1 if version == 3 else 2)
+    assert ids_of(tmp_path) == sorted(table.ids())
+    again = compact(tmp_path, "--deletes-only", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+def test_an_equality_delete_that_makes_no_sense_is_named_and_nothing_changes(tmp_path, compact):
+    table = TableBuilder(tmp_path)
+    table.append(range(24))
+    table.delete_rows([1], kind="equality")
+    (path,) = (tmp_path / "data").glob("*-equality.parquet")
+    content = path.read_bytes()
+    path.write_bytes(content[:8] + bytes(len(content) - 16) + content[-8:])
+    before = sorted(one for one in tmp_path.rglob("*") if one.is_file())
+    ended = compact(tmp_path, "--deletes-only")
+    assert (ended.code, path.name in ended.err) == (15, True)
+    assert sorted(one for one in tmp_path.rglob("*") if one.is_file()) == before
+
+
 def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact):
     table = build(tmp_path)
     table.delete_rows([7, 16])
