@@ -15,6 +15,7 @@ from icectl.errors import CommitConflict, Declined, Incomplete, ProblemsFound, R
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update
 from icectl.table.context import TableContext
+from icectl.table.removed_files import unless_removed
 
 Report = TypeVar("Report")
 Item = TypeVar("Item")
@@ -93,7 +94,8 @@ def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) 
         # an unwritable place must show before the execution
         write_deleted_list(change.deleted_list, ())
     try:
-        finished = planned.execute()
+        with unless_removed(session.context):
+            finished = planned.execute()
     except CommitConflict:
         if not change.skip_if_busy:
             raise

@@ -36,7 +36,13 @@ from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import DataOutputs, Proposal
 from icectl.entries.rows import EMPTY, Entries, are_deletes, by_row, concat, where
-from icectl.errors import CommitConflict, CorruptTable, SelfCheckFailed, Unsupported
+from icectl.errors import (
+    CommitConflict,
+    CorruptTable,
+    MissingFile,
+    SelfCheckFailed,
+    Unsupported,
+)
 from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.layout import Layout, layout_of_table
@@ -112,6 +118,8 @@ class DeleteCarrier:
                 else:
                     left_out = output.left_out if output.keeps_deleted else before
                     positions |= moved_positions(task.inputs, left_out, after, output.files)
+        except MissingFile:  # of the head: lost, or removed since
+            raise
         except (CorruptTable, Unsupported) as error:
             raise NotCarried(error.message) from error
         # Deletes apply to the new files from the greatest of their sequence numbers on.
@@ -136,7 +144,7 @@ class DeleteCarrier:
                 for file in inputs
                 if len(added.get(file.location, ()))
             ]
-        except FileNotFoundError as error:
+        except (FileNotFoundError, MissingFile) as error:
             raise NotCarried("files that were sorted are gone with their snapshot") from error
         if not row_ids:
             return {}
@@ -164,7 +172,7 @@ class DeleteCarrier:
         """Return the deleted rows of a task as planned. Raises: NotCarried, if they expired."""
         try:
             return self._deleted(task)
-        except FileNotFoundError as error:
+        except MissingFile as error:
             reason = "deletes that the plan was made with have expired with their snapshot"
             raise NotCarried(reason) from error
 

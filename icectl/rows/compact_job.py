@@ -3,7 +3,7 @@
 A job is common to all tasks of a run; job and task are values that are sent to workers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import CARRIED, PLANNING
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, MissingFile
 from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import NameMapping
@@ -148,6 +148,7 @@ class TaskResult:
     `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
     `not_merged` says why files were not merged, `not_assembled` why bytes of merged files passed
     through a worker. `left_out` and `by_value` are those of MergedGroup.
+    `missing` names a file that was not there; then there are no new files.
     """
 
     task_id: str
@@ -160,6 +161,7 @@ class TaskResult:
     not_assembled: str = ""
     left_out: pa.Table = field(default_factory=no_rows)
     by_value: pa.Table = field(default_factory=no_rows)
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +261,15 @@ def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead
             split.update(file.location for file in task.inputs if is_assembled or file.split)
     complete = [(location, size) for location, size in files.items() if location not in split]
     return ReadAhead(store, complete, concurrency, split)
+
+
+def or_missing(task: Task, run: Callable[[], TaskResult]) -> TaskResult:
+    """Run a task; if a file is missing, return a result that names it: others can still land."""
+    try:
+        return run()
+    except MissingFile as error:
+        nothing = data_entries((), 0, None, None)
+        return TaskResult(task.task_id, nothing, 0, 0, 0, missing=error.location)
 
 
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:

@@ -26,6 +26,7 @@ from icectl.rows.compact_job import (
     OutputPlaces,
     TaskCounts,
     TaskResult,
+    or_missing,
     run_rewrite,
 )
 from icectl.rows.convert_deletes import run_convert
@@ -131,7 +132,7 @@ class LocalEngine:
             self.deadline.check()
             next_location = partial(places.next_file_location, task)
             outputs = FileOutputs(next_location, self.store.open_new, self.store.open)
-            return run_merge(task, job, outputs)
+            return or_missing(task, lambda: run_merge(task, job, outputs))
 
         sizes = [sum(file.size_bytes for file in task.delete_files) for task in tasks]
         threads = min(os.cpu_count() or 1, self.concurrency)
@@ -169,7 +170,7 @@ def _rewrite(
     at: WorkerContext, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
 ) -> list[TaskResult]:
     with at.attempt(number, tasks, opening) as outputs:
-        return [run_rewrite(task, job, outputs(task)) for task in tasks]
+        return [or_missing(task, partial(run_rewrite, task, job, outputs(task))) for task in tasks]
 
 
 def _convert(

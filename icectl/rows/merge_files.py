@@ -38,7 +38,7 @@ from icectl.rows.write_data import (
     with_stated_metrics,
 )
 from icectl.storage.store import Assembly, CopyRefused
-from icectl.table.reading import naming
+from icectl.table.reading import naming, present
 
 _OPENED_AT_ONCE = 16
 _SAMPLED_CHUNKS, _SAMPLED_BYTES = 6, 16 << 10
@@ -153,7 +153,7 @@ class _Merge:
         """
 
         def read(file: SourceFile) -> tuple[IO[bytes], tuple[MergeSource, pa.Schema]]:
-            with naming(file.location):
+            with present(file.location), naming(file.location):
                 handle = assembly.open(file.location)
                 return handle, self._source(file, handle)
 

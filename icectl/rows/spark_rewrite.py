@@ -46,6 +46,7 @@ from icectl.rows.compact_job import (
     TaskResult,
     entries_of,
     file_group,
+    or_missing,
     run_rewrite,
 )
 from icectl.rows.convert_deletes import run_convert
@@ -479,7 +480,8 @@ def _results(
     """Run tasks, on a worker; second: whether this is the first attempt at them."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id, tasks) as outputs:
-        return [run(task, job, outputs(task)) for task in tasks], attempt.is_first
+        results = [or_missing(task, partial(run, task, job, outputs(task))) for task in tasks]
+        return results, attempt.is_first
 
 
 def _converted(

@@ -36,7 +36,7 @@ from icectl.format.types import GeographyType, NestedField, PrimitiveType, Type
 from icectl.format.variant import Side, joined_bounds
 from icectl.rows.columns import ColumnFacts, inside, is_real, is_shape, path_to
 from icectl.storage.store import Assembly
-from icectl.table.reading import naming
+from icectl.table.reading import naming, present
 
 _VARIANT = PrimitiveType("variant")
 _OF_ANY_LENGTH = (PrimitiveType("string"), PrimitiveType("binary"))
@@ -100,8 +100,8 @@ class FileOutputs:
 
     @contextmanager
     def reading(self, location: str) -> Iterator[IO[bytes]]:
-        """A file to read, named in what is wrong with it."""
-        with self.open(location) as file, naming(location):
+        """A file to read, named in what is wrong with it. Raises: MissingFile."""
+        with present(location), self.open(location) as file, naming(location):
             yield file
 
 

@@ -1,12 +1,12 @@
 """One table: its catalog, the store of its files, and the limits of a run."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import Catalog, LoadedTable, TablePlace
 from icectl.env import Deadline, Env
-from icectl.errors import CommitConflict, MissingFile, Unsupported
+from icectl.errors import Unsupported
 from icectl.progress import Progress
 from icectl.storage.store import Store
 
@@ -74,20 +74,3 @@ def open_table(catalog: Catalog, *, to_show: bool = False) -> LoadedTable:
             hint="maintain it with the engine that holds its keys",
         )
     return loaded
-
-
-@contextmanager
-def whole_unless_expired(context: TableContext, loaded: LoadedTable) -> Iterator[None]:
-    """Read what snapshots of a table name inside.
-
-    Raises: CommitConflict, where another writer expired snapshots, and a file went with them.
-    """
-    try:
-        yield
-    except MissingFile as error:
-        newest = context.catalog.load().metadata.snapshots_by_id
-        if loaded.metadata.snapshots_by_id.keys() <= newest.keys():
-            raise
-        raise CommitConflict(
-            f"another writer expires snapshots at the moment, and has deleted `{error.location}`"
-        ) from error

@@ -79,6 +79,18 @@ def decode_file(location: str, decode: Callable[[], _Done]) -> _Done:
 
 
 @contextmanager
+def present(location: str) -> Iterator[None]:
+    """Open and read a file that the table names. Raises: MissingFile, if it is gone."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        name = error.filename or (error.args[0] if error.args else "")
+        if not isinstance(name, str) or not name or not location.endswith(name):
+            raise  # of another file
+        raise MissingFile(location) from error
+
+
+@contextmanager
 def naming(location: str) -> Iterator[None]:
     """Name a file in what its decoder raises: codecs know no locations."""
     try:

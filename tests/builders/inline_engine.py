@@ -9,6 +9,7 @@ from icectl.rows.compact_job import (
     FoundDeletes,
     OutputPlaces,
     TaskResult,
+    or_missing,
     run_rewrite,
 )
 from icectl.rows.convert_deletes import run_convert
@@ -38,7 +39,7 @@ class InlineEngine(LocalEngine):
                 self.store.open_new,
                 self.store.open,
             )
-            found = run_rewrite(task, job, outputs)
+            found = or_missing(task, lambda: run_rewrite(task, job, outputs))
             self.progress.advance(1)
             return found
 

@@ -49,6 +49,7 @@ from icectl.errors import (
     CommitConflict,
     CommitUnknown,
     IcectlError,
+    MissingFile,
     Refused,
     SelfCheckFailed,
     Unsupported,
@@ -101,7 +102,8 @@ from icectl.table.live_files import (
 )
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
-from icectl.table.reading import in_threads, naming
+from icectl.table.reading import in_threads, naming, present
+from icectl.table.removed_files import removed_by_another, still_named, unless_removed
 from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
 from icectl.units import print_size
 
@@ -124,7 +126,8 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         chosen = with_method(options(metadata), request, session.settings)
         return replace(chosen, only=session.reviewed)
 
-    prepared = prepare(context, request.branch, options_for)
+    with unless_removed(context):
+        prepared = prepare(context, request.branch, options_for)
     _check_budget(session, prepared.plan)
     groups = prepared.plan.groups
     looked_into = sum(group.input_bytes for group in groups if group.conversion is not None)
@@ -332,7 +335,7 @@ def read_names(
             size_bytes=size_bytes,
             stated=(stated or {}).get(location),
         )
-        with context.store.open(location) as file, naming(location):
+        with present(location), context.store.open(location) as file, naming(location):
             names = named_data_files(open_own(file, source, Schema(0, ())))
         context.progress.advance(1)
         return location, names
@@ -429,6 +432,7 @@ class _Run:
         places = data_places(metadata, [_path(group, specs) for group in batch])
         with transaction(context, base, COMMAND, places) as opened:
             rewritten = self._rewrite(batch, opened.outputs)
+            self._leave_missing(rewritten, opened.outputs)
             for group, results in rewritten:
                 for result in results:  # a task that was not run at all
                     if result.not_merged and not (len(result.entries) or result.read_row_count):
@@ -468,6 +472,29 @@ class _Run:
             where(files.deletes, at_locations(files.deletes, named)),
         ]
         return with_stated(tasks, load_stated(self._context, metadata, files.manifests, parts))
+
+    def _leave_missing(
+        self, rewritten: Sequence[tuple[CompactGroup, Sequence[TaskResult]]], outputs: Outputs
+    ) -> None:
+        """Note groups as failed whose files another commit has removed since.
+
+        Raises: MissingFile, if the table still names one; CommitConflict, if no group is left.
+        """
+        missing = {
+            group.number: result.missing
+            for group, results in rewritten
+            for result in results
+            if result.missing
+        }
+        if not missing:
+            return
+        outputs.find()  # also what tasks wrote before they ended
+        for location in still_named(self._context, missing.values()):
+            raise MissingFile(location)
+        reasons = {number: removed_by_another(place) for number, place in missing.items()}
+        if len(reasons) == len(rewritten):
+            raise CommitConflict(next(iter(reasons.values())))
+        self.failed |= reasons
 
     def _group_result(self, group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
         """Make the result of a group, once all rows of its files are known to have been read.

@@ -72,11 +72,12 @@ from icectl.storage.location import is_local, join, loosest_key, redacted
 from icectl.storage.new_files import PROBE, create_own, old_temporaries
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
-from icectl.table.context import TableContext, open_table, whole_unless_expired
+from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable, check_gc_enabled
 from icectl.table.known_locations import KnownFiles
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
+from icectl.table.removed_files import unless_removed
 from icectl.table.retention import (
     AskedRetention,
     check_min_age,
@@ -202,7 +203,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     deletes = deletes_files(loaded, options)
     reached = ReachedFiles()
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
-        with whole_unless_expired(context, loaded):
+        with unless_removed(context):
             reached = read_reached(context, metadata, retention, sizes)
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
@@ -408,7 +409,7 @@ def _to_delete(
         check_same_table(prepared.loaded, newest.metadata)
         check_gc_enabled(newest.metadata)
         kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-        with whole_unless_expired(context, newest):
+        with unless_removed(context):
             protected = reached_beside(context, newest, kept_ids)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")

@@ -50,6 +50,7 @@ from icectl.table.context import TableContext, open_table
 from icectl.table.guard import require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
+from icectl.table.removed_files import unless_removed
 
 COMMAND = "migrate-v1-v2"
 _LIST_VERSION = 2
@@ -86,7 +87,8 @@ def migrate(
     """Plan a migration, ask, and execute it; `notes` are of tables that get another version."""
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
-    prepared = prepare(context, migration)
+    with unless_removed(context):
+        prepared = prepare(context, migration)
     loaded, planned = prepared.loaded, prepared.plan
     if planned.branches and change.metadata_file is not None:
         raise UsageError(
@@ -147,7 +149,7 @@ def _plan(
     described = {}
     for snapshot in metadata.snapshots:
         if snapshot.embeds_manifests:
-            with _recording_faults(snapshot, unreadable):
+            with _recording_faults(context, snapshot, unreadable):
                 described[snapshot.snapshot_id] = _describe(context, metadata, snapshot)
     return plan(metadata, heads, tuple(unreadable.values()), migration), described
 
@@ -192,7 +194,7 @@ def _heads(
         snapshot = metadata.snapshot(snapshot_id)
         if snapshot is None or snapshot_id in heads:
             continue
-        with _recording_faults(snapshot, unreadable):
+        with _recording_faults(context, snapshot, unreadable):
             manifests = read_snapshot_manifests(context.store, metadata, snapshot)
             entries = _entries(context, metadata, manifests)
             embeds = snapshot.embeds_manifests
@@ -201,10 +203,13 @@ def _heads(
 
 
 @contextmanager
-def _recording_faults(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
+def _recording_faults(
+    context: TableContext, snapshot: Snapshot, unreadable: dict[int, Finding]
+) -> Iterator[None]:
     """Record lasting faults of a snapshot's files; errors of the store are raised."""
     try:
-        yield
+        with unless_removed(context):
+            yield
     except CorruptTable as error:
         message = error.message.removesuffix(f" ({error.rule})")
         subject = f"snapshot {snapshot.snapshot_id}"

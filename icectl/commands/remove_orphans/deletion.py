@@ -23,10 +23,11 @@ from icectl.entries.files import (
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
 from icectl.storage.store import FailedRemoval
-from icectl.table.context import TableContext, whole_unless_expired
+from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import check_sums_last, described_files
 from icectl.table.own_places import OtherTables
 from icectl.table.reading import in_threads
+from icectl.table.removed_files import unless_removed
 from icectl.units import print_instant
 
 Spared = Literal["gone", "changed", "referenced", "with_its_file"]
@@ -173,7 +174,7 @@ class _Deletion:
         check_same_place(self.newest, newest)
         references = self.prepared.references
         if newest != self.newest:
-            with whole_unless_expired(self.context, newest):
+            with unless_removed(self.context):
                 references.add(newest)
             self.newest = newest
         reached = references.reach(batch.table["location"].combine_chunks()).to_pylist()

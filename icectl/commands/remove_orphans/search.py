@@ -20,7 +20,7 @@ from icectl.storage.identity import SameStore, place_key, real_location
 from icectl.storage.location import is_within, join, redacted
 from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
-from icectl.table.context import TableContext, open_table, whole_unless_expired
+from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable
 from icectl.table.orphan_verdicts import (
     OrphanPlan,
@@ -32,6 +32,7 @@ from icectl.table.orphan_verdicts import (
 )
 from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reachable import References
+from icectl.table.removed_files import unless_removed
 from icectl.table.reviewed import Reviewed
 from icectl.units import DURATION_UNITS_MS, print_count, print_duration
 
@@ -273,7 +274,7 @@ def _read_references(
     purged = [] if options.purge_after_ms is None else [options.quarantine]
     listed = [*places.listed, *filter(None, purged)]
     references = References(context, listed, options.same_store)
-    with whole_unless_expired(context, loaded):
+    with unless_removed(context):
         references.add(loaded)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:

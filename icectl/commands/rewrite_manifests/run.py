@@ -40,6 +40,7 @@ from icectl.table.manifest_groups import (
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import naming
+from icectl.table.removed_files import unless_removed
 from icectl.units import print_count, print_size
 
 
@@ -191,9 +192,12 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
     options = options_of(request)
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
-    prepared = prepare(
-        context, request.branch, lambda metadata: replace(options(metadata), only=session.reviewed)
-    )
+    with unless_removed(context):
+        prepared = prepare(
+            context,
+            request.branch,
+            lambda metadata: replace(options(metadata), only=session.reviewed),
+        )
     planned, listed = prepared.rewrite.plan, prepared.rewrite.listed
     report = Rewriting(planned, listed.manifests)
 

@@ -84,6 +84,7 @@ from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestsRead, scan_manifests
+from icectl.table.removed_files import unless_removed
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
@@ -217,18 +218,21 @@ def _head(
         if not is_read:
             return BranchHead(branch, snapshot.snapshot_id, has_root=True)
     try:
-        manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-        check_list_known(manifests)
-        headers: list[ManifestHeader] = []
-        parts, miscounted, misdescribed = [], [], None
-        top_level = top_level_ids(metadata)
-        scanned = scan_manifests(context, metadata, manifests, PLANNING_COLUMNS | {"value_counts"})
-        for part in scanned:
-            headers += part.headers
-            miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
-            parts.append(inherit(planning(part.rows), manifests))
-            if options.layout is Layout.SFC_1 and not has_root and misdescribed is None:
-                misdescribed = _misdescribed(metadata, part)
+        with unless_removed(context):
+            manifests = read_snapshot_manifests(context.store, metadata, snapshot)
+            check_list_known(manifests)
+            headers: list[ManifestHeader] = []
+            parts, miscounted, misdescribed = [], [], None
+            top_level = top_level_ids(metadata)
+            scanned = scan_manifests(
+                context, metadata, manifests, PLANNING_COLUMNS | {"value_counts"}
+            )
+            for part in scanned:
+                headers += part.headers
+                miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
+                parts.append(inherit(planning(part.rows), manifests))
+                if options.layout is Layout.SFC_1 and not has_root and misdescribed is None:
+                    misdescribed = _misdescribed(metadata, part)
         entries = concat(parts) if parts else None
         foreign, unmovable = dict[int, str](), None
         if entries is not None and metadata.keeps_manifest_lists:

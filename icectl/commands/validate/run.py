@@ -29,7 +29,7 @@ from icectl.commands.validate.report import (
     print_checked,
 )
 from icectl.entries.rows import concat, sample
-from icectl.errors import Incomplete, OtherFile, UsageError
+from icectl.errors import CommitConflict, Incomplete, OtherFile, UsageError
 from icectl.files.metadata_file import read_metadata_json
 from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.metadata import TableMetadata
@@ -40,6 +40,9 @@ from icectl.rows.spark_connect import open_spark
 from icectl.sfc1.rules import EVERY_RULE
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.table.recovery import BrokenTable
+
+_CHECKS = 3
+"""How often a table is checked whose snapshots expire meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +153,33 @@ def _rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
 def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
     """Check a table as deep as asked.
 
+    If snapshots expire and something is found, the table is checked again as it is then.
     Raises: UsageError for a snapshot that is not there; CorruptTable for metadata that cannot be
-    used; StorageError where the store itself fails.
+    used; StorageError where the store itself fails; CommitConflict, if snapshots go on expiring.
     Cost: every manifest list and manifest of the chosen snapshots once; planning columns of all
     their entries in memory.
     """
-    snapshots: Sequence[Snapshot] = reader.metadata.snapshots
-    if not options.all_snapshots:
-        chosen = chosen_snapshot(reader.metadata, options.choice)
-        snapshots = () if chosen is None else (chosen,)
-    tally, complete = CheckTally(options.rules), True
-    try:
-        _check(reader, options, snapshots, tally)
-    except Incomplete:
-        complete = False
+    for _ in range(_CHECKS):
+        snapshots: Sequence[Snapshot] = reader.metadata.snapshots
+        if not options.all_snapshots:
+            chosen = chosen_snapshot(reader.metadata, options.choice)
+            snapshots = () if chosen is None else (chosen,)
+        tally, complete = CheckTally(options.rules), True
+        try:
+            _check(reader, options, snapshots, tally)
+        except Incomplete:
+            complete = False
+        if not tally.findings:
+            break
+        newest = reader.context.catalog.load(to_show=True)
+        if {one.snapshot_id for one in snapshots} <= newest.metadata.snapshots_by_id.keys():
+            break
+        reader.context.progress.warn("snapshots expired since the table was loaded; checking again")
+        reader = replace(reader, loaded=newest)
+    else:
+        raise CommitConflict(
+            "snapshots expire while they are checked", hint="run it again once that is over"
+        )
     return CheckedTable(
         table_location=reader.metadata.location,
         level=options.level,
