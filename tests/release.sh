@@ -15,8 +15,8 @@ trap 'rm -rf "$work"' EXIT
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$root/icectl/__init__.py")
 if [ -n "$tag" ]; then
     [ "$tag" = "v$version" ] || { echo "tag $tag is not v$version of icectl/__init__.py" >&2; exit 1; }
-    grep -q "^## $version\b" "$root/docs/CHANGELOG.md" || {
-        echo "docs/CHANGELOG.md has no heading \`## $version\`" >&2
+    grep -q "^## $version$" "$root/docs/CHANGELOG.md" || {
+        echo "docs/CHANGELOG.md has no heading \`## $version\` (without \`(unreleased)\`)" >&2
         exit 1
     }
 fi

@@ -199,6 +199,7 @@ _ANY_COMMAND: Mapping[str, str] = {
 _COMMON_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("ls", "show", "info", "status"), "icectl inspect"),
     "history": "icectl inspect TABLE history",
+    **dict.fromkeys(("log", "logs", "jobs"), "icectl runs"),
     "snapshots": "icectl inspect TABLE snapshots",
     "list-snapshots": "icectl inspect TABLE snapshots",
     "health": "icectl inspect TABLE health",

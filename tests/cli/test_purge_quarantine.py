@@ -179,6 +179,15 @@ def test_names_that_lead_elsewhere_delete_nothing_there(icectl, table, away, tmp
     assert files(table.directory) == before
 
 
+def test_a_folder_of_a_run_that_is_a_link_is_not_followed(icectl, table, away, tmp_path):
+    (run,) = away.iterdir()
+    run.rename(tmp_path / "elsewhere")
+    run.symlink_to(tmp_path / "elsewhere")
+    before = files(tmp_path / "elsewhere")
+    assert result(purge(icectl, table, away, "--yes", "--json"))["purged"] == 0
+    assert files(tmp_path / "elsewhere") == before
+
+
 def uuid_of(table: TableBuilder) -> str:
     return str(json.loads(current_metadata(table.directory).read_text())["table-uuid"])
 

@@ -34,18 +34,18 @@ class EndedTables:
     words: Sequence[str]
     planning: bool
     prints_lines: bool = False
-    _run: str = field(init=False)
+    run_id: str = field(init=False)
     _started_ms: int = field(init=False)
     _started_seconds: float = field(init=False)
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         env = self.common.shell.env
-        self._run, self._started_ms = env.new_uuid()[:8], env.now_ms()
+        self.run_id, self._started_ms = env.new_uuid()[:8], env.now_ms()
         self._started_seconds = env.monotonic_seconds()
         if not self.prints_lines:
             words = " ".join(map(quote, self.words))
-            self._console.begin_log(f"icectl {__version__}, run {self._run}: {redacted(words)}")
+            self._console.begin_log(f"icectl {__version__}, run {self.run_id}: {redacted(words)}")
 
     @property
     def _console(self) -> Console:
@@ -79,7 +79,7 @@ class EndedTables:
         """Write the last line of the log."""
         seconds = self.common.shell.env.monotonic_seconds() - self._started_seconds
         text = f"exit code {exit_code} after {_duration(seconds)}"
-        self._console.log(f"run {self._run} ended: {text}")
+        self._console.log(f"run {self.run_id} ended: {text}")
 
     def _tell(self, table: TableRun) -> None:
         self._told.add(table.name)
@@ -106,7 +106,7 @@ class EndedTables:
         figures = [end.figures for end in table.ends if end.status != "planned"]
         last = table.last or table.first
         return {
-            "run": self._run,
+            "run": self.run_id,
             "icectl": __version__,
             "command": self.words[0],
             "started": print_instant(self._started_ms),

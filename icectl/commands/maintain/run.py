@@ -463,11 +463,12 @@ def _outcome(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> O
         if not request.json_lines:
             print_maintained(console, ordered, planning=setup.planning)
             return
-        console.print(json_line({"totals": totals(ordered), "exit": code, "status": status}))
+        last = {"run": ended.run_id, "totals": totals(ordered), "exit": code, "status": status}
+        console.print(json_line(last))
 
     return Outcome(
         COMMAND,
-        maintained_result(ordered),
+        {"run": ended.run_id, **maintained_result(ordered)},
         render,
         exit_code=code,
         status=status,

@@ -122,6 +122,19 @@ def test_half_a_line_of_a_full_disk_costs_no_other(tmp_path):
     assert history.skipped == 1
 
 
+def test_a_full_disk_is_an_error_that_leaves_whole_lines(tmp_path, monkeypatch):
+    history = History(tmp_path)
+    append(history, "a")
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda place, line: write(place, line[:20]))
+    with pytest.raises(OSError, match="only a part of a line"):
+        append(history, "b")
+    monkeypatch.undo()
+    append(history, "c")
+    assert tables(history) == ["c", "a"]
+    assert history.skipped == 1
+
+
 def test_what_is_no_file_is_neither_waited_for_nor_written_to(tmp_path):
     os.mkfifo(tmp_path / "runs.jsonl")
     history = History(tmp_path)
