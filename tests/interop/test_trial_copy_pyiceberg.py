@@ -81,10 +81,11 @@ def test_the_recipe_of_the_readme_works_for_a_table_of_a_catalog(
         if words[0] == "cp":
             assert words == ["cp", "-r", "orders", "trial"]
             copied()
-        else:
+        elif "trial" in words:
             run(*words[1:])
             ran.append(words[1])
-    assert ran == ["relocate", "compact", "compact"]
+    assert ran == ["relocate", "compact"]
+    run("compact", "trial", "--engine", "local", "--yes")
     run("expire-snapshots", "trial", "--older-than", "0s", "--retain-last", "1", "--yes")
     orphans = ("--older-than", "0s", "--allow-recent", "--max-fraction", "1", "--yes")
     run("remove-orphans", "trial", *orphans)

@@ -46,6 +46,7 @@ OF_DANGLING_VECTORS = frozenset({"R-116"})
 _NO_PROOF = "nothing else in the table proves the right content"
 
 _REASONS = (
+    ("R-002", "the files of another table stay: `icectl validate` says what deletes them"),
     ("R-034", "the file is gone, and nothing else says what was in it"),
     ("R-063", "the footer of the file does not prove what the manifest should say"),
     ("R-066", "it is unknown which of the entries is right"),
