@@ -1,6 +1,6 @@
 """Data files merged without decoding their rows, and the metrics of the new one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from icectl.errors import SelfCheckFailed, StorageError
+from icectl.errors import CorruptTable, SelfCheckFailed, StorageError
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.merge import (
     CopyRange,
@@ -19,7 +19,13 @@ from icectl.files.parquet.merge import (
     check_page,
     written_columns,
 )
-from icectl.files.parquet.merge_footer import Layout, MergeSource, NotMergeable, read_source
+from icectl.files.parquet.merge_footer import (
+    FileShape,
+    Layout,
+    MergeSource,
+    NotMergeable,
+    read_source,
+)
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import arrow_schema, field_id, leaves
 from icectl.format.schema import Schema
@@ -37,7 +43,7 @@ from icectl.rows.write_data import (
     with_joined_bounds,
     with_stated_metrics,
 )
-from icectl.storage.store import Assembly, CopyRefused
+from icectl.storage.store import Assembly, CopyRefused, Store
 from icectl.table.reading import naming, present
 
 _OPENED_AT_ONCE = 16
@@ -47,7 +53,9 @@ _SAMPLED_CHUNKS, _SAMPLED_BYTES = 6, 16 << 10
 _MOST_DEAD = 8
 """A merged file may have 1/8 of a file's bytes that nothing reads."""
 
-_LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
+LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
+FOOTER_BYTES = 1 << 16
+"""What reading a footer takes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,23 @@ class MergedGroup:
     file: WrittenFile
     left_out: pa.Table
     by_value: pa.Table
+
+
+def read_shape(store: Store, location: str, without: Collection[int]) -> FileShape | str:
+    """Read how a file stores its columns, or why it can't be merged; `without` some columns.
+
+    What else is wrong with the file shows when it is read.
+    """
+    try:
+        with store.open(location) as file, naming(location):
+            source = read_source(file).without_columns(without)
+    except (NotMergeable, CorruptTable) as error:
+        return str(error)
+    except FileNotFoundError:
+        return "it is missing"
+    if any(isinstance(column.key, bytes) for column in source.columns):
+        return "a column has no field id"
+    return source.shape
 
 
 def merge_files(
@@ -218,7 +243,7 @@ class _Merge:
         if schema.field(ROW_ID) is not None:
             if file.first_row_id is None:
                 raise NotMergeable("its rows have no ids yet")
-            source = source.without_columns(_LINEAGE_IDS)
+            source = source.without_columns(LINEAGE_IDS)
         return source, opened.schema
 
     def _opened(self, complete: Sequence[tuple[MergeSource, pa.Schema]]) -> _Opened:
@@ -276,7 +301,7 @@ class _Merge:
         starts = stops - source.group_rows
         with self.outputs.reading(file.location) as handle:
             rows = open_source(handle, file, Schema(0, LINEAGE), ())
-            if not any(field_id(item) in _LINEAGE_IDS for item in rows.opened.schema):
+            if not any(field_id(item) in LINEAGE_IDS for item in rows.opened.schema):
                 assert file.first_row_id is not None
                 for number in source.groups.tolist():
                     ids = np.arange(starts[number], stops[number]) + file.first_row_id  # R-100

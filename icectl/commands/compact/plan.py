@@ -6,7 +6,7 @@ copied, so that what a run has made is left alone by the next.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from icectl.commands.compact.equality_plan import ConversionPlan
@@ -79,7 +79,7 @@ LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.MERGED: "deletes already merged",
     FileVerdict.NO_DELETES: "no deletes",
     FileVerdict.AS_MADE: "already compacted to this size",
-    FileVerdict.NOT_MERGEABLE: "cannot be merged (`--method merge`)",
+    FileVerdict.NOT_MERGEABLE: "cannot be merged without decoding",
 }
 """Why a data file is left alone."""
 
@@ -153,6 +153,7 @@ class CompactGroup:
     They come to the partition of `partition_key`; None stands for files whose rows move one by one:
     those of other specs, and of may_leave. `files` are rows of the live data files. Of a
     `conversion` these keep their rows. Vectors (`makes_vectors`) of all partitions lie together.
+    Of a group to merge, `decoded_bytes` are those of odd files, which are rewritten.
     """
 
     number: int
@@ -169,6 +170,12 @@ class CompactGroup:
     choice: MethodChoice = REWRITE
     conversion: ConversionPlan | None = None
     makes_vectors: bool = False
+    decoded_bytes: int = 0
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """Bytes of files that are decoded."""
+        return self.input_bytes if self.choice.method == "rewrite" else self.decoded_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,7 @@ class CompactPlan:
 
     `verdicts` has one for each live data file; `dangling` are rows of the live delete files that
     apply to nothing. `smallest_bytes` is the size of the smallest group, where none is within the
-    budget of the run.
+    budget of the run. `odd` says of files that stay why they can't be merged, by location.
     """
 
     branch: Branch
@@ -186,6 +193,7 @@ class CompactPlan:
     verdicts: Verdicts
     dangling: tuple[int, ...]
     smallest_bytes: int | None = None
+    odd: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def left_alone(self) -> Mapping[str, int]:

@@ -21,10 +21,12 @@ from icectl.format.partition import partition_path, result_types
 from icectl.rows.choice import EngineChoice
 from icectl.rows.compact_job import TaskCounts
 from icectl.rows.sort_rows import order_words
+from icectl.storage.location import name
 from icectl.table.live_files import LiveFiles
 from icectl.table.mergeable import MethodChoice
 from icectl.units import print_count, print_size
 
+_SHOWN_ODD = 3
 _TINY_BYTES = 64 * 1024
 """Data files below this on average are footers more than rows: what they come to isn't known."""
 
@@ -145,6 +147,9 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "tasks": report.tasks.tasks,
         "repeated_tasks": report.tasks.repeats,
         "left_alone": dict(report.plan.left_alone),
+        "not_merged": [
+            {"path": location, "reason": reason} for location, reason in report.plan.odd.items()
+        ],
         "snapshot_ids": [id_text(id_) for id_ in (() if outcome is None else outcome.snapshot_ids)],
         "failed": [
             {"group": number, "reason": reason} for number, reason in sorted(report.failed.items())
@@ -224,6 +229,7 @@ def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
             "rows": group.input_rows if output is None else output.row_count,
             "reason": group.reason,
             **_method(report, group),
+            "decoded_bytes": 0 if report.plan.options.deletes_only else group.rewritten_bytes,
             "status": status,
             "files": [
                 {"path": location, "size_bytes": size, "rows": count}
@@ -239,11 +245,15 @@ def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str,
     for group in groups if not report.plan.options.deletes_only else ():
         output = report.outputs.get(group.number)
         total = totals[_method(report, group)["method"]]
-        total["groups"] += 1
-        total["read_bytes"] += group.input_bytes
         is_merge = total is totals["merge"]
+        decoded = group.decoded_bytes if is_merge else 0
         expected = group.input_bytes if is_merge else group.expected_bytes
-        total["written_bytes"] += expected if output is None else output.size_bytes
+        total["groups"] += 1
+        total["read_bytes"] += group.input_bytes - decoded
+        total["written_bytes"] += (expected if output is None else output.size_bytes) - decoded
+        if decoded:  # about as many are written again
+            for key, value in (("groups", 1), ("read_bytes", decoded), ("written_bytes", decoded)):
+                totals["rewrite"][key] += value
     return totals
 
 
@@ -283,6 +293,10 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
         _print_methods(console, result["methods"])
     for reason, count in report.plan.left_alone.items() if shows_plan else ():
         console.say(f"skipped {print_count(count, 'file')}: {reason}")
+    for location, reason in islice(report.plan.odd.items(), _SHOWN_ODD if shows_plan else 0):
+        console.say(f"  `{name(location)}`: {reason}")
+    if shows_plan and report.plan.odd:
+        console.hint("`--method rewrite` decodes and compacts these files too")
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(report, result))

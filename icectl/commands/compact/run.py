@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from math import ceil
 
 from icectl.catalog.protocol import LoadedTable
@@ -33,6 +34,7 @@ from icectl.commands.compact.report import (
     compaction_result,
     print_compaction,
 )
+from icectl.commands.compact.shapes_plan import by_shape, tasks_to_merge
 from icectl.commit.converted_deletes import DeleteConverter
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
@@ -55,6 +57,8 @@ from icectl.errors import (
     Unsupported,
 )
 from icectl.files.manifest.schema import check_list_known
+from icectl.files.parquet.alike import AlikeParts, alike_parts
+from icectl.files.parquet.merge_footer import ColumnKey, FileShape
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.layout import layout_of_table
 from icectl.format.locations import relative_base, scheme_of_entries
@@ -79,11 +83,12 @@ from icectl.rows.compact_job import (
     TaskResult,
     TypedSpec,
     partition_of,
+    source_of,
     typed_specs,
 )
 from icectl.rows.deleted_positions import named_data_files
 from icectl.rows.local import LocalEngine
-from icectl.rows.merge_files import MergeOptions
+from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, read_shape
 from icectl.rows.read_data import SourceFile, open_own, written_schema
 from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.row_runs import rows_of
@@ -102,13 +107,14 @@ from icectl.table.live_files import (
 )
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
-from icectl.table.reading import in_threads, naming, present
+from icectl.table.reading import in_threads, naming, present, read_in_threads
 from icectl.table.removed_files import removed_by_another, still_named, unless_removed
-from icectl.table.rewrite_tasks import MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task
 from icectl.units import print_size
 
 COMMAND = "compact"
 _REWRITE_THEM = "`--method auto` rewrites what it can't merge"
+_NOT_MERGED = "not-mergeable"
 SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
 
@@ -241,6 +247,9 @@ def prepare(
         planned = plan_deletes(metadata, head, files, chosen, stated)
     else:
         planned = plan(metadata, head, files, chosen)
+        merging = list(tasks_to_merge(planned))
+        if merging:
+            planned = by_shape(planned, files, _alike_parts(context, metadata, merging))
     if planned.has_work:
         check_list_known(files.manifests)
     if planned.groups:
@@ -265,6 +274,38 @@ def prepare(
         gone = [emptied(group) for group in planned.groups]
         removed_delete_files = changes(files, gone).removed_delete_files
     return PreparedCompaction(loaded, planned, files, removed_delete_files)
+
+
+def _alike_parts(
+    context: TableContext, metadata: TableMetadata, tasks: Sequence[RewriteTask]
+) -> Mapping[str, AlikeParts]:
+    """Read the footers of files to merge: which of each task store their columns alike.
+
+    Cost: the end of each file.
+    """
+    files = [file for task in tasks for file in task.inputs]
+    context.progress.phase("reading footers", total=len(files))
+    without = LINEAGE_IDS if metadata.format_version >= 3 else frozenset[int]()
+
+    def read(file: InputFile) -> FileShape | str:
+        shape = read_shape(context.store, file.location, without)
+        context.progress.advance(1)
+        return shape
+
+    sizes = [FOOTER_BYTES] * len(files)
+    shapes = iter(read_in_threads(read, files, sizes, threads=context.concurrency))
+    ever, specs = every_column(metadata), typed_specs(metadata)
+    parts = {}
+    for task in tasks:
+        sources = [source_of(file, specs) for file in task.inputs]
+
+        def may_lack(place: int, key: ColumnKey, sources: Sequence[SourceFile] = sources) -> bool:
+            column = ever.field(int(key))
+            is_null = column is None or column.initial_default is None
+            return is_null and int(key) not in sources[place].constants
+
+        parts[task.task_id] = alike_parts(list(islice(shapes, len(sources))), may_lack)
+    return parts
 
 
 def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
@@ -372,8 +413,9 @@ def execute(
         if not run.commit(batch, max_failed_commits):
             break
     if run.landed is None:
-        assert run.conflict is not None  # other errors of a first commit are raised
-        raise run.conflict
+        nothing = run.conflict or run.refused
+        assert nothing is not None  # other errors of a first commit are raised
+        raise nothing
     return Compacted(
         run.landed,
         tuple(run.snapshot_ids),
@@ -398,6 +440,7 @@ class _Run:
         self.failed: dict[int, str] = {}
         self._failed_commits = 0
         self.conflict: CommitConflict | None = None
+        self.refused: IcectlError | None = None
         self.removed_delete_files = self.carried_deletes = 0
         self.not_assembled: set[str] = set()
 
@@ -416,6 +459,9 @@ class _Run:
             self._failed_commits += 1
             return self._failed_commits <= max_failed_commits
         except IcectlError as error:
+            if error.error_id == _NOT_MERGED:
+                self.refused = self.refused or error
+                return True
             if self.landed is None:
                 raise
             self.failed |= {group.number: error.message for group in batch}
@@ -442,7 +488,8 @@ class _Run:
             converter = self._converter(batch, opened.outputs)
             if batch and not to_commit and converter is None:
                 reason = self.failed[batch[0].number]
-                raise Refused(f"no group was committed: {reason}", hint=_REWRITE_THEM)
+                message = f"no group was committed: {reason}"
+                raise Refused(message, hint=_REWRITE_THEM, id=_NOT_MERGED)
             group_results = [self._group_result(*pair) for pair in to_commit]
             rewrite = self._file_rewrite(group_results, opened.outputs)
             rewrite.converter = converter

@@ -105,6 +105,8 @@ _REFUSED = (
     (MORE, "encryption, or members that icectl does not know"),
 )
 _FORM = (TYPE, LENGTH, REPETITION, CHILDREN)
+_REPETITIONS = {0: "required", 1: "optional", 2: "repeated"}
+_PHYSICAL_TYPES = ("boolean", "int32", "int64", "int96", "float", "double", "binary", "fixed")
 
 
 class NotMergeable(Exception):
@@ -138,6 +140,13 @@ class FileColumn:
         return self.name.decode("utf-8", "replace")
 
     @property
+    def stored_as(self) -> str:
+        """Its repetition and physical type."""
+        type_, _, repetition, children = self.form[0]
+        name = "nested" if children > 0 else dict(enumerate(_PHYSICAL_TYPES)).get(type_, "unknown")
+        return f"{_REPETITIONS.get(repetition, 'unknown')} {name}"
+
+    @property
     def is_optional(self) -> bool:
         """Whether rows may lack a value."""
         return self.form[0][2] == 1
@@ -164,6 +173,14 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True)
+class FileShape:
+    """What has to agree in files that are put together: what is said once a file, and columns."""
+
+    stated_once: tuple[tuple[str, bytes], ...]
+    columns: tuple[FileColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MergeSource:
     """A Parquet file by its footer; `groups` are the numbers of the row groups to copy."""
 
@@ -178,15 +195,16 @@ class MergeSource:
     """Key-value metadata: encoded pairs by key."""
 
     @property
-    def stated_once(self) -> Mapping[str, object]:
-        """Return what has to be the same in files that are put together, by what it is."""
-        return {
-            "format version": self.footer.raw(VERSION),
-            "writer": self.footer.raw(WRITER),
-            "meaning of dates": {
-                key: pair for key, pair in self.pairs.items() if key.startswith(_SPARK)
-            },
-        }
+    def shape(self) -> "FileShape":
+        """What has to agree with other files."""
+        stated_once = (
+            ("format version", self.footer.raw(VERSION)),
+            ("writer", self.footer.raw(WRITER)),
+            ("meaning of dates", b"".join(
+                self.pairs[key] for key in sorted(self.pairs) if key.startswith(_SPARK)
+            )),
+        )  # fmt: skip
+        return FileShape(stated_once, tuple(self.columns))
 
     def without(self, groups: Integers) -> "MergeSource":
         """Return the file without some of its row groups, which are not copied then."""
@@ -367,9 +385,9 @@ class Layout:
             places += [-1] * len(column.leaves) if stored is None else list(stored.leaves)
         return np.array(places, np.int64)
 
-    def missing_in(self, sources: Sequence[MergeSource]) -> Sequence[FileColumn]:
+    def missing_in(self, files: Sequence[MergeSource | FileShape]) -> Sequence[FileColumn]:
         """Return the columns that not all of some files have."""
-        keys = [{column.key for column in source.columns} for source in sources]
+        keys = [{column.key for column in file.columns} for file in files]
         return [column for column in self.columns if not all(column.key in has for has in keys)]
 
     def with_more(self, more: MergeSource) -> "Layout":
@@ -384,23 +402,42 @@ class Layout:
         return _checked(columns)
 
 
-def layout_of(sources: Sequence[MergeSource]) -> Layout:
+def joined(shapes: Sequence[FileShape]) -> Layout:
     """Return the columns that some files have together: of the first one, then of others.
 
-    Where the first column is missing in one, or far behind others, another comes before it.
-    Raises: NotMergeable, where a column is stored in different ways, or may not be missing.
+    Raises: NotMergeable, where files differ in what is said once, where a column is stored in
+    different ways, or may not be missing.
     """
+    first = dict(shapes[0].stated_once)
     columns: dict[object, FileColumn] = {}
-    for source in sources:
-        for column in source.columns:
+    for shape in shapes:
+        for what, value in shape.stated_once:
+            if first[what] != value:
+                raise NotMergeable(f"its files differ in their {what}")
+        for column in shape.columns:
             known = columns.setdefault(column.key, column)
             if known.shape != column.shape or known.orders != column.orders:
-                raise NotMergeable(f"its files store the column `{column.shown}` in other ways")
+                raise NotMergeable(
+                    f"one of its files stores the column `{column.shown}` as {column.stored_as}, "
+                    f"another as {known.stored_as}"
+                    if column.stored_as != known.stored_as
+                    else f"its files store the column `{column.shown}` with different members or "
+                    "annotations"
+                )
     layout = _checked(list(columns.values()))
-    for column in layout.missing_in(sources):
+    for column in layout.missing_in(shapes):
         if not column.is_optional:
             raise NotMergeable(f"one of its files lacks the column `{column.shown}`")
-    return _with_leading(layout, sources)
+    return layout
+
+
+def layout_of(sources: Sequence[MergeSource]) -> Layout:
+    """Return the columns of `joined`, in an order that readers of parts of the file can use.
+
+    Where the first column is missing in one, or far behind others, another comes before it.
+    Raises: NotMergeable.
+    """
+    return _with_leading(joined(list({source.shape: None for source in sources})), sources)
 
 
 def _with_leading(layout: Layout, sources: Sequence[MergeSource]) -> Layout:

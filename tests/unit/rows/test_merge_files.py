@@ -14,7 +14,8 @@ import pytest
 
 from icectl.checks.file_identity import StatedFile
 from icectl.errors import OtherFile, SelfCheckFailed
-from icectl.files.parquet.merge_footer import NotMergeable
+from icectl.files.parquet.alike import alike_parts
+from icectl.files.parquet.merge_footer import NotMergeable, read_source
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
@@ -444,8 +445,14 @@ def test_columns_that_are_stored_in_other_ways_are_not_merged():
     store = MemoryFiles()
     plain = three(store)[0]
     refused = {
-        "`id` in other ways": (identified("id", pa.int32(), 1), *FIELDS[1:]),
-        "`part` in other ways": (*FIELDS[:2], identified("part", pa.float64(), 3, required=True)),
+        "`id` as optional int32, another as optional int64": (
+            identified("id", pa.int32(), 1),
+            *FIELDS[1:],
+        ),
+        "`part` as required double, another as optional double": (
+            *FIELDS[:2],
+            identified("part", pa.float64(), 3, required=True),
+        ),
         "have one name": (*FIELDS[:2], identified("part", pa.float64(), 7)),
         "lacks the column `key`": (*FIELDS, identified("key", pa.int64(), 8, required=True)),
     }
@@ -556,3 +563,26 @@ def test_no_bounds_are_told_of_uuids():
     metrics = replace(metrics, value_counts={1: 2, 2: 2}, null_value_counts={1: 0, 2: 0})
     told = shaped_metrics(metrics, columns, metrics_modes({}, columns, ()))
     assert (set(told.lower_bounds), set(told.upper_bounds)) == ({2}, {2})
+
+
+def test_files_are_divided_into_parts_that_are_alike():
+    """Of seven files two have a column more, two another type, one a column that must not lack."""
+    store = MemoryFiles()
+    plain = [source.location for source in three(store)[:2]]
+    more = (*FIELDS, identified("level", pa.int64(), 9))
+    other = (identified("id", pa.int32(), 1), *FIELDS[1:])
+    required = (*FIELDS, identified("key", pa.int64(), 8, required=True))
+    files = {"a": more, "b": other, "c": more, "d": other, "e": required}
+    for name, fields in files.items():
+        store.add(name, table(fields, [(*row, 1)[: len(fields)] for row in some(0, 3)]))
+    shapes = [read_source(io.BytesIO(store.content[name])).shape for name in (*plain, *files)]
+    may_lack = {9: True}
+    found = alike_parts([*shapes, "it is encrypted"], lambda _, key: may_lack[key])
+    assert found.parts == ((0, 1, 2, 4), (3, 5))
+    assert found.odd == {
+        6: "one of its files lacks the column `key`",
+        7: "it is encrypted",
+    }
+    may_lack[9] = False  # it has a default
+    assert alike_parts(shapes, lambda _, key: may_lack[key]).parts == ((0, 1), (2, 4), (3, 5))
+    assert alike_parts(shapes[:1], lambda *_: True).odd == {0: "it is a single file"}

@@ -9,9 +9,12 @@ import pytest
 
 from icectl.cli.settings import SMALLEST_ROW_GROUP_BYTES
 from icectl.commands.compact.plan import LEFT_ALONE
+from icectl.commands.compact.report import Compaction, compaction_result
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.errors import CommitConflict, Refused, SelfCheckFailed
 from icectl.rows import compact_job, merge_files
+from icectl.rows.choice import EngineChoice
+from icectl.rows.compact_job import TaskCounts
 from icectl.table.mergeable import Mergeable, choose_method
 from icectl.table.output_sizes import Sizes
 from icectl.table.rewrite_tasks import Bin
@@ -221,45 +224,113 @@ def test_files_that_were_merged_are_rewritten_with_others_in_version_3(tmp_path)
     assert (rows_without_lineage(tmp_path), lineage(tmp_path)) == before
 
 
-def other_writer(directory: Path) -> None:
+def other_writer(directory: Path, at: int = 0, name: bytes = b"parquet-cpp-arrox") -> None:
     """Have one of the files say that another program wrote it."""
-    path = Path(data_files(directory)[0]["file_path"])
-    path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow", b"parquet-cpp-arrox"))
+    rename_writer(Path(data_files(directory)[at]["file_path"]), name)
 
 
-def test_what_only_footers_tell_leaves_a_group_alone(tmp_path):
+def rename_writer(path: Path, name: bytes) -> None:
+    path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow", name))
+
+
+def test_a_file_of_another_writer_stays_and_the_others_are_merged(tmp_path):
     built(tmp_path, 2)
     before = rows_without_lineage(tmp_path)
+    other_writer(tmp_path)
+    odd = data_files(tmp_path)[0]["file_path"]
+    for method in ("merge", "auto"):
+        prepared = planned(tmp_path, method=method, merge_row_group=1)
+        assert prepared.plan.left_alone == {LEFT_ALONE[FileVerdict.NOT_MERGEABLE]: 1}
+        assert prepared.plan.odd == {odd: "its files differ in their writer"}
+        (group,) = prepared.plan.groups
+        assert (group.input_files, group.expected_files, group.decoded_bytes) == (5, 1, 0)
+    done = compacted(tmp_path, prepared)
+    assert [one.choice.method for one in done.outputs.values()] == ["merge"]
+    assert rows_without_lineage(tmp_path) == before
+    assert odd in {file["file_path"] for file in data_files(tmp_path)}
+    assert planned(tmp_path, method="auto", merge_row_group=1).plan.groups == ()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_odd_files_are_rewritten_beside_those_that_merge(tmp_path, version):
+    """Of twelve files two have a column as text would not: each in a way of its own."""
+    table = TableBuilder(tmp_path, format_version=version)
+    for start in range(0, 72, 12):
+        table.append(range(start, start + 12), files=2)
+    table.delete_rows([3, 40, 70])
+    before = rows_without_lineage(tmp_path), lineage(tmp_path) if version == 3 else {}
+    other_writer(tmp_path, 0, b"parquet-cpp-arrox")
+    other_writer(tmp_path, 5, b"parquet-cpp-arroy")
+    files = data_files(tmp_path)
+    odd_bytes = files[0]["file_size_in_bytes"] + files[5]["file_size_in_bytes"]
+    prepared = planned(tmp_path, method="auto", merge_row_group=1, min_delete_ratio=0.9)
+    (group,) = prepared.plan.groups
+    assert [task.method for task in group.tasks] == ["auto", "rewrite"]
+    assert (group.input_files, group.expected_files) == (12, 2)
+    assert group.decoded_bytes == odd_bytes
+    assert "; 2 of 12 files decoded: `" in group.choice.why
+    result = compaction_result(Compaction(prepared, EngineChoice("local"), TaskCounts()))
+    assert result["groups"][0]["decoded_bytes"] == odd_bytes
+    assert result["methods"]["rewrite"]["read_bytes"] == odd_bytes
+    assert sum(one["read_bytes"] for one in result["methods"].values()) == group.input_bytes
+    table.delete_rows([4, 41, 71])  # while they are rewritten
+    gone = {4, 41, 71}
+    done = compacted(tmp_path, prepared)
+    assert done.carried_deletes == 3
+    kept = [row for row in before[0] if row["id"] not in gone]
+    assert rows_without_lineage(tmp_path) == kept
+    if version == 3:
+        ids = lineage(tmp_path)
+        assert ids == {id_: of for id_, of in before[1].items() if id_ in ids}
+        assert len(ids) == len(kept)
+
+
+def test_files_of_which_hardly_any_are_alike_are_rewritten_together(tmp_path):
+    built(tmp_path, 2)
+    before = rows_without_lineage(tmp_path)
+    for at in range(4):
+        other_writer(tmp_path, at, b"parquet-cpp-arro" + bytes([65 + at]))
+    prepared = planned(tmp_path, method="auto", merge_row_group=1)
+    (group,) = prepared.plan.groups
+    assert [task.method for task in group.tasks] == ["auto", "rewrite"]  # two alike, four odd
+    other_writer(tmp_path, 4, b"parquet-cpp-arroE")
+    prepared = planned(tmp_path, method="auto", merge_row_group=1)
+    (group,) = prepared.plan.groups
+    assert (group.choice.method, group.expected_files) == ("rewrite", 1)
+    assert group.rewritten_bytes == group.input_bytes
+    compacted(tmp_path, prepared)
+    assert rows_without_lineage(tmp_path) == before
+    assert planned(tmp_path, method="merge").plan.groups == ()
+
+
+def test_a_group_that_turns_out_not_to_merge_is_left_alone(tmp_path):
+    """Between plan and run one file of each of two partitions comes from another writer."""
+    built(tmp_path, 2, "identity")
+    before = rows_without_lineage(tmp_path)
+    prepared = planned(tmp_path, method="merge")
+    keys = [group.files[0] for group in prepared.plan.groups]
+    locations = prepared.files.data.table["location"].to_pylist()
+    for at in keys[:2]:
+        rename_writer(Path(locations[at]), b"parquet-cpp-arrox")
+    done = compacted(tmp_path, prepared, commits=3)
+    assert (
+        list(done.failed.values()) == ["it can't be merged: its files differ in their writer"] * 2
+    )
+    assert len(done.outputs) == len(prepared.plan.groups) - 2
+    assert rows_without_lineage(tmp_path) == before
+    assert head(tmp_path)["summary"]["operation"] == "replace"
+
+
+def test_where_no_group_turns_out_to_merge_nothing_is_committed(tmp_path):
+    built(tmp_path, 2)
+    before = rows_without_lineage(tmp_path)
+    prepared = planned(tmp_path, method="merge")
     other_writer(tmp_path)
     old = sorted(path for path in tmp_path.rglob("*.parquet"))
     with pytest.raises(Refused, match="differ in their writer"):
-        compacted(tmp_path, planned(tmp_path, method="merge"))
+        compacted(tmp_path, prepared)
     assert rows_without_lineage(tmp_path) == before
     assert sorted(path for path in tmp_path.rglob("*.parquet")) == old
-
-
-def test_one_group_of_several_is_left_alone(tmp_path):
-    built(tmp_path, 2, "identity")
-    before = rows_without_lineage(tmp_path)
-    other_writer(tmp_path)
-    prepared = planned(tmp_path, method="merge")
-    done = compacted(tmp_path, prepared)
-    assert list(done.failed.values()) == ["it can't be merged: its files differ in their writer"]
-    assert len(done.outputs) == len(prepared.plan.groups) - 1
-    assert rows_without_lineage(tmp_path) == before
-
-
-def test_auto_rewrites_what_footers_do_not_let_it_merge(tmp_path):
-    built(tmp_path, 2)
-    before = rows_without_lineage(tmp_path)
-    other_writer(tmp_path)
-    done = compacted(tmp_path, planned(tmp_path, method="auto", merge_row_group=1))
-    assert [one.choice.method for one in done.outputs.values()] == ["rewrite"]
-    assert next(iter(done.outputs.values())).choice.why == "its files differ in their writer"
-    assert rows_without_lineage(tmp_path) == before
-    left = {path.name for path in tmp_path.rglob("*.parquet")}
-    assert {Path(file["file_path"]).name for file in data_files(tmp_path)} <= left
-    assert len(left) == 7
 
 
 def test_auto_merges_large_row_groups(tmp_path, monkeypatch):
