@@ -77,7 +77,7 @@ _icectl() {
             esac
             ;;
         expire-snapshots)
-            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --snapshot-id --min-age --clean-expired-metadata --metadata-only --leftover-uuid --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --snapshot-id --min-age --clean-expired-metadata --distrust-summaries --metadata-only --leftover-uuid --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
@@ -111,7 +111,7 @@ _icectl() {
             esac
             ;;
         remove-orphans)
-            options="--older-than --location --inventory --quarantine --purge-quarantine-after --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --leftover-uuid --engine --master --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --location --inventory --quarantine --purge-quarantine-after --max-fraction --distrust-summaries --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --leftover-uuid --engine --master --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --prefix-mismatch) words="error ignore" ;;
                 --engine) words="local spark" ;;

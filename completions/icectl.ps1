@@ -56,7 +56,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--catalog')
             }
             'expire-snapshots' {
-                $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--snapshot-id', '--min-age', '--clean-expired-metadata', '--metadata-only', '--leftover-uuid', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--older-than', '--retain-last', '--keep-daily', '--keep-weekly', '--keep-monthly', '--expire-unreferenced', '--snapshot-id', '--min-age', '--clean-expired-metadata', '--distrust-summaries', '--metadata-only', '--leftover-uuid', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')
@@ -81,7 +81,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--sort-order', '--zorder', '--branch', '--catalog')
             }
             'remove-orphans' {
-                $options = @('--older-than', '--location', '--inventory', '--quarantine', '--purge-quarantine-after', '--max-fraction', '--allow-recent', '--delete-outside', '--equal-scheme', '--equal-authority', '--prefix-mismatch', '--leftover-uuid', '--engine', '--master', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--older-than', '--location', '--inventory', '--quarantine', '--purge-quarantine-after', '--max-fraction', '--distrust-summaries', '--allow-recent', '--delete-outside', '--equal-scheme', '--equal-authority', '--prefix-mismatch', '--leftover-uuid', '--engine', '--master', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--prefix-mismatch'] = @('error', 'ignore')
                 $values['--engine'] = @('local', 'spark')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.live_entries import LiveRows, deletes_in_version_1
+from icectl.checks.live_entries import LiveRows, deletes_in_version_1, incomplete_vectors
 from icectl.checks.objects import Columns, ManifestEntries, in_entries, in_lists, in_live
 from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of
@@ -100,6 +100,7 @@ DELETE_RULES = (
                     lambda one: _incomplete_vectors(one) if one.holds_deletes else None),
          in_entries("a deletion vector that lies outside of its file",
                     lambda one: _misplaced_vectors(one) if one.holds_deletes else None),
+         Check(LiveRows, incomplete_vectors),
          in_live("is a deletion vector that shares bytes with another",
                  lambda one: one.faults.overlapping_vectors.in_snapshot(one.chosen))),
     rule("R-119", "a deletion vector has the layout and the checksum of its type",

@@ -11,8 +11,10 @@ from itertools import chain
 from operator import attrgetter
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns import Integers
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
@@ -24,6 +26,7 @@ SCREENED = frozenset({"snapshot_id", "record_count"})
 """What `doubtful_manifests` looks at, beside columns that are always read."""
 
 _STATUSES = tuple(Status)
+_GREATEST = np.iinfo(np.int64).max
 
 
 def put_back_id(
@@ -100,6 +103,32 @@ def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iter
             return
 
 
+def is_doubtful_list(
+    metadata: TableMetadata, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+) -> bool:
+    """Return whether rules of manifest lists have to be looked at: something speaks against one.
+
+    Cost: a pass over a few members of each row.
+    """
+    if len({row.manifest_path for row in manifests}) != len(manifests):
+        return True
+    if metadata.format_version == 1:
+        return False
+    specs = {spec.spec_id for spec in metadata.partition_specs}
+    known: dict[int | None, int] = {
+        id_: one.sequence_number for id_, one in metadata.snapshots_by_id.items()
+    }
+    last = snapshot.sequence_number
+    return any(
+        row.partition_spec_id not in specs
+        or not row.min_sequence_number <= row.sequence_number <= last
+        or known.get(row.added_snapshot_id, row.sequence_number) != row.sequence_number
+        or row.manifest_length < 0
+        or (row.first_row_id or 0) > (metadata.next_row_id or 0)
+        for row in manifests
+    )
+
+
 def doubtful_manifests(
     described: Sequence[ManifestFile],
     headers: Sequence[ManifestHeader],
@@ -109,7 +138,8 @@ def doubtful_manifests(
 ) -> Sequence[int]:
     """Find manifests that something speaks against; `described` are their rows of a list.
 
-    `rows` are those of all of them, with the columns of SCREENED; the first has `manifest` `first`.
+    `rows` are those of all of them, with the columns of SCREENED and perhaps sequence numbers; the
+    first has `manifest` `first`.
     Shape: places in `described`.
     Cost: a pass over numbers.
     """
@@ -125,14 +155,31 @@ def doubtful_manifests(
     added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)
     is_stated = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)
     of_others = np.bincount(places[is_stated & (ids != added[places])], minlength=count)
+    misnumbered = _misnumbered(described, table, places, statuses)
     return [
         place
         for place, (row, header, size) in enumerate(zip(described, headers, sizes, strict=True))
         if row.manifest_length != size
         or of_others[place]
+        or misnumbered[place]
         or _says_another_kind(row, header)
         or _counts_others(row, files[place].tolist(), row_counts[place].tolist())
     ]
+
+
+def _misnumbered(
+    described: Sequence[ManifestFile], table: pa.Table, places: Integers, statuses: Integers
+) -> Integers:
+    """Count live entries by manifest whose own sequence number its row excludes (R-044, R-047)."""
+    if "sequence_number" not in table.column_names:
+        return np.zeros(len(described), np.int64)
+    numbers = table["sequence_number"]
+    own = np.asarray(pc.fill_null(numbers, -1).to_numpy(), np.int64)
+    least = np.array([one.min_sequence_number for one in described], np.int64)
+    greatest = np.array([one.sequence_number or _GREATEST for one in described], np.int64)
+    outside = (own < least[places]) | (own > greatest[places])
+    is_stated = (statuses != Status.DELETED) & (own != -1)
+    return np.bincount(places[outside & is_stated], minlength=len(described))
 
 
 def _says_another_kind(row: ManifestFile, header: ManifestHeader) -> bool:

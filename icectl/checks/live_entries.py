@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.rule import Breach, located
 from icectl.entries import rows as vocabulary
-from icectl.entries.columns import Integers, Mask
+from icectl.entries.columns import LOCATION_HASH, Integers, Mask, distinct_count, mask_of
 from icectl.entries.rows import Entries, location_keys, numbers, repeats
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, Status
@@ -26,6 +26,9 @@ from icectl.format.snapshot import Snapshot
 
 _TAIL = 64
 """Bytes at the end of a location, which name its file."""
+
+LARGEST_FILE = 2**48
+"""Bytes, more than any store takes in one file."""
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -367,7 +370,9 @@ class LiveRows:
 
     def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
         """Yield one breach for all rows that have the same thing wrong."""
-        if len(rows):  # else the column may not be there
+        if len(rows) and not self.has(column):
+            yield Breach(f"one of {len(rows):,} of its files {what}")
+        elif len(rows):
             yield from located(self.subject, fault_of(rows, self.table[column]), what)
 
 
@@ -387,6 +392,84 @@ def late(live: LiveRows) -> Iterator[Breach]:
         yield from live.breaches(what, np.flatnonzero(wrong))
 
 
+def renumbered(live: LiveRows) -> Iterator[Breach]:
+    """Find data sequence numbers that no writer gives, where deletes go by them (R-044).
+
+    Only rewritten files keep an older number than that of the commit that added them.
+    """
+    wanted = ("sequence_number", "file_sequence_number", "snapshot_id", "content")
+    has_deletes = (live.is_live & ~live.is_data & ~live.is_vector).any()
+    if live.metadata.format_version == 1 or not has_deletes or not live.has(*wanted):
+        return
+    numbers, given = live.numbers("sequence_number"), live.numbers("file_sequence_number")
+    later = live.is_live & (given >= 0) & (numbers > given)
+    what = "has a data sequence number above the one of the commit that added it"
+    yield from live.breaches(what, np.flatnonzero(later))
+    other = live.is_live & (numbers != given) & (given >= 0) & ~later
+    equality = live.numbers("content") == Content.EQUALITY_DELETES
+    appended = [one.snapshot_id for one in live.metadata.snapshots if one.operation == "append"]
+    added = live.is_data & np.isin(live.numbers("snapshot_id"), appended)
+    what = "has another data sequence number than the commit that added it"
+    yield from live.breaches(what, np.flatnonzero(other & (equality | added)))
+
+
+def live_again(live: LiveRows) -> Iterator[Breach]:
+    """Find files that are live more than once (R-066)."""
+    files = live.is_live & ~live.is_vector
+    places = np.flatnonzero(files)
+    if live.has("location"):
+        again = repeated_places(live.keys("location", files))
+        yield from live.breaches("is live again", places[again])
+    elif live.has(LOCATION_HASH):
+        hashes = np.asarray(live.table[LOCATION_HASH].to_numpy(), np.uint64)[places]
+        count = len(hashes) - distinct_count(hashes)
+        if count:
+            yield Breach(f"{count:,} of its files are live again")
+
+
+def unreadable_formats(live: LiveRows) -> Iterator[Breach]:
+    """Find rows in files of a format that has none (R-063)."""
+    formats = live.numbers("file_format") if live.has("file_format") else None
+    if formats is not None:
+        wrong = live.is_live & (formats == FileFormat.UNKNOWN)
+        wrong |= live.is_live & ~live.is_vector & (formats == FileFormat.PUFFIN)
+        yield from live.breaches("is in a format that has no rows", np.flatnonzero(wrong))
+
+
+def incomplete_vectors(live: LiveRows) -> Iterator[Breach]:
+    """Find deletion vectors without their place or data file, or outside of their file (R-118)."""
+    names = ("referenced_data_file", "content_offset", "content_size_in_bytes")
+    if not live.is_vector.any() or not live.has("location", "file_size_in_bytes", *names):
+        return
+    lacking = np.logical_or.reduce([mask_of(pc.is_null(live.table[name])) for name in names])
+    start, size = live.numbers("content_offset"), live.numbers("content_size_in_bytes")
+    outside = (start < 0) | (size < 0) | (start + size > live.numbers("file_size_in_bytes"))
+    what = "is a deletion vector without its place in the file, or without its data file"
+    yield from live.breaches(what, np.flatnonzero(live.is_vector & (lacking | outside)))
+
+
+def of_no_size(live: LiveRows) -> Iterator[Breach]:
+    """Find sizes that no store holds in one file (R-063)."""
+    if live.has("file_size_in_bytes"):
+        sizes = live.numbers("file_size_in_bytes")
+        wrong = live.is_live & ((sizes > LARGEST_FILE) | (sizes < 1))
+        yield from live.breaches("has a size that no file has", np.flatnonzero(wrong))
+
+
+def with_row_ids_of_others(live: LiveRows) -> Iterator[Breach]:
+    """Find row ids that two data files have (R-103)."""
+    if not live.has("first_row_id", "record_count") or live.metadata.next_row_id is None:
+        return
+    first = live.numbers("first_row_id")
+    places = np.flatnonzero(live.is_data & (first >= 0))
+    starts = first[places]
+    ends = starts + live.numbers("record_count")[places]
+    order = np.argsort(starts, kind="stable")
+    reached = np.maximum.accumulate(ends[order])
+    wrong = order[1:][starts[order[1:]] < reached[:-1]]
+    yield from live.breaches("has row ids that another file has too", np.sort(places[wrong]))
+
+
 def with_row_ids_above_next(live: LiveRows) -> Iterator[Breach]:
     """Find row ids that new rows would get too (R-104, V4-067)."""
     next_row_id = live.metadata.next_row_id
@@ -396,17 +479,6 @@ def with_row_ids_above_next(live: LiveRows) -> Iterator[Breach]:
         above = live.is_data & (first >= 0) & (ends > next_row_id)
         what = f"has row ids above `next-row-id`, {next_row_id}"
         yield from live.breaches(what, np.flatnonzero(above))
-
-
-def live_twice(files: Entries, rows: Sequence[int]) -> int:
-    """Count those of some rows whose location another row of the files has too (R-066)."""
-    keys = location_keys(files.table["location"])
-    again = repeated_places(keys)
-    if not len(again):
-        return 0
-    named = pc.unique(keys.take(pa.array(again)))
-    chosen = pc.is_in(keys.take(pa.array(rows, pa.int64())), named)
-    return int(pc.sum(chosen, min_count=0).as_py())
 
 
 def repeated_places(keys: pa.ChunkedArray) -> Integers:

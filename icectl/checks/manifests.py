@@ -7,6 +7,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from icectl.checks.deletes import has_equality_ids
+from icectl.checks.live_entries import (
+    LARGEST_FILE,
+    LiveRows,
+    live_again,
+    of_no_size,
+    unreadable_formats,
+)
 from icectl.checks.objects import (
     ManifestEntries,
     ManifestList,
@@ -246,7 +253,9 @@ MANIFEST_RULES = (
                     & ~one.of("content", Content.POSITION_DELETES)),
          in_entries("a negative record count", lambda one: one.numbers("record_count") < 0),
          in_entries("a file size that no file has",
-                    lambda one: one.numbers("file_size_in_bytes") < 1),
+                    lambda one: (one.numbers("file_size_in_bytes") < 1)
+                    | (one.numbers("file_size_in_bytes") > LARGEST_FILE)),
+         Check(LiveRows, of_no_size), Check(LiveRows, unreadable_formats),
          in_entries("equality ids on a file that is not an equality delete",
                     lambda one: has_equality_ids(one)
                     & ~one.of("content", Content.EQUALITY_DELETES), "warning"),
@@ -263,7 +272,8 @@ MANIFEST_RULES = (
          not_enforced="deleting goes by reachability (R-191); adding a path again is "
          "discouraged only"),
     rule("R-066", "a path is live at most once in a snapshot", "Scan Planning", "error", ROLL_BACK,
-         in_live("is live again", lambda one: one.faults.repeated.in_snapshot(one.chosen))),
+         in_live("is live again", lambda one: one.faults.repeated.in_snapshot(one.chosen)),
+         Check(LiveRows, live_again)),
     rule("R-067", "split offsets ascend and sort orders are those of data files", "Manifests",
          "warning", COMPACT,
          in_entries("split offsets that do not ascend, or lie outside of the file,",

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from icectl.checks.identity import put_back_id
-from icectl.checks.live_entries import LiveRows, late, with_row_ids_above_next
+from icectl.checks.live_entries import (
+    LiveRows,
+    late,
+    renumbered,
+    with_row_ids_above_next,
+    with_row_ids_of_others,
+)
 from icectl.checks.objects import (
     CommitBase,
     LiveSnapshot,
@@ -110,6 +116,7 @@ def _of_snapshot(listed: ManifestList) -> Iterator[Breach]:
     """A manifest's number is not above the snapshot's, which the snapshot's own manifests have."""
     snapshot = listed.snapshot
     is_put_back = put_back_id(listed.metadata, snapshot, listed.properties) is not None
+    numbers = {id_: one.sequence_number for id_, one in listed.metadata.snapshots_by_id.items()}
     for one in listed.manifests if listed.metadata.format_version > 1 else ():
         number = one.sequence_number
         if number > snapshot.sequence_number:
@@ -124,6 +131,12 @@ def _of_snapshot(listed: ManifestList) -> Iterator[Breach]:
                 f"not {snapshot.sequence_number}"
             )
             yield Breach(message, one.manifest_path, "info" if is_put_back else None)
+        elif one.added_snapshot_id in numbers and number != numbers[one.added_snapshot_id]:
+            message = (
+                f"snapshot {one.added_snapshot_id} added it, but its sequence number is {number}, "
+                f"not {numbers[one.added_snapshot_id]}"
+            )
+            yield Breach(message, one.manifest_path)
 
 
 def _without(entries: ManifestEntries, number: str, *statuses: Status) -> Mask | None:
@@ -260,7 +273,7 @@ NUMBER_RULES = (
     rule("R-044", "the data sequence number of a file never changes", "Manifest Entry Fields",
          "error", ROLL_BACK,
          Check(StoredManifest, _changed_number), Check(LiveSnapshot, _number_of_the_future),
-         Check(LiveRows, late)),
+         Check(LiveRows, late), Check(LiveRows, renumbered)),
     rule("R-045", "a compacted file keeps the data sequence number it started from",
          "Sequence Number Inheritance", "error", OURS),
     rule("R-046", "manifests of version 1 have sequence number 0 and hold data", "Appendix E",
@@ -300,7 +313,8 @@ NUMBER_RULES = (
     rule("R-103", "data files inherit first row ids from their manifest",
          "First Row ID Inheritance", "error", WRITER,
          in_live("has row ids that another file has too",
-                 lambda one: one.faults.row_ids.overlapping(one.chosen))),
+                 lambda one: one.faults.row_ids.overlapping(one.chosen)),
+         Check(LiveRows, with_row_ids_of_others)),
     rule("R-104", "the next row id grows by the rows that a snapshot adds", "Snapshot Row IDs",
          "error", WRITER,
          Check(CommitBase, row_ids_above_counter), ABSENT_ADDED_ROWS,

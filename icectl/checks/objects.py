@@ -81,6 +81,15 @@ class ManifestList:
         return self.snapshot.manifest_list or f"snapshot {self.snapshot.snapshot_id}"
 
 
+@dataclass(frozen=True, slots=True)
+class ListedChain:
+    """The manifests of several snapshots by id, to be compared with each other's summaries."""
+
+    metadata: TableMetadata
+    lists: Mapping[int, Sequence[ManifestFile]]
+    subject: str = METADATA
+
+
 def in_snapshots(
     what: str,
     wrong: Callable[[Snapshot, TableMetadata], bool],

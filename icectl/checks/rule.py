@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from icectl.errors import CorruptTable
 from icectl.format.rule import Fault, Severity
 
 
@@ -159,6 +160,15 @@ def located(
         where = "it" if fault.location == subject else f"`{fault.location}`"
         more = f", and {fault.count - 1:,} more" if fault.count > 1 else ""
         yield Breach(f"{where} {what}{more}", severity=severity)
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise the first error among findings. Raises: CorruptTable."""
+    for finding in findings:
+        if finding.severity == "error":
+            subject = f"`{finding.subject}`" if "/" in finding.subject else finding.subject
+            message = f"{subject}: {finding.message}"
+            raise CorruptTable(message, rule=finding.rule, hint=finding.hint)
 
 
 class RuleSet:

@@ -1,7 +1,7 @@
 """The rules of versions 1 to 3 and of the metadata of sfc-1, and findings by their ids."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -115,26 +115,27 @@ _EVIDENCE = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050")
 """Rules whose breach may tell of another manifest, the most telling first."""
 
 
-def check_own_manifest(
+def doubts_of_manifest(
     metadata: TableMetadata,
     row: ManifestFile,
     header: ManifestHeader,
     size_bytes: int,
     rows: RawEntries,
-) -> None:
-    """Do nothing where a manifest may be the one that a row of a manifest list describes.
+) -> Sequence[Finding]:
+    """Return what speaks against a manifest that a row of a manifest list describes.
 
-    One breach may be a mistake of a writer, and two tell of another file. The name of another
+    One finding may be a mistake of a writer, and two tell of another file. The name of another
     snapshot proves that alone. `rows` have the planning columns.
     Raises: OtherFile, by the rule that tells most.
     """
     if metadata.spec(row.partition_spec_id) is None:
-        return  # R-052: what it should be is not known
+        return ()  # R-052: what it should be is not known
     columns = Columns(rows)
     stored = StoredManifest(metadata, [row], header, size_bytes, columns)
-    breaches = [(one.rule, one.message) for one in RULES.findings(stored, only=_EVIDENCE)]
+    found = list(RULES.findings(stored, only=_EVIDENCE))
     if (columns.of("content", Content.DATA) != (row.content is ManifestContent.DATA)).any():
-        breaches.append(("R-061", "its entries have another content than the list says"))
+        message = "its entries have another content than the list says"
+        found.append(finding("R-061", row.manifest_path, message))
     of_other = None
     if row.added_snapshot_id is not None:
         changed = columns.of("status", Status.ADDED, Status.DELETED)
@@ -145,10 +146,11 @@ def check_own_manifest(
                 f"not {row.added_snapshot_id}"
             )
     # A header and the entries tell of the content each for itself; several ranges tell the same.
-    by_rule = {rule if rule != "R-061" else message: (rule, message) for rule, message in breaches}
+    by_rule = {one.rule if one.rule != "R-061" else one.message: one for one in found}
     if of_other is not None or len(by_rule) > 1:
-        ordered = sorted(by_rule.values(), key=lambda one: _EVIDENCE.index(one[0]))
+        ordered = sorted(by_rule.values(), key=lambda one: _EVIDENCE.index(one.rule))
         reasons = [] if of_other is None else [of_other]
-        reasons += [message for _, message in ordered]
+        reasons += [one.message for one in ordered]
         message = f"it is not the manifest that the list describes: {'; '.join(reasons)}"
-        raise OtherFile(message, rule="R-064" if of_other is not None else ordered[0][0])
+        raise OtherFile(message, rule="R-064" if of_other is not None else ordered[0].rule)
+    return found

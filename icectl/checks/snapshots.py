@@ -1,13 +1,24 @@
 """Rules of snapshots and refs in the table metadata, and of commits that make and drop them."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
+from operator import attrgetter
 
-from icectl.checks.objects import CommitBase, LiveSnapshot, MetadataFile, in_refs, in_snapshots
+from icectl.checks.objects import (
+    CommitBase,
+    ListedChain,
+    LiveSnapshot,
+    MetadataFile,
+    in_refs,
+    in_snapshots,
+)
 from icectl.checks.rule import Breach, Check, at_most_once, other_counters, rule
 from icectl.entries.summary import Totals, summary_counters
 from icectl.format.layout import Layout, layout_of_table
+from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRITER
+from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, RESTORE_LIST, ROLL_BACK, WRITER
+from icectl.format.snapshot import Snapshot
+from icectl.units import read_count
 
 OPERATIONS = frozenset({"append", "replace", "overwrite", "delete"})
 
@@ -85,6 +96,88 @@ def _totals(live: LiveSnapshot) -> Iterator[Breach]:
     yield from other_counters(live.snapshot.summary or {}, summary_counters(total, "total"))
 
 
+_LIVE_COUNTS = attrgetter("added_files_count", "existing_files_count")
+_CHANGES = {
+    ManifestContent.DATA: ("data files", "data-files", "added-data-files", "deleted-data-files"),
+    ManifestContent.DELETES: (
+        "delete files", "delete-files", "added-delete-files", "removed-delete-files",
+    ),
+}  # fmt: skip
+_COUNTERS = ("added-", "deleted-", "removed-", "changed-partition-count")
+
+
+def _live_count(manifests: Sequence[ManifestFile], content: ManifestContent) -> int | None:
+    """Count the live files of a content that manifests list; None where a count is missing."""
+    counts = [count for one in manifests if one.content is content for count in _LIVE_COUNTS(one)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _lost_files(chain: ListedChain) -> Iterator[Breach]:
+    """Find snapshots that list fewer files than their parent and their own changes leave.
+
+    A total proves nothing alone: those of some writers are wrong. Only the first snapshot is held
+    to it, whose parent has expired; and where a child agrees with the list, the total is wrong.
+    """
+    known = chain.metadata.snapshots_by_id
+    for content, (what, name, *_) in _CHANGES.items():
+        counts = {id_: _live_count(listed, content) for id_, listed in chain.lists.items()}
+        agrees: set[int | None] = set()
+        expected: dict[int, int | None] = {}
+        for id_, count in counts.items():
+            parent = known.get(known[id_].parent_snapshot_id or -1)
+            before = None if parent is None else counts.get(parent.snapshot_id)
+            change = _net_change(known[id_], parent, content)
+            if before is not None and change is not None:
+                expected[id_] = before + change
+                if count == before + change:
+                    agrees.add(known[id_].parent_snapshot_id)
+        for id_, count in counts.items():
+            if known[id_].parent_snapshot_id not in known and id_ not in agrees:
+                expected[id_] = _stated(known[id_], f"total-{name}")
+            least = expected.get(id_)
+            if count is not None and least is not None and count < least:
+                message = f"its list has {count:,} {what}, by the summaries there are {least:,}"
+                yield Breach(message, f"snapshot {id_}", "error", RESTORE_LIST)
+
+
+def _stated(snapshot: Snapshot, name: str, *, default: str | None = None) -> int | None:
+    return read_count((snapshot.summary or {}).get(name, default))
+
+
+def _net_change(
+    snapshot: Snapshot, parent: Snapshot | None, content: ManifestContent
+) -> int | None:
+    """Return how many more files a snapshot lists than its parent, by its summary.
+
+    None where nothing says so. An append removes no data file, whatever its summary says.
+    """
+    _, name, added, removed = _CHANGES[content]
+    if any(item.startswith(_COUNTERS) for item in snapshot.summary or ()):
+        plus, minus = (_stated(snapshot, counter, default="0") for counter in (added, removed))
+        if snapshot.operation == "append" and content is ManifestContent.DATA:
+            minus = 0
+        return None if plus is None or minus is None else plus - minus
+    totals = [_stated(one, f"total-{name}") for one in (snapshot, parent) if one is not None]
+    own, before = totals if len(totals) == 2 else (None, None)
+    return None if own is None or before is None else own - before
+
+
+def removed_data_files(snapshot: Snapshot) -> int:
+    """Return how many data files of its parent a snapshot says that it removed; 0 if it doesn't."""
+    is_append = snapshot.operation == "append"
+    return 0 if is_append else _stated(snapshot, "deleted-data-files", default="0") or 0
+
+
+def lists_fewer(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
+    """Return whether a list has fewer files than the totals of its snapshot: a reason to look."""
+    for content, (_, name, *_) in _CHANGES.items():
+        stated, count = _stated(snapshot, f"total-{name}"), _live_count(manifests, content)
+        if stated is not None and count is not None and count < stated:
+            return True
+    return False
+
+
 # fmt: off
 SNAPSHOT_RULES = (
     rule("R-015", "the current snapshot exists and is that of branch main", "Table Metadata Fields",
@@ -123,7 +216,7 @@ SNAPSHOT_RULES = (
     rule("R-031", "the operation of a snapshot is one of four, and its summary adds up",
          "Snapshots", "warning", "rely on the counts that icectl takes from the manifests",
          UNKNOWN_OPERATIONS,
-         Check(LiveSnapshot, _totals)),
+         Check(LiveSnapshot, _totals), Check(ListedChain, _lost_files)),
     rule("R-032", "a snapshot without a summary has an unknown operation", "Snapshots", "info",
          OURS),
     rule("R-033", "snapshot ids are positive and used once", "Appendix F", "error", WRITER,

@@ -155,6 +155,14 @@ TablesArgument = Annotated[
     ),
 ]
 SparkMaster = Annotated[str | None, option_of(COMPACT_MASTER, group=ENGINE, is_rare=True)]
+DistrustSummaries = Annotated[
+    bool,
+    option(
+        "--distrust-summaries",
+        "delete files even if a snapshot lists fewer than its summary says",
+        is_rare=True,
+    ),
+]
 SparkConf = Annotated[
     list[str] | None,
     option("--spark-conf", "a Spark setting; repeatable", ENGINE, "KEY=VALUE", is_rare=True),

@@ -42,7 +42,6 @@ from icectl.table.rewrite_tasks import (
     InputFile,
     MergeDeletesTask,
     TaskMaker,
-    check_once,
 )
 
 _STATED = ("location", "record_count", "spec_id", "partition_key", "sequence_number")
@@ -185,7 +184,6 @@ class DeleteConverter:
         conversion.keep_live(files, self.global_spec_ids)
         newest = newest_by_scope(conversion.deletes, self.global_spec_ids)
         rows = affected_rows(files, newest)
-        check_once(files.data, rows)
         stated = list(by_row(take(files.data, rows), *_STATED))
         unknown = [
             row for row, key in zip(rows, stated, strict=True) if key not in conversion.found

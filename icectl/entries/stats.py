@@ -81,7 +81,8 @@ def field_ids(entries: E, column: str) -> list[int]:
 def with_referenced_data_files(entries: E) -> E:
     """Name the data file of each position delete file whose path bounds are equal.
 
-    Shape: referenced_data_file filled where it is null and the bounds of `file_path` agree; needs
+    Shape: referenced_data_file filled where it is null and the bounds of `file_path` agree, and
+    null where these name another file: only reading the deletes shows which it is. Needs
     lower_bounds and upper_bounds.
     Order: kept.
     Spec: a version 2 delete file has no referenced_data_file (143); truncated bounds never agree,
@@ -94,5 +95,7 @@ def with_referenced_data_files(entries: E) -> E:
     )
     named = pc.if_else(agree, lower, pa.scalar(None, lower.type))
     column = "referenced_data_file"
-    filled = pc.coalesce(entries.table[column], pc.cast(named, pa.string()))
+    by_bounds, stated = pc.cast(named, pa.string()), entries.table[column]
+    contradicted = pc.fill_null(pc.not_equal(stated, by_bounds), fill_value=False)
+    filled = pc.if_else(contradicted, None, pc.coalesce(stated, by_bounds))
     return type(entries)(replace_column(entries.table, column, filled))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap, BitMap64
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.puffin import NewBlob
@@ -62,6 +61,8 @@ def check_cardinality(positions: Positions, expected: int) -> None:
 
 def write_dv(positions: npt.ArrayLike) -> bytes:
     """Write positions as a deletion vector; they may come in any order, and more than once."""
+    from pyroaring import BitMap64
+
     numbers = np.asarray(positions, dtype=np.uint64)
     if len(numbers) and int(numbers.max()) >= 1 << 63:
         raise ValueError(int(numbers.max()))
@@ -117,6 +118,8 @@ def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
 
 def write_bitmap(positions: npt.ArrayLike) -> bytes:
     """Write positions as a bare portable 32-bit Roaring bitmap, byte for byte as in sfc-1 6.4."""
+    from pyroaring import BitMap
+
     bitmap = BitMap(np.asarray(positions, dtype=np.uint32))
     bitmap.run_optimize()
     content: bytes = bitmap.serialize()

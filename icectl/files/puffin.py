@@ -104,6 +104,16 @@ def read_footer(tail: bytes, file_size: int) -> PuffinFile:
     return puffin
 
 
+def read_puffin_footer(read_range: Callable[[int, int], bytes], size_bytes: int) -> PuffinFile:
+    """Return the footer of a Puffin file of some size; ranges below 0 count from its end.
+
+    Raises: CorruptTable; Unsupported.
+    """
+    tail = read_range(-FOOTER_END, FOOTER_END)
+    size = footer_size(tail)
+    return read_footer(read_range(-min(size, size_bytes), size), size_bytes)
+
+
 def read_puffin(content: bytes) -> PuffinFile:
     """Read the footer of a whole file. Raises: as read_footer."""
     if content[:4] != MAGIC:

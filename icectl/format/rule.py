@@ -14,6 +14,9 @@ ROLL_BACK = (
     "rows again"
 )
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
+RESTORE_LIST = (
+    "restore the manifest list from a copy, or roll back to a snapshot whose list is complete"
+)
 REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` rewrites the manifests"
 REPAIR_LIST = "`icectl repair TABLE --dry-run` says whether the list can be repaired"
 COMPACT_OWN = (

@@ -19,14 +19,7 @@ from icectl.files.deletion_vectors import (
     read_dv,
 )
 from icectl.files.parquet.schema import field_id
-from icectl.files.puffin import (
-    FOOTER_END,
-    PuffinBlob,
-    PuffinFile,
-    footer_size,
-    read_blob,
-    read_footer,
-)
+from icectl.files.puffin import PuffinBlob, read_blob, read_puffin_footer
 from icectl.format.schema import FILE_PATH, POSITION, POSITION_DELETES
 from icectl.rows.check_data_file import (
     RecordedFile,
@@ -210,13 +203,6 @@ def check_vectors(
     blobs = {(blob.offset, blob.length): blob for blob in puffin.blobs}
     for vector in vectors:
         yield from _vector(read_range, blobs, vector, record_count, named)
-
-
-def read_puffin_footer(read_range: Callable[[int, int], bytes], size_bytes: int) -> PuffinFile:
-    """Return the footer of a Puffin file of some size. Raises: CorruptTable; Unsupported."""
-    tail = read_range(-FOOTER_END, FOOTER_END)
-    size = footer_size(tail)
-    return read_footer(read_range(-min(size, size_bytes), size), size_bytes)
 
 
 def _vector(

@@ -16,11 +16,10 @@ from icectl.files.data_file import DataFile
 from icectl.files.data_rows import check_values
 from icectl.files.deletion_vectors import Positions, check_cardinality, read_dv
 from icectl.files.parquet.schema import field_id
-from icectl.files.puffin import PuffinBlob
+from icectl.files.puffin import PuffinBlob, read_puffin_footer
 from icectl.format.locations import with_scheme
 from icectl.format.schema import FILE_PATH, PATH_FIELD, POSITION, POSITION_FIELD
 from icectl.format.types import NestedField
-from icectl.rows.check_delete_file import read_puffin_footer
 from icectl.rows.columns import conversion, path_to
 from icectl.storage.location import loosest_key
 

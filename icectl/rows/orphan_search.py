@@ -37,6 +37,9 @@ class Listing(Protocol):
     def links(self) -> Sequence[str]:
         """Symbolic links to files: the table may reach their targets."""
 
+    def locations(self) -> KnownLocations:
+        """Return the listed locations as a set."""
+
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
         """Yield the files that are not known, with verdicts, as `unreached` does.
 
@@ -76,6 +79,12 @@ class LocalListing:
     @property
     def total_bytes(self) -> int:
         return self.spool.total_bytes
+
+    def locations(self) -> KnownLocations:
+        listed = KnownLocations()
+        for batch in self.spool:
+            listed.add(batch["location"])
+        return listed
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
         for batch in self.spool:

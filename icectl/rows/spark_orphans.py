@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,11 +30,11 @@ from icectl.storage.listing import LISTING_SCHEMA, Spool
 from icectl.storage.location import is_local, is_within, local_path, redacted
 from icectl.storage.open import SHARE_STORAGE, StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
-from icectl.table.known_locations import KnownLocations
+from icectl.table.known_locations import KnownLocations, location_hashes
 from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
 
 _LOGGER = logging.getLogger(__name__)
-_FILES, _SUMMARY = "files", "summary"
+_FILES, _SUMMARY, _HASHES = "files", "summary", "hashes"
 _TASKS_PER_CORE = 4
 _FEWEST_TASKS = 256
 """On a cluster, which may begin with few workers and take more as there is work."""
@@ -159,6 +160,13 @@ class _SparkListing:
     total_bytes: int
     metadata_files: Sequence[str]
     links: Sequence[str]
+
+    def locations(self) -> KnownLocations:
+        listed = self.local.locations()
+        if self.remote is not None:
+            for _, payload in self.remote.run(_FILES, _hashed).of(_HASHES):
+                listed.add_hashes(np.frombuffer(payload, np.uint64))
+        return listed
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
         yield from self.local.unreached(known, rule)
@@ -300,6 +308,11 @@ def _send_known(spark: Spark, known: KnownLocations) -> Any:
             jobs.context.addFile(file.name)
             return Path(file.name).name
         return jobs.context.broadcast(Path(file.name).read_bytes())
+
+
+def _hashed(payload: bytes) -> Iterator[Answer]:
+    """Yield the hashes of listed locations, on a worker."""
+    yield _HASHES, location_hashes(payload_batch(payload)["location"]).tobytes()
 
 
 def _unreached(known: Any, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from icectl.checks.rule import Breach, Finding, Rule, RuleSet, Subject
+from icectl.checks.rule import Breach, Finding, Rule, RuleSet, Subject, refuse
 from icectl.checks.rules import ALL_RULES
 from icectl.entries.columns import Positions
 from icectl.entries.rows import Entries
@@ -27,7 +27,6 @@ from icectl.sfc1.manifests import (
 )
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.guard import refuse
 from icectl.table.reading import decode_file, naming, read_file
 
 _CAUSES_FIRST = [rule for rule in LIVE_RULES if rule.id == "V4-120"]

@@ -4,21 +4,23 @@ Else rows would change their meaning, or files of others go. Commands that chang
 before they plan, with what they read for planning anyway.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.checks.objects import CommitBase
-from icectl.checks.rule import Finding
-from icectl.checks.rules import ALL_RULES, rules_of_metadata
+from icectl.checks.objects import CommitBase, ListedChain
+from icectl.checks.rule import refuse
+from icectl.checks.rules import ALL_RULES, RULES, rules_of_metadata
+from icectl.checks.snapshots import lists_fewer
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Refused
 from icectl.format import properties
+from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import ROLL_BACK
 from icectl.format.snapshot import Snapshot
-from icectl.table.context import open_table
-from icectl.table.manifest_lists import snapshot_reader
+from icectl.table.context import TableContext, open_table
+from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.units import print_count
 
 
@@ -71,13 +73,46 @@ def check_vector_targets(snapshot: Snapshot, lost: Collection[str]) -> None:
         raise CorruptTable(message, rule="V4-122", hint=ROLL_BACK)
 
 
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raise the first error among findings. Raises: CorruptTable."""
-    for finding in findings:
-        if finding.severity == "error":
-            subject = f"`{finding.subject}`" if "/" in finding.subject else finding.subject
-            message = f"{subject}: {finding.message}"
-            raise CorruptTable(message, rule=finding.rule, hint=finding.hint)
+def check_lists(metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
+    """Refuse to delete files if a snapshot lists fewer of them than summaries say (R-031).
+
+    Raises: Refused.
+    """
+    by_list = {
+        id_: listed
+        for id_, listed in lists.items()
+        if layout_of(metadata.snapshots_by_id[id_]) is Layout.MANIFEST_LISTS
+    }
+    for finding in RULES.findings(ListedChain(metadata, by_list), only=("R-031",)):
+        raise Refused(
+            f"{finding.subject}: {finding.message} ({finding.rule})",
+            hint="restore the manifest list from a copy, or expire the snapshot with "
+            "`--metadata-only`; `--distrust-summaries` goes on if the summaries are wrong",
+            id="fewer-files",
+        )
+
+
+def check_head_list(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    manifests: Sequence[ManifestFile],
+) -> None:
+    """Do nothing where the list that a change stands on has lost no row, as far as that is proved.
+
+    Raises: CorruptTable R-031. Cost: the parent's list, where the totals of the head are too high.
+    """
+    parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
+    is_listed = Layout.SFC_1 not in {layout_of(one) for one in (snapshot, parent) if one}
+    if parent is None or not is_listed or not lists_fewer(snapshot, manifests):
+        return
+    try:
+        before = read_snapshot_manifests(context.store, metadata, parent)
+    except CorruptTable:  # then nothing proves it
+        return
+    lists = {snapshot.snapshot_id: manifests, parent.snapshot_id: before}
+    found = RULES.findings(ListedChain(metadata, lists), only=("R-031",))
+    refuse(one for one in found if one.subject == f"snapshot {snapshot.snapshot_id}")
 
 
 CLOCK_TOLERANCE_MS = 60_000

@@ -52,7 +52,10 @@ class KnownLocations:
         return len(self._known)
 
     def add(self, locations: pa.Array | pa.ChunkedArray) -> None:
-        hashes = location_hashes(locations)
+        self.add_hashes(location_hashes(locations))
+
+    def add_hashes(self, hashes: Hashes) -> None:
+        """Take in locations by their hashes."""
         self._added.append(hashes)
         self._added_count += len(hashes)
         if self._added_count > max(_FEW, len(self._known) // 2):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,8 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.types import NestedField, StructType
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.table.context import TableContext
-from icectl.table.guard import check_live
+from icectl.table.dangling import check_dangling
+from icectl.table.guard import check_head_list, check_live
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries, scan_entries
 from icectl.table.rewrite_tasks import LOADED_COLUMNS, Task
@@ -224,9 +225,15 @@ def load_live_files(
     else:
         manifests, entries = _listed_since(context, metadata, snapshot, loaded, earlier)
     check_live(metadata, snapshot, manifests, entries)
+    if within is None:
+        check_head_list(context, metadata, snapshot, manifests)
     files = files_of_snapshot(metadata, manifests, entries)
     named = _named(context, metadata, files, known, read_names)
-    return replace(files, named_files=named, spelling=_spelling(files, named))
+    files = replace(files, named_files=named, spelling=_spelling(files, named))
+    if len(files.deletes) and within is None:  # conditions leave out data files
+        read = partial(_read_unread, context, metadata, manifests, read_names)
+        check_dangling(context, metadata, snapshot, entries, files.matches, named, read)
+    return files
 
 
 def _listed(
@@ -288,7 +295,18 @@ def _named(
     if not unread:
         return known
     deletes = take(files.deletes, unread)
-    stated = load_stated(context, metadata, files.manifests, [deletes])
+    return {**known, **_read_unread(context, metadata, files.manifests, read_names, deletes)}
+
+
+def _read_unread(
+    context: TableContext,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    read_names: ReadNames,
+    deletes: Entries,
+) -> NamedFiles:
+    """Read the data files that position delete files name, as locations of the table are."""
+    stated = load_stated(context, metadata, manifests, [deletes])
     read: dict[str, Mapping[str, int]] = dict(read_names(deletes, stated))
     scheme = scheme_of_entries(metadata)
     if scheme:
@@ -297,7 +315,7 @@ def _named(
             for name, count in names.items():
                 counts[with_scheme(scheme, name)] += count
             read[place] = counts
-    return {**known, **read}
+    return read
 
 
 def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> Entries:

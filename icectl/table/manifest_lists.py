@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from icectl.checks.identity import check_own_list
+from icectl.checks.identity import check_own_list, is_doubtful_list
 from icectl.entries.locations import listed_with_scheme, with_schemes
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
@@ -315,6 +315,8 @@ class ListReader(SnapshotReader):
         if location is not None:
             content = read_file(store, location)
             manifests = decode_file(location, lambda: self._decoded(snapshot, content, sound=sound))
+            if sound:
+                self._check_doubts(snapshot, content, manifests)
             return tuple(listed_with_scheme(self.metadata, item) for item in manifests)
         return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
 
@@ -372,6 +374,17 @@ class ListReader(SnapshotReader):
         if sound:
             check_own_list(self.metadata, snapshot, read_list_properties(content), manifests)
         return manifests
+
+    def _check_doubts(
+        self, snapshot: Snapshot, content: bytes, manifests: Sequence[ManifestFile]
+    ) -> None:
+        if is_doubtful_list(self.metadata, snapshot, manifests):
+            from icectl.checks.objects import ManifestList
+            from icectl.checks.rule import refuse
+            from icectl.checks.rules import RULES
+
+            properties = read_list_properties(content)
+            refuse(RULES.findings(ManifestList(self.metadata, snapshot, properties, manifests)))
 
     def decode(
         self,

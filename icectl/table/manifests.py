@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,10 @@ from icectl.table.reading import (
     read_in_threads,
     try_file,
 )
+
+Trust = Literal["sound", "own", "any"]
+"""What manifests have to be: `sound` enough for a change to stand on; at least those that the list
+describes (`own`); or `any`, to be shown."""
 
 
 class SharedValues:
@@ -130,17 +134,16 @@ def scan_manifests(
     manifests: Sequence[ManifestFile],
     columns: frozenset[str] | Sequence[frozenset[str]],
     *,
-    to_show: bool = False,
+    trust: Trust = "sound",
 ) -> Iterator[ManifestsRead]:
     """Read manifests as stored, small ones many at a time; `columns` of all or of each.
 
-    Those that the list does not describe are read too if they are only shown (`to_show`).
     Order: that of `manifests`; close the iterator to stop early.
     Raises: CorruptTable, naming the file; MissingFile; Unsupported; StorageError.
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
-    groups = _in_groups(context, metadata, manifests, columns, lambda part: part, to_show=to_show)
+    groups = _in_groups(context, metadata, manifests, columns, lambda part: part, trust)
     with closing(groups) as parts:
         for part in parts:
             if isinstance(part, _Failed):
@@ -168,7 +171,8 @@ def scan_entries(
     def finish(part: ManifestsRead) -> tuple[Entries, Sequence[OtherFile]]:
         return part.entries(), part.odd
 
-    groups = _in_groups(context, metadata, manifests, columns, finish, to_show=show_odd is not None)
+    trust: Trust = "own" if show_odd is None else "any"
+    groups = _in_groups(context, metadata, manifests, columns, finish, trust)
     with closing(groups) as parts:
         for part in parts:
             if isinstance(part, _Failed):
@@ -189,10 +193,11 @@ def load_entries(
     *,
     to_match: bool = False,
     show_odd: Callable[[Problem], None] | None = None,
+    trust: Trust = "sound",
 ) -> Entries:
     """Read all entries of some manifests into one table; `to_match` for entries.deletes.match.
 
-    `show_odd` is as in scan_entries.
+    `show_odd` is as in scan_entries; without it, `trust` as in scan_manifests.
 
     Shape: to be matched, referenced_data_file is filled from the path bounds of older position
     delete files.
@@ -201,16 +206,18 @@ def load_entries(
     Cost: to be matched, memory for values that differ from row to row.
     """
     if not to_match:
-        scanned = scan_entries(context, metadata, manifests, columns, show_odd=show_odd)
-        return concat(list(scanned))
+        if show_odd is not None:
+            return concat(scan_entries(context, metadata, manifests, columns, show_odd=show_odd))
+        scanned = scan_manifests(context, metadata, manifests, columns, trust=trust)
+        return concat([part.entries() for part in scanned])
     of_deletes = columns | {"lower_bounds", "upper_bounds"}
     columns_of = [
         of_deletes if manifest.content is ManifestContent.DELETES else columns
         for manifest in manifests
     ]
     shared, parts = SharedValues(), []
-    to_show = show_odd is not None
-    for part in scan_manifests(context, metadata, manifests, columns_of, to_show=to_show):
+    trust = trust if show_odd is None else "any"
+    for part in scan_manifests(context, metadata, manifests, columns_of, trust=trust):
         if show_odd is not None:
             for problem in part.odd:
                 show_odd(problem)
@@ -291,7 +298,7 @@ class _Decoder(Generic[_Done]):
     columns: Sequence[frozenset[str]]
     finish: Callable[[ManifestsRead], _Done]
     concurrency: int
-    to_show: bool
+    trust: Trust
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         """Return a group as one, or each of its manifests if one has a problem, with counts.
@@ -360,23 +367,25 @@ class _Decoder(Generic[_Done]):
         """Check that manifests are those of their rows in the list.
 
         Returns the errors on those that are shown all the same. Doubtful ones are decoded again,
-        with all planning columns. Raises: OtherFile, if not `to_show`.
+        with all planning columns. Raises: OtherFile; CorruptTable, if one is not `sound`.
         """
         sizes, first, odd = part.sizes, part.first, []
         for place in doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first):
-            from icectl.checks.rules import check_own_manifest
+            from icectl.checks.rule import refuse
+            from icectl.checks.rules import doubts_of_manifest
 
             decoded = self._decoded([first + place], [contents[place]], PLANNING_COLUMNS)
             manifest, header = part.manifests[place], decoded.headers[0]
+            size_bytes, rows = decoded.sizes[0], decoded.rows
             try:
                 with naming(manifest.manifest_path):
-                    check_own_manifest(
-                        self.metadata, manifest, header, decoded.sizes[0], decoded.rows
-                    )
+                    found = doubts_of_manifest(self.metadata, manifest, header, size_bytes, rows)
             except OtherFile as error:
-                if not self.to_show:
+                if self.trust != "any":
                     raise
                 odd.append(error)
+            else:
+                refuse(found if self.trust == "sound" else ())
         return odd
 
 
@@ -412,8 +421,7 @@ def _in_groups(
     manifests: Sequence[ManifestFile],
     columns: frozenset[str] | Sequence[frozenset[str]],
     finish: Callable[[ManifestsRead], _Done],
-    *,
-    to_show: bool = False,
+    trust: Trust = "own",
 ) -> Generator[_Done | _Failed, None, None]:
     """Read manifests and decode them group by group, as _Decoder does.
 
@@ -421,7 +429,7 @@ def _in_groups(
     take memory.
     """
     columns_of = [columns] * len(manifests) if isinstance(columns, frozenset) else columns
-    decoder = _Decoder(metadata, manifests, columns_of, finish, context.concurrency, to_show)
+    decoder = _Decoder(metadata, manifests, columns_of, finish, context.concurrency, trust)
     context.progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 

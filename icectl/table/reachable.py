@@ -24,7 +24,9 @@ from icectl.storage import location as locations
 from icectl.storage.identity import SameStore, linked_files
 from icectl.storage.location import is_local, join, loosest_key, loosest_keys
 from icectl.table.context import TableContext
+from icectl.table.guard import check_lists
 from icectl.table.known_locations import KnownFiles, KnownLocations
+from icectl.table.live_file_check import ListedFiles, LiveOnce
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 
@@ -95,13 +97,14 @@ class Live:
 
     A file that several entries name may be there several times. `spec_ids` are those of entries
     in every state: a root and leaves of version 4 have such of several specs. `vector_targets` are
-    the data files of delete vectors.
+    the data files of delete vectors; `once` can tell whether a snapshot has a file twice.
     """
 
     files: Files
     vector_targets: VectorTargets
     schema_ids: frozenset[int | None]
     spec_ids: frozenset[int]
+    once: LiveOnce
 
 
 def files_of_live_entries(
@@ -123,7 +126,7 @@ def read_live(
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
     gathered = _Gathered()
-    vector_targets = VectorTargets()
+    vector_targets, once = VectorTargets(), LiveOnce()
     # Delete vectors first: then it is known which data files to look for.
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
     schema_ids: set[int | None] = set()
@@ -133,10 +136,11 @@ def read_live(
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])
         vector_targets.add(manifests, alive, keys)
+        once.add(manifests, alive)
         gathered.add(content_files(alive, keys))
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
-    return Live(gathered.files, vector_targets, frozenset(schema_ids), frozenset(spec_ids))
+    return Live(gathered.files, vector_targets, frozenset(schema_ids), frozenset(spec_ids), once)
 
 
 class _Gathered:
@@ -250,7 +254,7 @@ def all_manifests(
     return distinct_manifests(lists[snapshot.snapshot_id] for snapshot in snapshots)
 
 
-_LOCATION = frozenset({"location"})
+_NAMED_FILES = frozenset({"location", "content", "status", "file_format"})
 
 
 class References:
@@ -271,16 +275,32 @@ class References:
         self._snapshots_read: set[int] = set()
         self._manifests_read: set[ManifestIdentity] = set()
 
-    def add(self, loaded: LoadedTable) -> None:
+    def add(
+        self,
+        loaded: LoadedTable,
+        listed_files: KnownLocations | None = None,
+        *,
+        trusted: bool = False,
+    ) -> None:
         """Take in all that the table refers to; what was read before is not read again.
 
         Metadata files of the log count, what they describe does not. Entries count in every state
-        (deleted ones too), and so does every snapshot, referenced or not.
-        Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
+        (deleted ones too), and so does every snapshot, referenced or not. Live ones must be among
+        `listed_files`, if they lie in the listed places, or be there now. Lists with fewer files
+        than the summaries say are only `trusted` where the caller says so.
+        Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192), or hides a
+        file; Refused.
         """
         metadata = loaded.metadata
         unread = self.unread(metadata)
-        listed = all_manifests(manifests_by_snapshot(self._context, metadata, unread), unread)
+        lists = manifests_by_snapshot(self._context, metadata, unread)
+        if not trusted:
+            check_lists(metadata, lists)
+        listed = all_manifests(lists, unread)
+        live_once = LiveOnce()
+        listed_ones = None
+        if listed_files is not None:
+            listed_ones = ListedFiles(self._places, listed, listed_files)
         # Rows that delete vectors of version 4 name count like deleted entries.
         listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
         described = together(
@@ -295,9 +315,16 @@ class References:
         folders = [loaded.metadata_folder, join(metadata.location, "metadata")]
         self._add(pa.array([join(folder, VERSION_HINT) for folder in folders], pa.string()), table)
         manifests = [item for item in listed if item.identity not in self._manifests_read]
-        for part in scan_manifests(self._context, metadata, manifests, _LOCATION):
+        for part in scan_manifests(self._context, metadata, manifests, _NAMED_FILES):
+            alive = live(part.rows)
+            live_once.add(manifests, alive)
+            if listed_ones is not None:
+                listed_ones.add(manifests, alive)
             for stored in part.rows.table["location"].chunks:
                 self._add(stored, table)
+        live_once.check(lists)
+        if listed_ones is not None:
+            listed_ones.check(self._context, metadata)
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
         self._manifests_read |= {item.identity for item in manifests}
 

@@ -355,7 +355,9 @@ class WholeSnapshots:
         return frozenset(location for location in locations - named if "/" in location)
 
     def _read_manifests(self, snapshot: Snapshot) -> Iterator[tuple[ManifestFile, ManifestRead]]:
-        manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
+        manifests = read_snapshot_manifests(
+            self.context.store, self.metadata, snapshot, sound=False
+        )
         read = try_manifests(self.context, self.metadata, manifests, PLANNING_COLUMNS)
         with closing(read):
             yield from zip(manifests, read, strict=True)

@@ -6,11 +6,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from icectl.checks.file_identity import StatedFile
-from icectl.checks.live_entries import live_twice
-from icectl.checks.rules import ALL_RULES
 from icectl.entries.deletes import DeleteIndex
 from icectl.entries.rows import Entries, by_row, take
-from icectl.errors import CorruptTable
 from icectl.format.manifest import FileFormat
 from icectl.table.output_sizes import Sizes
 
@@ -201,17 +198,6 @@ def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[
         Bin((row,), (start, stop), live_bytes * (stop - max(start, offsets[0])) // stored)
         for start, stop in pairwise(bounds)
     )
-
-
-def check_once(data: Entries, rows: Sequence[int]) -> None:
-    """Refuse to rewrite data files that are live twice: both would go, and one come.
-
-    Raises: CorruptTable R-066.
-    """
-    again = live_twice(data, rows) if rows else 0
-    if again:
-        message = f"{again:,} of the data files to rewrite are live more than once"
-        raise CorruptTable(message, rule="R-066", hint=ALL_RULES["R-066"].fix)  # R-066
 
 
 class TaskMaker:

@@ -744,7 +744,8 @@ def r048_sequence_numbers_in_version_1(broken: Broken) -> None:
 @damage("v2")
 def r056_a_manifest_of_nothing_but_deleted_entries(broken: Broken) -> None:
     row = dict(broken.manifests()[0])
-    number, old = row["sequence_number"], broken.members()["snapshots"][0]["snapshot-id"]
+    oldest = broken.members()["snapshots"][0]
+    number, old = oldest["sequence-number"], oldest["snapshot-id"]
     path = Path(row["manifest_path"]).with_name("left-over.avro")
     path.write_bytes(Path(row["manifest_path"]).read_bytes())
     gone = {"status": DELETED, "snapshot_id": old}
@@ -755,6 +756,8 @@ def r056_a_manifest_of_nothing_but_deleted_entries(broken: Broken) -> None:
         "manifest_path": str(path),
         "manifest_length": path.stat().st_size,
         "added_snapshot_id": old,
+        "sequence_number": number,
+        "min_sequence_number": number,
         "added_files_count": 0,
         "added_rows_count": 0,
         "existing_files_count": 0,

@@ -636,11 +636,11 @@ class TableBuilder:
         merged = []
         for content in ManifestContent:
             rows = [
-                row | {"status": int(Status.EXISTING)}
+                row if row["status"] == Status.DELETED else row | {"status": int(Status.EXISTING)}
                 for manifest in manifests
                 if manifest.content == content
                 for row in self._entries[manifest.manifest_path]
-                if row["status"] != Status.DELETED
+                if row["status"] != Status.DELETED or row["snapshot_id"] == snapshot_id
             ]
             merged += [
                 self._write_manifest(part, content, snapshot_id, sequence_number)

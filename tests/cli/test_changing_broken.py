@@ -154,10 +154,10 @@ def _of_older_versions() -> Iterable[Case]:
     wanted = {
         "r015": ("R-015", EVERY),
         "r104": ("R-104", EVERY),
-        "r041": ("R-044", ("compact",)),
-        "r044": ("R-044", ("compact",)),
-        "r050_a_manifest_that_is": ("R-066", ("compact",)),
-        "r066": ("R-066", ("compact",)),
+        "r041": ("R-041", ("compact", "rewrite-manifests")),
+        "r044": ("R-044", ("compact", "rewrite-manifests")),
+        "r050_a_manifest_that_is": ("R-050", ("compact", "rewrite-manifests")),
+        "r066": ("R-066", ("compact", "expire-snapshots")),
         "r120": ("R-120", ("compact",)),
     }
     for beginning, (rule, seen_by) in wanted.items():

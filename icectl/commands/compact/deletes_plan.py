@@ -30,7 +30,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.output_sizes import pack
-from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, TaskMaker, check_once
+from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, TaskMaker
 from icectl.units import print_count
 
 _VECTORS_FROM = 3
@@ -71,7 +71,6 @@ def plan_deletes(
     drafts = drafts[: options.max_groups]
     rows = list(dict.fromkeys(row for draft in drafts for row in draft.files))
     check_deletes(files, rows)
-    check_once(files.data, affected)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     ever = every_column(metadata)
     groups = tuple(

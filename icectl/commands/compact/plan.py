@@ -53,7 +53,6 @@ from icectl.table.rewrite_tasks import (
     RewriteTask,
     Task,
     TaskMaker,
-    check_once,
     split_bins,
 )
 from icectl.units import print_size
@@ -276,7 +275,6 @@ def plan(
     drafts = planning.within_limits(planning.ordered(drafts))
     rows = [row for draft in drafts for row in draft.files]
     check_deletes(files, rows)
-    check_once(files.data, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(
         planning.group(number, draft, make, branch.sequence_number)

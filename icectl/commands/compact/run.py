@@ -97,6 +97,7 @@ from icectl.rows.spark_rewrite import SparkEngine
 from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
+from icectl.table.live_file_check import check_largest
 from icectl.table.live_files import (
     LiveFiles,
     every_column,
@@ -262,6 +263,9 @@ def prepare(
                 "compact with an engine that has the class",
             )
         tasks = [task for group in planned.groups for task in group.tasks]
+        if sum(group.input_bytes for group in planned.groups) >= SPARK_PAYS_BYTES:
+            rows = sorted({row for group in planned.groups for row in group.files})
+            check_largest(context, metadata, take(files.data, rows))
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
     if planned.groups and not chosen.deletes_only:
         data_format = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)

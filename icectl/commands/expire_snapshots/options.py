@@ -8,6 +8,7 @@ from icectl.cli.options import (
     POLICY,
     Change,
     Common,
+    DistrustSummaries,
     LeftoverUuids,
     TablesArgument,
     command,
@@ -66,6 +67,7 @@ class ExpireRequest:
     ] = None
     min_age: Annotated[str | None, option_of(EXPIRE_MIN_AGE, group=POLICY)] = None
     clean_expired_metadata: Annotated[bool, option_of(EXPIRE_CLEAN_METADATA)] = False
+    distrust_summaries: DistrustSummaries = False
     keep_files: Annotated[
         bool,
         option(

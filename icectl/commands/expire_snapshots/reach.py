@@ -13,7 +13,7 @@ from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
-from icectl.table.guard import check_vector_targets
+from icectl.table.guard import check_lists, check_vector_targets
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     all_manifests,
@@ -28,24 +28,35 @@ from icectl.table.retention import Retention
 
 
 def read_reached(
-    context: TableContext, metadata: TableMetadata, retention: Retention, sizes: Mapping[str, int]
+    context: TableContext,
+    metadata: TableMetadata,
+    retention: Retention,
+    sizes: Mapping[str, int],
+    *,
+    trusted: bool = False,
 ) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
-    `sizes` in bytes by loosest key, where known.
-    Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192).
+    `sizes` in bytes by loosest key, where known. Lists with fewer files than summaries say may be
+    `trusted`.
+    Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192), or names a
+    file twice; Refused.
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
     kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
     lists = manifests_by_snapshot(context, metadata, kept_snapshots)
     staying = all_manifests(lists, kept_snapshots)  # R-192
     live = read_live(context, metadata, staying)  # R-192
+    live.once.check(lists)
     for snapshot in kept_snapshots:
         if layout_of(snapshot) is Layout.SFC_1:
             check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
     going = _Going(context, metadata)
+    files = going.read(going_ids, staying, sizes)
+    if not trusted:
+        check_lists(metadata, {**lists, **going.lists})
     return ReachedFiles(
-        going=going.read(going_ids, staying, sizes),
+        going=files,
         staying=together([live.files, metadata_files(metadata, kept_snapshots, staying, sizes)]),
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
         schema_ids=live.schema_ids,
@@ -95,6 +106,7 @@ class _Going:
     context: TableContext
     metadata: TableMetadata
     unread: list[UnreadablePart] = field(default_factory=list)
+    lists: dict[int, tuple[ManifestFile, ...]] = field(default_factory=dict)
 
     def read(
         self, going_ids: Collection[int], staying: Sequence[ManifestFile], sizes: Mapping[str, int]
@@ -116,16 +128,15 @@ class _Going:
 
     def _manifests(self, going: Sequence[Snapshot]) -> tuple[ManifestFile, ...]:
         try:
-            return all_manifests(manifests_by_snapshot(self.context, self.metadata, going), going)
+            self.lists.update(manifests_by_snapshot(self.context, self.metadata, going))
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
-            by_snapshot: dict[int, tuple[ManifestFile, ...]] = {}
             for snapshot in going:
                 with self._noted(f"snapshot {snapshot.snapshot_id}"):
-                    by_snapshot |= manifests_by_snapshot(self.context, self.metadata, [snapshot])
-            return all_manifests(
-                by_snapshot, [item for item in going if item.snapshot_id in by_snapshot]
-            )
+                    self.lists.update(
+                        manifests_by_snapshot(self.context, self.metadata, [snapshot])
+                    )
+        return all_manifests(self.lists, [item for item in going if item.snapshot_id in self.lists])
 
     def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:
         try:

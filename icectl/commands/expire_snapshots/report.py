@@ -33,6 +33,7 @@ class ExpireOptions:
     min_age_ms: int = 0
     clean_expired_metadata: bool = False
     keep_files: bool = False
+    trusts_lists: bool = False
     only: Reviewed | None = None
 
 

@@ -75,6 +75,7 @@ from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable, check_gc_enabled
 from icectl.table.known_locations import KnownFiles
+from icectl.table.live_file_check import check_kept
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.removed_files import unless_removed
@@ -111,6 +112,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
         min_age_ms=session.settings.read(EXPIRE_MIN_AGE) or 0,
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
+        trusts_lists=request.distrust_summaries,
         only=session.reviewed,
     )
     context = session.context
@@ -204,7 +206,8 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     reached = ReachedFiles()
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
         with unless_removed(context):
-            reached = read_reached(context, metadata, retention, sizes)
+            trusted = options.trusts_lists or options.keep_files
+            reached = read_reached(context, metadata, retention, sizes, trusted=trusted)
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
     planned = plan(
@@ -225,6 +228,9 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         inside = including(inside, only.subjects(DELETE_FILE))
     if deletes and len(inside):
         OtherTables(context).check_around(loaded, places.folders, folders_of(inside))
+    if deletes:
+        with unless_removed(context):
+            check_kept(context, metadata, inside, reached.staying)
     if deletes and len(outside) and not places.has_location:
         context.progress.warn(
             f"the table's location, {redacted(metadata.location)}, does not contain its current "

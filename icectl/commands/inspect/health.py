@@ -20,7 +20,7 @@ from icectl.commands.inspect.health_plan import (
 from icectl.commands.inspect.health_plan import health as health_view
 from icectl.commands.inspect.views import Row
 from icectl.entries import files
-from icectl.errors import CorruptTable, StorageError
+from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.format import properties
 from icectl.format.file_names import parse_metadata_file_name
 from icectl.format.metadata import TableMetadata
@@ -99,7 +99,7 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
         sizes = {locations.loosest_key(status.location): status.size_bytes for status in listed}
         try:
             reached = read_reached(reader.context, metadata, retention, sizes)
-        except (StorageError, CorruptTable) as error:
+        except (StorageError, CorruptTable, Refused) as error:
             doubts = [error.message]
         else:
             doubts = [lost.reason for lost in reached.unread]

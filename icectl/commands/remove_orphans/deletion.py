@@ -175,7 +175,7 @@ class _Deletion:
         references = self.prepared.references
         if newest != self.newest:
             with unless_removed(self.context):
-                references.add(newest)
+                references.add(newest, trusted=self.prepared.options.trusts_lists)
             self.newest = newest
         reached = references.reach(batch.table["location"].combine_chunks()).to_pylist()
         self.done.spared["referenced"] += sum(reached)

@@ -8,6 +8,7 @@ from icectl.cli.options import (
     ENGINE,
     Change,
     Common,
+    DistrustSummaries,
     LeftoverUuids,
     SparkConf,
     SparkMaster,
@@ -50,6 +51,7 @@ class OrphansRequest:
     quarantine: Annotated[str | None, option_of(ORPHANS_QUARANTINE)] = None
     purge_quarantine_after: Annotated[str | None, option_of(ORPHANS_PURGE_AFTER)] = None
     max_fraction: Annotated[str | None, option_of(ORPHANS_MAX_FRACTION)] = None
+    distrust_summaries: DistrustSummaries = False
     allow_recent: Annotated[
         bool,
         option(

@@ -132,6 +132,7 @@ def _options(session: Session, request: OrphansRequest, same_store: SameStore) -
         ignore_mismatch=request.prefix_mismatch == "ignore",
         max_fraction=settings.read(ORPHANS_MAX_FRACTION),
         allow_recent=request.allow_recent,
+        trusts_lists=request.distrust_summaries,
         delete_outside=request.delete_outside,
         quarantine=None if quarantine is None else _absolute(quarantine),
         purge_after_ms=settings.read(ORPHANS_PURGE_AFTER),

@@ -140,6 +140,7 @@ class OrphanOptions:
     ignore_mismatch: bool = False
     max_fraction: float = 0.5
     allow_recent: bool = False
+    trusts_lists: bool = False
     delete_outside: bool = False
     quarantine: str | None = None
     purge_after_ms: int | None = None
@@ -275,7 +276,7 @@ def _read_references(
     listed = [*places.listed, *filter(None, purged)]
     references = References(context, listed, options.same_store)
     with unless_removed(context):
-        references.add(loaded)
+        references.add(loaded, listing.locations(), trusted=options.trusts_lists)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
         location = next(iter(references.doubtful.values()))
@@ -324,7 +325,7 @@ def _add_forks(context: TableContext, references: References, forks: Sequence[st
 def _is_added(references: References, loaded: LoadedTable) -> bool:
     """Add a table; return false if a file that it names is missing."""
     try:
-        references.add(loaded)
+        references.add(loaded, trusted=True)
     except MissingFile:
         return False
     return True

@@ -223,7 +223,9 @@ def _written(
     """Write the changed live entries of a manifest into new manifests."""
     entries = change.rebuilt
     if entries is None:
-        entries = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
+        entries = load_entries(
+            reader.context, reader.metadata, [manifest], ALL_COLUMNS, trust="own"
+        )
         positions = entries.table["manifest_pos"].to_pylist()
         for name in {name for columns in change.restated.values() for name in columns}:
             new = {at: columns[name] for at, columns in change.restated.items() if name in columns}

@@ -144,11 +144,13 @@ class _Search:
 
     def unsure(self) -> str | None:
         """Tell why nothing may be built on the head: what its live entries mean is not sure."""
-        known = [
-            (place, entry) for place, entry in enumerate(self.head.entries) if entry is not None
-        ]
-        entries = concat(with_manifest_number(part, place) for place, part in known)
         manifests = self.head.listed.manifests
+        known = {  # one that is listed twice is repaired
+            manifests[place].manifest_path: (place, entry)
+            for place, entry in enumerate(self.head.entries)
+            if entry is not None
+        }
+        entries = concat(with_manifest_number(part, place) for place, part in known.values())
         try:
             check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
         except CorruptTable as error:
@@ -293,7 +295,7 @@ class _Search:
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Return corrected entries by position, for some locations or all (None)."""
         reader = self.reader
-        loaded = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS)
+        loaded = load_entries(reader.context, reader.metadata, [manifest], ALL_COLUMNS, trust="own")
         for entry in live(loaded).table.to_pylist():
             reader.context.deadline.check()
             if named is not None and entry["location"] not in named:

@@ -28,7 +28,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
-from icectl.table.guard import check_live, open_to_change
+from icectl.table.guard import check_head_list, check_live, open_to_change
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -303,8 +303,8 @@ def _load_manifests(
             read_entries = Entries(with_location_hashes(live(read_entries).table))
         parts.append(read_entries)
     entries = concat(parts)
-    if is_tree:  # others are carried as they are, whatever they say
-        check_live(metadata, snapshot, manifests, entries)
+    check_live(metadata, snapshot, manifests, entries)
+    check_head_list(context, metadata, snapshot, manifests)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     parquet = (at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET)
     listed = ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))

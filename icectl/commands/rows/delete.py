@@ -38,7 +38,6 @@ from icectl.table.rewrite_tasks import (
     MergeDeletesTask,
     RewriteTask,
     TaskMaker,
-    check_once,
 )
 
 
@@ -132,7 +131,6 @@ class _Deletion:
             all_ = may & all_match(files.data, self.wanted.rows, specs, schemas)
             whole, may = all_.nonzero()[0].tolist(), may & ~all_
         partial: list[int] = may.nonzero()[0].tolist()  # those to look at
-        check_once(files.data, sorted([*whole, *partial]))
         maker = TaskMaker(files.data, files.deletes, files.index, [*whole, *partial])
         found_rows = self._find_rows(metadata, maker, partial)
         emptied = {row.location for row in found_rows if not row.live_count}

@@ -35,7 +35,7 @@ from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.manifests import TreeFacts, tree_rows, with_column
 from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFiles
-from icectl.table.rewrite_tasks import TaskMaker, check_once
+from icectl.table.rewrite_tasks import TaskMaker
 
 _WITHOUT_LINEAGE = 2
 """The format version whose files have no columns of row ids: new rows get theirs by place."""
@@ -110,7 +110,6 @@ class _Overwriting:
         snapshot = head(metadata, self.change.branch)
         files = live_files(self.context, metadata, snapshot, {})
         replaced = self._replaced_rows(files)
-        check_once(files.data, replaced)
         maker = TaskMaker(files.data, files.deletes, files.index, replaced)
         number = pa.array([metadata.last_sequence_number + 1] * len(self.added), pa.int64())
         added = Entries(with_column(self.added.table, "sequence_number", number))

@@ -81,9 +81,9 @@ from icectl.sfc1.manifests import PLAIN, TreeFacts, can_move, leaf_rows, read_le
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
-from icectl.table.guard import open_to_change
+from icectl.table.guard import check_head_list, check_live, open_to_change
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import ManifestsRead, scan_manifests
+from icectl.table.manifests import ManifestsRead, Trust, scan_manifests
 from icectl.table.removed_files import unless_removed
 
 COMMAND = "upgrade-to-v4"
@@ -224,16 +224,19 @@ def _head(
             headers: list[ManifestHeader] = []
             parts, miscounted, misdescribed = [], [], None
             top_level = top_level_ids(metadata)
-            scanned = scan_manifests(
-                context, metadata, manifests, PLANNING_COLUMNS | {"value_counts"}
-            )
-            for part in scanned:
+            is_described = options.layout is Layout.SFC_1 and not has_root  # by a finding
+            trust: Trust = "own" if is_described else "sound"
+            columns = PLANNING_COLUMNS | {"value_counts"}
+            for part in scan_manifests(context, metadata, manifests, columns, trust=trust):
                 headers += part.headers
                 miscounted.append(counts_of_other_rows(Columns(live(part.rows)), top_level))
                 parts.append(inherit(planning(part.rows), manifests))
-                if options.layout is Layout.SFC_1 and not has_root and misdescribed is None:
+                if is_described and misdescribed is None:
                     misdescribed = _misdescribed(metadata, part)
         entries = concat(parts) if parts else None
+        if entries is not None:
+            check_live(metadata, snapshot, manifests, entries)
+            check_head_list(context, metadata, snapshot, manifests)
         foreign, unmovable = dict[int, str](), None
         if entries is not None and metadata.keeps_manifest_lists:
             formats = [header.file_format for header in headers]
@@ -271,7 +274,7 @@ def _misdescribed(metadata: TableMetadata, part: ManifestsRead) -> Finding | Non
         columns = Columns(rows_between(part.rows, start, stop))
         described = _without_nan(metadata, row)
         stored = StoredManifest(numbered, [described], header, row.manifest_length, columns)
-        for finding in RULES.findings(stored, only=("R-051", "R-053")):
+        for finding in RULES.findings(stored, only=("R-044", "R-047", "R-051", "R-053")):
             if finding.severity == "error":
                 return finding
     return None

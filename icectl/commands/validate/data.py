@@ -26,7 +26,7 @@ from icectl.entries.rows import (
 )
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.files.puffin import read_blob
+from icectl.files.puffin import read_blob, read_puffin_footer
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.locations import named_in_vector
 from icectl.format.manifest import Content, FileFormat, ManifestFile
@@ -41,7 +41,6 @@ from icectl.rows.check_delete_file import (
     check_equality_deletes,
     check_position_deletes,
     check_vectors,
-    read_puffin_footer,
 )
 from icectl.rows.spark import Spark
 from icectl.rows.workers import Ask, Kernel, KernelCrashed, WorkerPool

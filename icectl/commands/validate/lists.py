@@ -9,6 +9,7 @@ from icectl.checks.bound_types import types_of_bounds
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
 from icectl.checks.objects import (
     CHECKED_COLUMNS,
+    ListedChain,
     LiveSnapshot,
     ManifestEntries,
     ManifestList,
@@ -101,6 +102,8 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
             of_list = (listed.snapshot, listed.properties, listed.manifests)
             found.add(RULES.findings(ManifestList(metadata, *of_list)))
             lists.append(listed)
+    whole = {one.snapshot.snapshot_id: one.manifests for one in lists if not one.problems}
+    found.add(RULES.findings(ListedChain(metadata, whole)))
     rows: dict[str, dict[ManifestFile, None]] = {}
     for listed in lists:
         for manifest in listed.manifests:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from icectl.checks.identity import check_own_list, doubtful_manifests, put_back_id
-from icectl.checks.rules import check_own_manifest
+from icectl.checks.rules import doubts_of_manifest
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader
@@ -146,7 +146,7 @@ def found(
     """The rule by which a manifest is another one; None where it may be the one."""
     metadata, own = table(partition_specs=specs), said or header()
     try:
-        check_own_manifest(metadata, row, own, size, rows)
+        doubts_of_manifest(metadata, row, own, size, rows)
     except OtherFile as error:
         is_doubted = list(doubtful_manifests([row], [own], [size], rows, 0)) == [0]
         return error.rule if is_doubted else "in no doubt"
@@ -213,7 +213,7 @@ def test_what_a_header_lacks_tells_of_no_other_manifest():
 def test_all_that_tells_of_another_manifest_is_named():
     rows = stored(FILE | {"snapshot_id": 60, "sequence_number": 5})
     with pytest.raises(OtherFile) as raised:
-        check_own_manifest(table(), manifest(manifest_length=5), header(), 1234, rows)
+        doubts_of_manifest(table(), manifest(manifest_length=5), header(), 1234, rows)
     assert raised.value.message == (
         "it is not the manifest that the list describes: "
         "its entries were added or removed by snapshot 60, not 70; "

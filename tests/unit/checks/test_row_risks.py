@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.checks.live_entries import LiveRows, live_twice
+from icectl.checks.live_entries import LARGEST_FILE, LiveRows
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
 from icectl.entries.rows import Entries
@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         "manifest": pa.int32(), "content": pa.int8(), "status": pa.int8(), "file_format": pa.int8(),
         "location": pa.string(), "referenced_data_file": pa.string(), "record_count": pa.int64(),
         "sequence_number": pa.int64(), "first_row_id": pa.int64(),
+        "file_size_in_bytes": pa.int64(),
     }
 )  # fmt: skip
 
@@ -32,7 +33,7 @@ def data(location: str, first_row_id: int | None = None, **members: Any) -> dict
     return {
         "manifest": 0, "content": Content.DATA, "status": Status.EXISTING,
         "file_format": FileFormat.PARQUET, "location": location, "record_count": 10,
-        "sequence_number": 5, "first_row_id": first_row_id, **members,
+        "sequence_number": 5, "first_row_id": first_row_id, "file_size_in_bytes": 1000, **members,
     }  # fmt: skip
 
 
@@ -72,13 +73,18 @@ def test_files_that_differ_in_one_byte_of_long_names_are_no_repetition():
     tail = "x" * 100
     rows = [data(f"s3://b/{letter}/{tail}.parquet") for letter in "abc"]
     assert tree_risks(entries(*rows)) == []
-    assert live_twice(entries(*rows), [0, 1, 2]) == 0
 
 
 def test_v4_120_r066_a_file_in_two_spellings_is_live_twice():
     rows = entries(data("file:/t/a"), data("/t/b"), data("file:///t/b"), data("/t/a"), data("/t/c"))
     assert tree_risks(rows) == [("V4-120", 2, "file:///t/b")]
-    assert [live_twice(rows, chosen) for chosen in ([0], [0, 3, 4], [4], [])] == [1, 2, 0, 0]
+    again = "`file:///t/b` is live again, and 1 more"
+    assert row_risks(rows, V2) == [("R-066", again)]
+
+
+def test_r063_no_store_has_a_file_of_more_bytes():
+    rows = [data(f"/t/{size}", file_size_in_bytes=LARGEST_FILE + size) for size in (0, 1)]
+    assert row_risks(entries(*rows), V2) == [("R-063", "`/t/1` has a size that no file has")]
 
 
 def test_what_is_deleted_counts_for_nothing():

@@ -1,0 +1,207 @@
+"""Whether the live files of snapshots are there, and each of them is live once in a snapshot.
+
+A wrong name in an entry hides the true file: nothing refers to it, and it would be deleted as an
+orphan, or with older snapshots.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns import Hashes, Positions, mask_of
+from icectl.entries.files import FileKind, Files, distinct, files
+from icectl.entries.rows import (
+    Entries,
+    RawEntries,
+    by_row,
+    deletion_vectors,
+    numbers,
+    take,
+    where,
+)
+from icectl.errors import CorruptTable, MissingFile
+from icectl.files.deletion_vectors import read_bitmap
+from icectl.format.layout import Layout, layout_of_manifest
+from icectl.format.manifest import FileFormat, ManifestFile
+from icectl.format.metadata import TableMetadata
+from icectl.storage.location import loosest_key, loosest_keys
+from icectl.table.context import TableContext
+from icectl.table.known_locations import KnownLocations, location_hashes
+from icectl.table.stored import FEW, Discrepancy, compare_with_store
+
+_HIDDEN = (
+    "nothing was changed, since the metadata may name another file than it means; "
+    "`icectl validate TABLE --all-snapshots` names all such files"
+)
+_CONTENT = (
+    FileKind.DATA_FILES,
+    FileKind.POSITION_DELETE_FILES,
+    FileKind.EQUALITY_DELETE_FILES,
+    FileKind.DELETION_VECTOR_FILES,
+)
+_MOST_SUSPECTS = 10_000
+"""Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
+
+
+class LiveOnce:
+    """A check that no snapshot has a file in two live entries, by their hashes.
+
+    Of trees the rules of roots hold it. Cost: 12 bytes for each live entry.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: list[Hashes] = [np.empty(0, np.uint64)]
+        self._paths: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
+        self._numbers: dict[str, int] = {}
+
+    def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
+        """Take in live entries, whose `manifest` is a place in `manifests`."""
+        if len(deletion_vectors(alive)):
+            alive = where(alive, pc.not_equal(alive.table["file_format"], int(FileFormat.PUFFIN)))
+        places = np.asarray(alive.table["manifest"].to_numpy(), np.int64)
+        numbers = np.full(len(manifests), -1, np.int32)
+        for place in np.unique(places).tolist():
+            item = manifests[place]
+            if layout_of_manifest(item) is not Layout.SFC_1:
+                path = item.manifest_path
+                numbers[place] = self._numbers.setdefault(path, len(self._numbers))
+        chosen = numbers[places]
+        if (chosen >= 0).any():
+            self._hashes.append(location_hashes(alive.table["location"])[chosen >= 0])
+            self._paths.append(chosen[chosen >= 0])
+
+    def check(self, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
+        """Do nothing where no snapshot has a file twice. Raises: CorruptTable R-066."""
+        pairs = sorted(self._pairs())
+        if not pairs:
+            return
+        listed = [
+            (id_, {self._numbers.get(item.manifest_path) for item in manifests})
+            for id_, manifests in lists.items()
+        ]
+        paths = list(self._numbers)
+        for first, second in pairs:
+            for id_, of_list in listed:
+                if first in of_list and second in of_list:
+                    message = (
+                        f"snapshot {id_}: a file is live in `{paths[first]}`, and again in "
+                        f"`{paths[second]}`"
+                    )
+                    raise CorruptTable(message, rule="R-066", hint=_HIDDEN)  # R-066
+
+    def _pairs(self) -> set[tuple[int, int]]:
+        """Return the manifests that have a file in common; a file twice in one pairs it alone."""
+        hashes, paths = np.concatenate(self._hashes), np.concatenate(self._paths)
+        order = np.argsort(hashes, kind="stable")
+        hashes, paths = hashes[order], paths[order].astype(np.int64)
+        pairs: set[tuple[int, int]] = set()
+        same = np.flatnonzero(hashes[1:] == hashes[:-1])
+        apart = 1
+        while len(same):
+            codes = np.unique(paths[same] * len(self._numbers) + paths[same + apart])
+            pairs.update(divmod(code, len(self._numbers)) for code in codes.tolist())
+            apart += 1
+            same = same[same + apart < len(hashes)]
+            same = same[hashes[same] == hashes[same + apart]]
+        return pairs
+
+
+class ListedFiles:
+    """A check that live files below `places` were listed, or are there now."""
+
+    def __init__(
+        self, places: Sequence[str], manifests: Sequence[ManifestFile], listed: KnownLocations
+    ) -> None:
+        self._prefixes = [loosest_key(place).rstrip("/") + "/" for place in places]
+        self._listed = listed
+        self._absent: dict[str, None] = {}
+        self._dead: dict[str, Positions] = {}
+        for item in manifests:  # what one snapshot has removed may have expired
+            if item.dead:
+                known = self._dead.get(item.manifest_path, np.empty(0, np.uint64))
+                self._dead[item.manifest_path] = np.union1d(known, read_bitmap(item.dead))
+
+    def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
+        """Take in live entries, whose `manifest` is a place in `manifests`."""
+        listed = self._listed.contains(alive.table["location"])
+        if pc.all(listed).as_py() is not False:
+            return
+        absent = where(alive, pc.invert(listed))
+        keys = loosest_keys(absent.table["location"])
+        inside = np.zeros(len(absent), np.bool_)
+        for prefix in self._prefixes:
+            inside |= mask_of(pc.starts_with(keys, prefix))
+        columns = (absent.table[name] for name in ("location", "manifest", "manifest_pos"))
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        for (location, place, at), is_inside in zip(rows, inside.tolist(), strict=True):
+            dead = self._dead.get(manifests[place].manifest_path, ())
+            if is_inside and at not in dead:
+                self._absent[location] = None
+
+    def check(self, context: TableContext, metadata: TableMetadata) -> None:
+        """Look up what was not listed. Raises: CorruptTable R-034; StorageError."""
+        places = list(self._absent)
+        absent = files(places, places, FileKind.DATA_FILES, [None] * len(places))
+        _check_there(context, metadata, absent)
+
+
+def check_kept(
+    context: TableContext, metadata: TableMetadata, to_delete: Files, staying: Files
+) -> None:
+    """Do nothing where no file to delete may be one that stays under another name.
+
+    Only the location of an entry is taken to be wrong: then a file that stays is as large by its
+    entry as one to delete, and is not there, or of another size.
+    Raises: CorruptTable R-034, R-063; StorageError.
+    Cost: a look-up for each file that stays and is as large.
+    """
+    sizes = pc.unique(_of_content(to_delete).table["size_bytes"])
+    kept = _of_content(staying)
+    alike = Files(kept.table.filter(pc.is_in(kept.table["size_bytes"], sizes, skip_nulls=True)))
+    suspects = distinct(alike)
+    if 0 < len(suspects) <= _MOST_SUSPECTS:
+        _check_there(context, metadata, suspects)
+
+
+def check_largest(context: TableContext, metadata: TableMetadata, data: Entries) -> None:
+    """Do nothing where the largest of some data files are at least half as large as entries say.
+
+    Raises: CorruptTable R-034, R-063; StorageError. Cost: a look-up for each of 64 files.
+    """
+    sizes = numbers(data, "file_size_in_bytes")
+    largest = take(data, np.sort(np.argsort(sizes, kind="stable")[-FEW:]))
+    places, stated = zip(*by_row(largest, "location", "file_size_in_bytes"), strict=True)
+    expected = files(places, places, FileKind.DATA_FILES, stated)
+    for item in compare_with_store(context, expected, metadata.location).discrepancies:
+        if item.problem is None and 2 * (item.found or 0) < (item.expected or 0):
+            _refuse(item)
+
+
+def _of_content(listed: Files) -> Files:
+    kinds = pa.array([int(kind) for kind in _CONTENT], pa.int8())
+    return Files(listed.table.filter(pc.is_in(listed.table["kind"], kinds)))
+
+
+def _check_there(context: TableContext, metadata: TableMetadata, expected: Files) -> None:
+    """Do nothing where files are there, as large as they should be.
+
+    Tools that move tables write position deletes anew, and keep the size that entries say.
+    """
+    if not len(expected):
+        return
+    for item in compare_with_store(context, expected, metadata.location).discrepancies:
+        is_rewritten = item.found is not None and item.kind is FileKind.POSITION_DELETE_FILES
+        if item.problem is None and not is_rewritten:
+            _refuse(item)
+
+
+def _refuse(item: Discrepancy) -> None:
+    if item.found is None:
+        error = MissingFile(item.location)  # R-034
+        error.hint = _HIDDEN
+        raise error
+    message = f"`{item.location}` has {item.found:,} bytes, its entry says {item.expected:,}"
+    raise CorruptTable(message, rule="R-063", hint=_HIDDEN)  # R-063

@@ -1,0 +1,269 @@
+"""What one wrong field can do: each command that would make it last, or delete by it, refuses."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import app
+from tests.builders.broken import Broken, Record, rewrite_avro
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.orphans import age
+from tests.builders.rows import ids_of
+from tests.builders.table_builder import TableBuilder
+
+ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
+QUARANTINE = (*ORPHANS, "--quarantine", "QUARANTINE")
+EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
+REWRITE = ("compact", "--method=rewrite", "--rewrite-all")
+MERGE = ("compact", "--min-input-files", "2")
+DELETES = ("compact", "--deletes-only")
+MANIFESTS = ("rewrite-manifests", "--target-size", "1KiB")
+UPGRADE = ("upgrade-to-v4", "--layout=sfc-1", "--eager")
+COMPACT = (REWRITE, MERGE, DELETES)
+
+
+@pytest.fixture(params=[2, 3], scope="module")
+def version(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
+
+
+@pytest.fixture(scope="module")
+def built(version: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Appends, deletes of rows, files that were replaced and manifests that were merged."""
+    folder = tmp_path_factory.mktemp(f"v{version}")
+    table = TableBuilder(folder / "t", version, "identity", merge_manifests_above=3)
+    table.append(range(8), files=2)
+    table.append(range(8, 15))
+    table.delete_rows([1, 9])
+    table.append(range(15, 24))
+    table.replace_data_files(2)
+    table.delete_rows([2, 16])
+    table.append(range(24, 30))
+    age(table.directory, 30)
+    shutil.copytree(table.directory, folder / "pristine")
+    return folder
+
+
+@pytest.fixture
+def broken(built: Path) -> Iterator[Broken]:
+    shutil.rmtree(built / "t")
+    shutil.copytree(built / "pristine", built / "t")
+    return Broken(built / "t")
+
+
+def run(broken: Broken, words: tuple[str, ...]) -> int:
+    away = str(broken.directory.parent / "away")
+    command, *options = (away if word == "QUARANTINE" else word for word in words)
+    line = [command, str(broken.directory), *options, "--yes", "--quiet"]
+    return app.main(line, env=Clock(NOW_MS))
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def refused(
+    broken: Broken, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """The exit code of a command that changed nothing, and the rule that it names."""
+    before = contents(broken.directory.parent)
+    code = run(broken, words)
+    assert contents(broken.directory.parent) == before
+    told = capsys.readouterr().err
+    assert "hint: " in told
+    return code, told.partition("\n")[0].rpartition("(")[2].rstrip(")")
+
+
+def in_entries(
+    broken: Broken, change: Callable[[dict[str, Any]], None], *, content: int, count: int = 100
+) -> None:
+    """Change the files of live entries of the head, `count` of them; lengths of lists are right."""
+    for row in broken.manifests(content):
+        path = Path(row["manifest_path"])
+
+        def edit(entries: list[Record]) -> None:
+            nonlocal count
+            for entry in entries:
+                if entry["status"] != 2 and count:
+                    change(entry["data_file"])
+                    count -= 1
+
+        rewrite_avro(path, edit)
+        refit(broken, path)
+
+
+def refit(broken: Broken, manifest: Path) -> None:
+    """Let manifest lists say how long a manifest is."""
+    size = manifest.stat().st_size
+
+    def change(row: Record) -> None:
+        if row["manifest_path"] == str(manifest):
+            row["manifest_length"] = size
+
+    broken.edit_lists(change)
+
+
+def renamed(location: str) -> str:
+    folder, _, name = location.rpartition("/")
+    return f"{folder}/x{name}"
+
+
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, MANIFESTS])
+def test_a_true_table_is_maintained(broken, words):
+    rows = ids_of(broken.directory)
+    assert run(broken, words) == 0
+    assert ids_of(broken.directory) == rows
+
+
+@pytest.mark.parametrize("words", [REWRITE, MERGE, DELETES, ("compact", "--min-input-files", "99")])
+@pytest.mark.parametrize("count", [1, 100])
+def test_deletes_that_name_no_live_file_are_not_left_over_by_their_entry_alone(
+    broken, version, capsys, words, count
+):
+    def change(file: dict[str, Any]) -> None:
+        file["referenced_data_file"] = renamed(file["referenced_data_file"])
+
+    if version == 2:  # what names no file in its entry is read
+        return
+    in_entries(broken, change, content=1, count=count)
+    assert refused(broken, words, capsys) == (15, "R-118")
+
+
+@pytest.mark.parametrize("words", [*COMPACT, ("compact", "--min-input-files", "99")])
+def test_deletes_whose_data_file_has_another_name_in_its_entry_are_not_left_over(
+    broken, version, capsys, words
+):
+    deletes = {entry["data_file"]["referenced_data_file"] for entry in broken.entries(1)}
+    named = deletes if version == 3 else {"category=c1", "category=c2"}
+
+    def change(file: dict[str, Any]) -> None:
+        if any(str(name) in file["file_path"] for name in named):
+            file["file_path"] = renamed(file["file_path"])
+
+    in_entries(broken, change, content=0)
+    assert refused(broken, words, capsys)[0] in (13, 15)  # the engine may miss the file before
+
+
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+@pytest.mark.parametrize("content", [0, 1])
+@pytest.mark.parametrize("count", [1, 100])
+def test_r034_nothing_is_an_orphan_while_live_files_are_missing(
+    broken, capsys, words, content, count
+):
+    in_entries(
+        broken,
+        lambda file: file.update(file_path=renamed(file["file_path"])),
+        content=content,
+        count=count,
+    )
+    assert refused(broken, words, capsys) == (15, "R-034")
+
+
+def test_r034_nothing_is_an_orphan_while_vectors_and_their_target_have_other_names(
+    broken, version, capsys
+):
+    if version == 2:
+        return
+
+    def change(file: dict[str, Any]) -> None:
+        file["file_path"] = renamed(file["file_path"])
+        file["referenced_data_file"] = renamed(file["referenced_data_file"])
+
+    in_entries(broken, change, content=1)
+    assert refused(broken, REWRITE, capsys)[0] == 15
+    assert refused(broken, ORPHANS, capsys) == (15, "R-034")
+
+
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, UPGRADE])
+def test_r066_an_entry_with_the_path_of_another_live_file_is_refused(broken, capsys, words):
+    other = broken.entries()[-1]["data_file"]["file_path"]
+    in_entries(broken, lambda file: file.update(file_path=other), content=0, count=1)
+    code, rule = refused(broken, words, capsys)
+    assert (code, rule) == (5, "U-13") if words is UPGRADE else (15, "R-066")
+
+
+def in_numbers(broken: Broken, content: int, change: Callable[[Record, Record], None]) -> None:
+    """Change a live entry of the last manifest of a content, given its row in the list."""
+    row = broken.manifests(content)[-1]
+    path = Path(row["manifest_path"])
+
+    def edit(entries: list[Record]) -> None:
+        change(next(entry for entry in entries if entry["status"] != 2), row)
+
+    rewrite_avro(path, edit)
+    refit(broken, path)
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS])
+@pytest.mark.parametrize("content", [0, 1])
+@pytest.mark.parametrize(("is_below", "rule"), [(True, "R-047"), (False, "R-044")])
+def test_r044_r047_sequence_numbers_beside_those_of_the_list_are_refused(
+    broken, capsys, words, content, is_below, rule
+):
+    def change(entry: Record, row: Record) -> None:
+        below, above = row["min_sequence_number"] - 1, row["sequence_number"] + 3
+        entry.update(sequence_number=below if is_below else above)
+
+    in_numbers(broken, content, change)
+    code, told = refused(broken, words, capsys)
+    assert (code, told) == (15, rule)
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, ORPHANS, EXPIRE])
+@pytest.mark.parametrize("content", [0, 1])
+def test_r051_a_live_entry_that_is_called_deleted_is_refused(broken, capsys, words, content):
+    in_numbers(broken, content, lambda entry, _: entry.update(status=2, sequence_number=1))
+    assert refused(broken, words, capsys)[0] == 15
+
+
+@pytest.mark.parametrize("words", [ORPHANS, EXPIRE, QUARANTINE])
+@pytest.mark.parametrize("content", [0, 1])
+def test_r031_nothing_is_deleted_while_a_list_has_lost_a_row(broken, capsys, words, content):
+    lost = broken.manifests(content)[0]["manifest_path"]
+    broken.edit_head_list(lambda rows: [row for row in rows if row["manifest_path"] != lost])
+    assert refused(broken, words, capsys) == (5, "R-031")
+    findings = app.main(["validate", str(broken.directory), "--all-snapshots", "--rule", "R-031"])
+    assert (findings, "R-031" in capsys.readouterr().out) == (4, True)
+    assert run(broken, (*words, "--distrust-summaries")) == 0
+
+
+@pytest.mark.parametrize("words", COMPACT)
+def test_r031_an_append_whose_list_has_fewer_files_than_its_parent_is_no_base(
+    broken, capsys, words
+):
+    lost = broken.manifests()[0]["manifest_path"]
+    broken.edit_head_list(lambda rows: [row for row in rows if row["manifest_path"] != lost])
+    assert refused(broken, words, capsys) == (15, "R-031")
+
+
+@pytest.mark.parametrize("words", COMPACT)
+@pytest.mark.parametrize("content", [0, 1])
+def test_r063_a_size_that_no_file_has_is_refused(broken, capsys, words, content):
+    in_entries(
+        broken, lambda file: file.update(file_size_in_bytes=10**15), content=content, count=1
+    )
+    assert refused(broken, words, capsys) == (15, "R-063")
+
+
+def test_r063_work_for_spark_is_measured_by_the_store(broken, capsys):
+    in_entries(broken, lambda file: file.update(file_size_in_bytes=2**31), content=0, count=1)
+    assert refused(broken, REWRITE, capsys) == (15, "R-063")
+
+
+def test_totals_that_are_wrong_in_every_snapshot_prove_nothing(broken, version):
+    """As those of writers are: each snapshot counts one file too many, but changes add up."""
+
+    def change(members: dict[str, Any]) -> None:
+        for one in members["snapshots"]:
+            one["summary"]["total-data-files"] = str(int(one["summary"]["total-data-files"]) + 1)
+
+    broken.edit(change)
+    age(broken.directory, 30)
+    assert run(broken, ORPHANS) == 0
+    assert run(broken, EXPIRE) == 0
+    assert run(broken, ORPHANS) == 5  # of one snapshot nothing else tells
+    assert run(broken, (*ORPHANS, "--distrust-summaries")) == 0
