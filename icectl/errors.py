@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 class IcectlError(Exception):
     """An expected failure: what happened, and what to do next.
 
-    `message` is one clause in lower case without a final stop; `hint` names the next step.
+    `message` is one clause in lower case without a final stop; `hint` names the next step. `what`
+    is the message without its rule, and `reason` also without what was to be done to which file.
     """
 
     exit_code: ClassVar[int] = 1
@@ -35,9 +36,17 @@ class IcectlError(Exception):
     meaning: ClassVar[str] = ""
     default_hint: ClassVar[str | None] = None
 
-    def __init__(self, message: str, *, hint: str | None = None, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        id: str | None = None,  # noqa: A002
+        reason: str | None = None,
+    ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = self.what = message
+        self.reason = message if reason is None else reason
         self.hint = hint if hint is not None else self.default_hint
         self.error_id = id if id is not None else self.id
 
@@ -114,6 +123,18 @@ class TableNotFound(IcectlError):
     id = "table-not-found"
     meaning = "no such table"
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        id: str | None = None,  # noqa: A002
+        hint_after_listing: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, id=id)
+        self.hint_after_listing = hint if hint_after_listing is None else hint_after_listing
+        """The hint if a listing of the place found no table either."""
+
 
 class CommitConflict(IcectlError):
     """Another writer committed first and the retries are used up."""
@@ -139,18 +160,6 @@ class StorageError(IcectlError):
     id = "storage"
     meaning = "storage or catalog unreachable, or access denied"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        id: str | None = None,  # noqa: A002
-        reason: str | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, id=id)
-        self.reason = message if reason is None else reason
-        """The message without what was to be done, and to which file."""
-
 
 class Unsupported(IcectlError):
     """The table uses something that icectl does not know how to carry on safely."""
@@ -166,36 +175,50 @@ class Unsupported(IcectlError):
         hint: str | None = None,
         id: str | None = None,  # noqa: A002
         rule: str | None = None,
+        reason: str | None = None,
+        location: str | None = None,
     ) -> None:
-        super().__init__(message, hint=hint, id=id)
+        super().__init__(message, hint=hint, id=id, reason=reason)
         self.rule = rule
+        self.location = location
 
 
 class CorruptTable(IcectlError):
-    """The table's metadata breaks a rule of the format."""
+    """The table's metadata breaks a rule of the format; `location` is the file, if it is known."""
 
     exit_code = 15
     id = "corrupt-table"
     meaning = "corrupt table metadata; the message names the rule"
     default_hint = "restore the damaged file, or the metadata file before it"
 
-    def __init__(self, message: str, *, rule: str, hint: str | None = None) -> None:
-        super().__init__(f"{message} ({rule})", hint=hint)
+    def __init__(
+        self,
+        message: str,
+        *,
+        rule: str,
+        hint: str | None = None,
+        reason: str | None = None,
+        location: str | None = None,
+    ) -> None:
+        super().__init__(f"{message} ({rule})", hint=hint, reason=reason or message)
+        self.what = message
         self.rule = rule
+        self.location = location
 
 
 class MissingFile(CorruptTable):
     """A file that the table's metadata names is not there: no store will bring it back (R-034)."""
 
     id = "file-missing"
+    location: str
 
     def __init__(self, location: str) -> None:
         super().__init__(
             f"`{location}` is missing, although the table's metadata names it",
             rule="R-034",
             hint="`--path-map FROM=TO` reads a table that was moved or copied",
+            location=location,
         )
-        self.location = location
 
 
 class OtherFile(CorruptTable):

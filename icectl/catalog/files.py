@@ -228,15 +228,20 @@ class FileSystemCatalog:
                 f"no Iceberg table at {shown}: it is {other.what}", hint=other.hint
             )
         else:
-            hint = (
-                f"a table directory contains {METADATA_FOLDER}/*.metadata.json; `icectl inspect "
-                f"{shown}` lists the tables below a folder; if {_METADATA_PATH} puts the metadata "
-                "elsewhere, name one metadata file"
-            )
+            what = ""
+            hints = [
+                f"a table directory contains {METADATA_FOLDER}/*.metadata.json",
+                f"`icectl inspect {shown}` lists the tables below a folder",
+                f"if {_METADATA_PATH} puts the metadata elsewhere, name one metadata file",
+            ]
             if files := plain_data_files(self.store, self.table_location, here):
-                return TableNotFound(
-                    f"no Iceberg table at {shown}: it is {files.what}", hint=f"{files.hint}; {hint}"
-                )
+                what = f": it is {files.what}"
+                hints.insert(0, files.hint)
+            return TableNotFound(
+                f"no Iceberg table at {shown}{what}",
+                hint="; ".join(hints),
+                hint_after_listing="; ".join(hint for hint in hints if hint != hints[-2]),
+            )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 
 

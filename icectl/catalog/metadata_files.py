@@ -180,7 +180,7 @@ def read_file(store: Store, location: str, *, to_show: bool = False) -> TableMet
             return read_metadata_to_show(content, locations.parent(locations.parent(location)))
         return read_metadata(content)
     except CorruptTable as error:
-        what = error.message.removesuffix(f" ({error.rule})")
+        what = error.what
         raise CorruptTable(
             f"{locations.redacted(location)}: {what}", rule=error.rule, hint=error.hint
         ) from error
@@ -333,11 +333,13 @@ def check_own_version(metadata: TableMetadata, location: str) -> None:
     before = metadata_version(metadata.metadata_log[-1].metadata_file)
     if before.kind == "file-system" and (before.version or 0) + 1 != version.version:
         message = (
-            f"`{location}`: its log ends with {before.name}, so it is not the file that was "
+            f"its log ends with {before.name}, so it is not the file that was "
             "written under this name"
         )
         hint = "restore it from a copy; `icectl repair TABLE` goes back to the version before"
-        raise OtherFile(message, rule="R-024", hint=hint)
+        raise OtherFile(
+            f"`{location}`: {message}", rule="R-024", hint=hint, reason=message, location=location
+        )
 
 
 def newer_than(base: LoadedTable, versions: Sequence[MetadataVersion]) -> Sequence[MetadataVersion]:

@@ -229,7 +229,7 @@ def _other_fields(stored: StoredManifest) -> Iterator[Breach]:
         yield Breach(message, severity="warning")
     problem = stored.once(_ranges)
     if isinstance(problem, CorruptTable):
-        yield Breach(problem.message.removesuffix(f" ({problem.rule})"))
+        yield Breach(problem.what)
 
 
 def _is_positional(stored: StoredManifest, spec: PartitionSpec) -> bool:

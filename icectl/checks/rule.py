@@ -25,7 +25,7 @@ class Finding:
     """One thing that is wrong: which rule, where, what is wrong, what to do.
 
     Severity: error = wrong rows, unreadable or unsafe to maintain; warning = wrong but harmless;
-    info = worth knowing.
+    info = worth knowing. `is_unread` if the subject is a file that cannot be read.
     """
 
     rule: str
@@ -33,6 +33,17 @@ class Finding:
     subject: str
     message: str
     hint: str
+    is_unread: bool = False
+
+    def json(self) -> dict[str, str]:
+        """Return the members that documents have."""
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "subject": self.subject,
+            "message": self.message,
+            "hint": self.hint,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,7 @@ class Breach:
     subject: str | None = None
     severity: Severity | None = None
     hint: str | None = None
+    is_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,7 @@ class Rule:
             breach.subject or subject,
             breach.message,
             breach.hint or self.fix,
+            breach.is_unread,
         )
 
 

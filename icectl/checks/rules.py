@@ -72,6 +72,19 @@ def finding(
     return ALL_RULES[rule].finding(subject, Breach(message, None, severity, hint))
 
 
+def unread_finding(
+    rule: str,
+    subject: str,
+    reason: str,
+    *,
+    severity: Severity | None = None,
+    hint: str | None = None,
+) -> Finding:
+    """Return the finding on a file that cannot be read."""
+    breach = Breach(f"it cannot be read: {reason}", None, severity, hint, is_unread=True)
+    return ALL_RULES[rule].finding(subject, breach)
+
+
 READ_AGAIN = "check again once the storage lets the file be read"
 """The next step where a file may well be there and whole."""
 

@@ -91,7 +91,8 @@ def check_content(
     others = (delete_files if content is ManifestContent.DATA else data_files)(entries)
     if len(others):
         path = sources[int(numbers(others, "manifest")[0])].manifest_path
-        raise CorruptTable(f"`{path}`: data and delete files in one manifest", rule="R-061")
+        message = f"`{path}`: data and delete files in one manifest"
+        raise CorruptTable(message, rule="R-061", location=path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class DeleteCarrier:
         missing_rows = sum(file.record_count for file in result.inputs if file.location in missing)
         if missing_rows >= _MOST_GONE * sum(file.record_count for file in result.inputs):
             raise NotCarried(
-                f"`{min(missing)}` is not live any more" if missing else "it has no rows"
+                f"`{min(missing)}` was removed by another commit" if missing else "it has no rows"
             )
         positions: dict[str, Positions] = {}
         newest = deleted_count = 0

@@ -246,7 +246,7 @@ def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
 def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> str | None:
     stated = head.entry(file.location)
     if stated is None:
-        return None if carries else f"`{file.location}` is not live any more"
+        return None if carries else f"`{file.location}` was removed by another commit"
     compared = len(_STATED) - isinstance(task, MergeDeletesTask)
     if stated[:compared] != tuple(getattr(file, name) for name in _STATED[:compared]):
         return f"`{file.location}` has another entry now"

@@ -111,7 +111,7 @@ def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
         if reader.offset != len(content):
             raise _corrupt("bytes follow its bitmap")
     except CorruptTable as error:
-        message = error.message.removesuffix(f" ({error.rule})")
+        message = error.what
         raise CorruptTable(message, rule="V4-082") from error  # V4-082
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 

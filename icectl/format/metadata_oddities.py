@@ -115,7 +115,7 @@ class _Reading:
         return None
 
     def _tell(self, name: str, error: CorruptTable, *, lost: bool, message: str = "") -> None:
-        reason = message or error.message.removesuffix(f" ({error.rule})")
+        reason = message or error.what
         self.oddities.append(Oddity(error.rule, reason, name, lost))
 
     def _is_due(self, name: str) -> bool:
@@ -164,7 +164,7 @@ class _Reading:
             yield from self._readable(name, items[:half], start)
             yield from self._readable(name, items[half:], start + half)
         else:
-            reason = error.message.removesuffix(f" ({error.rule})")
+            reason = error.what
             reason = reason.replace("entry 0 ", f"entry {start} ", 1)
             self._tell(name, error, lost=True, message=reason)
             parts = _shorter(name, items[0])

@@ -127,7 +127,7 @@ def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
     """Return the finding for an error of reading: damage, or an unknown feature (R-099)."""
     if isinstance(error, CorruptTable):
         hint = _AS_TEXT if _NOT_UTF_8 in error.message else None
-        message = error.message.removesuffix(f" ({error.rule})")
+        message = error.what
         return finding(error.rule, location, message, hint=hint)
     message = f"not checked: {error.message}"
     return finding("R-099", location, message, severity="warning", hint=_UNREAD)  # R-099

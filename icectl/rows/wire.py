@@ -33,7 +33,7 @@ _ERRORS: Mapping[str, type[Exception]] = {
     "MemoryError": MemoryError,
     "KernelFailed": KernelFailed,
 }
-_ERROR_FIELDS = frozenset({"message", "hint", "error_id", "rule", "location", "reason"})
+_ERROR_FIELDS = frozenset({"message", "hint", "error_id", "rule", "location", "reason", "what"})
 _NO_SENSE = (ValueError, TypeError, LookupError, RecursionError, pa.ArrowException)
 
 

@@ -101,7 +101,7 @@ class IncomingRows:
             try:
                 batch_read = projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
-                raise Refused(error.message.removesuffix(f" ({error.rule})")) from None
+                raise Refused(error.what) from None
             yield batch_read
 
 
@@ -120,7 +120,7 @@ def _check_values(column: pa.Array, field: pa.Field, schema: Schema) -> None:
             try:
                 check_variants(column, field)
             except CorruptTable as error:
-                wrong = str(error.__cause__ or error.message.removesuffix(f" ({error.rule})"))
+                wrong = str(error.__cause__ or error.what)
     else:
         inner = child_fields(field.type)
         for part, child in zip(child_columns(column) if inner else (), inner, strict=True):

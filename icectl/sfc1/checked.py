@@ -93,8 +93,8 @@ def try_tree(
         return StoredTree(file, with_stats(facts, file.rows), len(content))
     except (CorruptTable, Unsupported) as error:
         known = error.rule if error.rule not in ("R-099", "V4-040", None) else rule
-        message = error.message.removesuffix(f" ({error.rule})")
-        return DamagedFile(CorruptTable(message, rule=known), len(content))
+        damage = CorruptTable(error.what, rule=known, reason=error.reason, location=error.location)
+        return DamagedFile(damage, len(content))
 
 
 def try_leaf(
@@ -169,10 +169,13 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
         try:
             bitmaps[at] = vector_positions(store.read_range, row)
         except MissingFile:
-            unread[at] = CorruptTable(f"`{row.location}` is missing", rule="V4-182")  # V4-182
+            unread[at] = CorruptTable(
+                f"`{row.location}` is missing", rule="V4-182", location=row.location
+            )  # V4-182
         except CorruptTable as error:
-            message = error.message.removesuffix(f" ({error.rule})")
-            unread[at] = CorruptTable(message, rule="V4-082")  # V4-082
+            unread[at] = CorruptTable(
+                error.what, rule="V4-082", reason=error.reason, location=error.location
+            )  # V4-082
         except (Unsupported, StorageError) as error:
             unread[at] = of_one_file(error)
     vectors = RootVectors(snapshot.root_manifest or "", columns, bitmaps)

@@ -48,15 +48,8 @@ def unreadable(
 
     `missing` is that of absence.
     """
-    message = problem.message.removeprefix(f"`{location}`: ")
-    if isinstance(problem, MissingFile):
-        message = message.removesuffix(f" ({problem.rule})")
-    if isinstance(problem, MissingFile | StorageError) or problem.rule is None:
-        rule = missing
-    else:
-        rule = problem.rule
-        message = message.removesuffix(f" ({rule})")
-    breach = Breach(f"it cannot be read: {message}", severity="error")
+    rule = missing if isinstance(problem, MissingFile | StorageError) else problem.rule or missing
+    breach = Breach(f"it cannot be read: {problem.reason}", severity="error", is_unread=True)
     return EVERY_RULE[rule].finding(location, breach)
 
 

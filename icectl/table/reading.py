@@ -96,16 +96,18 @@ def naming(location: str) -> Iterator[None]:
     try:
         yield
     except (CorruptTable, Unsupported) as error:
-        if location in error.message:
+        if error.location == location:
             raise
-        message = f"`{location}`: {error.message}"
+        named, reason = f"`{location}`: {error.what}", error.reason
         if isinstance(error, Unsupported):
             raise Unsupported(
-                message, hint=error.hint, id=error.error_id, rule=error.rule
-            ) from error
+                named, hint=error.hint, id=error.error_id, rule=error.rule, reason=reason,
+                location=location,
+            ) from error  # fmt: skip
         kind = OtherFile if isinstance(error, OtherFile) else CorruptTable
-        message = message.removesuffix(f" ({error.rule})")
-        raise kind(message, rule=error.rule, hint=error.hint) from error
+        raise kind(
+            named, rule=error.rule, hint=error.hint, reason=reason, location=location
+        ) from error
 
 
 def in_threads(

@@ -1,6 +1,5 @@
 """Recovery of a broken table: whole metadata and snapshots, what each way loses, and hints."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -433,13 +432,10 @@ _LOST = frozenset({ROLL_BACK, RESTORE, ALL_RULES["R-008"].fix})
 _GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS}
 """Next steps that name neither file nor snapshot, or do not lead out of a file that is broken."""
 
-_UNREADABLE = "it cannot be read"
 _GONE = frozenset({"R-024", "R-034"})
 """Rules that files break which are not where the metadata name them."""
 
 _NO_WAY_OUT = "no snapshot of branch main is whole"
-_NAMED_FILE = re.compile("`([^`]+)`")
-"""The location that the message of an error begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,8 +467,7 @@ class BrokenTable:
         """
         if not isinstance(error, MissingFile) and error.hint not in _GENERAL:
             return error.hint
-        named = _NAMED_FILE.match(error.message)
-        location = "" if named is None else named[1]
+        location = error.location or ""
         recovery = self._recovery("files", frozenset({location} - {""}))
         way_out = None if recovery is None else recovery.of(location)
         if isinstance(error, MissingFile) and (way_out or "").endswith(_NO_WAY_OUT):
@@ -483,7 +478,7 @@ class BrokenTable:
         """Return the findings, with the way out that loses least in the place of general hints."""
         general = [
             finding.severity == "error"
-            and finding.hint in (_GENERAL if finding.message.startswith(_UNREADABLE) else _LOST)
+            and finding.hint in (_GENERAL if finding.is_unread else _LOST)
             for finding in findings
         ]
         broken = frozenset(finding.subject for finding in compress(findings, general))

@@ -163,7 +163,7 @@ class ServedTable:
                 else parse_metadata(members)
             )
         except CorruptTable as error:
-            what = error.message.removesuffix(f" ({error.rule})")
+            what = error.what
             raise CorruptTable(f"{self.shown}: {what}", rule=error.rule, hint=error.hint) from error
         if is_load:
             self.vended.learn(answer)

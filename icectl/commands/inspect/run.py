@@ -189,9 +189,7 @@ def _or_the_first(error: TableNotFound, look: Callable[[], Outcome]) -> Outcome:
     try:
         return look()
     except TableNotFound:
-        hints = (error.hint or "").split("; ")
-        others = [hint for hint in hints if "lists the tables below a folder" not in hint]
-        error.hint = "; ".join(others) or None
+        error.hint = error.hint_after_listing
         raise error from None
     except StorageError:
         raise error from None

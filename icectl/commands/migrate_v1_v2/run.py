@@ -211,7 +211,7 @@ def _recording_faults(
         with unless_removed(context):
             yield
     except CorruptTable as error:
-        message = error.message.removesuffix(f" ({error.rule})")
+        message = error.what
         subject = f"snapshot {snapshot.snapshot_id}"
         unreadable[snapshot.snapshot_id] = finding(error.rule, subject, message, severity="error")
 

@@ -135,7 +135,7 @@ def counted_manifest(reader: Reader, head: ReadHead, place: int) -> ManifestFile
         message = (
             f"`{manifest.manifest_path}`: spec {manifest.partition_spec_id} is not in the table"
         )
-        raise CorruptTable(message, rule="R-052")
+        raise CorruptTable(message, rule="R-052", location=manifest.manifest_path)
     types = result_types(spec, reader.metadata.schemas)
     row = describe_manifest(
         entries, types, location=manifest.manifest_path, length=size, spec_id=spec.spec_id

@@ -86,7 +86,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
     assert broken.version is not None  # is_file_system_table
     if whole.version.version != broken.version - 1:
         raise CorruptTable(
-            error.message.removesuffix(f" ({error.rule})"),
+            error.what,
             rule=error.rule,
             hint=f"the newest metadata file that is whole is {whole.version.name}, and those after "
             "it are broken or gone: restore them from a copy, or move the broken ones out of "

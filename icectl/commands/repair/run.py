@@ -1,7 +1,7 @@
 """The run of `icectl repair`: look as `validate` does, plan what is provable, carry it out."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, cast
 
@@ -134,7 +134,7 @@ def repair_result(repair: Repair) -> dict[str, Any]:
         "branch": plan.branch,
         "repairs": [_fix(fix) for fix in plan.fixes],
         "skipped": [_fix(fix) for fix in plan.skipped],
-        "left": [{**asdict(left.finding), "reason": left.reason} for left in plan.left],
+        "left": [{**left.finding.json(), "reason": left.reason} for left in plan.left],
         "to_snapshot": None if target is None else id_text(target.snapshot_id),
         "way_back": next(
             (way.options[1] for way in prepared.ways_out if way.options[0] == "--to-snapshot"), None
@@ -144,7 +144,7 @@ def repair_result(repair: Repair) -> dict[str, Any]:
             for way in prepared.ways_out
         ],
         "snapshot_id": id_text(None if outcome is None else outcome.snapshot_id),
-        "remaining": None if remaining is None else [asdict(finding) for finding in remaining],
+        "remaining": None if remaining is None else [finding.json() for finding in remaining],
     }
 
 
@@ -309,7 +309,7 @@ def prepare(context: TableContext, options: RepairOptions) -> PreparedRepair:
     for fix in whole.fixes:
         answers = frozenset(finding for finding in findings if finding.subject == fix.subject)
         fixes.append(replace(fix, answers=answers))
-    fixes += _statistics(metadata, findings)
+    fixes += statistics_fixes(metadata, findings)
     if options.to_snapshot is not None:
         target = _target(reader, options, findings, head)
         fixes += _set_back_fix(metadata, options, findings, head, target)
@@ -348,7 +348,7 @@ def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> 
     return validation.findings
 
 
-def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fix]:
+def statistics_fixes(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fix]:
     """Return entries of statistics files that are gone, not as described, or of no snapshot."""
     of_statistics = [finding for finding in findings if finding.rule in OF_STATISTICS]
     named = {finding.subject for finding in findings if finding.rule == "R-034"}
@@ -363,8 +363,7 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Fi
         answers = frozenset(
             finding
             for finding in [*of_statistics, *of_places]
-            if finding.subject in places
-            or str(snapshot_id) in f"{finding.subject} {finding.message}"
+            if finding.subject in places or finding.subject == f"snapshot {snapshot_id}"
         )
         if answers:
             fixes.append(

@@ -1,7 +1,7 @@
 """An upgrade to a newer format version as a planned change, with its report as JSON and text."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from icectl.catalog.protocol import Capabilities, LoadedTable
@@ -105,7 +105,7 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
         "steps": [{"step": item.step, "detail": item.detail} for item in plan.steps],
         "snapshot_id": id_text(None if upgrade.outcome is None else upgrade.outcome.snapshot_id),
         "legacy_manifests": plan.legacy_manifests,
-        "findings": [asdict(item) for item in plan.findings],
+        "findings": [item.json() for item in plan.findings],
     }
 
 

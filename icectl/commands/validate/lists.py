@@ -16,7 +16,7 @@ from icectl.checks.objects import (
     StoredManifest,
 )
 from icectl.checks.rule import Finding
-from icectl.checks.rules import READ_AGAIN, RULES, RuleChoice, finding
+from icectl.checks.rules import READ_AGAIN, RULES, RuleChoice, finding, unread_finding
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, concat, live, planning, with_manifest_number
 from icectl.errors import CorruptTable, MissingFile, OtherFile
@@ -188,10 +188,10 @@ def _unreadable(location: str, problem: Problem | None) -> Finding:
     if isinstance(problem, MissingFile):
         return finding("R-034", location, "the file is missing")
     if isinstance(problem, CorruptTable):
-        message = problem.message.removesuffix(f" ({problem.rule})")
-        reason = message.removeprefix(f"`{location}`: ")
+        rule, reason = problem.rule, problem.reason
         if isinstance(problem, OtherFile):
-            return finding(problem.rule, location, reason, severity="error", hint=problem.hint)
-        return finding(problem.rule, location, f"it cannot be read: {reason}", severity="error")
-    reason = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
-    return finding("R-034", location, f"it cannot be read: {reason}", hint=READ_AGAIN)
+            return finding(rule, location, reason, severity="error", hint=problem.hint)
+        return unread_finding(rule, location, reason, severity="error")
+    return unread_finding(
+        "R-034", location, "" if problem is None else problem.reason, hint=READ_AGAIN
+    )

@@ -1,7 +1,7 @@
 """The report of a check of a table, as result members and as text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
 from typing import Any
@@ -52,7 +52,7 @@ def checked_result(checked: CheckedTable) -> dict[str, Any]:
         "files_judged_by_footers": checked.files_judged,
         "bytes_read": checked.bytes_read,
         "counts": dict(counts(checked.findings)),
-        "findings": [asdict(finding) for finding in checked.findings],
+        "findings": [finding.json() for finding in checked.findings],
     }
 
 

@@ -253,9 +253,8 @@ def _check_metadata(reader: Reader, tally: CheckTally) -> None:
     try:
         check_own_version(reader.metadata, location)
     except OtherFile as error:
-        message = error.message.removesuffix(f" ({error.rule})")
-        text = message.removeprefix(f"`{location}`: ")
-        tally.add([finding(error.rule, location, text, severity="error", hint=error.hint)])
+        broken = finding(error.rule, location, error.reason, severity="error", hint=error.hint)
+        tally.add([broken])
     content = reader.context.store.read(location)
     tally.count_file(len(content))
     metadata = reader.metadata

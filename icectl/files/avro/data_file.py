@@ -187,7 +187,7 @@ def _damage() -> Iterator[None]:
     except CorruptTable as error:
         if error.rule == "R-099":
             raise
-        message = error.message.removesuffix(f" ({error.rule})")
+        message = error.what
         raise CorruptTable(message, rule="R-099", hint=RESTORE) from error
 
 

@@ -400,7 +400,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     for gone in change.removed:
         place = search.places.get(gone.key)
         if place is None:
-            raise CommitConflict(f"`{gone.location}` is not live any more")
+            raise CommitConflict(f"`{gone.location}` was removed by another commit")
         order.append(place)
         if gone.content is Content.DATA:
             order += search.vectors.get(comparison_key(gone.location), [])

@@ -79,8 +79,8 @@ def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed():
 @pytest.mark.parametrize("task", [rewrite(FILE), merge(FILE)])
 def test_r152_a_file_that_is_not_live_any_more_ends_it(task):
     assert found(task, data("f"), OTHER) is None
-    assert found(task, OTHER) == "`f` is not live any more"
-    assert found(task, OTHER, data("f", status=2)) == "`f` is not live any more"
+    assert found(task, OTHER) == "`f` was removed by another commit"
+    assert found(task, OTHER, data("f", status=2)) == "`f` was removed by another commit"
 
 
 STATED = {"record_count": 9, "spec_id": 1, "partition_key": A, "sequence_number": 2}
@@ -223,8 +223,8 @@ def test_it_is_enough_that_some_rows_move():
 
 def test_the_file_that_a_reason_is_about_may_be_any():
     files = [replace(FILE, location=name) for name in ("f", "g", "h")]
-    assert found(rewrite(*files), data("f"), data("g")) == "`h` is not live any more"
-    assert found(rewrite(*files), data("f"), data("h")) == "`g` is not live any more"
+    assert found(rewrite(*files), data("f"), data("g")) == "`h` was removed by another commit"
+    assert found(rewrite(*files), data("f"), data("h")) == "`g` was removed by another commit"
 
 
 def test_a_result_tells_what_it_replaces():
@@ -313,7 +313,7 @@ def test_deletes_that_came_and_files_that_went_are_carried_over():
 @pytest.mark.parametrize("lost_by", ["", "sorted by `c`"])
 def test_nothing_is_carried_over_unasked(lost_by):
     told = carried(OTHER, lost_by=lost_by, carries=False)
-    assert told == "`f` is not live any more"
+    assert told == "`f` was removed by another commit"
     told = carried(data("f"), P, lost_by=lost_by, carries=False)
     assert told == "other rows of `f` are deleted by position now"
 
@@ -328,7 +328,7 @@ def test_rows_that_cannot_be_found_again_are_told_with_their_order():
     order = "sorted by `c`"
     lost = f": version 2 can't find rows again that are {order}"
     assert carried(data("f"), lost_by=order) is None
-    assert carried(OTHER, lost_by=order) == f"`f` is not live any more{lost}"
+    assert carried(OTHER, lost_by=order) == f"`f` was removed by another commit{lost}"
     reason = "other rows of `f` are deleted by position now"
     assert carried(data("f"), P, lost_by=order) == reason + lost
     assert carried(data("f", record_count=9), lost_by=order) == "`f` has another entry now"
