@@ -50,6 +50,7 @@ _SIZES = {
     "partial-progress.max-commits": "`--partial-progress N`",
 }
 _NO_VIEW = "icectl prints rows with `inspect TABLE changes`, and makes no views"
+_NO_LINE = "icectl shows the line of the current snapshot; `snapshots` has each parent"
 _NO_STREAM = "icectl needs no option for this: it always works in bounded memory"
 _NO_SHUFFLE = "icectl has no such option: it splits sorted rows by size"
 _NO_TUNING = "icectl has no such option: each column of a Z-order has equal weight"
@@ -124,7 +125,7 @@ FOREIGN_COMMANDS: tuple[ForeignCommand, ...] = (
     ForeignCommand("Spark", "fast_forward", "icectl refs TABLE fast-forward BRANCH",
                    options={"branch": "the name after `fast-forward`", "to": "`--to WHERE`"}),
     ForeignCommand("Spark", "ancestors_of", "icectl inspect TABLE history",
-                   options={"snapshot_id": "`--snapshot ID`"}),
+                   options={"snapshot_id": _NO_LINE}),
     ForeignCommand("Spark", "create_changelog_view", None, _NO_VIEW),
     ForeignCommand("Spark", "cherrypick_snapshot", None, _NO_PICK),
     ForeignCommand("Spark", "publish_changes", None, _NO_PICK),
@@ -161,14 +162,18 @@ FOREIGN_COMMANDS: tuple[ForeignCommand, ...] = (
     ForeignCommand("Trino", "unregister_table", None, _NO_REGISTER),
     ForeignCommand("Trino", "migrate", None, _NO_COPY),
     ForeignCommand("PyIceberg", "list", "icectl inspect"),
-    ForeignCommand("PyIceberg", "describe", "icectl inspect TABLE"),
+    ForeignCommand("PyIceberg", "describe", "icectl inspect TABLE", options={
+        "entity": "icectl needs no option for this: it finds out what a name is",
+    }),
     ForeignCommand("PyIceberg", "files", "icectl inspect TABLE files",
                    options={"history": "`--all-snapshots`"}),
     ForeignCommand("PyIceberg", "schema", "icectl inspect TABLE schemas"),
     ForeignCommand("PyIceberg", "spec", "icectl inspect TABLE specs"),
     ForeignCommand("PyIceberg", "uuid", "icectl inspect TABLE"),
     ForeignCommand("PyIceberg", "location", "icectl inspect TABLE"),
-    ForeignCommand("PyIceberg", "list-refs", "icectl refs TABLE"),
+    ForeignCommand("PyIceberg", "list-refs", "icectl refs TABLE", options={
+        "type": "icectl needs no option for this: it lists branches and tags",
+    }),
     ForeignCommand("PyIceberg", "properties", "icectl properties TABLE"),
     ForeignCommand("PyIceberg", "create", None, _NO_DROP),
     ForeignCommand("PyIceberg", "drop", None, _NO_DROP),

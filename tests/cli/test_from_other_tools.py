@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from icectl.cli import app
-from icectl.cli.other_tools import FOREIGN_COMMANDS, ForeignCommand
+from icectl.cli.other_tools import FOREIGN_COMMANDS, ForeignCommand, option_hint
 from icectl.format.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP
 from tests.cli.conftest import Run
 from tests.generate.docs import parameters_of
@@ -17,6 +17,11 @@ TITLES = {
     "Trino": "Trino statements",
     "PyIceberg": "PyIceberg commands",
 }
+OF_EVERY_COMMAND = {
+    "catalog", "output", "verbose", "log-level", "uri", "credential", "warehouse", "ugi",
+}  # fmt: skip
+"""Options that `pyiceberg` takes in front of a command."""
+
 IN_WORDS = {
     ("expire-snapshots", "--older-than"): "the table's property, or 5d",
     ("expire-snapshots", "--retain-last"): "the table's property, or 1",
@@ -76,9 +81,28 @@ def test_each_command_has_its_options_with_ours_and_both_defaults(foreign: Forei
         assert ours == (default_of(foreign.command, option[1]) if option else "-"), name
 
 
+def test_options_of_every_command_have_ours_and_both_defaults():
+    section = part("PyIceberg").partition("### Options of every command\n")[2].partition("\n###")[0]
+    table = rows(section)
+    assert set(table) == OF_EVERY_COMMAND
+    for name, (theirs, here, ours) in table.items():
+        option = re.match(r"`(--[a-z-]+)", here)
+        assert option is not None
+        assert theirs
+        counted = option[1] == "--verbose"
+        assert ours == ("off" if counted else default_of("inspect", option[1])), name
+        assert command_options_hint(name) in (None, here) or name in ("catalog", "verbose")
+
+
+def command_options_hint(name: str) -> str | None:
+    """What the typo hint says of an option, if it is one of other tools alone."""
+    hint = option_hint(f"--{name}", "validate", {"--json", "--catalog-option", "--verbose"})
+    return hint.removeprefix("use ") if hint else None
+
+
 def test_the_page_names_no_other_commands():
     named = re.findall(r"^### `([\w-]+)`$|^\| `([\w.-]+)` \|", PAGE, flags=re.MULTILINE)
-    known = {one.name for one in FOREIGN_COMMANDS}
+    known = {one.name for one in FOREIGN_COMMANDS} | OF_EVERY_COMMAND
     known |= {option for one in FOREIGN_COMMANDS for option in one.options}
     assert {first or second for first, second in named} <= known
 
