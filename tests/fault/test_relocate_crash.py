@@ -163,3 +163,36 @@ def test_a_relocation_may_be_killed_after_any_write(relocated, monkeypatch):
         relocated.check()
         relocated.finish()
         assert relocated.kinds() == undisturbed, nth
+
+
+@pytest.mark.parametrize("last", [10, pytest.param(None, marks=FULL)])
+def test_a_copy_of_a_catalog_s_table_becomes_independent_after_any_kill(
+    tmp_path, monkeypatch, last
+):
+    """The next run ends what is left; the renaming of the original's metadata comes last."""
+    monkeypatch.setattr(output_journal, "_is_running", lambda *_: False)  # in fact this process
+    origin, table = tmp_path / "origin", tmp_path / "t"
+    CHANGING["rewrite-manifests"].build(origin)
+    rows = shown(origin)
+    (origin / "metadata/version-hint.text").unlink()
+    for path in origin.glob("metadata/v*.metadata.json"):
+        number = int(path.name[1:].split(".")[0])
+        name = f"{number:05}-0190c1a4-5b6c-7d8e-9f01-{number:012}.metadata.json"
+        path.rename(path.with_name(name))
+    files = contents_by_name(origin)
+    words = ["relocate", str(table), "--new-uuid", "--concurrency", "1", "--json"]
+    shutil.copytree(origin, table)
+    store = CountingStore(LocalStore())
+    assert run(words, store)[0] == 0
+    stops = range(len(store.calls))
+    for nth in stops if last is None else stops[-last:]:
+        shutil.rmtree(table)
+        shutil.copytree(origin, table)
+        run(words, StoppedStore(nth))
+        code, document = run(words)
+        assert code == 0, (nth, document)
+        assert run(words)[1]["status"] == "nothing-to-do"
+        assert shown(table) == rows
+        code, document = run(["rewrite-manifests", str(table), "--yes", "--json"])
+        assert (code, document["status"]) == (0, "done"), nth
+        assert contents_by_name(origin) == files

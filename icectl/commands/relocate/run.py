@@ -603,10 +603,16 @@ def _write(
 
 def _set_aside(context: TableContext, copied: Sequence[str]) -> None:
     """Rename copied metadata files of the original; what stays is named in warnings."""
+    store = context.store
     for location in copied:
+        aside = location + _ASIDE
         try:
-            context.store.copy(location, location + _ASIDE)
-            failed = [item.error for item in context.store.remove([location])]
+            try:
+                store.copy(location, aside)
+            except FileExistsError:  # of a run that was killed before it removed the file
+                if store.read(location) != store.read(aside):
+                    raise StorageError(f"{locations.name(aside)} has other content") from None
+            failed = [item.error for item in store.remove([location])]
         except StorageError as error:
             failed = [error.message]
         if failed:
