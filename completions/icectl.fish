@@ -268,6 +268,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l merge-row-group -
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l verify -x -a 'checksums rows' -d 'what to compare after a merge: checksums or rows (default checksums)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l deletes-only -d 'convert and merge deletes; keep data files'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l rewrite-all -d 'rewrite every selected file'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l repartition -d 'move rows to the partitions of their values'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-groups -x -d 'rewrite at most N groups'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l partial-progress -x -d 'commit in up to N steps (default 1)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l branch -x -a '(__icectl_ask)' -d 'the branch to work on (default main)'

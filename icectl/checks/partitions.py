@@ -17,7 +17,15 @@ from icectl.errors import CorruptTable
 from icectl.format import single_value
 from icectl.format.manifest import FieldSummary
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
-from icectl.format.rule import COMPACT_OWN, OURS, REPAIR_LIST, RESTORE, REWRITE_MANIFESTS, Fault
+from icectl.format.rule import (
+    COMPACT_OWN,
+    OURS,
+    REPAIR_LIST,
+    REPARTITION,
+    RESTORE,
+    REWRITE_MANIFESTS,
+    Fault,
+)
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 from icectl.units import print_text
 
@@ -331,11 +339,11 @@ PARTITION_RULES = (
     rule("R-071", "partition values have the result type of their transform",
          "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _other_types)),
     rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms", "error",
-         COMPACT_OWN),
+         REPARTITION),
     rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",
-         "error", COMPACT_OWN, Check(StoredManifest, _other_buckets)),
+         "error", REPARTITION, Check(StoredManifest, _other_buckets)),
     rule("R-074", "truncate rounds numbers down and cuts strings by code points",
-         "Truncate Transform Details", "error", COMPACT_OWN),
+         "Truncate Transform Details", "error", REPARTITION),
     rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",
          COMPACT_OWN),
     rule("R-076", "hashes match the values that the format prints", "Appendix B", "error", OURS),

@@ -23,6 +23,10 @@ COMPACT_OWN = (
     "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all` "
     "rewrites it; if it is another's, restore it"
 )
+REPARTITION = (
+    "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all "
+    "--repartition` moves its rows to their partitions; if it is another's, restore it"
+)
 COMPACT = "`icectl compact TABLE --rewrite-all` rewrites the data files"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` rewrites the deletes"

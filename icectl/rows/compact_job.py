@@ -9,9 +9,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icectl.entries.partition_key import decode_key
+from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import CARRIED, PLANNING
-from icectl.errors import CorruptTable, MissingFile
+from icectl.errors import CorruptTable, MissingFile, Unsupported
 from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import NameMapping
@@ -357,6 +357,34 @@ def source_of(file: InputFile, specs: Mapping[int, TypedSpec]) -> SourceFile:
         file.size_bytes,
         file.stated,
     )
+
+
+def check_identities(tasks: Sequence[RewriteTask], keys: set[bytes], typed: TypedSpec) -> None:
+    """Check that rows of a partition keep its values of columns that a spec has as they are.
+
+    `keys` are the partitions that the rows came to. Readers disagree about a row with another value
+    of such a column: some take the partition's value, some the file's.
+    Raises: Unsupported R-071.
+    """
+    files = [file for task in tasks for file in task.inputs]
+    fields = enumerate(typed.spec.fields)
+    places = [at for at, item in fields if item.transform.name == "identity"]
+    if not places or any(file.spec_id != typed.spec.spec_id for file in files):
+        return  # rows of other specs move by all fields
+
+    def identities(keys: set[bytes]) -> set[bytes]:
+        types = [typed.types[at] for at in places]
+        values = (decode_key(key, typed.types) for key in keys)
+        return {encode_key(types, [row[at] for at in places]) for row in values}
+
+    if not identities(keys) <= identities({file.partition_key for file in files}):
+        names = ", ".join(f"`{typed.spec.fields[at].name}`" for at in places)
+        raise Unsupported(
+            f"`{files[0].location}`, or a file beside it, has a row with another value of {names} "
+            "than its partition (R-071)",
+            hint="nothing was committed; write these rows again with the engine",
+            rule="R-071",
+        )
 
 
 def partition_of(key: bytes, typed: TypedSpec) -> Partition:

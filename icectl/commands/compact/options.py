@@ -71,7 +71,7 @@ class CompactRequest:
             "--strategy",
             "binpack (default), sort or zorder",
             OUTPUT_FILES,
-            "NAME",
+            "S",
             is_rare=True,
             choices=("binpack", "sort", "zorder"),
         ),
@@ -87,6 +87,15 @@ class CompactRequest:
     rewrite_all: Annotated[bool, option("--rewrite-all", "rewrite every selected file", FILES)] = (
         False
     )
+    repartition: Annotated[
+        bool,
+        option(
+            "--repartition",
+            "move rows to the partitions of their values",
+            OUTPUT_FILES,
+            is_rare=True,
+        ),
+    ] = False
     max_groups: Annotated[
         str | None, _count("--max-groups", "rewrite at most N groups", CHANGING, is_rare=True)
     ] = None

@@ -108,9 +108,12 @@ def with_method(
     method = cast("Method", settings.read(COMPACT_METHOD))  # the setting takes nothing else
     if method == "merge" and _strategy(request) != "binpack":
         raise UsageError("`--method merge` cannot sort rows")
+    if method == "merge" and request.repartition:
+        raise UsageError("`--method merge` cannot move rows to other partitions")
     return replace(
         options,
-        method=method,
+        method="rewrite" if request.repartition else method,
+        repartition=request.repartition,
         merge_row_group=settings.read(COMPACT_MERGE_ROW_GROUP) or MERGE_ROW_GROUP_BYTES,
         verifies_rows=settings.read(COMPACT_VERIFY) == "rows",
     )
@@ -129,6 +132,7 @@ def _check_deletes_only(request: CompactRequest) -> None:
         "--method": request.method,
         "--merge-row-group": request.merge_row_group,
         "--verify": request.verify,
+        "--repartition": request.repartition or None,
     }
     present = [name for name, value in of_data.items() if value is not None]
     if request.deletes_only and present:

@@ -63,6 +63,7 @@ MIN_INPUT_FILES = 5
 MAX_GROUP_BYTES = 100 * 2**30
 MIN_DELETE_RATIO = 0.3
 REWRITE = MethodChoice("rewrite", "asked for")
+REPARTITION = MethodChoice("rewrite", "rows move to the partitions of their values")
 
 
 OVER_BUDGET = "left to another run by `budget.rewrite-bytes`"
@@ -101,9 +102,10 @@ class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
     `deletes_only` converts equality deletes and merges the deletes of data files, and leaves these
-    as they are; conversions are cut into about as many `steps`. Of all groups
-    those are taken that `max_bytes` are enough for, in their order. No other files are rewritten
-    than a plan names that was reviewed, where there is one (`only`).
+    as they are; conversions are cut into about as many `steps`. With `repartition` the rows of
+    rewritten files move to the partitions of their values. Of all groups those are taken that
+    `max_bytes` are enough for, in their order. No other files are rewritten than a plan names that
+    was reviewed, where there is one (`only`).
     """
 
     sizes: Sizes
@@ -122,6 +124,7 @@ class CompactOptions:
     steps: int = 1
     only: Reviewed | None = None
     method: Method = "rewrite"
+    repartition: bool = False
     merge_row_group: int = MERGE_ROW_GROUP_BYTES
     verifies_rows: bool = False
 
@@ -271,6 +274,8 @@ def plan(
     in_output_spec &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
     partitions = by_partition(files.data, picked, in_output_spec, types, others)
     drafts = [draft for key, rows in partitions for draft in planning.drafts(key, rows.tolist())]
+    if options.repartition and others is None:
+        drafts = [planning.moving(draft) for draft in drafts]
     smallest = min((planning.stored_bytes(draft.files) for draft in drafts), default=0)
     drafts = planning.within_limits(planning.ordered(drafts))
     rows = [row for draft in drafts for row in draft.files]
@@ -357,6 +362,11 @@ class _Planning:
                 self.leave(draft.files, FileVerdict.NOT_MERGEABLE)
             rewriting = []
         return self._pack(merging) + self._pack(rewriting)
+
+    def moving(self, draft: _Draft) -> _Draft:
+        """Return a draft whose rows move one by one, in tasks that read whole files."""
+        bins = {bin_.files: self._bin(bin_.files) for bin_ in draft.bins}
+        return _Draft(None, tuple(bins.values()), REPARTITION)
 
     def _choice(self, bins: tuple[Bin, ...]) -> MethodChoice:
         """Return the method for the files of some bins."""

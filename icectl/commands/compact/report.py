@@ -324,6 +324,7 @@ def _print_groups(console: Console, report: Compaction) -> None:
         partition, reason = partition_text(report.metadata, group), group.reason
         if partition is None:
             partition = "(any)" if options.deletes_only else "(of other specs)"
+            partition = "(by value)" if options.repartition else partition
         if has_choice:
             reason = "{}; {method}: {method_reason}".format(reason, **_method(report, group))
         rows.append(

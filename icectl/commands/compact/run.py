@@ -82,6 +82,7 @@ from icectl.rows.compact_job import (
     MergeJob,
     TaskResult,
     TypedSpec,
+    check_identities,
     partition_of,
     source_of,
     typed_specs,
@@ -561,6 +562,9 @@ class _Run:
                 f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
             )
         added = concat([Entries(result.entries) for result in results])
+        if self._prepared.plan.options.repartition:
+            keys = set(added.table["partition_key"].to_pylist())
+            check_identities(rewriting, keys, typed_specs(metadata)[group.spec_id])
         if order is not None and metadata.format_version < 3:
             words = order_words(order, metadata.current_schema)
             return GroupResult(group.number, group.tasks, added, (), words)
