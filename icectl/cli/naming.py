@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from icectl.catalog.configured import Configuration, read_configuration
+from icectl.catalog.configured import Configuration, passwords_in, read_configuration
 from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
 from icectl.catalog.protocol import CatalogAccess, Warehouse
 from icectl.catalog.resolve import open_warehouse
 from icectl.cli.options import Common
-from icectl.cli.settings import DEFAULT_CATALOG, Settings, split_pair
+from icectl.cli.settings import DEFAULT_CATALOG, Settings, is_secret, split_pair
 from icectl.errors import TableNotFound, UsageError
 from icectl.storage.open import StorageOptions
 
@@ -113,6 +113,25 @@ def in_default_catalog(settings: Settings, table: str) -> str:
 def name_in_hints(common: Common, table: str) -> str:
     """Return what hints call the table: TABLE, behind its catalog where an option named that."""
     return table if common.catalog is None else f"{dotted_name((common.catalog,))}.{table}"
+
+
+def options_in_hints(common: Common, *, with_catalog: bool = False) -> str:
+    """Return the options that reach the same table again, each behind a space.
+
+    Of an option with a secret in it only the name is shown: `--storage-option secret=...`.
+    `with_catalog`: tables are called by their names in the catalog of `--catalog`.
+    """
+    words = ["--catalog", common.catalog] if with_catalog and common.catalog is not None else []
+    for option, texts in (
+        ("--catalog-option", common.catalog_option), ("--storage-option", common.storage_option)
+    ):  # fmt: skip
+        for text in texts or ():
+            key, _, value = text.partition("=")
+            is_hidden = is_secret(key) and not value.startswith("env:")
+            words += [option, f"{key}=..." if is_hidden or passwords_in(value) else text]
+    if common.config is not None:
+        words += ["--config", common.config]
+    return "".join(f" {quote(word)}" for word in words)
 
 
 def may_be_short(common: Common, table: str) -> bool:

@@ -212,6 +212,25 @@ def test_one_page_has_the_whole_warehouse(server, inspect, tmp_path):
     assert (ended.code, "cannot write" in ended.err) == (13, True)
 
 
+def test_commands_of_a_page_carry_the_options_that_reach_the_tables(
+    server, inspect, tmp_path, monkeypatch
+):
+    """As printed they run: here for a catalog that no file configures. A secret is only named."""
+    monkeypatch.setenv("DATABASE", server.properties["uri"])
+    options = ("--catalog-option", "uri=env:DATABASE", "--storage-option", "secret=s3cr3t-word")
+    place = tmp_path / "health.html"
+    ended = inspect("--catalog", "main", *options, "**", "health", "--html", str(place))
+    text = place.read_text()
+    assert ended.code == 3
+    assert "<h1>Health of main</h1>" in text
+    shown = "--catalog-option uri=env:DATABASE --storage-option secret=..."
+    commands = re.findall(r"<code>icectl compact (.*?)</code>", text)
+    assert commands == [f"db.inner.{name} --catalog main {shown}" for name in ("large", "small")]
+    assert "s3cr3t-word" not in text
+    one = inspect("--catalog", "main", *options, "db.inner.large", "health")
+    assert f"  run: icectl compact {PREFIX}large {shown}\n" in one.out
+
+
 def test_a_page_on_a_full_disk_leaves_the_old_one(server, inspect, tmp_path, monkeypatch):
     def full(path: Path, text: str, encoding: str, *_: str) -> None:
         path.write_bytes(text.encode(encoding)[:100])
@@ -244,7 +263,7 @@ def test_a_page_of_many_tables_folds_all_but_those_with_most_need():
     ends = [
         TableEnd(one["table"], "failed", 15, "`f<1>` is gone", "`icectl repair`") for one in rows
     ]
-    text = warehouse_page(["db"], rows, ends, START_MS)
+    text = warehouse_page(["db"], rows, ends, START_MS, "")
     page = Page()
     page.feed(text)
     assert page.open == []

@@ -83,7 +83,7 @@ def test_a_run_whose_files_another_commit_has_removed_loses_a_race(
     assert store.has_come
     assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
     assert re.search(
-        "another commit has removed|is not live any more", document["error"]["message"]
+        "another commit has removed|was removed by another commit", document["error"]["message"]
     )
     assert shown(table) == before
     assert left_over(table) == []

@@ -131,9 +131,12 @@ _LEFT_OF_BAR = 42
 
 
 def print_health(
-    console: Console, result: Mapping[str, Any], table: str, engine: EngineChoice
+    console: Console, result: Mapping[str, Any], table: str, options: str, engine: EngineChoice
 ) -> None:
-    """Print the sizes of data files, then each check with its threshold and the command to run."""
+    """Print the sizes of data files, then each check with its threshold and the command to run.
+
+    `options` are those that commands need to reach the table.
+    """
     files = print_count(result["data_file_count"], "data file")
     size, target = (print_size(result[f"{key}_bytes"]) for key in ("data_file", "target_file_size"))
     text = f"{files}, {size}; target {target} ({result['target_file_size_origin']})"
@@ -144,7 +147,7 @@ def print_health(
         _print_sizes(console, result)
     for name, title in CHECKS.items():
         console.print()
-        _print_check(console, title, result[name], table)
+        _print_check(console, title, result[name], table, options)
         if result[name]["command"] == "compact":
             console.print(f"  {engine}")
 
@@ -172,7 +175,9 @@ def band(low: int, high: int | None) -> str:
     return f"below {print_size(high)}" if low == 0 else f"{print_size(low)} to {print_size(high)}"
 
 
-def _print_check(console: Console, title: str, check: Mapping[str, Any], table: str) -> None:
+def _print_check(
+    console: Console, title: str, check: Mapping[str, Any], table: str, options: str
+) -> None:
     verdict = console.style(check["verdict"], "bold", _STYLES[check["verdict"]])
     console.print(f"{console.style(title, 'bold')}: {verdict}")
     for line in wrap(check["found"], console.prose_width - 2):
@@ -183,6 +188,6 @@ def _print_check(console: Console, title: str, check: Mapping[str, Any], table: 
         console.print(console.style(f"  {line}", "dim"))
     if check["command_in_this_version"]:
         named = "TABLE" if table.endswith(".json") else shlex.quote(table)
-        console.print(f"  run: icectl {check['command']} {named}")
+        console.print(f"  run: icectl {check['command']} {named}{options}")
     else:
         console.print(f"  to do: `{check['command']}`, which this version of icectl does not have")

@@ -20,6 +20,7 @@ from icectl.cli.naming import (
     may_be_short,
     name_in_catalog,
     name_in_hints,
+    options_in_hints,
 )
 from icectl.cli.options import Common, read_options
 from icectl.cli.patterns import is_pattern
@@ -70,6 +71,7 @@ class _ParsedRequest:
     limit: int | None
     settings: Settings
     table: str
+    hint_options: str
     is_name: bool
 
 
@@ -272,7 +274,9 @@ def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     figures = health(reader, request.choice, frozenset(COMMANDS), limits)
     engine = choose_engine(request.settings.read(COMPACT_ENGINE))
     result = {**figures, "engine": engine.name}
-    return result, lambda console: print_health(console, result, request.table, engine)
+    return result, lambda console: print_health(
+        console, result, request.table, request.hint_options, engine
+    )
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -416,6 +420,7 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
         limit=read_options(options)["limit"],
         settings=common.shell.settings,
         table=name_in_hints(common, table),
+        hint_options=options_in_hints(common),
         is_name=name_in_catalog(common, table) is not None,
     )
 

@@ -10,7 +10,7 @@ from icectl.catalog.identifier import dotted_name, no_namespace
 from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome
-from icectl.cli.naming import name_in_catalog, warehouse_of
+from icectl.cli.naming import name_in_catalog, name_in_hints, options_in_hints, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session, storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
@@ -100,6 +100,12 @@ class WarehouseRequest:
     write: Callable[[str, str], None]
 
 
+def _title(common: Common, target: str) -> str:
+    """Return what a page calls a target: the catalog, for all of its tables."""
+    is_whole = common.catalog is not None and target == "**"
+    return f"{common.catalog}" if is_whole else name_in_hints(common, target)
+
+
 def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Outcome:
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
@@ -130,7 +136,10 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
         codes.append(ProblemsFound.exit_code)
     code = exit_code_of(codes, check=True)
     if request.html is not None:
-        page = warehouse_page(targets, rows, ordered, common.shell.env.now_ms())
+        names = [_title(common, target) for target in targets]
+        now_ms = common.shell.env.now_ms()
+        hint_options = options_in_hints(common, with_catalog=True)
+        page = warehouse_page(names, rows, ordered, now_ms, hint_options)
         request.write(request.html, page)
 
     def render(console: Console) -> None:

@@ -125,11 +125,16 @@ summary code { word-break: break-all; }
 
 
 def warehouse_page(
-    targets: Sequence[str], rows: Sequence[Row], ends: Sequence[TableEnd], now_ms: int
+    targets: Sequence[str],
+    rows: Sequence[Row],
+    ends: Sequence[TableEnd],
+    now_ms: int,
+    options: str,
 ) -> str:
     """Draw tables, those with most need first; `ends` are how looks at them ended, in this order.
 
-    A table's result is its health view, with its `history`.
+    A table's result is its health view, with its `history`. `options` are those that commands need
+    to reach the tables.
     """
     results = [end.result for end in ends if end.result is not None]
     sums = totals(rows)
@@ -151,7 +156,7 @@ def warehouse_page(
             *_most(rows),
             "</div>",
             *_table(rows, ends),
-            *_details(rows, ends),
+            *_details(rows, ends, options),
             "</body></html>\n",
         ]
     )
@@ -341,7 +346,7 @@ def _sparkline(counts: Sequence[int]) -> str:
     return f'<svg viewBox="0 0 {9 * len(counts)} 16" aria-hidden="true">{drawn}</svg>'
 
 
-def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
+def _details(rows: Sequence[Row], ends: Sequence[TableEnd], options: str) -> Iterator[str]:
     """Yield the needs of each table that is not well, with reasons."""
     for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
         if row["verdict"] == "ok":
@@ -359,7 +364,7 @@ def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
                 yield f'<p class="quiet">hint: {_prose(end.hint)}</p>'
         else:
             needs = (name for name in CHECKS if end.result[name]["command"] is not None)
-            yield from (_need(name, end.result[name], row["table"]) for name in needs)
+            yield from (_need(name, end.result[name], row["table"], options) for name in needs)
         yield "</div></details>"
 
 
@@ -368,12 +373,13 @@ def _prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", as_html(text))
 
 
-def _need(name: str, check: Mapping[str, Any], table: str) -> str:
+def _need(name: str, check: Mapping[str, Any], table: str, options: str) -> str:
+    command = f"icectl {check['command']} {shlex.quote(table)}{options}"
     return (
         f'<p><span class="verdict {check["verdict"]}">{as_html(CHECKS[name])}</span>: '
         f"{as_html(check['found'])} "
         f'<span class="quiet">({as_html(check["threshold"])})</span><br>'
-        f"<code>icectl {as_html(check['command'])} {as_html(shlex.quote(table))}</code></p>"
+        f"<code>{as_html(command)}</code></p>"
     )
 
 
