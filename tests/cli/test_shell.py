@@ -520,13 +520,15 @@ def test_verbose_prints_where_each_value_comes_from(run, serve, monkeypatch, tmp
     config.write_text('metrics-file = "/dev/null/x"\n[storage-options]\nregion = "eu-1"\n')
     monkeypatch.setenv("ICECTL_CONCURRENCY", "3")
     ended = run("inspect", "/t", "-v", "--time-limit", "2m", "--config", str(config))
-    assert ended.err.splitlines()[:7] == [
+    assert ended.err.splitlines()[:9] == [
         "setting: concurrency = 3 (ICECTL_CONCURRENCY)",
         "setting: time-limit = 2m (--time-limit)",
         "setting: temp-dir = not set (built-in)",
         "setting: color = auto (built-in)",
         "setting: progress = true (built-in)",
         f"setting: metrics-file = /dev/null/x (`metrics-file` in {config})",
+        "setting: state-dir = not set (built-in)",
+        "setting: default-catalog = not set (built-in)",
         f"setting: storage-options.region = *** ({config})",
     ]
 

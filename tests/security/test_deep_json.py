@@ -10,8 +10,9 @@ from icectl.storage.buckets import gcs
 
 ICECTL = Path(gcs.__file__).parents[2]
 DEEP = "[" * 200_000
-OWN = {"format/json_members.py", "cli/document.py", "files/parquet/metrics.py"}
-"""The one that parses; what icectl ships itself; what a library of this process has written."""
+OWN = {"format/json_members.py", "cli/document.py", "files/parquet/metrics.py", "cli/history.py"}
+"""The one that parses; what icectl ships itself; what a library of this process has written; the
+history of runs, which limits lines and numbers, and drops lines of too many levels."""
 
 
 def test_json_of_too_many_levels_is_no_json():

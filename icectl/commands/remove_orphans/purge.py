@@ -4,7 +4,6 @@ A run's folder has a list of the copies that it made, with the table's UUID and 
 time. Only such copies are purged, only of this table, and only if they are still as listed.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from icectl.cli.document import first_breach
 from icectl.commands.remove_orphans.quarantine import COPIED, LIST_NAME, is_same_second, plain
 from icectl.entries.files import ListedFile, ListedFiles, listed_files
 from icectl.errors import UsageError
+from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.store import Store
@@ -158,12 +158,12 @@ def _listed_copies(
             return None
         try:
             for line in store.read(one.location).splitlines():
-                copy = json.loads(line)
+                copy = parse_json(line)
                 if first_breach(copy, _COPY) is not None or copy["table_uuid"] != table_uuid:
                     return None
                 if copy["modified"] is not None:
                     copies[copy["path"]] = (copy["size_bytes"], _instant_ms(copy["modified"]))
-        except (ValueError, RecursionError, FileNotFoundError, UsageError):
+        except (ValueError, FileNotFoundError, UsageError):
             return None
     files = plain(locations.join(run.folder, "files"))
     return {path: facts for path, facts in copies.items() if path.startswith(files)}

@@ -31,7 +31,7 @@ def test_counts_bytes_and_the_end_of_the_run_are_gauges():
         "# HELP icectl_last_run_exit_code exit code of the last run\n"
         "# TYPE icectl_last_run_exit_code gauge\n"
         f"icectl_last_run_exit_code{{{tags}}} 0\n"
-        "# HELP icectl_last_run_success 1 if the last run ended with 0\n"
+        "# HELP icectl_last_run_success 1 if the last run exited with 0\n"
         "# TYPE icectl_last_run_success gauge\n"
         f"icectl_last_run_success{{{tags}}} 1\n"
         "# HELP icectl_last_run_status 1 for the status that the last run ended with\n"
