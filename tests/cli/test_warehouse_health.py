@@ -225,7 +225,9 @@ def test_commands_of_a_page_carry_the_options_that_reach_the_tables(
     assert "<h1>Health of main</h1>" in text
     shown = "--catalog-option uri=env:DATABASE --storage-option secret=..."
     commands = re.findall(r"<code>icectl compact (.*?)</code>", text)
-    assert commands == [f"db.inner.{name} --catalog main {shown}" for name in ("large", "small")]
+    assert set(commands) == {
+        f"db.inner.{name} --catalog main {shown}" for name in ("large", "small")
+    }
     assert "s3cr3t-word" not in text
     one = inspect("--catalog", "main", *options, "db.inner.large", "health")
     assert f"  run: icectl compact {PREFIX}large {shown}\n" in one.out
