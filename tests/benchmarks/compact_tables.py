@@ -139,7 +139,7 @@ def build(
     def place(path: Path) -> str:
         return str(path).replace(str(directory), location or str(directory))
 
-    commits = [[_entry(path, COLUMNS, Content.DATA) for path in paths]]
+    commits = [[file_entry(path, COLUMNS, Content.DATA) for path in paths]]
     deletes = []
     if deleted_a_file:
         for path in paths:
@@ -147,17 +147,17 @@ def build(
                 path.with_name(f"{path.stem}-deletes.parquet"), place(path), rows_a_file,
                 deleted_a_file,
             )  # fmt: skip
-            entry = _entry(made, Schema(0, ()), Content.POSITION_DELETES)
+            entry = file_entry(made, Schema(0, ()), Content.POSITION_DELETES)
             deletes.append(entry | {"referenced_data_file": place(path)})
     for number in range(equality_files):
         made = directory / "data" / f"equality-{number:05}.parquet"
         write_keys(made, number, file_count * rows_a_file, 500)
-        deletes.append(_entry(made, KEY, Content.EQUALITY_DELETES) | {"equality_ids": [1]})
+        deletes.append(file_entry(made, KEY, Content.EQUALITY_DELETES) | {"equality_ids": [1]})
     every = [*commits, deletes] if deletes else commits
     if location:
         for entry in itertools.chain(*every):
             entry["location"] = entry["location"].replace(str(directory), location)
-    _commit(directory, every, location or str(directory))
+    commit(directory, every, location or str(directory))
     return paths
 
 
@@ -171,14 +171,15 @@ def adopt(directory: Path, paths: Sequence[Path], location: str = "") -> list[Pa
     linked = [directory / "data" / path.name for path in paths]
     for path, link in zip(paths, linked, strict=True):
         link.hardlink_to(path)
-    entries = [_entry(path, COLUMNS, Content.DATA) for path in linked]
+    entries = [file_entry(path, COLUMNS, Content.DATA) for path in linked]
     for entry in entries if location else ():
         entry["location"] = entry["location"].replace(str(directory), location)
-    _commit(directory, [entries], location or str(directory))
+    commit(directory, [entries], location or str(directory))
     return linked
 
 
-def _entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
+def file_entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
+    """The entry of a file, with the metrics of some columns."""
     with path.open("rb") as file:
         metrics = read_metrics(file, schema)
     return {
@@ -195,7 +196,7 @@ def _entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
     }
 
 
-def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], location: str) -> None:
+def commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], location: str) -> None:
     """A snapshot for each of the commits, one upon the other."""
     manifests: list[ManifestFile] = []
     snapshots: list[Snapshot] = []

@@ -5,8 +5,9 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
     spark_rewrites.py JAR WAREHOUSE [JARS ENDPOINT KEY SECRET]
 
 It answers each line on stdin with a line on stdout. A request is {"do": "coalesce", "files": [...],
-"count": N, "to": DIRECTORY}, Spark's own read, coalesce and write, or {"do": "rewrite", "table":
-NAME, "options": {...}}, `rewrite_data_files` of a table below WAREHOUSE/db. With "metadata", the
+"count": N, "to": DIRECTORY}, Spark's own read, coalesce and write, {"do": "read", "table": NAME},
+all rows of a table below WAREHOUSE/db, or {"do": "rewrite", "table": NAME, "options": {...}},
+`rewrite_data_files` of one. With "metadata", the
 location of its metadata file on S3, the table is one of there, which Iceberg's bundle for AWS
 reaches at ENDPOINT, with a catalog in SQLite: JARS are both, as in a class path. The answer is
 {"seconds"}.
@@ -80,6 +81,8 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     if request["do"] == "coalesce":
         frame = spark.read.parquet(*request["files"]).coalesce(request["count"])
         frame.write.parquet(request["to"])
+    elif request["do"] == "read":
+        spark.table(f"{catalog}.{table}").write.format("noop").mode("overwrite").save()
     else:
         options = ", ".join(f"'{key}', '{value}'" for key, value in request["options"].items())
         call = f"{catalog}.system.rewrite_data_files(table => '{table}', options => map("

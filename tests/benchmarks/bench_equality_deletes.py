@@ -1,0 +1,154 @@
+"""Upserts converted by `compact --deletes-only` against `rewrite_data_files` of Iceberg's Spark.
+
+    python tests/benchmarks/bench_equality_deletes.py [SCALE]
+
+40 files of 500,000 rows and 200 commits of 5,000 keys, each an equality delete file and a data file
+with the same keys: version 3, unpartitioned. With a SCALE below 1 files and commits are as many,
+with fewer rows. Printed are seconds, bytes read of key columns as planned, bytes written, and how
+long Spark reads the converted table and the rewritten one.
+
+Needs the Spark peer that tests/run.sh sets up. Spark is warm: it has rewritten a small table.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icectl.format.manifest import Content
+from tests.benchmarks.bench_compact_spark import Session
+from tests.benchmarks.compact_tables import (
+    COLUMNS,
+    KEY,
+    SCHEMA,
+    commit,
+    file_entry,
+    write_file,
+)
+from tests.benchmarks.measure import Run, process, verdict
+from tests.spark.engine import why_skipped
+
+ROOT = Path(__file__).parents[2]
+FILES, ROWS, COMMITS, KEYS = 40, 500_000, 200, 5_000
+LEAST_TIMES_AS_FAST, LEAST_TIMES_FEWER_BYTES, MOST_READ = 5.0, 20.0, 1.15
+MEMORY_BYTES = 2 << 30
+
+
+def build(directory: Path, scale: float, commits: int = COMMITS) -> None:
+    """Write a table of upserts of version 3."""
+    (directory / "data").mkdir(parents=True)
+    (directory / "metadata").mkdir()
+    rows, keys = int(ROWS * scale), int(KEYS * scale)
+    data = [
+        write_file(directory / "data" / f"{number:05}.parquet", number * rows, rows)
+        for number in range(FILES)
+    ]
+    parts = [[file_entry(path, COLUMNS, Content.DATA) for path in data]]
+    chance = np.random.default_rng(1)
+    for number in range(commits):
+        ids = np.sort(chance.choice(FILES * rows, keys, replace=False))
+        deletes = directory / "data" / f"keys-{number:05}.parquet"
+        pq.write_table(pa.Table.from_arrays([ids], schema=pa.schema([SCHEMA[0]])), deletes)
+        entry = file_entry(deletes, KEY, Content.EQUALITY_DELETES)
+        upserts = write_file(directory / "data" / f"upserts-{number:05}.parquet", 10**9, keys)
+        table = pq.read_table(upserts, partitioning=None).set_column(0, SCHEMA[0], pa.array(ids))
+        pq.write_table(table, upserts, compression="zstd")
+        parts += [
+            [entry | {"equality_ids": [1]}],
+            [file_entry(upserts, COLUMNS, Content.DATA)],
+        ]
+    commit(directory, parts, str(directory))
+    process([*ICECTL, "upgrade-to-v3", str(directory), "--yes"])
+
+
+ICECTL = (sys.executable, "-m", "icectl")
+
+
+def written(directory: Path, action: Any) -> tuple[Any, int]:
+    """What an action returns, and how many bytes of data and delete files it has written."""
+    before = set((directory / "data").rglob("*"))
+    answer = action()
+    made = set((directory / "data").rglob("*")) - before
+    return answer, sum(path.stat().st_size for path in made if path.suffix != ".crc")
+
+
+def planned(directory: Path, *options: str) -> dict[str, Any]:
+    """The result of a dry run."""
+    line = [*ICECTL, "compact", str(directory), "--deletes-only", "--dry-run", "--json", *options]
+    told = subprocess.run(line, capture_output=True, check=True, text=True).stdout
+    result: dict[str, Any] = json.loads(told)["result"]
+    return result
+
+
+def convert(directory: Path) -> Run:
+    """Convert with the local engine, from the start of the process to its end."""
+    line = [*ICECTL, "compact", str(directory), "--deletes-only", "--engine", "local", "--yes"]
+    return process(line)
+
+
+def bench(warehouse: Path, scale: float) -> list[bool]:
+    """Print the figures; whether each target is reached."""
+    ours, theirs, small = (warehouse / "db" / name for name in ("ours", "theirs", "small"))
+    build(ours, scale)
+    build(theirs, scale)
+    build(small, 0.001, 2)
+    plan = planned(ours)
+    size = sum(path.stat().st_size for path in (ours / "data").iterdir())
+    print(
+        f"{FILES} files of {int(ROWS * scale):,} rows, {COMMITS} commits of {int(KEYS * scale):,} "
+        f"keys: {size / 1e6:,.0f} MB; to read: {plan['rewritten_bytes'] / 1e6:,.1f} MB"
+    )
+    peer = str(ROOT / "tests/peers/spark_rewrites.py")
+    with Session(peer, os.environ["ICECTL_TEST_SPARK_JAR"], str(warehouse)) as spark:
+        options = {"rewrite-all": "true"}
+        spark.ask(do="rewrite", table="small", options=options)
+        run, our_bytes = written(ours, lambda: convert(ours))
+        rewrite, their_bytes = written(
+            theirs, lambda: spark.ask(do="rewrite", table="theirs", options=options)
+        )
+        reads: dict[str, list[float]] = {"ours": [], "theirs": []}
+        for _ in range(3):
+            for name, seconds in reads.items():
+                seconds.append(spark.ask(do="read", table=name).wall_seconds)
+    print(
+        f"  icectl {run.wall_seconds:.1f} s, of processors {run.cpu_seconds:.1f} s, "
+        f"{our_bytes / 1e6:,.2f} MB written"
+    )
+    print(
+        f"  Spark {rewrite.wall_seconds:.1f} s, of processors {rewrite.cpu_seconds:.1f} s, "
+        f"{their_bytes / 1e6:,.1f} MB written"
+    )
+    best = {name: min(seconds) for name, seconds in reads.items()}
+    print(f"  read by Spark: converted {best['ours']:.2f} s, rewritten {best['theirs']:.2f} s")
+    faster, fewer = rewrite.wall_seconds / run.wall_seconds, their_bytes / our_bytes
+    return [
+        verdict("times as fast", faster, LEAST_TIMES_AS_FAST, at_most=False),
+        verdict("times fewer bytes", fewer, LEAST_TIMES_FEWER_BYTES, at_most=False),
+        verdict("read, of the rewritten table's time", best["ours"] / best["theirs"], MOST_READ),
+        verdict("memory of icectl, of 2 GiB", run.peak_bytes / MEMORY_BYTES, 1),
+    ]
+
+
+def main() -> int:
+    """Print the figures; the exit code says whether the targets are reached."""
+    skipped = why_skipped()
+    if skipped:
+        print(f"skipped: {skipped}")
+        return 0
+    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    with tempfile.TemporaryDirectory() as directory:
+        reached = bench(Path(directory), scale)
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
