@@ -123,6 +123,20 @@ def known_deleted_rows(matches: Matches) -> Integers:
     return deleted
 
 
+def compared_keys(matches: Matches) -> Integers:
+    """Count the keys that a reader compares with the rows of each data file. Order: of the data.
+
+    They are those of all equality deletes that apply to it.
+    """
+    records = rows.numbers(matches.deletes, "record_count")
+    compared = np.zeros(len(matches.data), np.int64)
+    for part in matches.equality_deletes:
+        if len(part.order):
+            sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(records[part.order])])
+            compared += sums[part.stop] - sums[part.first]
+    return compared
+
+
 def per_delete_file(matches: Matches) -> Integers:
     """Count the data files that each delete file applies to. Order: of `matches.deletes`."""
     counts = np.zeros(len(matches.deletes), np.int64)

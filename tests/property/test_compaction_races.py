@@ -50,6 +50,7 @@ METHODS = {
     "all": ("--method", "rewrite", "--rewrite-all"),
     "sort": ("--sort-order", "note desc, id desc"),
     "curve": ("--zorder", "id,category"),
+    "convert": ("--deletes-only",),
 }
 
 
@@ -170,6 +171,7 @@ IN_LEAVES = {
     "icectl.v4.root.max-delete-entries": "0",
     "icectl.v4.mdv.inline-max-bytes": "0",
 }
+BY_VALUE = [("delete by value", 5), ("append", 1), ("delete", 1), ("delete by value", 9)]
 TRIES = [[("delete", 3)], [("rewrite-manifests", 0), ("delete", 4)], [("remove", 1)]]
 
 
@@ -188,6 +190,8 @@ def test_deletes_of_three_races_are_taken_over(version, limits, method):
 
 @example(4, "identity", [("delete", 1)], "all", [[("delete by value", 2)], [("delete", 9)]], PLAIN)
 @example(4, "none", [("delete", 7)], "merge", [[("roll back", 1)]], IN_LEAVES)
+@example(2, "identity", BY_VALUE, "convert", [[("delete", 9)], [("delete by value", 2)]], PLAIN)
+@example(4, "none", BY_VALUE, "convert", [[("roll back", 1)], [("remove", 1)]], IN_LEAVES)
 @settings(max_examples=1, deadline=None)
 @given(
     st.sampled_from([2, 3, 4, 4]),

@@ -245,11 +245,17 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     touched = sum(count > 0 for count in per_file)
     positions = totals.position_delete_record_count + totals.deletion_vector_record_count
     ratio = positions / totals.record_count if totals.record_count else 0.0
+    compared = int(deletes.compared_keys(matches).sum())
     found = (
         f"{print_count(totals.delete_file_count, 'delete file')} on {touched:,} of "
         f"{print_count(len(matches.data), 'data file')}, at most {most:,} on one; {ratio:.1%} of "
         f"the rows deleted by position; {dangling:,} dangling"
     )
+    if compared:
+        found += (
+            f"; readers compare {print_count(compared, 'key')} of equality deletes, which "
+            "`compact --deletes-only` converts"
+        )
     return _Check(
         _worst(
             limits.deleted_rows.judge(ratio),
@@ -269,6 +275,7 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
             "dangling_delete_count": dangling,
             "touched_data_file_count": touched,
             "most_deletes_on_one_file": most,
+            "compared_key_count": compared,
             "position_delete_count": positions,
             "deleted_ratio": round(ratio, 4),
         },

@@ -176,6 +176,20 @@ def test_deletes_are_judged_by_ratio_pile_and_effect():
     assert check["verdict"] == "attention"
 
 
+def test_keys_that_readers_compare_are_counted_for_each_data_file():
+    keys = {"content": int(Content.EQUALITY_DELETES), "equality_ids": [1]}
+    files = [
+        row("/t/a", 1, MIB, sequence_number=1),
+        row("/t/b", 1, MIB, sequence_number=2),
+        row("/t/other", 2, MIB, sequence_number=1),
+        row("/t/k2", 1, 10, record_count=20, sequence_number=2, **keys),
+        row("/t/k3", 1, 10, record_count=3, sequence_number=3, **keys),
+    ]
+    check = judged(entries(*files))["delete_debt"]
+    assert check["compared_key_count"] == (20 + 3) + 3
+    assert "readers compare 26 keys of equality deletes" in str(check["found"])
+
+
 def test_a_third_of_the_rows_deleted_is_critical():
     vector = row(
         "/t/d.puffin", 1, 900, content=int(Content.POSITION_DELETES), record_count=40,
