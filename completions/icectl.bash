@@ -86,7 +86,7 @@ _icectl() {
             esac
             ;;
         rewrite-manifests)
-            options="--branch --spec-id --content --target-size --sort-by --manifest-format --min-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --spec-id --content --target-size --sort-by --manifest-format --rewrite-all --min-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="all data deletes" ;;
                 --manifest-format) words="avro parquet" ;;

@@ -231,6 +231,7 @@ complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l content
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l target-size -x -d 'size of new manifests (default commit.manifest.target-size-bytes)'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l sort-by -x -a '(__icectl_ask)' -d 'cluster by these partition fields, first one first (default all)'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l manifest-format -x -a 'avro parquet' -d 'avro or parquet, in version 4 as Iceberg 1.12 writes it (default: kept)'
+complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l rewrite-all -d 'rewrite every manifest, at target size or not'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l min-manifests -x -d 'skip groups of fewer (default 2)'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l dry-run -s n -d 'print the whole plan, change nothing'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l check -d 'plan only; exit 4 if there is work'

@@ -62,7 +62,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--catalog')
             }
             'rewrite-manifests' {
-                $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--rewrite-all', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('all', 'data', 'deletes')
                 $values['--manifest-format'] = @('avro', 'parquet')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')

@@ -35,13 +35,17 @@ from icectl.entries.columns import (
     packed,
     plain,
 )
-from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, part, take
+from icectl.entries.rows import Entries, RawEntries, part, take
 from icectl.errors import CorruptTable
+from icectl.format.rule import NO_PARTITION
 from icectl.format.single_value import EXACT
 from icectl.format.types import DecimalType, PrimitiveType, Type
 
 _ABSENT_KEY = pa.scalar(b"\x00", pa.large_binary())
 _NOTHING = pa.scalar(b"", pa.large_binary())
+
+UNKNOWN_KEY = b"\xff"
+"""The key of a tuple that the statistics of layout sfc-1 do not tell (sfc-1 5.4)."""
 
 PartitionValue = bool | int | float | Decimal | str | UUID | bytes | None
 """A value as format/single_value.py has it."""
@@ -104,7 +108,10 @@ def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -
 
 
 def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue, ...]:
-    """Return a key's values; of an unknown type bytes. Raises: CorruptTable R-068."""
+    """Return a key's values; of an unknown type bytes. Raises: CorruptTable R-068, V4-142."""
+    if key == UNKNOWN_KEY:
+        message = "an entry's partition value is not one value: its bounds differ or are missing"
+        raise CorruptTable(message, rule="V4-142", hint=NO_PARTITION)
     try:
         parts = split_key(key)
         if len(parts) != len(types):
@@ -239,12 +246,16 @@ def clusters(
     return Clusters(ranks, len(distinct))
 
 
-def clusters_of_specs(entries: Entries | RawEntries) -> Clusters:
-    """Rank entries of several specs by spec and partition; values do not order them."""
-    columns = (entries.table[name].to_pylist() for name in GROUP_KEYS)
-    pairs = list(zip(*columns, strict=True))
-    places = {pair: place for place, pair in enumerate(sorted(set(pairs)))}
-    return Clusters(np.array([places[pair] for pair in pairs], np.int64), len(places))
+def clusters_of_specs(entries: Entries, of_spec: Callable[[int, Entries], Clusters]) -> Clusters:
+    """Rank entries of several specs: by spec, then as `of_spec` ranks those of one."""
+    numbers = entries.table["spec_id"].to_numpy()
+    ranks, count = np.zeros(len(entries), np.int64), 0
+    for number in np.unique(numbers).tolist():
+        chosen = np.flatnonzero(numbers == number)
+        found = of_spec(number, take(entries, chosen.tolist()))
+        ranks[chosen] = found.ranks + count
+        count += found.count
+    return Clusters(ranks, count)
 
 
 def one_cluster(entries: Entries | RawEntries) -> Integers:

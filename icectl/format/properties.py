@@ -61,6 +61,16 @@ def _number(minimum: int) -> Callable[[str], int]:
     return parse
 
 
+def _ratio(text: str) -> float:
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise ValueError("not a number from 0 to 1")
+    return ratio
+
+
 def _at_least_one(text: str) -> int:
     """Return a count of which the reference implementation takes 0 for 1."""
     return max(1, _number(0)(text))
@@ -191,6 +201,14 @@ VECTOR_INLINE_MAX_BYTES = TableProperty(
 VECTOR_INLINE_TOTAL_MAX_BYTES = TableProperty(
     "icectl.v4.mdv.inline-total-max-bytes", _number(0), 1_048_576, "bytes of bitmaps in one root"
 )
+VECTOR_REWRITE_RATIO = TableProperty(
+    "icectl.v4.mdv.rewrite-ratio", _ratio, 0.25,
+    "share of dead entries above which a leaf is written again",
+)  # fmt: skip
+LEGACY_REWRITE_RATIO = TableProperty(
+    "icectl.v4.legacy-leaves.rewrite-ratio", _ratio, 0.25,
+    "share of entries in leaves of older versions above which these are written again",
+)  # fmt: skip
 LEAF_MAX_ENTRIES = TableProperty(
     "icectl.v4.leaf.max-entries", _number(1), 1_000_000, "entries of a new leaf"
 )

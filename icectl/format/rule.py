@@ -31,6 +31,10 @@ COMPACT = "`icectl compact TABLE --rewrite-all` rewrites the data files"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` rewrites the deletes"
 NO_ROW = "no row depends on it"
+NO_PARTITION = (
+    "`icectl refs TABLE rollback --to SNAPSHOT` leads to a snapshot from before the file; write "
+    "its rows again"
+)
 ENGINE = "change it with the engine that owns the table's schema"
 
 

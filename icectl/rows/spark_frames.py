@@ -112,12 +112,12 @@ def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
         values = _with_values_first(values, item.type)
     try:
         return retype_array(values, field.type, _given_values)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
         raise Unsupported(
             f"the column `{field.name}` has moments between two microseconds, which Spark can't be "
             "given",
             hint="`columns=` names the others",
-        ) from None
+        ) from error
 
 
 def _holds_variant(type_: Type) -> bool:

@@ -24,6 +24,7 @@ from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.format.manifest import Content, FileFormat, ManifestHeader
 from icectl.format.partition import result_types
+from icectl.format.properties import VECTOR_REWRITE_RATIO, read_or_default
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.checks.vectors import RootVectors
@@ -178,7 +179,8 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
             )  # V4-082
         except (Unsupported, StorageError) as error:
             unread[at] = of_one_file(error)
-    vectors = RootVectors(snapshot.root_manifest or "", columns, bitmaps)
+    ratio = read_or_default(facts.metadata.properties, VECTOR_REWRITE_RATIO)
+    vectors = RootVectors(snapshot.root_manifest or "", columns, bitmaps, ratio)
     return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
 
 

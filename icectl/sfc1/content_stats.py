@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import byte_strings, decimal_bytes, integers, packed, plain
-from icectl.entries.partition_key import decode_key, encode_keys
+from icectl.entries.partition_key import UNKNOWN_KEY, decode_key, encode_keys
 from icectl.entries.rows import CARRIED, E
 from icectl.entries.stats import flat, of_field
 from icectl.errors import CorruptTable, Unsupported
@@ -445,9 +445,6 @@ def _numbers_of(name: str, values: pa.Array) -> npt.NDArray[Any]:
 
 
 # -- partition tuples -----------------------------------------------------------------------------
-
-UNKNOWN_KEY = b"\xff"
-"""Stands where a tuple can't be recovered: no tuple has this key, so that it equals none."""
 
 
 @dataclass(frozen=True, slots=True)

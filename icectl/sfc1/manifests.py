@@ -48,6 +48,7 @@ from icectl.sfc1.manifest_file import (
     read_locations,
     read_tree,
     text_of,
+    write_tree,
 )
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.store import Store
@@ -378,6 +379,24 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
         else:
             columns.append(table[name].cast(field.type))
     return pa.table([*columns, stats], schema=facts.rows_schema)
+
+
+def leaf_target(facts: TreeFacts, target_size_bytes: int) -> int:
+    """Return the size that leaves are cut to: that asked for, or twice that of a leaf of one row.
+
+    A leaf has a footer, however few rows it has; below it no size could be met.
+    """
+    row = facts.row(
+        ListedRow(
+            content=Content.DATA,
+            file_format=FileFormat.PARQUET,
+            status=Status.EXISTING,
+            spec_id=facts.metadata.default_spec_id,
+            record_count=0,
+            location="",
+        )
+    )
+    return max(target_size_bytes, 2 * len(write_tree(facts.stored(row), TreeContent.DATA)))
 
 
 def can_move(facts: TreeFacts, rows: pa.Table) -> bool:

@@ -48,6 +48,7 @@ from icectl.sfc1.manifests import (
     TreeFacts,
     is_dead,
     leaf_rows,
+    leaf_target,
     live_rows,
     manifest_file,
     of_contents,
@@ -157,6 +158,9 @@ class RootReader:
             else replace(manifest, partitions=by_place[manifest.manifest_path])
             for manifest in manifests
         )
+
+    def manifest_target(self, target_size_bytes: int) -> int:
+        return leaf_target(self._facts, target_size_bytes)
 
     def root(self, store: Store, snapshot: Snapshot) -> RootManifest:
         """Read what a root says beside what it lists. Order: vectors as in the root."""

@@ -9,10 +9,19 @@ from typing import Literal
 
 from icectl.entries.columns import Integers
 from icectl.entries.partition_key import Clusters, clusters, clusters_of_specs, per_manifest, pieces
-from icectl.entries.rows import Entries, count_by_manifest, count_by_value, in_manifests, live
+from icectl.entries.rows import (
+    Entries,
+    RawEntries,
+    count_by_manifest,
+    count_by_value,
+    in_manifests,
+    live,
+)
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import result_types
+from icectl.format.partition import PartitionSpec, result_types
+from icectl.format.schema import Schema
+from icectl.table.leaf_debt import DEFAULT_LIMITS, LeafLimits
 from icectl.table.reviewed import Reviewed
 
 PLANNED_COLUMNS = frozenset(
@@ -27,6 +36,9 @@ PLANNED_COLUMNS = frozenset(
 TREE_COLUMNS = PLANNED_COLUMNS | {"referenced_data_file"}
 """The same for version 4, whose delete vectors must be those of live files."""
 
+SMALL, LARGE = 0.5, 1.8
+"""Parts of the target size below and above which a manifest does not have it."""
+
 PIECES_OF_TARGET = 16
 """Pieces of one manifest: its size can be met once the sizes of pieces are known."""
 
@@ -36,8 +48,9 @@ class RewriteOptions:
     """The options of a rewrite; `sort_by` names partition fields, none means all of them.
 
     `every` rewrites all manifests, even without a gain. With a `file_format`, all manifests get it;
-    else they keep theirs, and a group with both gets Parquet. Leaves of version 4 have at most
-    `max_entries`. A reviewed plan (`only`) names the manifests that may be rewritten.
+    else they keep theirs, and a group with both gets Parquet. Leaves of layout sfc-1 have at most
+    `max_entries`, and are due by `leaf_limits`. A reviewed plan (`only`) names the manifests that
+    may be rewritten.
     """
 
     target_size_bytes: int
@@ -47,6 +60,7 @@ class RewriteOptions:
     content: Literal["all", "data", "deletes"] = "all"
     every: bool = False
     max_entries: int | None = None
+    leaf_limits: LeafLimits = DEFAULT_LIMITS
     only: Reviewed | None = None
     file_format: FileFormat | None = None
 
@@ -117,17 +131,33 @@ def group_clusters(
 ) -> Clusters:
     """Return the clusters of a group's entries by the `sort_by` fields, or by all.
 
+    Raises: CorruptTable R-068; KeyError, for a spec that is not in the table (R-052).
+    """
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+    numbers = sorted(count_by_value(entries, "spec_id").keys() - {group.spec_id})
+    if not numbers:
+        return spec_clusters(entries, specs[group.spec_id], metadata.schemas, options.sort_by)
+    return clusters_of_specs(
+        entries,
+        lambda number, part: spec_clusters(part, specs[number], metadata.schemas, options.sort_by),
+    )
+
+
+def spec_clusters(
+    entries: Entries | RawEntries,
+    spec: PartitionSpec,
+    schemas: Sequence[Schema],
+    sort_by: Sequence[str],
+) -> Clusters:
+    """Return the clusters of entries of one spec by the `sort_by` fields, or by all.
+
     Raises: CorruptTable R-068.
     """
-    if count_by_value(entries, "spec_id").keys() - {group.spec_id}:
-        return clusters_of_specs(entries)  # in leaves of version 4
-    spec = metadata.spec(group.spec_id)
-    if spec is None:  # R-052
-        raise ValueError(group.spec_id)
     places = {field.name: at for at, field in enumerate(spec.fields)}
-    chosen = [places[name] for name in options.sort_by if name in places]
-    places_sorted_by = chosen if options.sort_by else range(len(spec.fields))
-    return clusters(entries, result_types(spec, metadata.schemas), places_sorted_by)
+    chosen = [places[name] for name in sort_by if name in places]
+    return clusters(
+        entries, result_types(spec, schemas), chosen if sort_by else range(len(spec.fields))
+    )
 
 
 def group_pieces(

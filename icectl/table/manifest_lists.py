@@ -119,6 +119,10 @@ class SnapshotReader(Protocol):
         del store, snapshot
         return tuple(manifests)
 
+    def manifest_target(self, target_size_bytes: int) -> int:
+        """Return the size that new manifests are cut to if another one is asked for."""
+        return target_size_bytes
+
     def root(self, store: Store, snapshot: Snapshot) -> RootManifest | None:
         """Read the members of a root beside its manifests; None for a layout without roots.
 

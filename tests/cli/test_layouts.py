@@ -166,7 +166,7 @@ def test_a_branch_that_has_no_root_yet_gets_leaves_with_its_next_commit(tmp_path
     assert icectl(*compact, "--engine", "local", "--yes").code == 0
     assert "root-manifest" in head(directory, "audit")
     assert {key: rows_by_snapshot(directory)[key] for key in rows} == rows
-    assert problems(icectl, directory) == set()
+    assert problems(icectl, directory) == {"V4-192"}  # most files of its leaf were compacted
 
 
 def test_u15_position_delete_files_in_parquet_manifests_are_made_vectors_before(tmp_path, icectl):

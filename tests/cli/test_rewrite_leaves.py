@@ -1,10 +1,12 @@
 """`rewrite-manifests` and `expire-snapshots` on leaves of version 4: what one run leaves to do."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from icectl.cli import app
+from tests.builders.broken_tree import TREE_DAMAGES, TREE_TABLES, BrokenTree
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.twins import TreeTwin, twins
 
@@ -46,10 +48,131 @@ def test_leaves_that_are_full_are_left_alone(table):
     assert rewrite(table) == 2
 
 
+def leaves(table: TreeTwin) -> list[dict[str, Any]]:
+    """The leaves of the current root, as `inspect` shows them."""
+    rows = table.run("inspect", "manifests")["result"]["rows"]
+    return [row for row in rows if "/root-" not in row["path"]]
+
+
 def test_leaves_get_the_size_that_is_asked_for(table):
-    table.append(range(100, 700), files=200)
+    """No size below twice that of a leaf of one row, about 9 kB, can be met: that is the least."""
+    table.append(range(100, 1300), files=400)
     assert rewrite(table) == 1
-    assert rewrite(table, "--target-size", "12KB") == 3
+    for target in ("12KB", "8B"):
+        table.run("rewrite-manifests", "--rewrite-all", "--yes")
+        assert rewrite(table, "--target-size", target) >= 2
+        sizes = [one["length"] for one in leaves(table)]
+        assert 9_000 < min(sizes) <= max(sizes) < 1.2 * 18_000
+
+
+def test_manifests_of_older_versions_become_leaves(tmp_path):
+    """A default upgrade leaves them under the root; more than a quarter of the entries is due."""
+    table = twins(tmp_path, "identity")[1]
+    assert [one["path"].rpartition(".")[2] for one in leaves(table)] == ["avro"]
+    table.set_properties({"icectl.v4.legacy-leaves.rewrite-ratio": "1"})
+    assert table.run("rewrite-manifests", "--check")["status"] == "nothing-to-do"
+    table.set_properties({"icectl.v4.legacy-leaves.rewrite-ratio": "0.25"})
+    assert rewrite(table) == 1
+    assert [one["path"].rpartition(".")[2] for one in leaves(table)] == ["parquet"]
+
+
+def test_all_leaves_are_rewritten_on_request(tmp_path):
+    table = twins(tmp_path, "identity")[1]
+    table.set_properties({"icectl.v4.legacy-leaves.rewrite-ratio": "1"})
+    for _ in range(2):
+        found = table.run("rewrite-manifests", "--rewrite-all", "--yes")
+        assert (found["status"], found["result"]["added"]) == ("done", 1)
+    assert table.shown() == table.expected()
+
+
+def test_an_eager_upgrade_of_version_4_has_work_while_there_are_manifests(tmp_path):
+    table = twins(tmp_path, "identity")[1]
+    eager = ("upgrade-to-v4", "--layout=sfc-1", "--eager")
+    done = table.run(*eager, "--yes")
+    assert (done["status"], done["result"]["legacy_manifests"]) == ("done", 0)
+    assert [one["path"].rpartition(".")[2] for one in leaves(table)] == ["parquet"]
+    assert table.run(*eager, "--check")["status"] == "nothing-to-do"
+    assert table.shown() == table.expected()
+
+
+def test_v4_192_a_leaf_is_due_by_its_share_of_dead_rows(table):
+    table.append(range(100, 140), files=40)
+    assert rewrite(table) == 1
+    files = len(table.live())
+    table.remove_data_files(files // 4)
+    assert table.run("rewrite-manifests", "--check")["status"] == "nothing-to-do"
+    table.remove_data_files(1)
+    planned = table.run("rewrite-manifests", "--dry-run")["result"]["groups"][0]
+    assert planned["reason"] == "1 have many dead rows"
+    assert rewrite(table) == 1
+
+
+def test_leaves_with_the_largest_bitmaps_are_due_if_these_fill_the_root(table):
+    table.append(range(100, 140), files=40)
+    rewrite(table)
+    table.remove_data_files(3)
+    assert table.run("rewrite-manifests", "--check")["status"] == "nothing-to-do"
+    table.set_properties({"icectl.v4.mdv.inline-total-max-bytes": "10"})
+    planned = table.run("rewrite-manifests", "--dry-run")["result"]["groups"][0]
+    assert planned["reason"].startswith("bitmaps of dead rows take ")
+    rewrite(table)
+
+
+BY_FIELD_OR_SPEC = (("--sort-by", "category"), ("--spec-id", "0"))
+
+
+def partitions(table: TreeTwin) -> list[tuple[str, str]]:
+    """The range of the partitions of each leaf."""
+    summaries = [one["partition_summaries"][0] for one in leaves(table)]
+    return [(one["lower_bound"], one["upper_bound"]) for one in summaries]
+
+
+@pytest.mark.parametrize(
+    "words", [(), *(pytest.param(one, marks=pytest.mark.full) for one in BY_FIELD_OR_SPEC)]
+)
+def test_leaves_have_the_files_of_few_partitions(table, words):
+    """Each append has files of all three partitions; so has each leaf of the order of commits."""
+    table.set_properties({"icectl.v4.leaf.max-entries": "8"})
+    for start in range(100, 148, 6):
+        table.append(range(start, start + 6), files=2)
+    rewrite(table, *words)
+    _, *of_appends = partitions(table)
+    assert len(of_appends) >= 3
+    assert of_appends == sorted(of_appends)
+    assert sum(low != high for low, high in of_appends) <= 2
+
+
+def test_a_flush_sorts_by_partition(table):
+    table.set_properties(
+        {"icectl.v4.leaf.max-entries": "8", "icectl.v4.root.max-data-files": "100"}
+    )
+    for start in range(100, 220, 6):
+        table.append(range(start, start + 6), files=2)
+    flushed = partitions(table)[1:]
+    assert len(flushed) > 3
+    assert sum(low != high for low, high in flushed) <= 2
+
+
+def test_only_leaves_of_the_spec_that_is_asked_for_are_rewritten(table):
+    table.respec("bucket")
+    table.append(range(10, 13))
+    assert rewrite(table, "--spec-id", "1") == 1
+    assert len(leaves(table)) == 2
+    with pytest.raises(AssertionError, match="the table has no partition spec 7"):
+        table.run("rewrite-manifests", "--spec-id", "7", "--check")
+    with pytest.raises(AssertionError, match="there is no partition field `nobody`"):
+        table.run("rewrite-manifests", "--sort-by", "nobody", "--check")
+
+
+def test_v4_142_a_partition_of_two_values_ends_with_its_own_rule(tmp_path, capsys):
+    """No command can tell the partition, so the hint leads to a snapshot from before."""
+    (damage,) = (one for one in TREE_DAMAGES if one.name == "v4_142_a_partition_of_two_values")
+    TREE_TABLES["grown"](tmp_path / "t")
+    damage.apply(BrokenTree(tmp_path / "t"))
+    assert app.main(["rewrite-manifests", str(tmp_path / "t"), "--yes"]) == 15
+    told = " ".join(capsys.readouterr().err.split())
+    assert "(V4-142)" in told
+    assert f"hint: `icectl refs {tmp_path / 't'} rollback --to SNAPSHOT` leads to" in told
 
 
 def test_a_spec_of_some_rows_of_a_leaf_stays(table):

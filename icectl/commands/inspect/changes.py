@@ -154,17 +154,20 @@ def rows_between(
 ) -> RowChanges | None:
     """Return the rows that came and went; None where that cannot be told.
 
-    It cannot where data was only rewritten (sfc-1 9.5), where a vector is gone with an expired
-    snapshot, and where a first one may repeat what position delete files deleted (sfc-1 9.7).
+    It cannot where data was only rewritten (sfc-1 9.5), where equality deletes came or went, where
+    a vector is gone with an expired snapshot, and where a first one may repeat what position delete
+    files deleted (sfc-1 9.7).
     """
     if any(step.operation == "replace" for step in steps):
+        return None
+    if len(rows.equality_delete_files(before)) or len(rows.equality_delete_files(after)):
         return None
     if first_vectors(after, before) and _has_position_delete_files(reader, steps):
         return None
     try:
         return row_changes(reader.context.store, after, before)
     except FileNotFoundError as error:
-        reason = f"the vector `{error}` is missing"
+        reason = f"the file of a vector is missing: {error.filename or error}"
     except StorageError as error:
         of_one_file(error)
         reason = error.message

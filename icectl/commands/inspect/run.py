@@ -193,8 +193,8 @@ def _or_the_first(error: TableNotFound, look: Callable[[], Outcome]) -> Outcome:
     except TableNotFound:
         error.hint = error.hint_after_listing
         raise error from None
-    except StorageError:
-        raise error from None
+    except StorageError as cause:
+        raise error from cause
 
 
 def _is_namespace(common: Common, table: str) -> bool:

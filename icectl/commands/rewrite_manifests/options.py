@@ -69,6 +69,9 @@ class RewriteRequest:
             choices=("avro", "parquet"),
         ),
     ] = None
+    rewrite_all: Annotated[
+        bool, option("--rewrite-all", "rewrite every manifest, at target size or not")
+    ] = False
     min_manifests: Annotated[
         str | None,
         option(

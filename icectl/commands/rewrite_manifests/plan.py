@@ -4,21 +4,32 @@ Manifests of one partition spec and content are a group. Of a group, small and l
 rewritten if fewer come out, and all of them if partitions are spread over many. By both measures a
 second run has nothing to do. Manifests that few readers can read are always rewritten.
 
-In version 4, leaves with dead rows lose them, small ones are merged, and files that the root lists
-itself move into leaves. Manifests of older versions stay unless one of these is the case.
+In layout sfc-1, leaves are written again that `leaf_debt` finds due, small ones are merged, and
+files that the root lists itself move into leaves. Leaves of any partition spec are one group.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+import pyarrow.compute as pc
+
 from icectl.entries.partition_key import spread
-from icectl.entries.rows import count_by_manifest, live, numbers, position_delete_files
+from icectl.entries.rows import (
+    count_by_manifest,
+    live,
+    numbers,
+    position_delete_files,
+    where,
+)
 from icectl.errors import UsageError
 from icectl.format.manifest import FileFormat, ManifestContent
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
+from icectl.table.leaf_debt import leaf_debt
 from icectl.table.manifest_groups import (
+    LARGE,
+    SMALL,
     ManifestGroup,
     ManifestsWithEntries,
     RewriteOptions,
@@ -28,9 +39,6 @@ from icectl.table.manifest_groups import (
 )
 from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed
 from icectl.units import print_count, print_size
-
-SMALL, LARGE = 0.5, 1.8
-"""Parts of the target size below and above which a manifest does not have it."""
 
 _SPREAD = 2
 """How many times more manifests than needed the partitions lie in before all are regrouped."""
@@ -44,13 +52,7 @@ def plan(
     Raises: UsageError for a spec or field that there is not.
     Spec: R-061 (one spec and content a manifest), R-069, R-212.
     """
-    hint = "`icectl inspect TABLE specs` lists them"
-    if options.spec_id is not None and metadata.spec(options.spec_id) is None:
-        raise UsageError(f"the table has no partition spec {options.spec_id}", hint=hint)
-    specs = [spec for spec in metadata.partition_specs if options.spec_id in (None, spec.spec_id)]
-    for name in options.sort_by:
-        if not any(field.name == name for spec in specs for field in spec.fields):
-            raise UsageError(f"`--sort-by`: there is no partition field `{name}`", hint=hint)
+    _check_fields(metadata, options)
     members: dict[tuple[int, ManifestContent], list[int]] = {}
     for at, manifest in enumerate(listed.manifests):
         members.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
@@ -67,15 +69,11 @@ def plan(
 def plan_leaves(
     metadata: TableMetadata, branch: str, listed: ManifestsWithEntries, options: RewriteOptions
 ) -> RewritePlan:
-    """Decide what of a version 4 snapshot is written anew, data and deletes apart (sfc-1 7.6).
+    """Decide which leaves of layout sfc-1 are written again, data and deletes apart (sfc-1 7.6).
 
-    Raises: UsageError for what only manifests of older versions know.
+    Raises: UsageError for a spec or field that there is not.
     """
-    if options.sort_by or options.spec_id is not None:
-        raise UsageError(
-            "leaves of version 4 hold rows of all partition specs, in the order of their commits",
-            hint="leave out `--sort-by` and `--spec-id`",
-        )
+    _check_fields(metadata, options)
     planning = _Planning(metadata, listed, options)
     groups = []
     for content in ManifestContent:
@@ -84,6 +82,17 @@ def plan_leaves(
             group = ManifestGroup(metadata.default_spec_id, content, (), chosen, "nothing to gain")
             groups.append(planning.decide_leaves(group))
     return RewritePlan(branch, options, tuple(groups))
+
+
+def _check_fields(metadata: TableMetadata, options: RewriteOptions) -> None:
+    """Check that the table has the spec and the fields that are asked for. Raises: UsageError."""
+    hint = "`icectl inspect TABLE specs` lists them"
+    if options.spec_id is not None and metadata.spec(options.spec_id) is None:
+        raise UsageError(f"the table has no partition spec {options.spec_id}", hint=hint)
+    specs = [spec for spec in metadata.partition_specs if options.spec_id in (None, spec.spec_id)]
+    for name in options.sort_by:
+        if not any(field.name == name for spec in specs for field in spec.fields):
+            raise UsageError(f"`--sort-by`: there is no partition field `{name}`", hint=hint)
 
 
 def restrict_to_reviewed(
@@ -121,15 +130,21 @@ class _Planning:
             return replace(group, reason=excluded)
         if options.every:
             return self.rewriting(group, group.kept, "all manifests were requested")
-        if len(group.kept) >= max(options.min_manifests, 2):
-            entries = live_in(self.listed, group.kept)
-            clusters = group_clusters(self.metadata, group, entries, options)
-            places = spread(clusters, numbers(entries, "manifest"))
-            if places > _SPREAD * (clusters.count + self._count(group.kept) - 1):
-                return self.rewriting(
-                    group, group.kept, self._spread(group, clusters.count, places)
-                )
+        scattered = self._scattered(group, group.kept)
+        if scattered is not None:
+            return self.rewriting(group, group.kept, scattered)
         return self.by_size(group)
+
+    def _scattered(self, group: ManifestGroup, manifests: Sequence[int]) -> str | None:
+        """Return why all of some manifests are regrouped, if partitions are spread over them."""
+        if len(manifests) < max(self.options.min_manifests, 2):
+            return None
+        entries = live_in(self.listed, manifests)
+        clusters = group_clusters(self.metadata, group, entries, self.options)
+        places = spread(clusters, numbers(entries, "manifest"))
+        if places <= _SPREAD * (clusters.count + self._count(manifests) - 1):
+            return None
+        return self._spread(group, clusters.count, places)
 
     def _spread(self, group: ManifestGroup, count: int, places: int) -> str:
         """Return in words that entries of each partition, or of all rows, lie in many places."""
@@ -191,41 +206,56 @@ class _Planning:
         return None
 
     def decide_leaves(self, group: ManifestGroup) -> ManifestGroup:
-        """Choose the leaves of a content that are written anew, unless it is skipped."""
+        """Choose the leaves of a content that are written again, unless it is skipped.
+
+        With those that are due, small ones are merged: what comes out leaves the next run nothing.
+        """
         options, listed, manifests = self.options, self.listed, self.listed.manifests
         if options.content not in ("all", group.content.name.lower()):
             return replace(group, reason=f"not of {options.content}")
         movable = self._movable(group)
-        emptied = {at for at in movable if manifests[at].dead}
+        if not movable:
+            return group
+        if options.every:
+            return self.rewriting(group, movable, "all manifests were requested")
+        leaves = tuple(at for at in movable if not manifests[at].in_root)
+        scattered = self._scattered(group, leaves)
         in_root = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
-        sized = replace(self, listed=_as_written(listed, emptied)).by_size(
-            replace(
-                group,
-                kept=tuple(at for at in movable if at in in_root or not manifests[at].in_root),
-            )
+        debt = leaf_debt({at: manifests[at] for at in leaves}, options.leaf_limits)
+        due = in_root | debt.due
+        sized = replace(self, listed=_as_small(listed, due)).by_size(
+            replace(group, kept=tuple(sorted({*leaves, *in_root})))
         )
-        chosen = set(movable) if options.every else {*sized.rewritten, *emptied, *in_root}
+        chosen = {*sized.rewritten, *due, *(leaves if scattered else ())}
         if not chosen:
             return group
-        reasons = [sized.reason] if sized.rewritten else []
-        reasons += [f"{len(emptied):,} have dead rows"] if emptied else []
-        reasons += ["the root lists files itself"] if in_root else []
-        reason = "all manifests were requested" if options.every else ", ".join(reasons)
-        return self.rewriting(group, tuple(sorted(chosen)), reason)
+        reasons = [scattered] if scattered else [sized.reason] if sized.rewritten else []
+        reasons += debt.reasons + (["the root lists files itself"] if in_root else [])
+        return self.rewriting(group, tuple(sorted(chosen)), ", ".join(reasons))
 
     def _movable(self, group: ManifestGroup) -> tuple[int, ...]:
-        """Return manifests whose rows a leaf of version 4 can hold (sfc-1 7.6 step 6)."""
-        manifests = self.listed.manifests
-        fixed = count_by_manifest(live(position_delete_files(self.listed.entries)), len(manifests))
-        opaque = {
+        """Return manifests whose rows a leaf can hold, of the spec that is asked for (sfc-1 7.6).
+
+        Step 6: no position delete files, and no tuples of unknown types.
+        """
+        manifests, entries = self.listed.manifests, live(self.listed.entries)
+        fixed = count_by_manifest(position_delete_files(entries), len(manifests))
+        known = {
             spec.spec_id
             for spec in self.metadata.partition_specs
-            if any(item.transform.name == "unknown" for item in spec.fields)
+            if not any(item.transform.name == "unknown" for item in spec.fields)
+            and None not in result_types(spec, self.metadata.schemas)
         }
+        of_spec: Sequence[int] | None = None
+        if self.options.spec_id is not None:
+            chosen = pc.equal(entries.table["spec_id"], self.options.spec_id)
+            of_spec = count_by_manifest(where(entries, chosen), len(manifests))
         return tuple(
             at
             for at in group.kept
-            if not fixed[at] and manifests[at].partition_spec_id not in opaque
+            if not fixed[at]
+            and manifests[at].partition_spec_id in known
+            and (of_spec is None or of_spec[at])
         )
 
     def by_size(self, group: ManifestGroup) -> ManifestGroup:
@@ -272,15 +302,9 @@ class _Planning:
         return max(needed, ceil(live_count / self.options.max_entries))
 
 
-def _as_written(listed: ManifestsWithEntries, emptied: Collection[int]) -> ManifestsWithEntries:
-    """Leaves with dead rows as long as they will be without them; the root's files have none.
-
-    They are written in any case, and what comes out must leave the next run nothing to gain.
-    """
+def _as_small(listed: ManifestsWithEntries, due: Collection[int]) -> ManifestsWithEntries:
+    """Count leaves that are written in any case as small, so that small ones go with them."""
     manifests = list(listed.manifests)
-    for at in emptied:
-        live_count = listed.live_counts[at]
-        share = live_count / (live_count + manifests[at].dead_count)
-        length = int(manifests[at].manifest_length * share)
-        manifests[at] = replace(manifests[at], manifest_length=length)
+    for at in due:
+        manifests[at] = replace(manifests[at], manifest_length=0)
     return replace(listed, manifests=tuple(manifests))

@@ -29,6 +29,7 @@ from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTE
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, open_to_change
+from icectl.table.leaf_debt import limits_of
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -37,7 +38,7 @@ from icectl.table.manifest_groups import (
     RewritePlan,
     live_in,
 )
-from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests, reader_of
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import naming
 from icectl.table.removed_files import unless_removed
@@ -239,18 +240,19 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
                 "`--manifest-format` is for tables of version 4 as Iceberg 1.12 writes it",
                 hint="of others the version and the layout say how manifests are stored",
             )
+        layout = layout_of_table(metadata)
+        target = values["target_size"] or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return RewriteOptions(
-            target_size_bytes=values["target_size"]
-            or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
+            target_size_bytes=reader_of(metadata, layout).manifest_target(target),
+            every=request.rewrite_all,
             spec_id=values["spec_id"],
             sort_by=values["sort_by"] or (),
             min_manifests=values["min_manifests"] or 2,
             content=cast("Content", request.content),  # checked above
-            max_entries=(
-                read(metadata.properties, LEAF_MAX_ENTRIES)
-                if layout_of_table(metadata) is Layout.SFC_1
-                else None
-            ),
+            max_entries=read(metadata.properties, LEAF_MAX_ENTRIES)
+            if layout is Layout.SFC_1
+            else None,
+            leaf_limits=limits_of(metadata),
             file_format=None if form is None else _FORMATS[form],
         )
 

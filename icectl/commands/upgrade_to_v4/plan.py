@@ -69,6 +69,7 @@ class UpgradeOptions:
 class BranchHead:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
+    A root lists so many `legacy_leaves`, manifests of older versions that a leaf can hold.
     `miscounted` are live files whose columns have other counts of values than rows. `misdescribed`
     is a manifest that its list describes wrongly. `unreadable` says why there are no entries. No
     root can list manifests of `foreign`, those in Parquet; `unmovable` is one of them with live
@@ -81,6 +82,7 @@ class BranchHead:
     headers: tuple[ManifestHeader, ...] = ()
     entries: Entries | None = None
     has_root: bool = False
+    legacy_leaves: int = 0
     miscounted: Fault | None = None
     misdescribed: Finding | None = None
     foreign: tuple[str, ...] = ()
@@ -141,8 +143,12 @@ def plan(
     if mode == "default":
         branches = [name for name in lacking if name == branch]
     elif mode == "eager":
-        branches = lacking
-    manifests = sum(len(head.manifests) for head in heads if head.branch in branches)
+        branches = [head.branch for head in heads if not head.has_root or head.legacy_leaves]
+    manifests = sum(
+        head.legacy_leaves if head.has_root else len(head.manifests)
+        for head in heads
+        if head.branch in branches
+    )
     if branches and mode == "default":
         foreign = sum(len(head.foreign) for head in heads if head.branch in branches)
         detail = f"branch {branch} gets a root that lists its {print_count(manifests, 'manifest')}"

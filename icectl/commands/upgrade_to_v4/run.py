@@ -7,6 +7,7 @@ from itertools import pairwise, zip_longest
 from math import inf, isnan
 
 import numpy as np
+import pyarrow as pa
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.bound_types import top_level_ids
@@ -77,7 +78,14 @@ from icectl.format.updates import (
 from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.commit.lists import ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
-from icectl.sfc1.manifests import PLAIN, TreeFacts, can_move, leaf_rows, read_leaf
+from icectl.sfc1.manifests import (
+    PLAIN,
+    TreeFacts,
+    can_move,
+    leaf_rows,
+    live_rows,
+    read_leaf,
+)
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
@@ -211,12 +219,14 @@ def _head(
     snapshot: Snapshot,
     options: UpgradeOptions,
 ) -> BranchHead:
-    has_root = layout_of(snapshot) is Layout.SFC_1
+    has_root, legacy = layout_of(snapshot) is Layout.SFC_1, 0
     if has_root:
-        sound_root(context.store, TreeFacts(metadata), snapshot)
+        facts = TreeFacts(metadata)
+        rows, _ = sound_root(context.store, facts, snapshot)
+        legacy = len(_movable(context, facts, rows)) if options.mode == "eager" else 0
         is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
         if not is_read:
-            return BranchHead(branch, snapshot.snapshot_id, has_root=True)
+            return BranchHead(branch, snapshot.snapshot_id, has_root=True, legacy_leaves=legacy)
     try:
         with unless_removed(context):
             manifests = read_snapshot_manifests(context.store, metadata, snapshot)
@@ -251,6 +261,7 @@ def _head(
             tuple(headers),
             entries,
             has_root,
+            legacy,
             merge_faults(miscounted),
             misdescribed,
             tuple(foreign.values()),
@@ -372,7 +383,7 @@ def _commit(
                 updates.append(SetLayout(layout))
             upgraded = apply_all(metadata, updates)
             snapshot = None if branch is None else head(upgraded, branch)
-            if snapshot is None or layout_of(snapshot) is Layout.SFC_1:
+            if snapshot is None or (layout_of(snapshot) is Layout.SFC_1 and not eager):
                 return Proposal(updates)
             return writer.propose(upgraded, snapshot_id, partial(change, context), updates=updates)
 
@@ -398,9 +409,15 @@ def _rewritten(context: TableContext, facts: TreeFacts, state: ParentState) -> T
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
     """
-    keys = frozenset(
-        comparison_key(leaf.name)
-        for leaf in leaf_rows(state.rows)
-        if can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
-    )
-    return TreeChange(facts.empty(), rewritten=keys, operation="replace")
+    keys = map(comparison_key, _movable(context, facts, state.rows))
+    return TreeChange(facts.empty(), rewritten=frozenset(keys), operation="replace")
+
+
+def _movable(context: TableContext, facts: TreeFacts, rows: pa.Table) -> list[str]:
+    """Return the manifests of older versions that a root lists and whose rows leaves can hold."""
+    return [
+        leaf.name
+        for leaf in leaf_rows(live_rows(rows))
+        if leaf.file_format != FileFormat.PARQUET
+        and can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
+    ]

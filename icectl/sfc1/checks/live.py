@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from icectl.checks.live_entries import LiveRows, repeated_places
 from icectl.checks.rule import Breach, Check, located, rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
+from icectl.entries.partition_key import UNKNOWN_KEY
 from icectl.entries.rows import Entries, index_in, location_keys
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import COMPACT, NEXT_COMMIT, REWRITE_MANIFESTS, ROLL_BACK, Fault
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.content_stats import UNKNOWN_KEY
 
 
 class LiveTree(Protocol):

@@ -513,8 +513,6 @@ ROW_RULES = (
          REWRITE_MANIFESTS, not_enforced=NO_ROW),
     rule("V4-191", "a root lists no more deletes than it should", "Storage", "warning",
          REWRITE_MANIFESTS, not_enforced=NO_ROW),
-    rule("V4-192", "few rows of a leaf are dead", "Storage", "info", REWRITE_MANIFESTS,
-         not_enforced=NO_ROW),
     rule("V4-193", "no leaf is listed in which nothing lives", "Storage", "info", NEXT_COMMIT,
          not_enforced=NO_ROW),
 )

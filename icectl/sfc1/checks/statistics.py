@@ -17,7 +17,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.manifest import Content, Status
-from icectl.format.rule import COMPACT, REWRITE_MANIFESTS, Severity
+from icectl.format.rule import COMPACT, NO_PARTITION, REWRITE_MANIFESTS, Severity
 from icectl.format.transforms import Transform
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.content_stats import (
@@ -384,17 +384,17 @@ STATISTICS_RULES = (
     rule("V4-140", "members of statistics have the ids and types of their columns", "Statistics",
          "error", REWRITE_MANIFESTS, Check(RowStatistics, _other_members)),
     rule("V4-141", "files of partitioned specs have their partition values", "Statistics", "error",
-         REWRITE_MANIFESTS,
+         NO_PARTITION,
          in_statistics("has no statistics of a field that it is partitioned by",
                        lambda one: one.tuple_masks["absent"])),
-    rule("V4-142", "a partition value is one value", "Statistics", "error", REWRITE_MANIFESTS,
+    rule("V4-142", "a partition value is one value", "Statistics", "error", NO_PARTITION,
          in_statistics("has a partition value with two different bounds, or only an upper one",
                        lambda one: one.tuple_masks["differing"]),
          in_statistics("has a partition value without an upper bound",
                        lambda one: one.tuple_masks["without_upper"], "warning"),
          in_statistics("has a partition value that is neither null nor NaN, and no bounds of it",
                        lambda one: one.tuple_masks["without_value"])),
-    rule("V4-143", "bounds of partition values are tight", "Statistics", "error", REWRITE_MANIFESTS,
+    rule("V4-143", "bounds of partition values are tight", "Statistics", "error", NO_PARTITION,
          in_statistics("has a partition value with loose bounds",
                        lambda one: one.tuple_masks["loose"])),
     rule("V4-144", "no lower bound is above its upper one", "Statistics", "error", COMPACT,

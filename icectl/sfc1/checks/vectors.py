@@ -20,15 +20,21 @@ class RootVectors:
     """The rows of vectors and of leaves of one root, by the leaf's key.
 
     `bitmaps` has the positions by the ordinal of their row, as far as they could be read;
-    `repeated` are rows of leaves that an earlier row lists.
+    `repeated` are rows of leaves that an earlier row lists; leaves are due for a rewrite above the
+    `rewrite_ratio` of dead rows.
     """
 
     def __init__(
-        self, subject: str, columns: TreeColumns, bitmaps: Mapping[int, Positions]
+        self,
+        subject: str,
+        columns: TreeColumns,
+        bitmaps: Mapping[int, Positions],
+        rewrite_ratio: float = 1.0,
     ) -> None:
         self.subject = subject
         self.columns = columns
         self.bitmaps = bitmaps
+        self.rewrite_ratio = rewrite_ratio
         self.statuses: list[int] = columns.status.tolist()
         self.leaves: dict[str, int] = {}
         self.vectors: dict[str, list[int]] = {}
@@ -102,6 +108,14 @@ def _several_live(root: RootVectors) -> Iterator[Breach]:
         live = root.of(key, *_LIVE)
         if len(live) > 1:
             yield from root.breach(key, f"has {len(live)} live delete vectors")
+
+
+def _mostly_dead(root: RootVectors) -> Iterator[Breach]:
+    for key in root.vectors:
+        positions = _union(root, root.of(key, *_LIVE)) if root.is_live(key) else None
+        count = root.record_counts[root.leaves[key]] if key in root.leaves else 0
+        if positions is not None and len(positions) > root.rewrite_ratio * count:
+            yield from root.breach(key, f"has {len(positions):,} dead rows of {count:,}")
 
 
 def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
@@ -235,6 +249,8 @@ VECTOR_RULES = (
          Check(RootVectors, _without_data_leaf),
          in_tree(LiveTree, "is in a delete leaf of a data leaf that does not have its data file",
                  strange_in_leaves)),
+    rule("V4-192", "few rows of a leaf are dead", "Storage", "info", REWRITE_MANIFESTS,
+         Check(RootVectors, _mostly_dead)),
     rule("V4-116", "a root lists every leaf once", "Leaves", "error", ROLL_BACK,
          Check(RootVectors, _listed_twice)),
 )

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns import NONE, Positions
 from icectl.errors import CommitConflict, SelfCheckFailed
 from icectl.format.manifest import Content, Status
+from icectl.sfc1.commit.clustering import clustered
 from icectl.sfc1.commit.draft import (
     DATA,
     DELETES,
@@ -212,9 +213,13 @@ def _one_data_leaf(draft: Draft, rows: pa.Table) -> str | None:
 def write_existing(
     draft: Draft, rows: pa.Table, kind: TreeContent, data_leaf: str | None = None
 ) -> None:
-    """Write rows of the parent state into new leaves; `data_leaf` is the one of their files."""
+    """Write rows of the parent state into new leaves, by partition.
+
+    `data_leaf` is the data leaf of their files.
+    """
     if len(rows):
-        leaves = draft.write(with_status(rows, Status.EXISTING), kind, Status.EXISTING)
+        ordered = clustered(draft.means.facts, rows, draft.means.options.sort_by)
+        leaves = draft.write(with_status(ordered, Status.EXISTING), kind, Status.EXISTING)
         draft.existing += [affiliate(leaf, data_leaf) for leaf in leaves]
 
 

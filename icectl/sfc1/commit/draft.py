@@ -14,8 +14,9 @@ from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.sfc1.content_stats import aggregate
 from icectl.sfc1.manifest_file import LEAF_MAX_ENTRIES, STATS, ListedRow, TreeContent, write_tree
-from icectl.sfc1.manifests import ReadLeaf, TreeFacts, leaf_rows, with_column
+from icectl.sfc1.manifests import ReadLeaf, TreeFacts, leaf_rows, leaf_target, with_column
 from icectl.storage.location import comparison_key, comparison_keys
+from icectl.table.manifest_groups import LARGE, SMALL
 
 Identity = tuple[int, str, int | None]
 """What identifies an entry: content, comparison key, of delete vectors the offset (sfc-1 EN7)."""
@@ -30,7 +31,7 @@ DELETES = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
 
 @dataclass(frozen=True, slots=True)
 class TreeOptions:
-    """The table properties that shape a root (sfc-1 1.7)."""
+    """The table properties that shape a root (sfc-1 1.7), and what a run sorts entries by."""
 
     max_data_files: int = 1_000
     max_delete_entries: int = 5_000
@@ -39,6 +40,7 @@ class TreeOptions:
     leaf_target_size_bytes: int = 8_388_608
     leaf_max_entries: int = 1_000_000
     affinity: bool = True
+    sort_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +245,56 @@ def with_status(rows: pa.Table, status: Status) -> pa.Table:
 
 def _parts(
     means: TreeMeans, rows: pa.Table, content: TreeContent
-) -> Iterator[tuple[pa.Table, bytes]]:
-    """Yield rows in pieces of about the target size, each as it is stored; nothing of no rows."""
+) -> Sequence[tuple[pa.Table, bytes]]:
+    """Return rows in pieces of about the target size, each as it is stored; nothing of no rows.
+
+    None is above `LARGE` parts of the target unless it has one row; neighbours that are both small
+    are one piece.
+    """
+    if not len(rows):
+        return []
+    target = leaf_target(means.facts, means.options.leaf_target_size_bytes)
+
+    def stored(part: pa.Table) -> bytes:
+        return write_tree(means.facts.stored(part), content)
+
     limit = min(means.options.leaf_max_entries, LEAF_MAX_ENTRIES)
-    for start in range(0, len(rows), limit):
-        part = rows.slice(start, limit)
-        encoded = write_tree(means.facts.stored(part), content)
-        count = min(-(-len(encoded) // means.options.leaf_target_size_bytes), len(part))
-        if count <= 1:
-            yield part, encoded
-            continue
-        edges = np.linspace(0, len(part), count + 1).astype(int)
-        for first, end in pairwise(edges.tolist()):
-            piece = part.slice(first, end - first)
-            yield piece, write_tree(means.facts.stored(piece), content)
+    pieces: list[tuple[pa.Table, bytes]] = []
+    for even in _even(rows, -(-len(rows) // limit)):
+        for part, encoded in _cut(even, stored, target):
+            is_small = min(len(encoded), len(pieces[-1][1]) if pieces else target) < SMALL * target
+            if is_small and pieces and len(pieces[-1][0]) + len(part) <= limit:
+                both = pa.concat_tables([pieces[-1][0], part])
+                joined = stored(both)
+                if len(joined) <= LARGE * target:
+                    pieces[-1] = both, joined
+                    continue
+            pieces.append((part, encoded))
+    return pieces
+
+
+def _cut(
+    rows: pa.Table, stored: Callable[[pa.Table], bytes], target: int
+) -> Iterator[tuple[pa.Table, bytes]]:
+    """Yield rows in even pieces of at most the target size, as far as rows are alike."""
+    encoded = stored(rows)
+    if len(encoded) <= target or len(rows) == 1:
+        yield rows, encoded
+        return
+    footer = min(len(stored(rows.slice(0, 1))), target // 2)
+    count = min(-(-(len(encoded) - footer) // (target - footer)), len(rows))
+    for piece in _even(rows, count):
+        part = stored(piece)
+        if len(part) <= LARGE * target or len(piece) == 1:
+            yield piece, part
+        else:
+            yield from _cut(piece, stored, target)
+
+
+def _even(rows: pa.Table, count: int) -> Iterator[pa.Table]:
+    edges = np.linspace(0, len(rows), count + 1).astype(int)
+    for first, end in pairwise(edges.tolist()):
+        yield rows.slice(first, end - first)
 
 
 # -- delete vectors over leaves -------------------------------------------------------------------

@@ -139,6 +139,7 @@ class TreeWriter:
             snapshot_id,
             lambda facts, state: rewritten_leaves(facts, state, chosen),
             leaf_target_size_bytes=rewrite.plan.options.target_size_bytes,
+            sort_by=rewrite.plan.options.sort_by,
         )
 
     def propose(
@@ -149,13 +150,18 @@ class TreeWriter:
         *,
         updates: Sequence[Update] = (),
         leaf_target_size_bytes: int | None = None,
+        sort_by: tuple[str, ...] = (),
     ) -> Proposal:
         """Propose `updates`, which `metadata` has, and behind them what `write` makes.
 
         Raises: as `write`.
         """
         made = self.write(
-            metadata, snapshot_id, change, leaf_target_size_bytes=leaf_target_size_bytes
+            metadata,
+            snapshot_id,
+            change,
+            leaf_target_size_bytes=leaf_target_size_bytes,
+            sort_by=sort_by,
         )
         files = self.last.files if made and self.last is not None else ()
         return Proposal((*updates, *made), frozenset(files))
@@ -167,6 +173,7 @@ class TreeWriter:
         change: ChangeState,
         *,
         leaf_target_size_bytes: int | None = None,
+        sort_by: tuple[str, ...] = (),
     ) -> tuple[Update, ...]:
         """Write the files of one attempt; the updates that commit it.
 
@@ -183,6 +190,7 @@ class TreeWriter:
         options = tree_options(metadata)
         if leaf_target_size_bytes is not None:
             options = replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
+        options = replace(options, sort_by=sort_by)
         means = TreeMeans(
             facts,
             options,
