@@ -58,7 +58,9 @@ def plan_deletes(
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     planning = _Planning(metadata, files, options, verdicts)
     is_read = planning.verdicts == FileVerdict.MERGED
-    conversions = conversion_drafts(files, is_read, options.steps)
+    conversions: list[ConversionDraft] = []
+    if not options.keeps_equality_deletes:
+        conversions = conversion_drafts(files, is_read, options.steps)
     affected = sorted({row for draft in conversions for row in draft.files})
     has_vectors = metadata.format_version >= _VECTORS_FROM
     merge = planning.to_vectors if has_vectors else planning.to_files

@@ -101,11 +101,11 @@ CHOSEN: Mapping[FileVerdict, str] = {
 class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
-    `deletes_only` converts equality deletes and merges the deletes of data files, and leaves these
-    as they are; conversions are cut into about as many `steps`. With `repartition` the rows of
-    rewritten files move to the partitions of their values. Of all groups those are taken that
-    `max_bytes` are enough for, in their order. No other files are rewritten than a plan names that
-    was reviewed, where there is one (`only`).
+    `deletes_only` converts equality deletes, unless it `keeps_equality_deletes`, and merges the
+    deletes of data files, which stay; conversions are cut into about as many `steps`. With
+    `repartition` the rows of rewritten files move to the partitions of their values. Of all groups
+    those are taken that `max_bytes` are enough for, in their order. No other files are rewritten
+    than a plan names that was reviewed, where there is one (`only`).
     """
 
     sizes: Sizes
@@ -121,6 +121,7 @@ class CompactOptions:
     max_bytes: int | None = None
     job_order: JobOrder = "none"
     deletes_only: bool = False
+    keeps_equality_deletes: bool = False
     steps: int = 1
     only: Reviewed | None = None
     method: Method = "rewrite"

@@ -53,10 +53,11 @@ def convert(context: TableContext, branch: str) -> Upgraded:
 
 
 def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
-    """Merge position delete files into vectors; vectors of other data files stay."""
+    """Merge position delete files into vectors; equality deletes and other vectors stay."""
     return CompactOptions(
         sizes_of(read(metadata.properties, DELETE_TARGET_FILE_SIZE_BYTES), None, None),
         metadata.default_spec_id,
         min_input_files=sys.maxsize,
         deletes_only=True,
+        keeps_equality_deletes=True,
     )
