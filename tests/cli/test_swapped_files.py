@@ -53,11 +53,11 @@ def errors(run: Run, directory: Path) -> list[dict[str, str]]:
     return [one for one in found if one["severity"] == "error"]
 
 
-def check_refused(run: Run, directory: Path) -> None:
+def check_refused(run: Run, directory: Path, *codes: int) -> None:
     before = contents_of(directory)
     for command, *words in CHANGING:
         ended = run(str(directory), *words, command=command)
-        assert (command, ended.code) == (command, 15)
+        assert ended.code in (codes or (15,)), command
     assert contents_of(directory) == before
 
 
@@ -152,7 +152,7 @@ def test_inspect_shows_what_engines_read_with_the_finding(run, tmp_path, damage,
     listed = run(str(table.directory), "files", "--json", command="inspect")
     paths = sorted(row["file_path"] for row in checked_document(listed)["result"]["rows"])
     assert paths == sorted(file.file_path for file in files)
-    check_refused(run, table.directory)
+    check_refused(run, table.directory, 5, 15)  # 5: a summary counts other files than its list
 
 
 def test_r024_an_older_metadata_file_under_the_newest_name(run, table):
