@@ -64,7 +64,12 @@ MODULES: Mapping[str, Sequence[str]] = {
     "commands/repair/plan.py": ["unit/commands/repair/test_plan.py"],
     "commands/expire_snapshots/reach.py": ["unit/commands/expire_snapshots/test_reach.py"],
     "commit/deletion.py": ["unit/commit/test_deletion.py", "unit/commit/test_deletion_journal.py"],
-    "commands/remove_orphans/deletion.py": ["unit/commands/remove_orphans/test_deletion.py"],
+    "commands/remove_orphans/deletion.py": [
+        "unit/commands/remove_orphans/test_deletion.py",
+        "cli/test_purge_quarantine.py",
+    ],
+    "commands/remove_orphans/quarantine.py": ["unit/commands/remove_orphans/test_deletion.py"],
+    "commands/remove_orphans/purge.py": ["cli/test_purge_quarantine.py"],
     "commands/repair/lost.py": [
         "unit/commands/repair/test_lost.py",
         "unit/commands/repair/test_footers.py",

@@ -382,6 +382,7 @@ ORPHANS = ListedFiles(
     ("answer", "problem"),
     [
         (FileStatus("", 100, None), None),
+        (FileStatus("", 100, NOW_MS + 789), None),
         (FileStatus("", 99, None), "its copy has another size"),
         (None, "its copy has another size"),
         (StorageError("denied"), "denied"),
@@ -407,6 +408,8 @@ def test_a_file_is_moved_where_its_copy_is_seen_to_be_whole(answer, problem):
             "modified": "2025-06-16T15:06:40Z",
         },
     ]
-    facts = {"size_bytes": 100, "modified": None, "table_uuid": OTHER_UUID}
+    has_time = isinstance(answer, FileStatus) and answer.modified_ms is not None
+    modified = "2025-06-16T15:06:40.789Z" if has_time else None
+    facts = {"size_bytes": 100, "modified": modified, "table_uuid": OTHER_UUID}
     places = [] if problem else ["s3://q/run/files/data/a", "s3://q/run/files-outside/u/b"]
     assert store.copies == [{"path": place, **facts} for place in places]
