@@ -22,6 +22,8 @@ def test_spark_reads_the_same_rows_and_its_older_rewrite_fails(tmp_path, name):
     assert "found new position delete for replaced data file" in told["error"]
     assert told["last"] == told["before"]
     found = icectl("validate", str(Path(tmp_path) / "db" / name), "--level", "data")
-    assert (found.exit_code, found.document["result"]["findings"]) == (0, [])
+    assert found.exit_code == 0
+    # A key with a fraction compares well, and is no identifier that the format allows.
+    assert {finding["rule"] for finding in found.document["result"]["findings"]} == {"R-123"}
     again = icectl("compact", str(Path(tmp_path) / "db" / name), "--deletes-only")
     assert again.document["status"] == "nothing-to-do"
