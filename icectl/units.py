@@ -94,6 +94,11 @@ def print_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def print_reduction(files: int, surplus: int) -> str:
+    """Return what compaction would do with files of which some are more than are needed."""
+    return f"compaction would reduce {print_count(files, 'file')} to {files - surplus:,}"
+
+
 def print_value(value: object) -> str:
     """Return a value as Python writes it, cut off where it is long: `'abc'`, `7`, `'aaa...'`."""
     if isinstance(value, str | bytes) and len(value) > _LONG:

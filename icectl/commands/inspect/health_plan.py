@@ -13,7 +13,7 @@ from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.mergeable import expected_ways
-from icectl.units import print_count, print_size
+from icectl.units import print_count, print_reduction, print_size
 
 HEALTH_SOURCES: frozenset[str] = frozenset({
     "content", "status", "location", "file_format", "spec_id", "partition_key",
@@ -212,7 +212,7 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
         limits.files_to_save.judge(surplus),
         f"{len(small):,} of {print_count(len(data), 'data file')} below {print_size(small_below)}, "
         f"{SMALL_RATIO:.0%} of the target size"
-        + (f"; {compaction_text(reducible, surplus)}{ways}" if surplus else ""),
+        + (f"; {print_reduction(reducible, surplus)}{ways}" if surplus else ""),
         _from(limits.files_to_save, "surplus files"),
         "compact",
         {
@@ -225,11 +225,6 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
             "rewrite_bytes": rewritten,
         },
     )
-
-
-def compaction_text(reducible: int, surplus: int) -> str:
-    """Return what compaction would do with the files of partitions that need fewer."""
-    return f"compaction would reduce {print_count(reducible, 'file')} to {reducible - surplus:,}"
 
 
 def _delete_debt(source: HealthSource, totals: Totals) -> _Check:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from icectl.commands.inspect.health_plan import compaction_text
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -21,7 +20,7 @@ from icectl.errors import (
     TableNotFound,
     Unsupported,
 )
-from icectl.units import print_count, print_duration, print_size
+from icectl.units import print_count, print_duration, print_reduction, print_size
 
 STEPS = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
 """The commands that maintain a table, in the order in which they are run on it."""
@@ -126,7 +125,7 @@ def _needs(facts: Facts, limits: Thresholds, now_ms: int) -> Iterator[Need]:
     is_due = facts.looked_ms is None or age >= limits.every_ms
     reasons = {
         "compact": [
-            (surplus >= limits.small_files, compaction_text(facts.reducible_file_count, surplus)),
+            (surplus >= limits.small_files, print_reduction(facts.reducible_file_count, surplus)),
             (facts.deleted_ratio >= limits.delete_ratio,
              f"{facts.deleted_ratio:.0%} of the rows are deleted"),
             (facts.most_deletes_on_one_file >= limits.deletes_per_file,
