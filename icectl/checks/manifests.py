@@ -24,6 +24,7 @@ from icectl.checks.objects import (
 )
 from icectl.checks.rule import Breach, Check, at_most_once, other_names, rule
 from icectl.entries.columns import Mask
+from icectl.files.manifest.schema import ids_text
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionSpec
 from icectl.format.rule import (
@@ -130,8 +131,8 @@ def _incomplete_header(stored: StoredManifest) -> Iterator[Breach]:
 
 def _unknown_fields(stored: StoredManifest) -> Iterator[Breach]:
     if stored.header.unknown_field_ids:
-        ids = ", ".join(map(str, stored.header.unknown_field_ids))
-        message = f"its entries have fields of no version up to 3, with ids {ids}"
+        ids = ids_text(stored.header.unknown_field_ids)
+        message = f"its entries have fields of no version up to 3 ({ids})"
         yield Breach(message, severity="info")
 
 

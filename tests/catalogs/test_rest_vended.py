@@ -15,9 +15,10 @@ import pytest
 
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
-from icectl.catalog.protocol import CatalogAccess
+from icectl.catalog.protocol import CatalogAccess, Conflict
 from icectl.catalog.rest.warehouse import connect
 from icectl.errors import IcectlError
+from icectl.format.updates import SetProperties
 from icectl.storage.credentials import Places
 from icectl.storage.open import SchemeStore, StorageOptions, open_store
 from icectl.storage.s3fs import with_refreshing_credentials
@@ -174,6 +175,39 @@ def test_a_token_of_the_table_is_shown_from_then_on(catalog):
     shown = [one.headers["authorization"] for one in catalog.server.asked("/tables/t")]
     assert shown[0] == "Bearer of-the-catalog"
     assert set(shown[1:]) == {"Bearer of-the-table"}
+
+
+@pytest.mark.parametrize("status", [401, 419])
+@pytest.mark.parametrize("second", ["of-the-table-2", None])
+def test_a_token_of_the_table_that_ends_is_asked_for_anew_once(catalog, status, second):
+    """The table is loaded again by the catalog's own login, which brings another token, or none."""
+    assert catalog.server is not None
+    catalog.extra = {"config": {"token": "of-the-table-1"}}
+    ended: set[str] = set()
+
+    def before(seen: Seen) -> Reply | None:
+        if seen.headers["authorization"].removeprefix("Bearer ") in ended:
+            return refusal(status, "the token has ended")
+        return refusal(409, "lost") if seen.method == "POST" else None
+
+    catalog.before = before
+    properties = {"uri": catalog.server.uri, "token": "of-the-catalog"}
+    settings = CatalogSettings("c", "rest", properties, dict.fromkeys(properties, ""))
+    means = CatalogAccess(settings, FixedEnv(), StorageOptions(), print, print)
+    table = connect(means).table(TableName(("db",), "t"))
+    loaded = table.catalog.load()
+    table.catalog.load()
+    ended.add("of-the-table-1")
+    catalog.extra = {"config": {"token": second} if second else {}}
+    outcome = table.catalog.commit(loaded, (), (SetProperties({"a": "b"}),))
+    assert isinstance(outcome, Conflict)  # an answer of the server to the token that holds
+    shown = [one.headers["authorization"][7:] for one in catalog.server.asked("/tables/t")]
+    last = second or "of-the-catalog"
+    assert shown[:4] == ["of-the-catalog", "of-the-table-1", "of-the-table-1", "of-the-catalog"]
+    assert set(shown[4:]) == {last}
+    ended |= {"of-the-table-2", "of-the-catalog"}
+    with pytest.raises(IcectlError, match="the token has ended"):
+        table.catalog.load()
 
 
 def test_remote_signing_alone_is_exit_14_where_files_are_read(catalog):

@@ -138,7 +138,7 @@ def test_rules_21_and_23_new_manifests_state_what_their_entries_had(
     assert sorted(stored) == sorted(given)
 
 
-def with_unknown_fields(directory: Path) -> None:
+def with_unknown_fields(directory: Path, *, with_ids: bool = True) -> None:
     """Give the rows of the newest list, and their summaries, a field that no version has."""
     path = Path(head(directory)["manifest-list"])
     with path.open("rb") as file:
@@ -147,7 +147,7 @@ def with_unknown_fields(directory: Path) -> None:
     assert isinstance(schema, dict)
     (of_list,) = (field for field in schema["fields"] if field["name"] == "partitions")
     for fields, id_ in ((schema["fields"], 900), (of_list["type"][1]["items"]["fields"], 901)):
-        fields.append({"name": f"f{id_}", "type": "int", "field-id": id_})
+        fields.append({"name": f"f{id_}", "type": "int"} | ({"field-id": id_} if with_ids else {}))
     for row in rows:
         summaries = [{**summary, "f901": 7} for summary in row["partitions"] or ()]
         row |= {"f900": 7, "partitions": summaries}
@@ -155,15 +155,17 @@ def with_unknown_fields(directory: Path) -> None:
         fastavro.writer(file, schema, rows)
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(("dry_run", "with_ids"), [(True, True), (False, True), (False, False)])
 @pytest.mark.parametrize(
     "line",
     [("rewrite-manifests",), ("compact", "--rewrite-all"), ("upgrade-to-v4", "--layout", "sfc-1")],
     ids=lambda line: line[0],
 )
-def test_fields_of_a_list_that_a_new_one_would_lose_are_refused(tmp_path, prepared, line, dry_run):
+def test_fields_of_a_list_that_a_new_one_would_lose_are_refused(
+    tmp_path, prepared, line, dry_run, with_ids
+):
     directory = build(tmp_path / "t", 2).directory
-    with_unknown_fields(directory)
+    with_unknown_fields(directory, with_ids=with_ids)
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     command, *options = line
     run = prepared(command, FixedEnv(NOW_MS))
@@ -171,8 +173,33 @@ def test_fields_of_a_list_that_a_new_one_would_lose_are_refused(tmp_path, prepar
     said = " ".join((ended.out + ended.err).split())
     assert ended.code == (5 if command == "upgrade-to-v4" else 14), said
     assert "the manifest list has fields that icectl does not know" in said
-    assert "900, 901" in said
+    assert ("900, 901" if with_ids else "would lose (without ids)") in said
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("place", ["entry", "data_file"])
+@pytest.mark.parametrize("line", [("rewrite-manifests",), ("compact", "--rewrite-all")])
+def test_fields_of_entries_without_an_id_are_not_dropped(tmp_path, prepared, line, place):
+    directory = build(tmp_path / "t", 2).directory
+    paths = [Path(row["manifest_path"]) for row in read_avro(head(directory)["manifest-list"])]
+    for path in paths:
+        with path.open("rb") as file:
+            reader = fastavro.reader(file)
+            schema, rows, header = reader.writer_schema, list(reader), reader.metadata
+        assert isinstance(schema, dict)
+        (of_file,) = (field for field in schema["fields"] if field["name"] == "data_file")
+        fields = schema["fields"] if place == "entry" else of_file["type"]["fields"]
+        fields.append({"name": "note", "type": "int", "default": 7})
+        for row in rows:
+            (row if place == "entry" else row["data_file"])["note"] = 7
+        kept = {key: text for key, text in header.items() if not key.startswith("avro.")}
+        with path.open("wb") as file:
+            fastavro.writer(file, schema, rows, metadata=kept)
+    command, *options = line
+    run = prepared(command, FixedEnv(NOW_MS))
+    ended = run(str(directory), *options, "--yes")
+    assert ended.code == 14, ended.out + ended.err
+    assert "would lose (without ids)" in " ".join(ended.err.split())
 
 
 def without_counts(directory: Path) -> None:

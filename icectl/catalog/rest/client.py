@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from icectl import __version__
@@ -84,6 +84,17 @@ class Config:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+class TableLogin(Protocol):
+    """The token of one table, which its server gives with the answer to a load."""
+
+    @property
+    def token(self) -> str | None:
+        """What requests about the table show; None for what the catalog's others show."""
+
+    def renew_token(self) -> bool:
+        """Load the table as the catalog's others do; whether there is something newer to show."""
+
+
 @dataclass(slots=True)
 class RestClient:
     """One catalog's server, whose configuration is read with the first request.
@@ -128,11 +139,11 @@ class RestClient:
             )
 
     def get(
-        self, path: str, query: Mapping[str, str] | None = None, *, token: str | None = None
+        self, path: str, query: Mapping[str, str] | None = None, *, table: TableLogin | None = None
     ) -> Any:
         """Return the JSON object at a path, asked for again. Raises: NotThere; StorageError."""
         uri = self.config.uri
-        answer = self._ask(f"{uri}/{path}", query or {}, token)
+        answer = self._ask(f"{uri}/{path}", query or {}, table)
         return self.parsed(answer, f"{uri}/{path}")
 
     def pages(self, path: str, query: Mapping[str, str], member: str) -> Iterator[Any]:
@@ -172,7 +183,7 @@ class RestClient:
                 yield names
 
     def post(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], token: str | None
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], table: TableLogin
     ) -> Answer:
         """Send a change, once; where the login has run out, once more after a new one.
 
@@ -181,7 +192,7 @@ class RestClient:
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         url = f"{self.config.uri}/{path}"
         all_headers = {**self._headers, "Content-Type": "application/json", **headers}
-        return self._send(Request("POST", url, all_headers, content), token, _COMMIT_SECONDS)
+        return self._send(Request("POST", url, all_headers, content), table, _COMMIT_SECONDS)
 
     def denied(self, refusal: Refusal, url: str) -> StorageError:
         shown = "the request" if self._authentication is None else self._authentication.named
@@ -255,13 +266,13 @@ class RestClient:
         kept = {name: value for name, value in defaults.items() if name.lower() not in replaced}
         return kept | {name: value for name, value in headers.items() if value}
 
-    def _ask(self, url: str, query: Mapping[str, str], token: str | None) -> Answer:
+    def _ask(self, url: str, query: Mapping[str, str], table: TableLogin | None) -> Answer:
         """Return the answer to a reading request, tried again while the reason may pass."""
         whole = f"{url}?{urlencode(query)}" if query else url
         last: list[Answer] = []
 
         def ask() -> Answer:
-            last[:] = [self._send(Request("GET", whole, self._headers), token)]
+            last[:] = [self._send(Request("GET", whole, self._headers), table)]
             if last[0].status in _PASSING:
                 raise _PassingError
             return last[0]
@@ -283,7 +294,7 @@ class RestClient:
             raise self.unreachable(url, error) from error
 
     def _send(
-        self, request: Request, token: str | None = None, at_least_seconds: float = 0.0
+        self, request: Request, table: TableLogin | None = None, at_least_seconds: float = 0.0
     ) -> Answer:
         if self._http is None or self._authentication is None:
             uri = self._own_uri()
@@ -294,6 +305,7 @@ class RestClient:
         authentication = self._authentication
 
         def send() -> Answer:
+            token = None if table is None else table.token
             login = (
                 {"Authorization": f"Bearer {token}"} if token else authentication.headers(request)
             )
@@ -302,8 +314,11 @@ class RestClient:
 
         http = self._http
         answer = send()
-        if answer.status in _LOGGED_OUT and token is None and authentication.renew():
-            answer = send()
+        if answer.status in _LOGGED_OUT:
+            shows_token = table is not None and table.token is not None
+            renew = table.renew_token if table is not None and shows_token else authentication.renew
+            if renew():
+                answer = send()
         return answer
 
     def _own_uri(self) -> str:

@@ -100,7 +100,7 @@ class ServedTable:
     def load(self, *, to_show: bool = False) -> LoadedTable:
         self.client.check_offers(wire.LOAD_TABLE, "reading a table")
         try:
-            answer = self.client.get(self.path, token=self.vended.token)
+            answer = self.client.get(self.path, table=self.vended)
         except NotThereError as error:
             raise self._not_found(error.refusal) from error
         return self._loaded(answer, to_show=to_show)
@@ -137,11 +137,11 @@ class ServedTable:
         """
         headers = {"Idempotency-Key": key}
         for seconds in _BUSY_SECONDS:
-            answer = self.client.post(self.path, body, headers, self.vended.token)
+            answer = self.client.post(self.path, body, headers, self.vended)
             if answer.status != 429:
                 return answer
             self.client.env.sleep(seconds)
-        return self.client.post(self.path, body, headers, self.vended.token)
+        return self.client.post(self.path, body, headers, self.vended)
 
     def _loaded(
         self, answer: Mapping[str, Any], *, to_show: bool, is_load: bool = True

@@ -71,6 +71,16 @@ class Vended:
             self._renews_at_ms = 0
             return True
 
+    def renew_token(self) -> bool:
+        """Load the table by the catalog's own login, which brings a new token, or none any more."""
+        with self._lock:
+            ended, self.token = self.token, None
+            try:
+                self._load()
+            except (IcectlError, NotThereError):
+                self.token = ended
+            return self.token != ended
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without what is bound to this one."""
         storage = self.configured.crossing()
@@ -146,7 +156,7 @@ class Vended:
         try:
             if self.client.offers(wire.CREDENTIALS):  # without the whole table
                 path = self.client.config.addresses.credentials(self.namespace, self.name)
-                self.learn(self.client.get(path, token=self.token))
+                self.learn(self.client.get(path, table=self))
             else:
                 self._load()
         except (IcectlError, NotThereError) as error:
@@ -163,7 +173,7 @@ class Vended:
     def _load(self) -> None:
         path = self.client.config.addresses.table(self.namespace, self.name)
         try:
-            self.learn(self.client.get(path, token=self.token))
+            self.learn(self.client.get(path, table=self))
         except NotThereError as error:
             raise StorageError(f"the table `{self.name}` is gone: {error}") from error
 

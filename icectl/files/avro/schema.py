@@ -170,6 +170,20 @@ def fields_by_id(
     return positions
 
 
+NO_ID = -1
+"""Stands among field ids for a field that has none, and is known by no name."""
+
+
+def nameless(record: AvroType, ids_by_name: Mapping[str, int]) -> set[int]:
+    """Return NO_ID alone if fields_by_id passes over a field without an id; else nothing."""
+    has_ids = any(field.field_id is not None for field in record.fields)
+    return {
+        NO_ID
+        for field in record.fields
+        if field.field_id is None and (has_ids or field.name not in ids_by_name)
+    }
+
+
 def damaged(what: str) -> CorruptTable:
     """Return the error for bytes that are no valid Avro data."""
     return CorruptTable(f"the Avro file is damaged: {what}", rule="R-008")  # R-008

@@ -16,7 +16,12 @@ from typing import Any
 from icectl.entries.rows import COLUMNS
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import AvroFile, Block, decode_records, read_blocks
-from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id
+from icectl.files.avro.schema import (
+    SCHEMAS,
+    AvroType,
+    fields_by_id,
+    nameless,
+)
 from icectl.files.manifest.schema import COLUMN_IDS, DATA_FILE, DATA_FILE_IDS, ENTRY_IDS, PARTITION
 from icectl.format.manifest import Content, Status
 
@@ -65,7 +70,7 @@ class ManifestLayout:
     columns: Mapping[str, StoredColumn]
     partition_position: int | None
     unknown_field_ids: tuple[int, ...]
-    """Ids of fields that no version up to 3 has: a rewrite would lose them."""
+    """Ids of fields that no version up to 3 has, or NO_ID: a rewrite would lose them."""
 
     @property
     def data_file(self) -> AvroType:
@@ -105,6 +110,7 @@ def find_layout(schema: AvroType) -> ManifestLayout:
         raise CorruptTable("the partition of the manifest is not a record", rule="R-063")  # R-063
     known = {*ENTRY_IDS.values(), *DATA_FILE_IDS.values()}
     unknown = {*entry, *file_fields} - known
+    unknown |= nameless(schema, ENTRY_IDS) | nameless(data_file, DATA_FILE_IDS)
     return ManifestLayout(schema, entry[DATA_FILE], columns, partition, tuple(sorted(unknown)))
 
 

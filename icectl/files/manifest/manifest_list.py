@@ -15,7 +15,12 @@ from icectl.files.avro.container import (
     read_header,
     write_file,
 )
-from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id
+from icectl.files.avro.schema import (
+    SCHEMAS,
+    AvroType,
+    fields_by_id,
+    nameless,
+)
 from icectl.files.manifest.scan import UnusualSchemaError, record_ends
 from icectl.files.manifest.schema import check_list_known, optional_field
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
@@ -193,10 +198,12 @@ def _summary_positions(schema: AvroType, *, to_show: bool = False) -> Mapping[st
 @lru_cache(SCHEMAS)
 def _unknown_ids(schema: AvroType) -> tuple[int, ...]:
     ids = {field.field_id for field in schema.fields} - {*_IDS.values()}
+    ids |= nameless(schema, {**_IDS, **_OLD_NAMES})
     at = _positions(schema, to_show=True).get("partitions")
     if at is not None:
         item = schema.fields[at].type.present.parts[0].present
         ids |= {field.field_id for field in item.fields} - {*_SUMMARY_IDS.values()}
+        ids |= nameless(item, _SUMMARY_IDS)
     return tuple(sorted(id_ for id_ in ids if id_ is not None))
 
 

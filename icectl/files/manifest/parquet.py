@@ -13,6 +13,7 @@ import pyarrow as pa
 from icectl.entries.columns import whole
 from icectl.entries.partition_key import encode_keys
 from icectl.errors import CorruptTable
+from icectl.files.avro.schema import NO_ID
 from icectl.files.manifest.layout import RULE_OF_REQUIRED
 from icectl.files.manifest.parquet_columns import ROWS_IN_GROUP, Columns, ParquetColumns, Place
 from icectl.files.manifest.records import Order
@@ -71,7 +72,7 @@ class ParquetManifest:
     def unknown_field_ids(self) -> tuple[int, ...]:
         """Ids of fields that no version up to 3 has: a rewrite would lose them."""
         known = {*ENTRY_IDS.values(), *DATA_FILE_IDS.values()}
-        return tuple(sorted(number for number in self._ids - known if number is not None))
+        return tuple(sorted(NO_ID if number is None else number for number in self._ids - known))
 
     def header(self) -> ManifestHeader:
         """Tell what the manifest says of itself. Raises: CorruptTable R-060."""

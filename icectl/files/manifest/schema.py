@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from icectl.errors import CorruptTable, Unsupported
+from icectl.files.avro.schema import NO_ID
 from icectl.format.json_members import parse_json
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.partition import PartitionSpec
@@ -156,11 +157,18 @@ def spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> Sequen
     ]
 
 
+def ids_text(field_ids: Sequence[int]) -> str:
+    """Name fields by their ids, as far as they have any."""
+    known = [id_ for id_ in field_ids if id_ != NO_ID]
+    texts = [f"field ids {', '.join(map(str, known))}"] if known else []
+    return ", and ".join([*texts, *(["without ids"] if NO_ID in field_ids else [])])
+
+
 def check_known(unknown_field_ids: Sequence[int], file: str = "a manifest") -> None:
     """Check that writing a file again would lose no field. Raises: Unsupported."""
     if unknown_field_ids:
-        ids = ", ".join(map(str, unknown_field_ids))
-        message = f"{file} has fields that icectl does not know and would lose (field ids {ids})"
+        message = f"{file} has fields that icectl does not know and would lose ("
+        message += f"{ids_text(unknown_field_ids)})"
         raise Unsupported(message, hint="maintain it with the engine that wrote it")
 
 

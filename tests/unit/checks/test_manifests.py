@@ -95,8 +95,14 @@ def test_r177_a_manifest_is_not_of_a_later_version_than_its_table():
 
 
 def test_r063_fields_that_no_version_has_are_worth_knowing():
-    message = "its entries have fields of no version up to 3, with ids 146, 900"
-    assert check(of=header(unknown_field_ids=(146, 900))) == [("R-063", "info", message)]
+    message = "its entries have fields of no version up to 3 ({})"
+    for ids, text in (
+        ((146, 900), "field ids 146, 900"),
+        ((-1, 900), "field ids 900, and without ids"),
+        ((-1,), "without ids"),
+    ):
+        found = check(of=header(unknown_field_ids=ids))
+        assert found == [("R-063", "info", message.format(text))]
 
 
 def test_r212_lengths_that_the_schema_does_not_tell_are_warned_of():
