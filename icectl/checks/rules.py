@@ -124,7 +124,7 @@ def fails(findings: Iterable[Finding], fail_on: Severity) -> bool:
 
 # -- a manifest in doubt --------------------------------------------------------------------------
 
-_EVIDENCE = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050")
+_EVIDENCE = ("R-061", "R-051", "R-053", "R-044", "R-047", "R-050", "R-097")
 """Rules whose breach may tell of another manifest, the most telling first."""
 
 

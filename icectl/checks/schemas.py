@@ -4,13 +4,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from icectl.checks.objects import METADATA, MetadataFile, in_columns, in_partition_fields
+from icectl.checks.objects import (
+    METADATA,
+    MetadataFile,
+    StoredManifest,
+    in_columns,
+    in_partition_fields,
+)
 from icectl.checks.rule import Breach, Check, at_most_once, rule
-from icectl.format.json_members import parse_json
+from icectl.format.json_members import UNUSABLE, parse_json
+from icectl.format.manifest import ManifestHeader
+from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.rule import COMPACT, ENGINE, OURS, RESTORE
-from icectl.format.schema import children
+from icectl.format.schema import children, schema_from_json
 from icectl.format.sort import SortField
 from icectl.format.types import (
     NestedField,
@@ -33,6 +41,38 @@ RESERVED_IDS = in_columns(
     "column `{name}` has the reserved id {one.id}", lambda one: one.id > FIRST_RESERVED_ID
 )
 """Ids of metadata columns."""
+
+
+def other_columns(metadata: TableMetadata, header: ManifestHeader) -> str | None:
+    """Return how a schema differs from its copy in the header of a manifest; None if it does not.
+
+    A schema never changes: another id or type of a column would show other values for it.
+    """
+    stored = header.schema
+    schema = metadata.schema(stored["schema-id"]) if stored and "schema-id" in stored else None
+    if stored is None or schema is None:
+        return None
+    try:
+        copy = schema_from_json(stored)
+    except UNUSABLE:
+        return None
+    for id_, item in copy.all_fields.items():
+        name = copy.name_of(id_) or ""
+        column = schema.field_named(name)
+        if column is None or children(item.type):
+            continue
+        if column.id != id_ or column.type != item.type:
+            return (
+                f"its header has the column `{name}` as {type_text(item.type)} with id {id_}, "
+                f"schema {schema.schema_id} as {type_text(column.type)} with id {column.id}"
+            )
+    return None
+
+
+def _other_copy(stored: StoredManifest) -> Iterator[Breach]:
+    problem = other_columns(stored.metadata, stored.header)
+    if problem is not None:
+        yield Breach(problem)
 
 
 def _early_defaults(file: MetadataFile) -> Iterator[Breach]:
@@ -284,7 +324,7 @@ SCHEMA_RULES = (
     rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",
          COMPACT),
     rule("R-097", "columns were promoted only as the format allows", "Schema Evolution", "error",
-         ENGINE, Check(MetadataFile, _promotions)),
+         ENGINE, Check(MetadataFile, _promotions), Check(StoredManifest, _other_copy)),
     rule("R-099", "a file of rows can be read in whole and holds what its footer says",
          "Appendix A", "error", RESTORE),
     rule("R-180", "columns are matched by field id, then by the fallbacks of the format",

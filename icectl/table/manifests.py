@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock
 from typing import Generic, Literal, TypeVar
@@ -299,6 +299,7 @@ class _Decoder(Generic[_Done]):
     finish: Callable[[ManifestsRead], _Done]
     concurrency: int
     trust: Trust
+    other_columns: dict[str, bool] = field(default_factory=dict)
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         """Return a group as one, or each of its manifests if one has a problem, with counts.
@@ -363,6 +364,17 @@ class _Decoder(Generic[_Done]):
         listed = [self.manifests[index] for index in indices]
         return ManifestsRead(indices[0], listed, [*map(len, contents)], headers, rows)
 
+    def _of_other_columns(self, headers: Sequence[ManifestHeader]) -> Iterator[int]:
+        """Yield the manifests whose copy of a schema differs from it; copies are compared once."""
+        for place, header in enumerate(headers):
+            text = header.metadata.get("schema", "")
+            if text not in self.other_columns:
+                from icectl.checks.schemas import other_columns
+
+                self.other_columns[text] = other_columns(self.metadata, header) is not None
+            if self.other_columns[text]:
+                yield place
+
     def _check_own(self, part: ManifestsRead, contents: Sequence[bytes]) -> Sequence[OtherFile]:
         """Check that manifests are those of their rows in the list.
 
@@ -370,7 +382,10 @@ class _Decoder(Generic[_Done]):
         with all planning columns. Raises: OtherFile; CorruptTable, if one is not `sound`.
         """
         sizes, first, odd = part.sizes, part.first, []
-        for place in doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first):
+        doubtful = doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first)
+        if self.trust == "sound":
+            doubtful = sorted({*doubtful, *self._of_other_columns(part.headers)})
+        for place in doubtful:
             from icectl.checks.rule import refuse
             from icectl.checks.rules import doubts_of_manifest
 

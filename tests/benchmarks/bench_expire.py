@@ -25,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
+import pyarrow as pa
 
 from icectl.cli import app, session
 from icectl.entries.rows import RawEntries
@@ -54,6 +55,10 @@ SPARK_PEER = Path(__file__).parents[1] / "peers" / "spark_peer.py"
 def short_lived(table: Path, number: int) -> ManifestFile:
     """A manifest of files that one snapshot alone shows; the files are there, and empty."""
     rows = entries(MANIFESTS + number, SHORT_LIVED, str(table))
+    # Smaller than all others, which do not exist: one as large would be looked up.
+    at = rows.schema.get_field_index("file_size_in_bytes")
+    sizes = pa.array(range(1, SHORT_LIVED + 1), pa.int64())
+    rows = rows.set_column(at, rows.schema.field(at), sizes)
     content = write_manifest(
         RawEntries(rows),
         schema=SCHEMA,

@@ -1,0 +1,104 @@
+"""What the guard takes of a run of `expire-snapshots` and of `compact`, by the processor.
+
+    python tests/benchmarks/bench_guard.py
+
+The functions that look at the base of a change are timed inside of runs in this process; the expiry
+is that of bench_expire.py, the compaction one of 1,000 small files with deletes.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import icectl.commands.compact.run
+import icectl.commands.expire_snapshots.run  # noqa: F401 - what is timed is imported before
+from icectl.cli import app
+from tests.benchmarks import bench_expire
+from tests.benchmarks.measure import verdict
+from tests.builders.table_builder import TableBuilder
+
+MOST = 0.03
+GUARDS = (
+    "icectl.commands.expire_snapshots.reach.check_lists",
+    "icectl.commands.expire_snapshots.run.check_kept",
+    "icectl.table.reachable.LiveOnce.add",
+    "icectl.table.live_file_check.LiveOnce.check",
+    "icectl.table.manifest_lists.is_doubtful_list",
+    "icectl.table.manifests.doubtful_manifests",
+    "icectl.table.manifests._Decoder._of_other_columns",
+    "icectl.table.live_files.check_live",
+    "icectl.table.live_files.check_head_list",
+    "icectl.table.live_files.check_dangling",
+    "icectl.table.guard.require_safe_base",
+)
+
+
+@contextmanager
+def timed(seconds: list[float]) -> Iterator[None]:
+    """Add up what the guard takes."""
+
+    def wrapped(guard: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*args: Any, **options: Any) -> Any:
+            started = time.thread_time()
+            try:
+                result = guard(*args, **options)
+                return list(result) if isinstance(result, Iterator) else result
+            finally:
+                seconds.append(time.thread_time() - started)
+
+        return measured
+
+    with ExitStack() as stack:
+        for name in GUARDS:
+            module, _, member = name.rpartition(".")
+            owner: Any = sys.modules.get(module)
+            if owner is None:
+                package, _, kind = module.rpartition(".")
+                owner = getattr(sys.modules[package], kind)
+            stack.enter_context(patch.object(owner, member, wrapped(getattr(owner, member))))
+        yield
+
+
+def share(words: list[str]) -> float:
+    """The guard's part of a run's processor time; the first run only warms up."""
+    with redirect_stdout(StringIO()):
+        assert app.main([*words, "--dry-run", "--quiet"]) == 0
+        seconds: list[float] = []
+        with timed(seconds):
+            started = time.process_time()
+            assert app.main([*words, "--quiet"]) == 0
+            total = time.process_time() - started
+    print(f"{words[0]}: {sum(seconds):.3f} of {total:.3f} s")
+    return sum(seconds) / total
+
+
+def main() -> int:
+    """Print the shares; 1 where one is too large."""
+    with tempfile.TemporaryDirectory() as folder:
+        aged = Path(folder) / "db" / "aged"
+        bench_expire.build_history(aged)
+        minutes = (bench_expire.SNAPSHOTS - bench_expire.EXPIRED) * 60 + 30
+        expiry = ["expire-snapshots", str(aged), "--older-than", f"{minutes}m"]
+        shares = [share([*expiry, "--retain-last", "1", "--yes"])]
+        table = TableBuilder(Path(folder) / "small", 2)
+        table.append(range(20_000), files=1_000)
+        table.delete_rows(range(0, 20_000, 40))
+        small = ["compact", str(table.directory), "--engine", "local", "--yes"]
+        shares.append(share(small))
+    reached = [
+        verdict(f"the guard's part of {name}", of, MOST)
+        for name, of in zip(("an expiry", "a compaction"), shares, strict=True)
+    ]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
