@@ -7,6 +7,7 @@ of a writer, and two tell of another file.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 
@@ -103,29 +104,38 @@ def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iter
             return
 
 
+_PATH, _NUMBER = attrgetter("manifest_path"), attrgetter("sequence_number")
+
+
 def is_doubtful_list(
-    metadata: TableMetadata, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    manifests: Sequence[ManifestFile],
+    known: dict[int, ManifestFile],
 ) -> bool:
     """Return whether rules of manifest lists have to be looked at: something speaks against one.
 
-    Cost: a pass over a few members of each row.
+    `known` has rows without doubts, by `id`: lists that are read together share rows.
     """
-    if len({row.manifest_path for row in manifests}) != len(manifests):
+    if len(set(map(_PATH, manifests))) != len(manifests):
         return True
     if metadata.format_version == 1:
         return False
-    specs = {spec.spec_id for spec in metadata.partition_specs}
-    known: dict[int | None, int] = {
-        id_: one.sequence_number for id_, one in metadata.snapshots_by_id.items()
-    }
-    last = snapshot.sequence_number
-    return any(
-        row.partition_spec_id not in specs
-        or not row.min_sequence_number <= row.sequence_number <= last
-        or known.get(row.added_snapshot_id, row.sequence_number) != row.sequence_number
-        or row.manifest_length < 0
-        or (row.first_row_id or 0) > (metadata.next_row_id or 0)
-        for row in manifests
+    new = [row for row in manifests if id(row) not in known]
+    if not all(map(partial(_is_plain, metadata), new)):
+        return True
+    known.update((id(row), row) for row in new)
+    return max(map(_NUMBER, manifests), default=0) > snapshot.sequence_number
+
+
+def _is_plain(metadata: TableMetadata, row: ManifestFile) -> bool:
+    added = metadata.snapshots_by_id.get(row.added_snapshot_id or -1)
+    return (
+        row.manifest_length >= 0
+        and row.min_sequence_number <= row.sequence_number
+        and (added is None or added.sequence_number == row.sequence_number)
+        and (row.first_row_id or 0) <= (metadata.next_row_id or 0)
+        and metadata.spec(row.partition_spec_id) is not None
     )
 
 

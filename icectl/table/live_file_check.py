@@ -17,7 +17,6 @@ from icectl.entries.rows import (
     Entries,
     RawEntries,
     by_row,
-    deletion_vectors,
     numbers,
     take,
     where,
@@ -59,8 +58,9 @@ class LiveOnce:
 
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`."""
-        if len(deletion_vectors(alive)):
-            alive = where(alive, pc.not_equal(alive.table["file_format"], int(FileFormat.PUFFIN)))
+        vectors = pc.equal(alive.table["file_format"], int(FileFormat.PUFFIN))
+        if pc.any(vectors).as_py():
+            alive = where(alive, pc.invert(vectors))
         places = np.asarray(alive.table["manifest"].to_numpy(), np.int64)
         numbers = np.full(len(manifests), -1, np.int32)
         for place in np.unique(places).tolist():

@@ -5,7 +5,7 @@ is entries of the same columns.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -310,6 +310,7 @@ class ListReader(SnapshotReader):
 
     metadata: TableMetadata
     read_list: Callable[[bytes], tuple[ManifestFile, ...]] = read_manifest_list
+    plain_rows: dict[int, ManifestFile] = field(default_factory=dict, compare=False)
 
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
@@ -382,7 +383,7 @@ class ListReader(SnapshotReader):
     def _check_doubts(
         self, snapshot: Snapshot, content: bytes, manifests: Sequence[ManifestFile]
     ) -> None:
-        if is_doubtful_list(self.metadata, snapshot, manifests):
+        if is_doubtful_list(self.metadata, snapshot, manifests, self.plain_rows):
             from icectl.checks.objects import ManifestList
             from icectl.checks.rule import refuse
             from icectl.checks.rules import RULES

@@ -9,6 +9,7 @@ is that of bench_expire.py, the compaction one of 1,000 small files with deletes
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import StringIO
@@ -32,7 +33,6 @@ GUARDS = (
     "icectl.table.reachable.LiveOnce.add",
     "icectl.table.live_file_check.LiveOnce.check",
     "icectl.table.manifest_lists.is_doubtful_list",
-    "icectl.table.manifests.doubtful_manifests",
     "icectl.table.manifests._Decoder._of_other_columns",
     "icectl.table.live_files.check_live",
     "icectl.table.live_files.check_head_list",
@@ -42,17 +42,17 @@ GUARDS = (
 
 
 @contextmanager
-def timed(seconds: list[float]) -> Iterator[None]:
-    """Add up what the guard takes."""
+def timed(seconds: Counter[str]) -> Iterator[None]:
+    """Add up what each part of the guard takes."""
 
-    def wrapped(guard: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(name: str, guard: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*args: Any, **options: Any) -> Any:
             started = time.thread_time()
             try:
                 result = guard(*args, **options)
                 return list(result) if isinstance(result, Iterator) else result
             finally:
-                seconds.append(time.thread_time() - started)
+                seconds[name] += time.thread_time() - started
 
         return measured
 
@@ -63,7 +63,9 @@ def timed(seconds: list[float]) -> Iterator[None]:
             if owner is None:
                 package, _, kind = module.rpartition(".")
                 owner = getattr(sys.modules[package], kind)
-            stack.enter_context(patch.object(owner, member, wrapped(getattr(owner, member))))
+            stack.enter_context(
+                patch.object(owner, member, wrapped(member, getattr(owner, member)))
+            )
         yield
 
 
@@ -71,13 +73,14 @@ def share(words: list[str]) -> float:
     """The guard's part of a run's processor time; the first run only warms up."""
     with redirect_stdout(StringIO()):
         assert app.main([*words, "--dry-run", "--quiet"]) == 0
-        seconds: list[float] = []
+        seconds = Counter[str]()
         with timed(seconds):
             started = time.process_time()
             assert app.main([*words, "--quiet"]) == 0
             total = time.process_time() - started
-    print(f"{words[0]}: {sum(seconds):.3f} of {total:.3f} s")
-    return sum(seconds) / total
+    parts = ", ".join(f"{name} {of:.3f}" for name, of in seconds.most_common(4))
+    print(f"{words[0]}: {sum(seconds.values()):.3f} of {total:.3f} s ({parts})")
+    return sum(seconds.values()) / total
 
 
 def main() -> int:

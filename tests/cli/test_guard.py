@@ -267,3 +267,19 @@ def test_totals_that_are_wrong_in_every_snapshot_prove_nothing(broken, version):
     assert run(broken, EXPIRE) == 0
     assert run(broken, ORPHANS) == 5  # of one snapshot nothing else tells
     assert run(broken, (*ORPHANS, "--distrust-summaries")) == 0
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, EXPIRE, ORPHANS])
+@pytest.mark.parametrize("lie", [{"id": 0}, {"type": "double"}])
+def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
+    broken, capsys, words, lie
+):
+    """A column with another id has no values in any file, and would lose them for good."""
+
+    def change(members: dict[str, Any]) -> None:
+        (column,) = (one for one in members["schemas"][0]["fields"] if one["name"] == "note")
+        column.update(lie)
+
+    broken.edit(change)
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, "R-097")
