@@ -1,5 +1,7 @@
 """`rewrite-manifests` and `expire-snapshots` on leaves of version 4: what one run leaves to do."""
 
+import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,30 @@ def test_v4_142_a_partition_of_two_values_ends_with_its_own_rule(tmp_path, capsy
     assert f"hint: `icectl refs {tmp_path / 't'} rollback --to SNAPSHOT` leads to" in told
 
 
+def test_v4_015_compact_writes_nothing_with_a_spec_of_several_columns(table, capsys):
+    """Its values can be carried and not computed: sfc-1 X6."""
+    path = current_metadata(table.directory)
+    members = json.loads(path.read_text())
+    expression = copy.deepcopy(members["expressions"][0])
+    expression["expr-id"] = members["last-column-id"] + 1
+    expression["partition-field-id"] = members["last-partition-id"] + 1
+    expression["expr"].update({"source-ids": [1, 2], "transform": "bucket[4]", "name": "both"})
+    expression["expr"].pop("source-id", None)
+    members["expressions"].append(expression)
+    fields = [{"expr-id": expression["expr-id"]}]
+    members["partition-specs"].append({"spec-id": 9, "fields": fields})
+    members |= {
+        "last-column-id": expression["expr-id"],
+        "last-partition-id": expression["partition-field-id"],
+        "default-spec-id": 9,
+    }
+    path.write_text(json.dumps(members))
+    words = ["compact", str(table.directory), "--engine", "local", "--rewrite-all", "--yes"]
+    assert app.main(words) == 14
+    assert "nothing new is written with partition spec 9" in capsys.readouterr().err
+    assert app.main([*words, "--output-spec-id", "0"]) == 0
+
+
 def test_a_spec_of_some_rows_of_a_leaf_stays(table):
     table.respec("bucket")
     table.append(range(10, 13))
@@ -199,3 +225,12 @@ def test_r074_rows_of_a_leaf_are_checked_by_specs_of_their_own(table):
     assert rewrite(table) == 1
     found = table.run("validate", "--level", "data", "--all-snapshots")["result"]["counts"]
     assert (found["error"], found["warning"]) == (0, 0)
+
+
+def test_rows_that_equality_deletes_remove_are_not_counted(table):
+    """They are known once they are looked up: `inspect changes` says null, not 0."""
+    table.append(range(10, 13))
+    assert table.run("inspect", "changes")["result"]["row_changes"] is not None
+    table.delete_rows([11], kind="equality")
+    found = table.run("inspect", "changes")["result"]
+    assert (found["added_equality_deletes"], found["row_changes"]) == (1, None)

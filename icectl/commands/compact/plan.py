@@ -240,6 +240,14 @@ def plan(
     if None in types:
         message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
         raise Unsupported(message, hint="`--output-spec-id` names another spec")
+    opaque = {item.expr_id for item in metadata.expressions if item.is_opaque}
+    if any(item.expr_id in opaque for item in spec.fields):  # sfc-1 X6
+        message = (
+            f"nothing new is written with partition spec {spec.spec_id}: a transform can't be "
+        )
+        message += "computed"
+        hint = "`--output-spec-id` names another spec"
+        raise Unsupported(message, rule="V4-015", hint=hint)  # V4-015
     limits = FileLimits(
         options.sizes.smallest,
         options.sizes.largest,
