@@ -108,6 +108,25 @@ def test_a_list_that_was_written_lately_makes_its_run_young(icectl, table, away)
     assert result(purge(icectl, table, away, "--yes", "--json"))["purged"] == 0
 
 
+def test_the_name_of_its_folder_makes_a_run_young(icectl, table, tmp_path):
+    """Whatever the times of its lists say."""
+    run = move(icectl, table, tmp_path / "away", days=20)
+    for one in run.glob("*.jsonl"):
+        age(one, 0)
+    found = result(purge(icectl, table, tmp_path / "away", "--yes", "--json"))
+    assert (found["purged"], found["purge"]["left_alone"]["young"]) == (0, 3)
+
+
+def test_what_lies_in_no_folder_of_a_run_is_not_looked_at(icectl, table, away):
+    others = ("notes.txt", "notes/n.txt", "u-20250616T150640Z-00000000/files/data/x.parquet",
+              "t-20251316T150640Z-00000000/files/data/x.parquet")  # fmt: skip
+    for name in others:
+        stray(away, name, days=0)
+    found = result(purge(icectl, table, away, "--yes", "--json"))
+    assert (found["purged"], sum(found["purge"]["left_alone"].values())) == (3, 0)
+    assert files(away) == set(others)
+
+
 SPOILED: dict[str, Callable[[Path], object]] = {
     "of another table": lambda one: rewrite(one, lambda line: {**line, "table_uuid": OTHER_UUID}),
     "of no table": lambda one: rewrite(one, lambda line: {**line, "table_uuid": None}),
@@ -190,6 +209,22 @@ def test_a_folder_of_a_run_that_is_a_link_is_not_followed(icectl, table, away, t
 
 def uuid_of(table: TableBuilder) -> str:
     return str(json.loads(current_metadata(table.directory).read_text())["table-uuid"])
+
+
+def test_of_a_table_without_a_uuid_nothing_goes(icectl, tmp_path):
+    """Lists cannot prove whose copies theirs are then."""
+    old = TableBuilder(tmp_path / "wh" / "t", format_version=1)
+    old.append([1])
+    metadata = current_metadata(old.directory)
+    read = json.loads(metadata.read_text())
+    del read["table-uuid"]
+    metadata.write_text(json.dumps(read))
+    age(old.directory, 7)
+    move(icectl, old, tmp_path / "away")
+    (one,) = lists(tmp_path / "away")
+    assert {json.loads(line)["table_uuid"] for line in one.read_text().splitlines()} == {None}
+    found = result(purge(icectl, old, tmp_path / "away", "--yes", "--json"))
+    assert (found["purged"], found["purge"]["left_alone"]["unlisted"]) == (0, 3)
 
 
 def test_tables_share_a_quarantine_and_purge_their_own(icectl, table, away, tmp_path):
