@@ -277,7 +277,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-failed-commit
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l engine -x -a 'auto spark local' -d 'spark, local or auto (default auto)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-input-files -x -d 'skip partitions with fewer files (default 5)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-delete-ratio -x -d 'rewrite files with this ratio of deleted rows or more (default 30%)'
-complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-delete-files -x -d 'rewrite data files with N delete files or more (default never)'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-delete-files -x -d 'rewrite data files with N delete files or more (default 5)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-file-size -x -d 'rewrite smaller files (default 75% of target)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-file-size -x -d 'split larger files (default 180% of target)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-group-size -x -d 'bytes committed together (default 100GiB)'

@@ -57,7 +57,7 @@ class Setting(Generic[_Value]):
     @property
     def help(self) -> str:
         """What it does, with its default if that is a value."""
-        is_value = self.built_in is not None and not isinstance(self.built_in, bool)
+        is_value = self.built_in is not None and not isinstance(self.built_in, bool | tuple)
         return f"{self.about} (default {self.built_in})" if is_value else self.about
 
     @property
@@ -366,30 +366,30 @@ def parse_limits(text: str) -> tuple[float, float]:
         ]
     except ValueError:
         values = []
-    if len(values) != 2 or not 0 < values[0] <= values[1] < float("inf"):
+    if len(values) != 2 or not 0 <= values[0] <= values[1] < float("inf"):
         raise UsageError(
-            f"`{text}` must be two numbers above 0, the second not below the first",
+            f"`{text}` must be two numbers from 0 on, the second not below the first",
             hint='`"5, 1000"`: attention from 5 on, critical from 1000 on; ratios as `"10%, 30%"`',
         )
     return values[0], values[1]
 
 
-def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float] | None]:
+def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float]]:
     text = f"limits for attention and critical: {what} (default {usual})"
-    return Setting(f"{HEALTH_SECTION}.{name}", "LIMITS", parse_limits, None, text)
+    return Setting(f"{HEALTH_SECTION}.{name}", "LIMITS", parse_limits, parse_limits(usual), text)
 
 
 HEALTH_LIMITS = (
-    _limits("files-to-save", "5, 1000", "fewer files possible by compaction"),
-    _limits("deleted-rows", "10%, 30%", "part of the rows that position deletes remove"),
+    _limits("files-to-save", "0, 1000", "fewer files possible by compaction"),
+    _limits("deleted-rows", "0%, 30%", "part of the rows that are deleted by position"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
     _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing"),
-    _limits("manifests-to-save", "20, 1000", "fewer manifests possible"),
-    _limits("snapshots-past-retention", "10, 1000", "snapshots eligible for expiration"),
-    _limits("untracked-metadata-files", "20, 1000", "metadata files that are not in the log"),
+    _limits("manifests-to-save", "0, 1000", "fewer manifests possible"),
+    _limits("snapshots-past-retention", "0, 1000", "snapshots eligible for expiration"),
+    _limits("untracked-metadata-files", "20, 1000", "old metadata files that are not in the log"),
     _limits("reclaimable", "25%, 100%", "bytes that expiring frees, as a part of the live bytes"),
 )
-"""The limits of health, each by the name of its measure."""
+"""The limits of health, each by the name of its measure; 0 is any work that a command has."""
 
 RENAMED_KEYS: Mapping[str, str] = {
     "health.deletes-on-one-file": "health.deletes-per-file",

@@ -22,6 +22,10 @@ class TableProperty(Generic[T]):
     description: str
 
 
+MALFORMED = "malformed-property"
+"""The id of the error of a table property whose text is no value of it."""
+
+
 def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
     """Return a property, or its default. Raises: Refused, when the text is no value of it."""
     text = properties.get(wanted.name)
@@ -32,7 +36,8 @@ def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
     except ValueError as error:
         raise Refused(
             f"table property `{wanted.name}` is `{text}`: {error}",
-            hint="correct the property, or give the option of the command that replaces it",
+            hint=f"`icectl properties TABLE unset {wanted.name}` restores its default",
+            id=MALFORMED,
         ) from error
 
 

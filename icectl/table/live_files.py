@@ -127,22 +127,24 @@ def files_of_snapshot(
     )
 
 
-def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
+def check_deletes(files: LiveFiles, rows: Sequence[int] | Integers) -> None:
     """Refuse to rewrite data files if readers disagree on their deleted rows.
 
     Raises: Unsupported; CorruptTable R-114.
     """
-    misspelt = int(files.named.misspelt[list(rows)].sum())
+    rows = np.asarray(rows, np.int64)
+    misspelt = int(files.named.misspelt[rows].sum())
     if misspelt:
         message = (
             f"position deletes of {misspelt:,} rows name their data file in another spelling "
             "than its manifest entry: not all readers apply them"
         )
         raise Unsupported(message, hint=_OTHER_DELETES)
-    if (files.matches.vectors.counts[list(rows)] > 1).any():
+    if (files.matches.vectors.counts[rows] > 1).any():
         message = "a data file has more than one deletion vector"
         raise CorruptTable(message, rule="R-114")  # R-114
-    misplaced = len(set(files.named.misplaced[1].tolist()).intersection(rows))
+    named = files.named.misplaced[1]
+    misplaced = len(np.intersect1d(named, rows)) if len(named) else 0
     if misplaced:
         message = (
             f"position deletes or vectors of {misplaced:,} data files lie in another partition "
@@ -228,12 +230,42 @@ def load_live_files(
     if within is None:
         check_head_list(context, metadata, snapshot, manifests)
     files = files_of_snapshot(metadata, manifests, entries)
-    named = _named(context, metadata, files, known, read_names)
-    files = replace(files, named_files=named, spelling=_spelling(files, named))
-    if len(files.deletes) and within is None:  # conditions leave out data files
-        read = partial(_read_unread, context, metadata, manifests, read_names)
-        check_dangling(context, metadata, snapshot, entries, files.matches, named, read)
+    files = with_names(context, metadata, files, read_names, known)
+    if within is None:  # conditions leave out data files
+        check_unused_deletes(context, metadata, snapshot, files, read_names)
     return files
+
+
+def check_unused_deletes(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    files: LiveFiles,
+    read_names: ReadNames,
+) -> None:
+    """Check that deletes which apply to nothing are left over, by proof. Raises: as check_dangling.
+
+    Cost: nothing without such deletes.
+    """
+    if len(files.deletes):
+        read = partial(_read_unread, context, metadata, files.manifests, read_names)
+        matches, named = files.matches, files.named_files
+        check_dangling(context, metadata, snapshot, files.entries, matches, named, read)
+
+
+def with_names(
+    context: TableContext,
+    metadata: TableMetadata,
+    files: LiveFiles,
+    read_names: ReadNames,
+    known: NamedFiles | None = None,
+) -> LiveFiles:
+    """Return files whose position deletes of whole partitions are read; `known` were before.
+
+    Raises: StorageError, for a missing file; CorruptTable; Unsupported.
+    """
+    named = _named(context, metadata, files, known or {}, read_names)
+    return replace(files, named_files=named, spelling=_spelling(files, named))
 
 
 def _listed(

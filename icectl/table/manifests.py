@@ -185,6 +185,14 @@ def scan_entries(
             yield entries
 
 
+Heed = Callable[[ManifestsRead], None]
+"""Takes note of manifests as they are read, of their headers for example."""
+
+
+def heed_not(part: ManifestsRead) -> None:
+    """Take no note."""
+
+
 def load_entries(
     context: TableContext,
     metadata: TableMetadata,
@@ -194,10 +202,12 @@ def load_entries(
     to_match: bool = False,
     show_odd: Callable[[Problem], None] | None = None,
     trust: Trust = "sound",
+    heed: Heed = heed_not,
 ) -> Entries:
     """Read all entries of some manifests into one table; `to_match` for entries.deletes.match.
 
-    `show_odd` is as in scan_entries; without it, `trust` as in scan_manifests.
+    `show_odd` is as in scan_entries; without it, `trust` as in scan_manifests. `heed` gets each
+    part of entries to be matched, as stored.
 
     Shape: to be matched, referenced_data_file is filled from the path bounds of older position
     delete files.
@@ -205,6 +215,7 @@ def load_entries(
     Raises: as scan_manifests.
     Cost: to be matched, memory for values that differ from row to row.
     """
+    parts: list[Entries] = []
     if not to_match:
         if show_odd is not None:
             return concat(scan_entries(context, metadata, manifests, columns, show_odd=show_odd))
@@ -215,9 +226,10 @@ def load_entries(
         of_deletes if manifest.content is ManifestContent.DELETES else columns
         for manifest in manifests
     ]
-    shared, parts = SharedValues(), []
+    shared = SharedValues()
     trust = trust if show_odd is None else "any"
     for part in scan_manifests(context, metadata, manifests, columns_of, trust=trust):
+        heed(part)
         if show_odd is not None:
             for problem in part.odd:
                 show_odd(problem)

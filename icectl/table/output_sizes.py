@@ -18,16 +18,21 @@ def pack(weights: Sequence[int], capacity: int, lookback: int) -> list[list[int]
     Cost: `len(weights)` times the open bins.
     """
     bins: list[list[int]] = []
+    open_bins: list[list[int]] = []
     rooms: list[int] = []
     for position, weight in enumerate(weights):
-        first = max(0, len(bins) - lookback)
-        at = next((at for at in range(first, len(bins)) if weight <= rooms[at]), None)
-        if at is None:
-            bins.append([position])
-            rooms.append(capacity - weight)
+        for at, room in enumerate(rooms):
+            if weight <= room:
+                open_bins[at].append(position)
+                rooms[at] = room - weight
+                break
         else:
-            bins[at].append(position)
-            rooms[at] -= weight
+            bin_ = [position]
+            bins.append(bin_)
+            open_bins.append(bin_)
+            rooms.append(capacity - weight)
+            if len(rooms) > lookback:
+                del open_bins[0], rooms[0]
     return bins
 
 

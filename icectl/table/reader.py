@@ -25,7 +25,7 @@ from icectl.table.manifest_lists import (
     snapshot_reader,
     try_manifest_lists,
 )
-from icectl.table.manifests import load_entries, scan_entries
+from icectl.table.manifests import Heed, heed_not, load_entries, scan_entries
 from icectl.table.reading import Problem, of_one_file
 from icectl.units import print_instant
 
@@ -148,11 +148,16 @@ class Reader:
             yield entries
 
     def load(
-        self, manifests: Sequence[ManifestFile], columns: frozenset[str], *, to_match: bool = False
+        self,
+        manifests: Sequence[ManifestFile],
+        columns: frozenset[str],
+        *,
+        to_match: bool = False,
+        heed: Heed = heed_not,
     ) -> Entries:
         """Return the entries of manifests in one table, as load_entries does, all that can be read.
 
-        Halves are tried where that is not all.
+        Halves are tried where that is not all: `heed` then takes them for all.
         """
         self.context.deadline.check()
         try:
@@ -163,6 +168,7 @@ class Reader:
                 columns,
                 to_match=to_match,
                 show_odd=self._show_odd,
+                heed=heed,
             )
         except (CorruptTable, Unsupported, StorageError) as error:
             of_one_file(error)
@@ -170,8 +176,8 @@ class Reader:
                 self._leave_out(error)
                 return EMPTY
         half = len(manifests) // 2
-        first = self.load(manifests[:half], columns, to_match=to_match)
-        second = self.load(manifests[half:], columns, to_match=to_match)
+        first = self.load(manifests[:half], columns, to_match=to_match, heed=heed)
+        second = self.load(manifests[half:], columns, to_match=to_match, heed=heed)
         return concat([part for part in (first, with_manifests_moved(second, half)) if len(part)])
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.commands.compact.run import SORT_BYTES
+from icectl.commands.compact.jobs import SORT_BYTES
 from icectl.files.parquet.schema import schema_from_arrow
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec

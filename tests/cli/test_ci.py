@@ -224,13 +224,14 @@ def test_limits_of_health_are_settings(run, table, tmp_path, monkeypatch):
     ended = run("inspect", table, "health", "--config", str(settings), "--json")
     found = ended.document["result"]
     assert (found["verdict"], found["small_files"]["verdict"]) == ("critical", "critical")
-    assert found["small_files"]["threshold"] == ("attention from 2 surplus files, critical from 5")
+    assert found["small_files"]["threshold"] == ("attention from 2 fewer files, critical from 5")
     assert found["reclaimable"]["threshold"] == (
         "attention from 50% of the live bytes, critical from 200%"
     )
     monkeypatch.setenv("ICECTL_HEALTH_FILES_TO_SAVE", "100, 1000")
+    monkeypatch.setenv("ICECTL_HEALTH_MANIFESTS_TO_SAVE", "100, 1000")
     assert run("inspect", table, "health", "--check", "--json").code == 0
-    for wrong in ("5", "5, 4", "a, b", "0, 5", "1, inf"):
+    for wrong in ("5", "5, 4", "a, b", "-1, 5", "1, inf"):
         monkeypatch.setenv("ICECTL_HEALTH_FILES_TO_SAVE", wrong)
         ended = run("inspect", table, "health", "--json")
         assert (ended.code, ended.document["error"]["id"]) == (2, "usage")

@@ -384,13 +384,11 @@ def test_mermaid_and_html_show_the_same_nodes(inspect, table):
     assert "http" not in html
 
 
-def test_health_names_the_command_and_whether_this_version_has_it(inspect, tmp_path, monkeypatch):
+def test_health_names_the_command(inspect, tmp_path):
     table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
     for start in range(12):
         table.append([start])
     table.remove_data_files(12)
-    commands = {"inspect": "", "expire-snapshots": ""}
-    monkeypatch.setattr("icectl.commands.inspect.run.COMMANDS", commands)
     found = result(inspect(table.location, "health", "--json"))
     assert found["snapshot_debt"]["expirable_snapshot_count"] == 12
     assert found["snapshot_debt"]["verdict"] == "attention"
@@ -400,20 +398,24 @@ def test_health_names_the_command_and_whether_this_version_has_it(inspect, tmp_p
     out = inspect(table.location, "health").out
     assert f"  run: icectl expire-snapshots {table.location}\n" in out
     one_file = inspect(table.metadata_location, "health").out
-    assert "  run: icectl expire-snapshots TABLE\n" in one_file
+    assert "icectl expire-snapshots" not in one_file
+    assert "  withheld: " in one_file
 
 
-def test_health_of_small_files_points_at_a_command_that_is_not_here_yet(
-    inspect, table, monkeypatch
-):
-    monkeypatch.setattr("icectl.commands.inspect.run.COMMANDS", {"inspect": ""})
-    table.append(range(9, 27), files=6)
-    found = result(inspect(table.location, "health", "--json"))
-    assert found["small_files"]["surplus_file_count"] == 21
-    assert found["small_files"]["command_in_this_version"] is False
-    out = inspect(table.location, "health").out
-    assert "to do: `compact`, which this version of icectl does not have" in out
-    assert "icectl compact" not in out
+def test_health_says_why_a_command_would_be_refused(inspect, tmp_path):
+    properties = {"history.expire.max-snapshot-age-ms": "1", "gc.enabled": "false"}
+    table = TableBuilder(tmp_path / "t", properties=properties)
+    for start in range(3):
+        table.append([start])
+    ended = inspect(table.location, "health", "--check", "--json")
+    check = ended.document["result"]["snapshot_debt"]
+    assert (check["verdict"], check["command"], check["expirable_snapshot_count"]) == (
+        "ok",
+        None,
+        2,
+    )
+    assert check["withheld"].startswith("the table property `gc.enabled` is false")
+    assert check["hint"] in " ".join(inspect(table.location, "health").out.split())
 
 
 def test_health_counts_exactly_the_bytes_that_only_expired_snapshots_reach(inspect, tmp_path):
@@ -443,7 +445,7 @@ def test_health_estimates_what_it_cannot_read(inspect, tmp_path):
     ended = inspect(table.location, "health", "--json")
     assert ended.code == 0
     assert ended.document["result"]["reclaimable"]["is_estimate"] is True
-    assert "reclaimable bytes are an estimate" in ended.document["warnings"][0]
+    assert "expires, but its files stay: " in ended.document["warnings"][0]
 
 
 def test_r034_a_missing_manifest_is_named_and_the_others_are_shown(inspect, table):

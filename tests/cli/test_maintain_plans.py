@@ -61,7 +61,8 @@ def test_a_plan_names_each_step_and_is_applied_within_what_it_names(server, run,
     assert files(server.warehouse) == before
     assert [one["table"] for one in plan["tables"]] == [PREFIX + "rotten"]
     assert [(one["command"], one["applies"]) for one in plan["tables"][0]["steps"]] == [
-        ("compact", "exactly"), ("expire-snapshots", "within"), ("remove-orphans", "within"),
+        ("compact", "exactly"), ("rewrite-manifests", "within"), ("expire-snapshots", "within"),
+        ("remove-orphans", "within"),
     ]  # fmt: skip
     assert plan["tables"][0]["base"]["metadata_location"] == server.current("rotten")
     assert [one["table"] for one in plan["left_out"]] == [PREFIX + "lost"]
@@ -70,7 +71,7 @@ def test_a_plan_names_each_step_and_is_applied_within_what_it_names(server, run,
     before_run = {name: server.current(name) for name in ("calm", "lost")}
     doomed = {
         local(file["path"])
-        for step in plan["tables"][0]["steps"][1:]
+        for step in plan["tables"][0]["steps"][2:]
         for file in step["result"].get("files", step["result"].get("orphans"))
     }
     later = stray(server.warehouse / "rotten", "data/later.parquet", days=9 * 365)
@@ -79,7 +80,8 @@ def test_a_plan_names_each_step_and_is_applied_within_what_it_names(server, run,
     found = rows(ended)
     assert (ended.code, list(found)) == (0, ["rotten"])
     assert steps(found["rotten"]) == {
-        "compact": "done", "expire-snapshots": "done", "remove-orphans": "done",
+        "compact": "done", "rewrite-manifests": "nothing-to-do", "expire-snapshots": "done",
+        "remove-orphans": "done",
     }  # fmt: skip
     assert (found["rotten"]["before"]["file_count"], found["rotten"]["after"]["file_count"]) == (
         25, 1,
@@ -90,7 +92,7 @@ def test_a_plan_names_each_step_and_is_applied_within_what_it_names(server, run,
     assert later.exists()  # which the plan does not name
     assert {name: server.current(name) for name in before_run} == before_run
     noted = read_metadata(local(server.current("rotten")))["properties"]
-    assert plan["tables"][0]["steps"][2]["sets"] == {
+    assert plan["tables"][0]["steps"][3]["sets"] == {
         "icectl.maintain.last-orphan-scan": noted["icectl.maintain.last-orphan-scan"]
     }
 
@@ -172,7 +174,7 @@ def test_a_step_after_the_commit_of_another_writer_is_not_taken(server, run, tmp
     row = rows(ended)["rotten"]
     assert clock.race is None
     assert (ended.code, row["exit"], steps(row)) == (
-        3, 11, {"compact": "done", "expire-snapshots": "conflict"},
+        3, 11, {"compact": "done", "rewrite-manifests": "conflict"},
     )  # fmt: skip
     assert ids_of(local(server.current("rotten"))) == sorted(table.ids())
     assert (server.warehouse / "rotten" / ORPHAN).exists()

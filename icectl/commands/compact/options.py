@@ -135,7 +135,7 @@ class CompactRequest:
         str | None,
         _count(
             "--min-delete-files",
-            "rewrite data files with N delete files or more (default never)",
+            "rewrite data files with N delete files or more (default 5)",
             FILES,
             is_rare=True,
         ),

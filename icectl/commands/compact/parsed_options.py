@@ -5,10 +5,19 @@ from dataclasses import replace
 from typing import cast
 
 from icectl.cli.options import Change, RunLimits, read_options
-from icectl.cli.settings import COMPACT_MERGE_ROW_GROUP, COMPACT_METHOD, COMPACT_VERIFY, Settings
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    COMPACT_MASTER,
+    COMPACT_MERGE_ROW_GROUP,
+    COMPACT_METHOD,
+    COMPACT_VERIFY,
+    Layer,
+    Settings,
+)
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,
+    MIN_DELETE_FILES,
     MIN_DELETE_RATIO,
     MIN_INPUT_FILES,
     CompactOptions,
@@ -18,6 +27,7 @@ from icectl.entries.conditions import parse_where
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
+from icectl.rows.choice import AUTO, EngineChoice, choose_engine
 from icectl.rows.sort_rows import RowOrder, parse_sort_order, parse_zorder, table_order
 from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import sizes_of
@@ -62,6 +72,7 @@ def options_of(
         hint = "`--zorder a,b` names two or more"
         raise UsageError("`--strategy zorder` needs columns", hint=hint)
     _check_deletes_only(request)
+    least_delete_files = None if request.deletes_only else MIN_DELETE_FILES
     property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
 
     def of(metadata: TableMetadata) -> CompactOptions:
@@ -91,7 +102,7 @@ def options_of(
                 limits.rewritten_bytes or MAX_GROUP_BYTES,
             ),
             max_bytes=limits.rewritten_bytes,
-            min_delete_files=values["min_delete_files"],
+            min_delete_files=values["min_delete_files"] or least_delete_files,
             max_groups=values["max_groups"],
         )
 
@@ -117,6 +128,23 @@ def with_method(
         merge_row_group=settings.read(COMPACT_MERGE_ROW_GROUP) or MERGE_ROW_GROUP_BYTES,
         verifies_rows=settings.read(COMPACT_VERIFY) == "rows",
     )
+
+
+def engine_choice(
+    settings: Settings, request: CompactRequest, *, has_session: bool = False
+) -> EngineChoice:
+    """Return the engine; only many equality deletes use Spark without a request."""
+    engine = settings.read(COMPACT_ENGINE)
+    by_options = (
+        settings.origin(COMPACT_MASTER).layer is Layer.OPTION
+        or bool(request.spark_conf)
+        or request.remote is not None
+    )
+    has_spark = settings.read(COMPACT_MASTER) is not None or has_session
+    choice = choose_engine(engine, for_spark=by_options or has_spark)
+    if request.deletes_only and engine == AUTO and not by_options:
+        return replace(choice, why="", is_tentative=True)
+    return choice
 
 
 def _check_deletes_only(request: CompactRequest) -> None:

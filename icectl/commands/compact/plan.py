@@ -7,7 +7,11 @@ copied, so that what a run has made is left alone by the next.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import Literal
+
+import numpy as np
 
 from icectl.commands.compact.equality_plan import ConversionPlan
 from icectl.entries.columns import Integers, Mask
@@ -62,6 +66,7 @@ JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
 MIN_INPUT_FILES = 5
 MAX_GROUP_BYTES = 100 * 2**30
 MIN_DELETE_RATIO = 0.3
+MIN_DELETE_FILES = 5
 REWRITE = MethodChoice("rewrite", "asked for")
 REPARTITION = MethodChoice("rewrite", "rows move to the partitions of their values")
 
@@ -210,7 +215,7 @@ class CompactPlan:
         return bool(self.groups or self.dangling)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Draft:
     """A group before it is known whether it is one of those that are rewritten."""
 
@@ -218,10 +223,12 @@ class _Draft:
     bins: tuple[Bin, ...]
     choice: MethodChoice = REWRITE
 
-    @property
+    @cached_property
     def files(self) -> tuple[int, ...]:
         """The rows of the data files of all bins, each once."""
-        return tuple(dict.fromkeys(row for bin_ in self.bins for row in bin_.files))
+        if len(self.bins) == 1:
+            return self.bins[0].files
+        return tuple(dict.fromkeys(chain.from_iterable(bin_.files for bin_ in self.bins)))
 
 
 def plan(
@@ -229,8 +236,27 @@ def plan(
 ) -> CompactPlan:
     """Decide what of a snapshot's data files is rewritten.
 
-    Raises: UsageError for a spec that there is not; Unsupported, where readers may disagree on
-    which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
+    Raises: as choose; Unsupported, where readers may disagree on which rows are deleted.
+    """
+    selection = choose(metadata, files, options)
+    selection.check()
+    make = TaskMaker(files.data, files.deletes, files.index, selection.rows.tolist())
+    groups = tuple(
+        selection.planning.group(number, draft, make, branch.sequence_number)
+        for number, draft in enumerate(selection.drafts)
+    )
+    smallest = selection.smallest_bytes
+    if smallest is not None and smallest <= (options.max_bytes or 0):
+        smallest = None
+    dangling = dangling_of(files, options)
+    return CompactPlan(branch, options, groups, selection.planning.verdicts, dangling, smallest)
+
+
+def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> "ChosenFiles":
+    """Choose the data files of each group; tasks, which name each file, are not made.
+
+    Raises: UsageError for a spec that there is not; Unsupported, where the spec has a transform
+    that icectl does not know; CorruptTable.
     """
     spec = metadata.spec(options.output_spec_id)
     if spec is None:
@@ -285,18 +311,11 @@ def plan(
     drafts = [draft for key, rows in partitions for draft in planning.drafts(key, rows.tolist())]
     if options.repartition and others is None:
         drafts = [planning.moving(draft) for draft in drafts]
-    smallest = min((planning.stored_bytes(draft.files) for draft in drafts), default=0)
+    smallest: int | None = None
+    if options.max_bytes is not None:
+        smallest = min((planning.stored_bytes(draft.files) for draft in drafts), default=0)
     drafts = planning.within_limits(planning.ordered(drafts))
-    rows = [row for draft in drafts for row in draft.files]
-    check_deletes(files, rows)
-    make = TaskMaker(files.data, files.deletes, files.index, rows)
-    groups = tuple(
-        planning.group(number, draft, make, branch.sequence_number)
-        for number, draft in enumerate(drafts)
-    )
-    is_over = options.max_bytes is not None and smallest > options.max_bytes
-    dangling = dangling_of(files, options)
-    return CompactPlan(branch, options, groups, verdicts, dangling, smallest if is_over else None)
+    return ChosenFiles(planning, tuple(drafts), smallest)
 
 
 def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
@@ -316,6 +335,50 @@ def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
         return rows
     named = at_locations(files.deletes, options.only.subjects(REMOVE_DELETE_FILE))
     return tuple(row for row in rows if named[row])
+
+
+@dataclass(frozen=True)
+class ChosenFiles:
+    """The data files that are rewritten, group by group.
+
+    `smallest_bytes` are those of the smallest group, if the bytes of a run are limited.
+    """
+
+    planning: "_Planning"
+    drafts: tuple[_Draft, ...]
+    smallest_bytes: int | None
+
+    @cached_property
+    def rows(self) -> Integers:
+        """The rows of the data files of all groups."""
+        files = chain.from_iterable(draft.files for draft in self.drafts)
+        return np.fromiter(files, np.int64)
+
+    @property
+    def expected_files(self) -> int:
+        """The number of files that they become, as is estimated."""
+        sizes = self.planning.options.sizes
+        bins = (bin_ for draft in self.drafts for bin_ in draft.bins)
+        return sum(sizes.parts(bin_.expected_bytes) for bin_ in bins)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the data files of all groups, as stored."""
+        return int(self.planning.stored[self.rows].sum())
+
+    @property
+    def decoded_bytes(self) -> int:
+        """The bytes of groups whose rows are decoded for sure, as stored."""
+        decoded = (draft for draft in self.drafts if draft.choice.method == "rewrite")
+        return sum(self.planning.stored_bytes(draft.files) for draft in decoded)
+
+    def count(self, *reasons: FileVerdict) -> int:
+        """Return how many files are rewritten for some reasons."""
+        return int(np.isin(self.planning.verdicts[self.rows], reasons).sum())
+
+    def check(self) -> None:
+        """Check that the files may be rewritten. Raises: Unsupported; CorruptTable R-114."""
+        check_deletes(self.planning.files, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +437,7 @@ class _Planning:
 
     def moving(self, draft: _Draft) -> _Draft:
         """Return a draft whose rows move one by one, in tasks that read whole files."""
-        bins = {bin_.files: self._bin(bin_.files) for bin_ in draft.bins}
+        bins = {bin_.files: self._bin(np.array(bin_.files, np.int64)) for bin_ in draft.bins}
         return _Draft(None, tuple(bins.values()), REPARTITION)
 
     def _choice(self, bins: tuple[Bin, ...]) -> MethodChoice:
@@ -401,7 +464,7 @@ class _Planning:
         drafts, rest = [], []
         for group in groups:
             if self._is_worth_it(group):
-                drafts.append(_Draft(key, (self._bin(group),)))
+                drafts.append(_Draft(key, (self._bin(np.array(group, np.int64)),)))
             else:
                 rest += group
         if not drafts:
@@ -412,7 +475,8 @@ class _Planning:
 
     def _others(self, rows: list[int]) -> list[int]:
         """Return candidates that no earlier compaction wrote."""
-        return [row for row in rows if not self.as_made[row]]
+        places = np.array(rows, np.int64)
+        return list(places[~self.as_made[places]].tolist())
 
     def _is_worth_it(self, rows: list[int]) -> bool:
         """Whether candidates of a partition are rewritten, as the reference implementation says.
@@ -430,15 +494,15 @@ class _Planning:
 
     def _bins(self, rows: Sequence[int]) -> list[tuple[Bin, ...]]:
         """Return bins of one partition; bins that share a file are adjacent."""
-        sizes = self.options.sizes
-        large = [row for row in rows if self.live[row] > sizes.roll]
-        others = [row for row in rows if self.live[row] <= sizes.roll]
+        sizes, places = self.options.sizes, np.array(rows, np.int64)
+        is_large = self.live[places] > sizes.roll
+        large, others = places[is_large].tolist(), places[~is_large]
         bins = [split_bins(self.files.data, row, int(self.live[row]), sizes) for row in large]
-        merged = sizes.bins(self.live[others].tolist()) if others else []
-        return bins + [(self._bin([others[at] for at in bin_]),) for bin_ in merged]
+        merged = sizes.bins(self.live[others].tolist()) if len(others) else []
+        return bins + [(self._bin(others[bin_]),) for bin_ in merged]
 
-    def _bin(self, rows: Sequence[int]) -> Bin:
-        return Bin(tuple(rows), None, int(self.live[list(rows)].sum()))
+    def _bin(self, rows: Integers) -> Bin:
+        return Bin(tuple(rows.tolist()), None, int(self.live[rows].sum()))
 
     def _only_copies(self, bins: tuple[Bin, ...]) -> bool:
         """Return whether one file would become one file with nearly all of its rows."""
@@ -471,7 +535,7 @@ class _Planning:
         taken: list[_Draft] = []
         remaining_bytes = options.max_bytes
         for draft in drafts:
-            size = self.stored_bytes(draft.files)
+            size = 0 if remaining_bytes is None else self.stored_bytes(draft.files)
             if len(taken) == most_groups:
                 self.leave(draft.files, FileVerdict.LATER)
             elif remaining_bytes is not None and size > remaining_bytes:

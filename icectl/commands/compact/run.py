@@ -12,7 +12,7 @@ from icectl.checks.file_identity import StatedFile
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
-from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer
+from icectl.cli.settings import COMPACT_MASTER, Layer
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.conversions import (
@@ -22,8 +22,14 @@ from icectl.commands.compact.conversions import (
     stated_of_conversions,
 )
 from icectl.commands.compact.deletes_plan import plan_deletes
+from icectl.commands.compact.jobs import check_output, job_of, merge_job
 from icectl.commands.compact.options import CompactRequest
-from icectl.commands.compact.parsed_options import commit_limits, options_of, with_method
+from icectl.commands.compact.parsed_options import (
+    commit_limits,
+    engine_choice,
+    options_of,
+    with_method,
+)
 from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
 from icectl.commands.compact.report import (
     Compacted,
@@ -54,32 +60,18 @@ from icectl.errors import (
     MissingFile,
     Refused,
     SelfCheckFailed,
-    Unsupported,
 )
 from icectl.files.manifest.schema import check_list_known
 from icectl.files.parquet.alike import AlikeParts, alike_parts
 from icectl.files.parquet.merge_footer import ColumnKey, FileShape
-from icectl.files.parquet.schema import arrow_schema
 from icectl.format.layout import layout_of_table
-from icectl.format.locations import relative_base, scheme_of_entries
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
-from icectl.format.metrics_modes import metrics_modes
-from icectl.format.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
-from icectl.rows.choice import (
-    AUTO,
-    SPARK_PAYS_BYTES,
-    EngineChoice,
-    choose_engine,
-    confirm_engine,
-    weigh_engine,
-)
+from icectl.rows.choice import SPARK_PAYS_BYTES, EngineChoice, confirm_engine, weigh_engine
 from icectl.rows.compact_job import (
-    CompactJob,
     Engine,
-    MergeJob,
     TaskResult,
     TypedSpec,
     check_identities,
@@ -90,12 +82,10 @@ from icectl.rows.compact_job import (
 from icectl.rows.deleted_positions import named_data_files
 from icectl.rows.local import LocalEngine
 from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, read_shape
-from icectl.rows.read_data import SourceFile, open_own, written_schema
-from icectl.rows.rewrite_data import TableColumns
+from icectl.rows.read_data import SourceFile, open_own
 from icectl.rows.row_runs import rows_of
-from icectl.rows.sort_rows import RowOrder, Sorting, order_words, sort_keys
+from icectl.rows.sort_rows import order_words
 from icectl.rows.spark_rewrite import SparkEngine
-from icectl.rows.write_data import parquet_options, write_options
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
 from icectl.table.live_file_check import check_largest
@@ -117,8 +107,6 @@ from icectl.units import print_size
 COMMAND = "compact"
 _REWRITE_THEM = "`--method auto` rewrites what it can't merge"
 _NOT_MERGED = "not-mergeable"
-SORT_BYTES = 64 << 20
-"""Rows that a task sorts in memory, which takes twice that and more."""
 
 
 def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
@@ -126,7 +114,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     options = options_of(request, common.shell.limits)
     commits, max_failed_commits = commit_limits(request, change)
     session = open_session(common, table, read_only=False, change=change)
-    choice = _engine_choice(session, request)
+    choice = engine_choice(session.settings, request, has_session=session.spark is not None)
     _engine(session, request, choice)  # refuses options of another engine before any work
     context = session.context
 
@@ -191,22 +179,6 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
     session.console.warn(message)
 
 
-def _engine_choice(session: Session, request: CompactRequest) -> EngineChoice:
-    """Return the engine; only many equality deletes use Spark without a request."""
-    settings = session.settings
-    engine = settings.read(COMPACT_ENGINE)
-    by_options = (
-        settings.origin(COMPACT_MASTER).layer is Layer.OPTION
-        or bool(request.spark_conf)
-        or request.remote is not None
-    )
-    has_spark = settings.read(COMPACT_MASTER) is not None or session.spark is not None
-    choice = choose_engine(engine, for_spark=by_options or has_spark)
-    if request.deletes_only and engine == AUTO and not by_options:
-        return replace(choice, why="", is_tentative=True)
-    return choice
-
-
 def _engine(
     session: Session, request: CompactRequest, choice: EngineChoice
 ) -> AbstractContextManager[Engine]:
@@ -255,25 +227,12 @@ def prepare(
     if planned.has_work:
         check_list_known(files.manifests)
     if planned.groups:
-        provider = read(metadata.properties, LOCATION_PROVIDER)
-        if provider is not None:  # R-161
-            raise Unsupported(
-                f"the Java class `{provider}` places the table's data files "
-                f"(`{LOCATION_PROVIDER.name}`), and icectl runs no Java class",
-                hint="remove the property if files may lie where the other properties say; else "
-                "compact with an engine that has the class",
-            )
         tasks = [task for group in planned.groups for task in group.tasks]
         if sum(group.input_bytes for group in planned.groups) >= SPARK_PAYS_BYTES:
             rows = sorted({row for group in planned.groups for row in group.files})
             check_largest(context, metadata, take(files.data, rows))
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
-    if planned.groups and not chosen.deletes_only:
-        data_format = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
-        if data_format.lower() != "parquet":
-            message = f"the table asks for {data_format} files (`write.format.default`)"
-            raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
-        job_of(metadata, chosen.order)
+        check_output(metadata, chosen)
     removed_delete_files = 0
     if len(files.deletes):
         gone = [emptied(group) for group in planned.groups]
@@ -311,38 +270,6 @@ def _alike_parts(
 
         parts[task.task_id] = alike_parts(list(islice(shapes, len(sources))), may_lack)
     return parts
-
-
-def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
-    """Collect what all tasks of a run have in common.
-
-    Raises: Unsupported, for columns that can't be carried over or sorted by; Refused.
-    """
-    schema = metadata.current_schema
-    columns = TableColumns(
-        written_schema(schema, metadata.format_version),
-        every_column(metadata),
-        name_mapping(metadata),
-    )
-    table_order = metadata.sort_order(metadata.default_sort_order_id)
-    ordered_ids = table_order.ordered_ids if table_order else ()
-    modes = metrics_modes(metadata.properties, schema, ordered_ids)
-    sorting = None
-    if order is not None:
-        sort_keys(order, columns.written, arrow_schema(columns.written))
-        sorting = Sorting(order, SORT_BYTES)
-    options = write_options(metadata.properties, 0, modes)
-    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_entries(metadata))
-
-
-def merge_job(metadata: TableMetadata) -> MergeJob:
-    """Collect what all tasks of a run that merges deletes have in common."""
-    return MergeJob(
-        typed_specs(metadata),
-        parquet_options(metadata.properties),
-        scheme_of_entries(metadata),
-        relative_base(metadata),
-    )
 
 
 def live_files(

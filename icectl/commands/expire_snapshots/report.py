@@ -9,7 +9,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.expire_snapshots.plan import ExpirePlan, as_landed
+from icectl.commands.expire_snapshots.plan import ExpirePlan, UnreadablePart, as_landed
 from icectl.commit.deletion import Journal, Removal
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows, total_bytes
 from icectl.format.metadata import TableMetadata
@@ -44,6 +44,7 @@ class PreparedExpiry:
     `deletable` and `outside` are the plan's files inside and outside the table's own places, also
     files of an `unfinished` earlier run; files behind a link count as outside. The commit of an
     `abandoned` run never landed. Kept snapshots reach `staying`. Killed runs left `temporaries`.
+    What expires and is `unread` hides its files.
     """
 
     loaded: LoadedTable
@@ -56,6 +57,7 @@ class PreparedExpiry:
     abandoned: tuple[Journal, ...]
     staying: Files
     temporaries: tuple[str, ...]
+    unread: tuple[UnreadablePart, ...] = ()
 
     @property
     def has_work(self) -> bool:

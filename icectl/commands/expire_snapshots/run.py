@@ -1,29 +1,17 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.cli.document import Outcome
 from icectl.cli.dropped_tables import dropped_tables
 from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import open_session
-from icectl.cli.settings import (
-    EXPIRE_CLEAN_METADATA,
-    EXPIRE_KEEP_DAILY,
-    EXPIRE_KEEP_MONTHLY,
-    EXPIRE_KEEP_WEEKLY,
-    EXPIRE_MIN_AGE,
-    EXPIRE_OLDER_THAN,
-    EXPIRE_RETAIN_LAST,
-    Layer,
-    Setting,
-    Settings,
-)
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.expire_snapshots.options import ExpireRequest
+from icectl.commands.expire_snapshots.parsed_options import options_of
 from icectl.commands.expire_snapshots.plan import (
     ReachedFiles,
     plan,
@@ -65,7 +53,6 @@ from icectl.entries.files import (
 from icectl.errors import IcectlError, StorageError, UsageError
 from icectl.format import properties
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, TableProperty
 from icectl.format.updates import Update, with_log
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.location import is_local, join, loosest_key, redacted
@@ -80,14 +67,13 @@ from icectl.table.own_places import OtherTables, metadata_files_among, own_place
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.removed_files import unless_removed
 from icectl.table.retention import (
-    AskedRetention,
     check_min_age,
     current_since,
     decide,
     decide_again,
 )
 from icectl.table.reviewed import DELETE_FILE
-from icectl.units import parse_instant, print_count, print_duration, print_instant
+from icectl.units import print_count, print_duration, print_instant
 
 COMMAND = "expire-snapshots"
 
@@ -107,14 +93,8 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     ids = tuple(read_options(request)["expire_id"] or ())
     dropped = dropped_tables(common, table, request.leftover_uuid)
     session = open_session(common, table, read_only=False, change=change, dropped=dropped)
-    options = ExpireOptions(
-        policy=policy_of(session.settings, session.context.env.now_ms(), request, ids),
-        min_age_ms=session.settings.read(EXPIRE_MIN_AGE) or 0,
-        clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
-        keep_files=request.keep_files,
-        trusts_lists=request.distrust_summaries,
-        only=session.reviewed,
-    )
+    now_ms = session.context.env.now_ms()
+    options = options_of(session.settings, now_ms, request, ids=ids, only=session.reviewed)
     context = session.context
     prepared = prepare(context, options)
     report = Expiry(prepared)
@@ -148,40 +128,6 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     return carry_out(session, change, planned)
 
 
-def policy_of(
-    settings: Settings, now_ms: int, request: ExpireRequest, ids: tuple[int, ...] = ()
-) -> Callable[[TableMetadata], AskedRetention]:
-    """Return the policy: options replace the table's properties, the file may only keep more."""
-    if ids:
-        return lambda _: AskedRetention(expire_ids=ids)
-    cutoff = settings.read_as(EXPIRE_OLDER_THAN, lambda text: parse_instant(text, now_ms))
-    retain_last = settings.read(EXPIRE_RETAIN_LAST)
-
-    def of(metadata: TableMetadata) -> AskedRetention:
-        stored = metadata.properties
-
-        def bounded(setting: Setting[Any], property_: TableProperty[int]) -> bool:
-            """Return whether the table's property is a bound for the settings file."""
-            return settings.origin(setting).layer is Layer.FILE and property_.name in stored
-
-        older_than_ms, count = cutoff, retain_last
-        if older_than_ms is not None and bounded(EXPIRE_OLDER_THAN, MAX_SNAPSHOT_AGE_MS):
-            age_ms = properties.read(stored, MAX_SNAPSHOT_AGE_MS)
-            older_than_ms = min(older_than_ms, now_ms - age_ms)
-        if count is not None and bounded(EXPIRE_RETAIN_LAST, MIN_SNAPSHOTS_TO_KEEP):
-            count = max(count, properties.read(stored, MIN_SNAPSHOTS_TO_KEEP))
-        return AskedRetention(
-            older_than_ms=older_than_ms,
-            retain_last=count,
-            keep_daily=settings.read(EXPIRE_KEEP_DAILY) or 0,
-            keep_weekly=settings.read(EXPIRE_KEEP_WEEKLY) or 0,
-            keep_monthly=settings.read(EXPIRE_KEEP_MONTHLY) or 0,
-            expire_unreferenced=request.expire_unreferenced,
-        )
-
-    return of
-
-
 def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     """Load the table and plan its expiry; nothing is written.
 
@@ -189,6 +135,40 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     stays cannot be read completely (R-192).
     """
     loaded = open_table(context.catalog)
+    prepared = plan_expiry(context, loaded, options)
+    metadata, places = loaded.metadata, own_places(loaded)
+    if prepared.deletes_files and len(prepared.deletable):
+        folders = folders_of(prepared.deletable)
+        OtherTables(context).check_around(loaded, places.folders, folders)
+    if prepared.deletes_files and len(prepared.outside) and not places.has_location:
+        context.progress.warn(
+            f"the table's location, {redacted(metadata.location)}, does not contain its current "
+            "metadata file: no file there is deleted"
+        )
+    if prepared.plan.unlogged:
+        context.progress.warn(
+            f"{print_count(len(prepared.plan.unlogged), 'kept snapshot')} will no longer be found "
+            "by time travel (R-026); a tag keeps a snapshot in reach by its name"
+        )
+    just_read = current_since(
+        metadata, prepared.plan.retention.expired, prepared.now_ms - _QUERIES_TAKE_MS
+    )
+    if prepared.deletes_files and len(prepared.deletable) and just_read:
+        context.progress.warn(
+            f"{print_count(len(just_read), 'snapshot')} to expire could be read as current within "
+            f"the last {print_duration(_QUERIES_TAKE_MS)}, the newest until "
+            f"{print_instant(max(just_read.values()))}: queries that still read them will fail"
+        )
+    return prepared
+
+
+def plan_expiry(
+    context: TableContext, loaded: LoadedTable, options: ExpireOptions
+) -> PreparedExpiry:
+    """Plan the expiry of a loaded table; other tables in its place are not looked for.
+
+    Raises: as prepare.
+    """
     now_ms = context.env.now_ms()
     check_deletable(context.catalog, loaded, now_ms)
     metadata = loaded.metadata
@@ -226,28 +206,9 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     inside, outside = excluding(inside, linked), together([outside, including(inside, linked)])
     if only is not None:
         inside = including(inside, only.subjects(DELETE_FILE))
-    if deletes and len(inside):
-        OtherTables(context).check_around(loaded, places.folders, folders_of(inside))
     if deletes:
         with unless_removed(context):
             check_kept(context, metadata, inside, reached.staying)
-    if deletes and len(outside) and not places.has_location:
-        context.progress.warn(
-            f"the table's location, {redacted(metadata.location)}, does not contain its current "
-            "metadata file: no file there is deleted"
-        )
-    just_read = current_since(metadata, retention.expired, now_ms - _QUERIES_TAKE_MS)
-    if deletes and len(inside) and just_read:
-        context.progress.warn(
-            f"{print_count(len(just_read), 'snapshot')} to expire could be read as current within "
-            f"the last {print_duration(_QUERIES_TAKE_MS)}, the newest until "
-            f"{print_instant(max(just_read.values()))}: queries that still read them will fail"
-        )
-    if planned.unlogged:
-        context.progress.warn(
-            f"{print_count(len(planned.unlogged), 'kept snapshot')} will no longer be found by "
-            "time travel (R-026); a tag keeps a snapshot in reach by its name"
-        )
     return PreparedExpiry(
         loaded,
         options,
@@ -259,6 +220,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
         abandoned,
         reached.staying,
         old_temporaries(context.store, context.env, listed, ABANDONED_AFTER_MS),
+        reached.unread,
     )
 
 

@@ -7,11 +7,9 @@ from errno import ENOSPC
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from icectl.catalog.identifier import without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER
-from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, id_text, put_in_place
 from icectl.cli.naming import (
@@ -25,13 +23,7 @@ from icectl.cli.naming import (
 from icectl.cli.options import Common, read_options
 from icectl.cli.patterns import is_pattern
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import (
-    COMPACT_ENGINE,
-    DEFAULT_CATALOG,
-    HEALTH_LIMITS,
-    Settings,
-    parse_option,
-)
+from icectl.cli.settings import DEFAULT_CATALOG, Settings, parse_option
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
 from icectl.commands.inspect.summary import is_incomplete, oddities_of, print_summary, read_summary
@@ -47,9 +39,6 @@ from icectl.errors import (
 )
 from icectl.table.reader import Gaps, Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.units import parse_instant
-
-if TYPE_CHECKING:  # which is imported where it is shown
-    from icectl.commands.inspect.health_plan import HealthLimits
 
 _HEALTH = "health"
 _DEFAULT_TREE_LIMIT = 20
@@ -144,12 +133,10 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
     from icectl.commands.inspect import warehouse
     from icectl.commands.inspect.rows_report import headings_of, print_chosen
     from icectl.commands.inspect.warehouse_plan import WAREHOUSE_COLUMNS
-    from icectl.rows.choice import choose_engine
 
     form = _format(common, options)
     _check_options(VIEWS[_HEALTH], options, form, several=True)
     columns = _columns("warehouse", options.columns)
-    settings = common.shell.settings
     unknown = set(columns or ()) - set(WAREHOUSE_COLUMNS)
     if unknown:
         raise UsageError(
@@ -157,9 +144,7 @@ def _show_warehouse(common: Common, tables: Sequence[str], options: ViewRequest)
             hint=columns_hint(WAREHOUSE_COLUMNS, headings_of("warehouse")),
         )
     request = warehouse.WarehouseRequest(
-        limits=_health_limits(settings),
         failing=_failing(options),
-        engine=choose_engine(settings.read(COMPACT_ENGINE)),
         printer=_row_printer(form) or (print_chosen if columns else None),
         columns=columns,
         limit=read_options(options)["limit"],
@@ -268,14 +253,10 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.health import health, print_health
-    from icectl.rows.choice import choose_engine
 
-    limits = _health_limits(request.settings)
-    figures = health(reader, request.choice, frozenset(COMMANDS), limits)
-    engine = choose_engine(request.settings.read(COMPACT_ENGINE))
-    result = {**figures, "engine": engine.name}
-    return result, lambda console: print_health(
-        console, result, request.table, request.hint_options, engine
+    shown = health(reader, request.choice, request.settings)
+    return shown.row, lambda console: print_health(
+        console, shown, request.table, request.hint_options
     )
 
 
@@ -423,13 +404,6 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
         hint_options=options_in_hints(common),
         is_name=name_in_catalog(common, table) is not None,
     )
-
-
-def _health_limits(settings: Settings) -> "HealthLimits":
-    from icectl.commands.inspect.health_plan import HealthLimits, MeasureLimits
-
-    limits = {setting.parameter: settings.read(setting) for setting in HEALTH_LIMITS}
-    return HealthLimits(**{name: MeasureLimits(*pair) for name, pair in limits.items() if pair})
 
 
 def _failing(options: ViewRequest) -> frozenset[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import dotted_name, no_namespace
-from icectl.cli.app import COMMANDS
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome
 from icectl.cli.naming import name_in_catalog, name_in_hints, options_in_hints, warehouse_of
@@ -27,7 +26,6 @@ from icectl.cli.targets import (
 )
 from icectl.commands.inspect import rows_report as row_output
 from icectl.commands.inspect.health import health
-from icectl.commands.inspect.health_plan import HealthLimits
 from icectl.commands.inspect.rows_report import print_rows
 from icectl.commands.inspect.views import Row, RowSet, columns_hint
 from icectl.commands.inspect.warehouse_page import warehouse_page
@@ -42,7 +40,6 @@ from icectl.commands.inspect.warehouse_plan import (
 from icectl.commands.maintain.plan import exit_code_of
 from icectl.commands.many import TableEnd, end_on, many_result, missing_ends, print_troubles
 from icectl.errors import Incomplete, ProblemsFound, TableNotFound, UsageError
-from icectl.rows.choice import EngineChoice
 from icectl.storage.location import scheme
 from icectl.storage.open import open_store, requests_at_once
 from icectl.table.reader import SnapshotChoice
@@ -50,7 +47,7 @@ from icectl.units import print_count, print_size
 
 
 def print_warehouse(
-    console: Console, shown: Sequence[Row], rows: Sequence[Row], engine: EngineChoice
+    console: Console, shown: Sequence[Row], rows: Sequence[Row], notes: Sequence[str]
 ) -> None:
     """Print those that are `shown`, why tables could not be read, and the totals of all rows."""
     print_rows(console, "warehouse", RowSet(WAREHOUSE_COLUMNS, shown), "")
@@ -64,8 +61,8 @@ def print_warehouse(
     verdicts = [f"{count:,} {'not read' if name == 'unread' else name}" for name, count in counts]
     console.say(f"{print_count(len(rows), 'table')}: {', '.join(reversed(verdicts))}")
     print_pairs(console, summary(sums))
-    if any("compact" in (row["commands"] or ()) for row in rows):
-        console.say(str(engine))
+    for note in dict.fromkeys(notes):
+        console.say(note)
 
 
 def summary(totals: Row) -> list[tuple[str, str]]:
@@ -85,14 +82,12 @@ def summary(totals: Row) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class WarehouseRequest:
-    """What is asked of many tables: limits, the verdicts that exit with 4, output.
+    """What is asked of many tables: the verdicts that exit with 4, output.
 
     `printer` prints rows of figures, None for text; `write` writes the page to `html`.
     """
 
-    limits: HealthLimits
     failing: frozenset[str]
-    engine: EngineChoice
     printer: Callable[[Console, RowSet], None] | None
     columns: tuple[str, ...] | None
     limit: int | None
@@ -113,7 +108,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     progress.phase("looking at tables", total=len(tables.tables))
 
     def look(table: str) -> TableEnd:
-        end = end_on(common, table, lambda quiet, name: _assess(quiet, name, request))
+        end = end_on(common, table, _assess)
         progress.advance(1)
         return end
 
@@ -152,7 +147,8 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
         elif request.html is not None:
             console.say(f"wrote {request.html}")
         else:
-            print_warehouse(console, shown, rows, request.engine)
+            engines = [row["engine"] for row in rows if "compact" in (row["commands"] or ())]
+            print_warehouse(console, shown, rows, [f"engine: {name}" for name in engines])
 
     return Outcome(
         command="inspect",
@@ -163,11 +159,11 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     )
 
 
-def _assess(common: Common, table: str, request: WarehouseRequest) -> Outcome:
+def _assess(common: Common, table: str) -> Outcome:
     """Assess one table, as `icectl inspect TABLE health` does."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
-    report = health(reader, SnapshotChoice(), frozenset(COMMANDS), request.limits)
-    result = {"view": "health", **report, "engine": request.engine.name}
+    judged = health(reader, SnapshotChoice(), common.shell.settings)
+    result = {"view": "health", **judged.row}
     return Outcome(
         command="inspect",
         result={**result, "history": history(reader.metadata)},

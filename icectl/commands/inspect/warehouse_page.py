@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from icectl.commands.inspect.health import band
-from icectl.commands.inspect.health_plan import CHECKS
+from icectl.commands.inspect.health_plan import every_check
 from icectl.commands.inspect.views import Row
 from icectl.commands.inspect.warehouse_plan import totals
 from icectl.commands.many import TableEnd
@@ -363,8 +363,9 @@ def _details(rows: Sequence[Row], ends: Sequence[TableEnd], options: str) -> Ite
             if end.hint:
                 yield f'<p class="quiet">hint: {_prose(end.hint)}</p>'
         else:
-            needs = (name for name in CHECKS if end.result[name]["command"] is not None)
-            yield from (_need(name, end.result[name], row["table"], options) for name in needs)
+            shown = [(check.title, end.result[check.name]) for _, check in every_check()]
+            needs = (need for need in shown if need[1]["command"] is not None)
+            yield from (_need(title, check, row["table"], options) for title, check in needs)
         yield "</div></details>"
 
 
@@ -373,10 +374,11 @@ def _prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", as_html(text))
 
 
-def _need(name: str, check: Mapping[str, Any], table: str, options: str) -> str:
-    command = f"icectl {check['command']} {shlex.quote(table)}{options}"
+def _need(title: str, check: Mapping[str, Any], table: str, options: str) -> str:
+    words = " ".join(["icectl", check["command"], shlex.quote(table), *check["options"]])
+    command = f"{words}{options}"
     return (
-        f'<p><span class="verdict {check["verdict"]}">{as_html(CHECKS[name])}</span>: '
+        f'<p><span class="verdict {check["verdict"]}">{as_html(title)}</span>: '
         f"{as_html(check['found'])} "
         f'<span class="quiet">({as_html(check["threshold"])})</span><br>'
         f"<code>{as_html(command)}</code></p>"

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from icectl.commands.inspect.health_plan import CHECKS
+from icectl.commands.inspect.health_plan import every_check
 from icectl.commands.inspect.views import Row
-from icectl.commands.maintain.plan import OPEN_COST_BYTES
 from icectl.format.metadata import TableMetadata
 from icectl.units import read_count
 
-VERDICTS = ("ok", "attention", "critical")
+VERDICTS = ("ok", "unknown", "attention", "critical")
 """What a table's health may be, the worst last."""
 
 WAREHOUSE_COLUMNS = (
@@ -53,14 +52,6 @@ def history(metadata: TableMetadata) -> Row:
     }
 
 
-def benefit_bytes(facts: Mapping[str, Any]) -> int:
-    """Return what maintenance of a table saves: what a reader opens in vain, and what is freed."""
-    files: int = max(facts["small_files"]["surplus_file_count"], 0)
-    files += max(facts["manifest_debt"]["surplus_manifest_count"], 0) + _delete_files(facts)
-    freed: int = facts["reclaimable"]["reclaimable_bytes"]
-    return files * OPEN_COST_BYTES + freed
-
-
 def figures_of(table: str, facts: Mapping[str, Any] | None, error: str | None) -> Row:
     """Return one table as a row of figures: null where it could not be read, with the reason."""
     row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
@@ -68,14 +59,16 @@ def figures_of(table: str, facts: Mapping[str, Any] | None, error: str | None) -
     if facts is None:
         return row
     merged: dict[str, Any] = {}
-    for check in CHECKS:
-        merged |= facts[check]
+    checks = [facts[check.name] for _, check in every_check()]
+    for check in checks:
+        merged |= check
     row |= {name: merged[name] for name in WAREHOUSE_COLUMNS if name in merged}
-    commands = (facts[check]["command"] for check in CHECKS)
+    commands = (check["command"] for check in checks)
     row |= {
         "verdict": facts["verdict"],
         "commands": list(dict.fromkeys(command for command in commands if command is not None)),
-        "benefit_bytes": benefit_bytes(facts),
+        "benefit_bytes": facts["benefit_bytes"],
+        "engine": facts["engine"],
         "data_file_count": facts["data_file_count"],
         "data_file_bytes": facts["data_file_bytes"],
         "delete_file_count": _delete_files(facts),
@@ -97,9 +90,10 @@ def by_need(rows: Iterable[Row]) -> list[Row]:
 
 def totals(rows: Sequence[Row]) -> Row:
     """Return what all tables come to; of those that could not be read nothing is counted."""
-    counts = dict.fromkeys((*VERDICTS, "unread"), 0)
+    counts = dict.fromkeys(("ok", "attention", "critical", "unread"), 0)
     for row in rows:
-        counts[row["verdict"] or "unread"] += 1
+        verdict = row["verdict"]
+        counts[verdict if verdict in counts else "unread"] += 1
     return {
         "table_count": len(rows),
         "verdicts": counts,

@@ -20,7 +20,7 @@ from icectl.cli.options import (
 )
 from icectl.cli.settings import UNTRUSTED_POLICY, parse_count
 from icectl.commands.launch import run_of
-from icectl.commands.maintain.plan import STEPS
+from icectl.commands.steps import STEPS
 from icectl.errors import UsageError
 
 

@@ -1,14 +1,15 @@
 """Which steps tables need, with reason and gain, which table is next, and what became of it: pure.
 
-The figures are those of the health view. Thresholds of a policy take the place of its limits.
+What each step would do is said by the step (icectl/commands/steps.py), as health shows it.
 Tables with most to gain come first. A step that lost against another writer is tried again once all
 else has had its turn; after an unknown outcome no step touches the table any more.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from icectl.commands.steps import Judgement
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -20,66 +21,26 @@ from icectl.errors import (
     TableNotFound,
     Unsupported,
 )
-from icectl.units import print_count, print_duration, print_reduction, print_size
-
-STEPS = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
-"""The commands that maintain a table, in the order in which they are run on it."""
-
-OPEN_COST_BYTES = 4 << 20
-"""Bytes that a reader could read in the time it takes to open a file, as Spark plans with."""
-
-_DELETING = frozenset({"expire-snapshots", "remove-orphans"})
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a table from its metadata, manifests and metadata folder.
-
-    `reclaimable_bytes` is what summaries of snapshots eligible for expiration say was removed;
-    `looked_ms` when maintenance last searched for orphans, None for never. `keeps_files` says why
-    no file may be deleted, if that is so.
-    """
+    """The size of a table, as reports tell it before and after."""
 
     data_file_count: int
     data_file_bytes: int
     delete_file_count: int
     delete_file_bytes: int
-    reducible_file_count: int
-    surplus_file_count: int
-    deleted_ratio: float
-    most_deletes_on_one_file: int
-    dangling_delete_count: int
     manifest_count: int
     manifest_bytes: int
-    surplus_manifest_count: int
     snapshot_count: int
     expirable_snapshot_count: int
-    reclaimable_bytes: int
     metadata_file_count: int
-    metadata_file_bytes: int
-    untracked_metadata_file_count: int
-    looked_ms: int | None = None
-    keeps_files: str | None = None
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the live files."""
         return self.data_file_bytes + self.delete_file_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The values from which on a step is called for."""
-
-    small_files: int
-    delete_ratio: float
-    deletes_per_file: int
-    dangling_deletes: int
-    manifests: int
-    snapshots: int
-    reclaimable: float
-    metadata_files: int
-    every_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,67 +61,27 @@ class WithheldStep:
 
 
 def needs(
-    facts: Facts, thresholds: Thresholds, steps: Sequence[str], now_ms: int
+    judged: Mapping[str, Judgement],
+    limits: Mapping[str, Mapping[str, float]],
+    steps: Sequence[str],
 ) -> tuple[tuple[Need, ...], tuple[WithheldStep, ...]]:
-    """Judge a table: the steps that it needs of those that may be run, and those withheld.
+    """Return the steps that a table needs of those that may be run, and those withheld.
 
-    Order: that of STEPS.
+    `judged` says what each would do, `limits` from where on it is worth a run. A step that damage
+    keeps from its work is needed: its run reports the damage. Order: of `judged`.
     """
-    needed = [need for need in _needs(facts, thresholds, now_ms) if need.step in steps]
-    if facts.keeps_files is None:
-        return tuple(needed), ()
-    withheld = tuple(
-        WithheldStep(item.step, facts.keeps_files) for item in needed if item.step in _DELETING
-    )
-    return tuple(item for item in needed if item.step not in _DELETING), withheld
-
-
-def _needs(facts: Facts, limits: Thresholds, now_ms: int) -> Iterator[Need]:
-    surplus, manifests = facts.surplus_file_count, facts.surplus_manifest_count
-    count, size = facts.expirable_snapshot_count, facts.reclaimable_bytes
-    untracked, age = facts.untracked_metadata_file_count, now_ms - (facts.looked_ms or 0)
-    last = "never searched"
-    if facts.looked_ms is not None:
-        last = f"last searched {print_duration(max(age, 1))} ago"
-    is_due = facts.looked_ms is None or age >= limits.every_ms
-    reasons = {
-        "compact": [
-            (surplus >= limits.small_files, print_reduction(facts.reducible_file_count, surplus)),
-            (facts.deleted_ratio >= limits.delete_ratio,
-             f"{facts.deleted_ratio:.0%} of the rows are deleted"),
-            (facts.most_deletes_on_one_file >= limits.deletes_per_file,
-             f"{print_count(facts.most_deletes_on_one_file, 'delete file')} on one data file"),
-            (facts.dangling_delete_count >= limits.dangling_deletes,
-             f"{print_count(facts.dangling_delete_count, 'dangling delete file')}"),
-        ],
-        "rewrite-manifests": [
-            (manifests >= limits.manifests,
-             f"{print_count(manifests, 'fewer manifest')} possible"),
-        ],
-        "expire-snapshots": [
-            (count >= limits.snapshots,
-             f"{print_count(count, 'snapshot')} eligible for expiration"),
-            (count > 0 and size >= limits.reclaimable * facts.live_bytes and size > 0,
-             f"about {print_size(size)} to be freed"),
-        ],
-        "remove-orphans": [
-            (is_due, last),
-            (is_due and untracked >= limits.metadata_files,
-             f"{print_count(untracked, 'metadata file')} not in the log"),
-        ],
-    }  # fmt: skip
-    benefits = {
-        "compact": (max(surplus, 0) + facts.delete_file_count) * OPEN_COST_BYTES,
-        "rewrite-manifests": manifests * OPEN_COST_BYTES,
-        "expire-snapshots": size + count * OPEN_COST_BYTES // 64,
-        "remove-orphans": facts.metadata_file_bytes
-        * untracked
-        // max(facts.metadata_file_count, 1),
-    }
-    for step in STEPS:
-        texts = [text for holds, text in reasons[step] if holds]
-        if texts:
-            yield Need(step, ", ".join(texts), max(benefits[step], 0))
+    needed: list[Need] = []
+    withheld: list[WithheldStep] = []
+    for step, judgement in judged.items():
+        due = judgement.due(limits[step]) if step in steps else ()
+        reason, error = ", ".join(item.text for item in due), judgement.error
+        if error is not None and judgement.is_unknown and step in steps:
+            needed.append(Need(step, error.message, judgement.benefit_bytes))
+        elif due and error is not None:
+            withheld.append(WithheldStep(step, error.message))
+        elif due:
+            needed.append(Need(step, reason, judgement.benefit_bytes))
+    return tuple(needed), tuple(withheld)
 
 
 Status = Literal[

@@ -22,20 +22,17 @@ from icectl.cli.settings import (
     HEALTH_SECTION,
     SETTINGS,
     VALIDATE_LEVEL,
+    Layer,
     Setting,
     Settings,
     parse_count,
     parse_positive_size,
     parse_switch,
+    parse_whole_number,
     renamed_key,
 )
 from icectl.cli.targets import parts_of
-from icectl.commands.compact.options import CompactRequest
-from icectl.commands.expire_snapshots.options import ExpireRequest
-from icectl.commands.inspect.health_plan import HealthLimits
-from icectl.commands.maintain.plan import STEPS
-from icectl.commands.remove_orphans.options import OrphansRequest
-from icectl.commands.rewrite_manifests.options import RewriteRequest
+from icectl.commands.steps import STEPS, step_of
 from icectl.errors import Refused, UsageError
 from icectl.units import parse_duration, print_count
 
@@ -89,25 +86,10 @@ def parse_window(text: str) -> Window:
 
 _DAY_MS = 86_400_000
 
-REQUESTS: Mapping[str, type[Any]] = {
-    "compact": CompactRequest,
-    "rewrite-manifests": RewriteRequest,
-    "expire-snapshots": ExpireRequest,
-    "remove-orphans": OrphansRequest,
-}
-"""The options of each step, as its command declares them."""
-
 _NOT_IN_POLICIES: Mapping[str, str | None] = {
-    "compact.branch": None,
-    "compact.rewrite-all": None,
-    "rewrite-manifests.branch": None,
-    "expire-snapshots.snapshot-id": None,
-    "expire-snapshots.leftover-uuid": None,
-    "remove-orphans.older-than": None,
-    "remove-orphans.allow-recent": "remove-orphans.older-than",
-    "remove-orphans.leftover-uuid": None,
-    "remove-orphans.location": None,
-    "remove-orphans.inventory": None,
+    f"{step}.{option}": instead
+    for step in STEPS
+    for option, instead in step_of(step).not_in_policies.items()
 }
 """Options of one run on one table, or of no rule, each with what stands for it."""
 
@@ -167,7 +149,16 @@ def _whole(limit: float) -> str:
     return f"{limit:g}"
 
 
-_LIMITS = HealthLimits()
+def _limit_keys() -> Iterator[Key]:
+    """Yield the limits of steps: each is a threshold, by default the one that health has."""
+    defaults = {limit.key: limit.built_in[0] for limit in HEALTH_LIMITS}
+    for step in STEPS:
+        for limit in step_of(step).limits:
+            metavar, parse = ("R", _parse_part) if limit.is_ratio else ("N", parse_whole_number)
+            default = _whole(defaults[f"{HEALTH_SECTION}.{limit.name}"])
+            yield Key(f"{step}.{limit.name}", metavar, limit.policy_help, parse, default)
+
+
 _OWN = (
     Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
     Key("steps", "[STEP,...]", "the steps that may be run", _steps, ",".join(STEPS), is_list=True),
@@ -177,26 +168,7 @@ _OWN = (
     Key("budget.delete-files", "N", "files of a table that one step may delete; more is refused",
         parse_count),
     Key("budget.time", "DURATION", "time that one run spends on a table", parse_duration),
-    Key("compact.files-to-save", "N", "compact if at least N fewer files are possible", parse_count,
-        _whole(_LIMITS.files_to_save.attention)),
-    Key("compact.deleted-rows", "R", "compact if at least this part of the rows is deleted",
-        _parse_part, _whole(_LIMITS.deleted_rows.attention)),
-    Key("compact.deletes-per-file", "N", "compact if a data file has at least N delete files; such "
-        "files are rewritten unless `min-delete-files` sets another number", parse_count,
-        _whole(_LIMITS.deletes_per_file.attention)),
-    Key("compact.dangling-deletes", "N", "compact if at least N delete files apply to nothing",
-        parse_count, _whole(_LIMITS.dangling_deletes.attention)),
-    Key("rewrite-manifests.manifests-to-save", "N",
-        "rewrite if at least N fewer manifests are possible", parse_count,
-        _whole(_LIMITS.manifests_to_save.attention)),
-    Key("expire-snapshots.snapshots-past-retention", "N",
-        "expire if at least N snapshots are eligible for expiration", parse_count,
-        _whole(_LIMITS.snapshots_past_retention.attention)),
-    Key("expire-snapshots.reclaimable", "R", "expire if that frees this part of the live bytes",
-        _parse_part, _whole(_LIMITS.reclaimable.attention)),
-    Key("remove-orphans.untracked-metadata-files", "N",
-        "search if the log lacks at least N metadata files", parse_count,
-        _whole(_LIMITS.untracked_metadata_files.attention)),
+    *_limit_keys(),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),
     Key("remove-orphans.older-than", "DURATION", "age of files to delete, at least a day", _min_age,
@@ -209,7 +181,7 @@ _OWN = (
 def _options() -> Iterator[Key]:
     """Yield the options of steps that a policy may set."""
     settings = {setting.key: setting for setting in SETTINGS}
-    for step, request in REQUESTS.items():
+    for step, request in ((step, step_of(step).request) for step in STEPS):
         hints = get_type_hints(request)
         for parameter, option in declared_options(request).items():
             name = f"{step}.{option.name.removeprefix('--')}"
@@ -253,7 +225,7 @@ def thresholds_in(settings: Settings) -> Mapping[str, "PolicyValue"]:
     thresholds: dict[str, PolicyValue] = {}
     for limit in HEALTH_LIMITS:
         values = settings.read(limit)
-        if values is not None:
+        if settings.origin(limit).layer is not Layer.BUILT_IN:
             key = _LIMIT_KEYS[limit.key]
             attention = math.ceil(values[0]) if key.metavar == "N" else values[0]
             thresholds[key.name] = PolicyValue(_whole(attention), settings.origin(limit).text)

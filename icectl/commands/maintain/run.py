@@ -18,7 +18,6 @@ from icectl.commands.maintain.ended_tables import EndedTables
 from icectl.commands.maintain.options import MaintainRequest
 from icectl.commands.maintain.plan import (
     ASSESS,
-    STEPS,
     AssessedTable,
     Schedule,
     StepEnd,
@@ -61,6 +60,7 @@ from icectl.commands.maintain.step import (
     options_given,
 )
 from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
+from icectl.commands.steps import STEPS
 from icectl.errors import Declined, Incomplete, ProblemsFound, UsageError
 from icectl.format.properties import (
     GC_ENABLED,

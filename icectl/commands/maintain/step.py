@@ -37,40 +37,36 @@ from icectl.cli.settings import (
 )
 from icectl.cli.signals import Interrupts
 from icectl.commands.compact import parsed_options as compact
-from icectl.commands.expire_snapshots.run import policy_of
-from icectl.commands.inspect.health import estimate_freed, metadata_files_in, targets_of
-from icectl.commands.inspect.health_plan import HEALTH_SOURCES, HealthSource
-from icectl.commands.inspect.health_plan import health as health_view
+from icectl.commands.expire_snapshots.parsed_options import policy_of
 from icectl.commands.launch import run_of
 from icectl.commands.maintain.plan import (
     ASSESS,
-    STEPS,
     VALIDATE,
     AssessedTable,
     Facts,
     Status,
     StepEnd,
-    Thresholds,
     needs,
     status_of_error,
 )
-from icectl.commands.maintain.policy import KEYS, REQUESTS, TablePolicy
+from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.remove_orphans.run import check_purge_options
-from icectl.commands.rewrite_manifests import run as rewrite_manifests
+from icectl.commands.remove_orphans.step import looked_ms
+from icectl.commands.rewrite_manifests import parsed_options as rewrite_manifests
+from icectl.commands.sight import Sight
+from icectl.commands.steps import STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
-from icectl.errors import CommitConflict, CommitUnknown, MissingFile, Refused, UsageError
+from icectl.errors import CommitConflict, CommitUnknown, MissingFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, read
 from icectl.format.updates import SetProperties, Update
 from icectl.table.context import TableContext, open_table
-from icectl.table.guard import check_gc_enabled, check_not_maintained
 from icectl.table.reader import Reader
-from icectl.table.retention import AskedRetention, decide
 from icectl.table.reviewed import Reviewed, ReviewedAct
-from icectl.units import parse_instant, print_instant
+from icectl.units import print_instant
 
 
 def mark_looked_for(context: TableContext, at_ms: int) -> None:
@@ -95,75 +91,21 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
         return
 
 
-def assess(reader: Reader, retention_of: Callable[[TableMetadata], AskedRetention]) -> Facts:
-    """Gather what a table is judged by.
-
-    Raises: Refused for a property that makes no sense; what reading manifests raises.
-    Cost: the manifests of the current snapshot, one listing of the metadata folder.
-    """
-    metadata, snapshot = reader.metadata, reader.metadata.current_snapshot
-    keeps_files = None
-    try:
-        check_gc_enabled(metadata)
-        check_not_maintained(reader.loaded)
-    except Refused as refused:
-        keeps_files = refused.message
-    manifests = reader.manifests(snapshot)
-    now_ms = reader.context.env.now_ms()
-    retention = decide(metadata, retention_of(metadata), now_ms)
-    listed = reader.context.store.list_directory(reader.loaded.metadata_folder)
-    view = health_view(
-        HealthSource(
-            metadata=metadata,
-            snapshot=snapshot,
-            manifests=manifests,
-            entries=reader.load(manifests, HEALTH_SOURCES, to_match=True),
-            targets=targets_of(metadata),
-            expirable=estimate_freed(metadata, retention),
-            metadata_files=metadata_files_in(listed),
-            commands=frozenset(),
-        )
-    )
-    deletes, manifest_debt = view["delete_debt"], view["manifest_debt"]
-    files = view["metadata_file_debt"]
+def facts_of(sight: Sight, judged: Mapping[str, Judgement]) -> Facts:
+    """Return the size of a table that is judged."""
+    totals = sight.totals
     return Facts(
-        data_file_count=view["data_file_count"],
-        data_file_bytes=view["data_file_bytes"],
-        delete_file_count=deletes["position_delete_file_count"]
-        + deletes["equality_delete_file_count"]
-        + deletes["deletion_vector_count"],
-        delete_file_bytes=deletes["delete_file_bytes"],
-        reducible_file_count=view["small_files"]["reducible_file_count"],
-        surplus_file_count=view["small_files"]["surplus_file_count"],
-        deleted_ratio=deletes["deleted_ratio"],
-        most_deletes_on_one_file=deletes["most_deletes_on_one_file"],
-        dangling_delete_count=deletes["dangling_delete_count"],
-        manifest_count=manifest_debt["manifest_count"],
-        manifest_bytes=manifest_debt["manifest_bytes"],
-        surplus_manifest_count=manifest_debt["surplus_manifest_count"],
-        snapshot_count=len(metadata.snapshots),
-        expirable_snapshot_count=view["snapshot_debt"]["expirable_snapshot_count"],
-        reclaimable_bytes=view["reclaimable"]["reclaimable_bytes"],
-        metadata_file_count=files["metadata_file_count"],
-        metadata_file_bytes=files["metadata_file_bytes"],
-        untracked_metadata_file_count=files["untracked_metadata_file_count"],
-        looked_ms=looked_ms(metadata, now_ms),
-        keeps_files=keeps_files,
+        data_file_count=totals.data_file_count,
+        data_file_bytes=totals.data_file_bytes,
+        delete_file_count=totals.delete_file_count,
+        delete_file_bytes=totals.delete_file_bytes,
+        manifest_count=judged["rewrite-manifests"].figures.count,
+        manifest_bytes=judged["rewrite-manifests"].figures.size_bytes,
+        snapshot_count=len(sight.metadata.snapshots),
+        expirable_snapshot_count=judged["expire-snapshots"].figures.expired,
+        metadata_file_count=judged["remove-orphans"].figures.count,
     )
 
-
-def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
-    """Return when maintenance last looked for orphans; None for never, or an odd property."""
-    properties = metadata.properties
-    text = read(properties, LAST_ORPHAN_SCAN) or properties.get(_FORMER_LAST_SCAN)
-    try:
-        return None if text is None else parse_instant(text, now_ms)
-    except UsageError:
-        return None
-
-
-_FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
-"""The former name of the property, read if the table has no newer one."""
 
 _LOOK_SECONDS = 60.0
 
@@ -271,22 +213,21 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
 
 
 def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> AssessedTable:
-    request, env = _request("expire-snapshots", job.policy), session.context.env
-    reader = Reader(session.context, loaded)
-    facts = assess(reader, policy_of(session.settings, env.now_ms(), request))
-    read_threshold = job.policy.read
-    thresholds = Thresholds(
-        small_files=read_threshold("compact.files-to-save"),
-        delete_ratio=read_threshold("compact.deleted-rows"),
-        deletes_per_file=read_threshold("compact.deletes-per-file"),
-        dangling_deletes=read_threshold("compact.dangling-deletes"),
-        manifests=read_threshold("rewrite-manifests.manifests-to-save"),
-        snapshots=read_threshold("expire-snapshots.snapshots-past-retention"),
-        reclaimable=read_threshold("expire-snapshots.reclaimable"),
-        metadata_files=read_threshold("remove-orphans.untracked-metadata-files"),
-        every_ms=read_threshold("remove-orphans.every"),
-    )
-    return AssessedTable(facts, *needs(facts, thresholds, job.steps, env.now_ms()))
+    """Judge a table by its policy: of older snapshots only summaries are read."""
+    reader, read_key = Reader(session.context, loaded), job.policy.read
+    sight = Sight(reader, session.settings, loaded.metadata.current_snapshot, is_exact=False)
+    _ = sight.entries  # what cannot be read ends the look
+    judged = judge_all(sight, lambda step: _request(step.command, job.policy))
+    limits = {
+        command: {
+            **{
+                limit.name: read_key(f"{command}.{limit.name}") for limit in step_of(command).limits
+            },
+            "every": read_key("remove-orphans.every"),
+        }
+        for command in judged
+    }
+    return AssessedTable(facts_of(sight, judged), *needs(judged, limits, job.steps))
 
 
 def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
@@ -389,11 +330,11 @@ def _request(step: str, policy: TablePolicy) -> Any:
             text = policy.values[key.name].text
             texts = list(text) if isinstance(text, tuple) else text
             options[key.field] = policy.read(key.name) if key.metavar == "BOOL" else texts
-    if step == "compact" and "min_delete_files" not in options:
-        options["min_delete_files"] = policy.values["compact.deletes-per-file"].text
     if options.get("deletes_only"):
         options.pop("min_delete_files", None)
-    return REQUESTS[step](**options)
+    chosen = step_of(step)
+    limits = {limit.name: policy.read(f"{step}.{limit.name}") for limit in chosen.limits}
+    return chosen.with_limits(chosen.request(**options), limits)
 
 
 def check_options(policy: TablePolicy, shell: Shell) -> None:

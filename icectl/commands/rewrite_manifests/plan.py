@@ -23,6 +23,7 @@ from icectl.entries.rows import (
     where,
 )
 from icectl.errors import UsageError
+from icectl.format.layout import Layout
 from icectl.format.manifest import FileFormat, ManifestContent
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
@@ -93,6 +94,10 @@ def _check_fields(metadata: TableMetadata, options: RewriteOptions) -> None:
     for name in options.sort_by:
         if not any(field.name == name for spec in specs for field in spec.fields):
             raise UsageError(f"`--sort-by`: there is no partition field `{name}`", hint=hint)
+
+
+PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
+"""The plan of each layout of a table."""
 
 
 def restrict_to_reviewed(

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, id_text, print_new_metadata_file
-from icectl.cli.options import Change, Common, read_options
+from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.rewrite_manifests.options import RewriteRequest
-from icectl.commands.rewrite_manifests.plan import plan, plan_leaves, restrict_to_reviewed
+from icectl.commands.rewrite_manifests.parsed_options import options_of
+from icectl.commands.rewrite_manifests.plan import PLANS, restrict_to_reviewed
 from icectl.commit.manifests import check_content, manifest_format
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
@@ -20,16 +21,15 @@ from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
 from icectl.entries.rows import EMPTY, Entries, concat, live
-from icectl.errors import CommitConflict, UsageError
+from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
-from icectl.format.layout import Layout, layout_name, layout_of, layout_of_table
+from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, open_to_change
-from icectl.table.leaf_debt import limits_of
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -38,7 +38,7 @@ from icectl.table.manifest_groups import (
     RewritePlan,
     live_in,
 )
-from icectl.table.manifest_lists import read_snapshot_manifests, reader_of
+from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import naming
 from icectl.table.removed_files import unless_removed
@@ -166,10 +166,6 @@ def _summary(rewriting: Rewriting) -> str:
 
 COMMAND = "rewrite-manifests"
 
-Content = Literal["all", "data", "deletes"]
-_FORMATS = {"avro": FileFormat.AVRO, "parquet": FileFormat.PARQUET}
-_PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRewrite:
@@ -229,36 +225,6 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
     return carry_out(session, change, changing)
 
 
-def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
-    """Check the request, and return what makes options of it for a table. Raises: UsageError."""
-    values = read_options(request)
-    form = request.manifest_format
-
-    def of(metadata: TableMetadata) -> RewriteOptions:
-        if form is not None and layout_name(metadata) != "iceberg-1.12":
-            raise UsageError(
-                "`--manifest-format` is for tables of version 4 as Iceberg 1.12 writes it",
-                hint="of others the version and the layout say how manifests are stored",
-            )
-        layout = layout_of_table(metadata)
-        target = values["target_size"] or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
-        return RewriteOptions(
-            target_size_bytes=reader_of(metadata, layout).manifest_target(target),
-            every=request.rewrite_all,
-            spec_id=values["spec_id"],
-            sort_by=values["sort_by"] or (),
-            min_manifests=values["min_manifests"] or 2,
-            content=cast("Content", request.content),  # checked above
-            max_entries=read(metadata.properties, LEAF_MAX_ENTRIES)
-            if layout is Layout.SFC_1
-            else None,
-            leaf_limits=limits_of(metadata),
-            file_format=None if form is None else _FORMATS[form],
-        )
-
-    return of
-
-
 def every_manifest(metadata: TableMetadata) -> RewriteOptions:
     """Ask for every manifest to be rewritten, in the size and form that new ones have."""
     target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
@@ -280,11 +246,10 @@ def prepare(
     snapshot = branch_head(metadata, branch)
     listed, headers = _load_manifests(context, metadata, snapshot)
     chosen = options(metadata)
-    decided = _PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
+    decided = PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
     if chosen.only is not None:
         decided = restrict_to_reviewed(metadata, decided, listed, chosen.only)
-    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
-        _check_movable(decided, listed, headers)
+    check_movable(metadata, decided, listed, headers)
     return PreparedRewrite(loaded, ManifestRewrite(decided, listed, snapshot))
 
 
@@ -313,10 +278,15 @@ def _load_manifests(
     return listed, headers
 
 
-def _check_movable(
-    plan: RewritePlan, listed: ManifestsWithEntries, headers: Sequence[ManifestHeader]
+def check_movable(
+    metadata: TableMetadata,
+    plan: RewritePlan,
+    listed: ManifestsWithEntries,
+    headers: Sequence[ManifestHeader],
 ) -> None:
     """Check that a plan can be carried out. Raises: Unsupported; CorruptTable R-061."""
+    if layout_of_table(metadata) is not Layout.MANIFEST_LISTS:
+        return
     if plan.chosen:
         check_list_known(listed.manifests)
     for group in plan.chosen:

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icectl.commands.compact.run import SORT_BYTES, live_files
+from icectl.commands.compact.jobs import SORT_BYTES
+from icectl.commands.compact.run import live_files
 from icectl.commands.rows.change import (
     OpenChange,
     RowChange,

@@ -55,7 +55,7 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
         "remove-orphans.older-than": ("3d", "built-in"),
     }  # fmt: skip
     assert found.of("/wh/db/t").read("compact.files-to-save") == 50
-    assert found.of("prod.other.t").read("compact.files-to-save") == 5
+    assert found.of("prod.other.t").read("compact.files-to-save") == 0
     assert found.of("prod.other.t").read("expire-snapshots.retain-last") == 5
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from icectl.commands.compact.run import job_of
+from icectl.commands.compact.jobs import job_of
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.sort import SortField, SortOrder

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from icectl.commands.compact.jobs import job_of
 from icectl.commands.compact.report import Compacted, PreparedCompaction
-from icectl.commands.compact.run import job_of
 from icectl.errors import CommitConflict
 from icectl.format.metrics_modes import NONE, TRUNCATE_16
 from icectl.format.partition import result_types

@@ -1,18 +1,15 @@
-"""Verdicts of the health view: thresholds, and figures worked out by hand."""
+"""Verdicts of the health view: what commands would do, with figures worked out by hand."""
+
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from icectl.commands.inspect.health_plan import (
-    Expirable,
-    HealthLimits,
-    HealthSource,
-    HealthVerdict,
-    MeasureLimits,
-    MetadataFiles,
-    Targets,
-    health,
-)
+from icectl.cli.settings import resolve
+from icectl.commands.inspect.health import health
+from icectl.commands.inspect.health_plan import HealthVerdict, MeasureLimits
+from icectl.commands.sight import Sight
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import CARRIED, EMPTY, PLANNING, Entries
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
@@ -21,12 +18,16 @@ from icectl.format.schema import Schema
 from icectl.format.snapshot import MetadataLogEntry, Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
+from icectl.storage.store import FileStatus
+from icectl.table.reader import Reader, SnapshotChoice
 from tests.builders.plain_metadata import plain_metadata
 
 INT = PrimitiveType("int")
 MIB = 2**20
 SPEC = PartitionSpec(0, (PartitionField((1,), 1000, "region", parse_transform("identity")),))
-SNAPSHOT = Snapshot(7, 1_750_000_000_000, manifest_list="/t/metadata/snap-7.avro")
+SNAPSHOT = Snapshot(
+    7, 1_750_000_000_000, sequence_number=9, manifest_list="/t/metadata/snap-7.avro"
+)
 METADATA = plain_metadata(
     Schema(0, (NestedField(1, "region", INT, required=False),)),
     SPEC,
@@ -36,6 +37,7 @@ METADATA = plain_metadata(
     snapshots=(SNAPSHOT,),
     current_snapshot_id=7,
     metadata_log=(MetadataLogEntry(1, "/t/metadata/v1.metadata.json"),),
+    properties={"write.target-file-size-bytes": str(100 * MIB)},
 )
 
 
@@ -63,25 +65,45 @@ def entries(*rows: dict[str, object]) -> Entries:
     return Entries(pa.Table.from_pylist(list(rows), schema=schema))
 
 
+NOW_MS = 1_750_000_000_000
+
+
 def judged(
     found: Entries,
     *,
     manifests: tuple[ManifestFile, ...] = (),
-    expirable: Expirable = Expirable(0, 0, 0, exact=True),  # noqa: B008
-    metadata_files: MetadataFiles = MetadataFiles(2, 2_000),  # noqa: B008
-) -> dict[str, dict[str, object]]:
-    targets = Targets(100 * MIB, file_size_given=True, manifest_size_bytes=8 * MIB)
-    source = HealthSource(
+    listed: tuple[FileStatus, ...] = (),
+    settings: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """The health of a table of these entries, whose store has nothing but the metadata folder."""
+
+    def load(*_: object, heed: Any, **__: object) -> Entries:
+        header = SimpleNamespace(
+            has_lengths_of_fixed=False, file_format=FileFormat.AVRO, unknown_field_ids=()
+        )
+        heed(SimpleNamespace(first=0, headers=[header] * len(manifests)))
+        return found
+
+    reader = SimpleNamespace(
         metadata=METADATA,
-        snapshot=SNAPSHOT,
-        manifests=manifests,
-        entries=found,
-        targets=targets,
-        expirable=expirable,
-        metadata_files=metadata_files,
-        commands=frozenset({"expire-snapshots"}),
+        gaps=None,
+        manifests=lambda _: manifests,
+        load=load,
+        loaded=SimpleNamespace(
+            metadata=METADATA,
+            metadata_location="/t/metadata/v2.metadata.json",
+            metadata_folder="/t/metadata",
+            capabilities=SimpleNamespace(maintained_by=None, publishes=True),
+        ),
+        context=SimpleNamespace(
+            env=SimpleNamespace(now_ms=lambda: NOW_MS),
+            catalog=SimpleNamespace(check_writable=lambda _: None),
+            store=SimpleNamespace(list_directory=lambda _: listed),
+            progress=None,
+        ),
     )
-    return dict(health(source))
+    resolved = resolve(settings or {}, {}, None)
+    return dict(health(cast("Reader", reader), SnapshotChoice(), resolved).row)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +126,8 @@ def test_an_empty_snapshot_is_healthy():
     assert found["delete_debt"]["deleted_ratio"] == 0.0
 
 
-def test_small_files_are_counted_against_three_quarters_of_the_target_by_partition():
-    # Region 1: 7 files of 10 MiB fit one of 100; region 2: one alone has nothing to merge with;
+def test_small_files_count_as_compact_would_rewrite_them():
+    # Region 1: 7 files of 10 MiB become one; region 2: one alone has nothing to merge with;
     # region 3: one of 75 MiB is large enough.
     files = [row(f"/t/data/{number}", 1, 10 * MIB) for number in range(7)]
     files += [row("/t/data/b", 2, 10 * MIB), row("/t/data/c", 3, 75 * MIB)]
@@ -115,65 +137,60 @@ def test_small_files_are_counted_against_three_quarters_of_the_target_by_partiti
     assert check["surplus_file_count"] == 6
     assert check["verdict"] == "attention"
     assert check["command"] == "compact"
+    assert "compaction would reduce 7 files to 1" in check["found"]
 
 
-def test_small_files_that_fill_several_target_sizes_stay_several():
-    files = [row(f"/t/data/{number}", 1, 70 * MIB) for number in range(4)]
-    check = judged(entries(*files))["small_files"]
-    assert check["surplus_file_count"] == 4 - 3
-    assert check["verdict"] == "ok"
+def test_files_that_compact_leaves_alone_are_no_need():
+    """Three small files in each of seven partitions are too few for `--min-input-files`."""
+    files = [row(f"/t/data/{at}", at % 7, 10 * MIB) for at in range(21)]
+    found = judged(entries(*files))
+    check = found["small_files"]
+    assert (check["small_file_count"], check["surplus_file_count"]) == (21, 0)
+    assert (check["verdict"], check["command"], found["verdict"]) == ("ok", None, "ok")
 
 
-def test_small_files_are_merged_or_rewritten_by_their_row_groups():
-    # Region 1: row groups of 4, 4, 4, 1 and 1 MiB: half of them or more have 4. Region 2: of 5 and
-    # 2 MiB, five of the seven have 2. Region 3: one file does not tell. Region 4: a single file.
-    # Region 5: ORC.
-    def sized(location: str, region: int, mib: int, row_groups: int, **more: object):
-        offsets = [4 + at for at in range(row_groups)]
-        return row(location, region, mib * MIB, split_offsets=offsets, **more)
+def test_limits_raise_the_bar_for_work():
+    files = [row(f"/t/data/{number}", 1, 10 * MIB) for number in range(7)]
+    for limits, verdict in (("6, 100", "attention"), ("7, 100", "ok"), ("1, 6", "critical")):
+        found = judged(entries(*files), settings={"health.files-to-save": limits})
+        assert found["small_files"]["verdict"] == verdict, limits
 
-    files = [
-        *(sized("/t/a", 1, 12, 3), sized("/t/b", 1, 2, 2)),
-        *(sized("/t/c", 2, 10, 2), sized("/t/d", 2, 10, 5)),
-        *(sized("/t/e", 3, 10, 1), row("/t/f", 3, 10 * MIB)),
-        sized("/t/g", 4, 30, 1),
-        *(sized(f"/t/{name}", 5, 20, 1, file_format=int(FileFormat.ORC)) for name in "hi"),
-    ]
-    check = judged(entries(*files))["small_files"]
-    assert check["surplus_file_count"] == 4
-    assert (check["merge_bytes"], check["rewrite_bytes"]) == (14 * MIB, 80 * MIB)
-    found = "would reduce 8 files to 4 (14.0 MiB copied without decoding, 80.0 MiB rewritten)"
-    assert check["reducible_file_count"] == 8  # of g's partition a single file, which stays
-    assert str(check["found"]).endswith(found)
+
+def test_the_engine_is_the_one_that_compact_would_take():
+    files = [row(f"/t/data/{number}", 1, 10 * MIB) for number in range(7)]
+    assert judged(entries(*files))["engine"] == "local"
+    found = judged(entries(*files), settings={"compact.engine": "spark"})
+    assert found["engine"] == "spark"
 
 
 def test_sizes_fall_into_bands_that_hold_their_lower_bound():
     files = [row("/t/a", 1, MIB - 1), row("/t/b", 1, MIB), row("/t/c", 1, 2_048 * MIB)]
     bands = judged(entries(*files))["file_sizes"]
-    counts = {band["from_bytes"]: (band["file_count"], band["bytes"]) for band in bands}  # type: ignore[index]
+    counts = {band["from_bytes"]: (band["file_count"], band["bytes"]) for band in bands}
     assert counts[0] == (1, MIB - 1)
     assert counts[MIB] == (1, MIB)
     assert counts[1_024 * MIB] == (1, 2_048 * MIB)
     assert sum(count for count, _ in counts.values()) == 3
 
 
-def test_deletes_are_judged_by_ratio_pile_and_effect():
-    delete = {"content": int(Content.POSITION_DELETES), "sequence_number": 2}
-    files = [
-        row("/t/a", 1, MIB),
-        row("/t/b", 1, MIB),
-        row("/t/c", 2, MIB),
-        row("/t/d1", 1, 10, record_count=20, referenced_data_file="/t/a", **delete),
-        row("/t/d2", 1, 10, record_count=10, referenced_data_file="/t/a", **delete),
-        row("/t/d3", 1, 10, record_count=5, referenced_data_file="/t/gone", **delete),
-    ]
+def delete(location: str, rows: int, target: str) -> dict[str, object]:
+    content = int(Content.POSITION_DELETES)
+    more = {"content": content, "sequence_number": 2, "file_sequence_number": 2}
+    return row(location, 1, 10, record_count=rows, referenced_data_file=target, **more)
+
+
+def test_deletes_that_apply_to_nothing_are_not_deleted_rows(monkeypatch):
+    monkeypatch.setattr(Sight, "check_deletes", lambda _: None)  # which looks into the store
+    files = [row("/t/a", 1, 80 * MIB), row("/t/b", 1, 80 * MIB), row("/t/c", 2, 80 * MIB)]
+    files += [delete("/t/d1", 20, "/t/a"), delete("/t/d2", 9, "/t/a"), delete("/t/d3", 5, "/t/x")]
     check = judged(entries(*files))["delete_debt"]
-    assert check["deleted_ratio"] == round(35 / 300, 4)
+    assert check["deleted_ratio"] == round(29 / 300, 4)
+    assert check["position_delete_count"] == 29
     assert check["touched_data_file_count"] == 1
     assert check["most_deletes_on_one_file"] == 2
     assert check["dangling_delete_count"] == 1
     assert check["delete_file_bytes"] == 30
-    assert check["verdict"] == "attention"
+    assert (check["verdict"], check["command"]) == ("attention", "compact")
 
 
 def test_keys_that_readers_compare_are_counted_for_each_data_file():
@@ -190,47 +207,54 @@ def test_keys_that_readers_compare_are_counted_for_each_data_file():
     assert "readers compare 26 keys of equality deletes" in str(check["found"])
 
 
-def test_a_third_of_the_rows_deleted_is_critical():
+@pytest.mark.parametrize(("rows", "verdict"), [(29, "ok"), (30, "attention"), (90, "critical")])
+def test_deleted_rows_need_compact_from_its_own_ratio_on(rows, verdict):
+    files = [row(f"/t/{name}", 1, 80 * MIB) for name in "abc"]
+    check = judged(entries(*files, delete("/t/d", rows, "/t/a")))["delete_debt"]
+    assert (check["verdict"], check["dangling_delete_count"]) == (verdict, 0)
+
+
+def test_five_delete_files_on_a_data_file_need_compact_and_a_limit_becomes_its_option():
+    files = [row("/t/a", 1, 80 * MIB), *(delete(f"/t/d{at}", 1, "/t/a") for at in range(4))]
+    assert judged(entries(*files))["delete_debt"]["verdict"] == "ok"
+    five = judged(entries(*files, delete("/t/d5", 1, "/t/a")))["delete_debt"]
+    assert (five["verdict"], five["options"]) == ("attention", [])
+    lower = judged(entries(*files), settings={"health.deletes-per-file": "3, 100"})["delete_debt"]
+    assert (lower["verdict"], lower["options"]) == ("attention", ["--min-delete-files", "3"])
+
+
+def test_a_vector_counts_with_its_own_bytes():
     vector = row(
         "/t/d.puffin", 1, 900, content=int(Content.POSITION_DELETES), record_count=40,
         file_format=int(FileFormat.PUFFIN), referenced_data_file="/t/a", sequence_number=2,
-        content_offset=4, content_size_in_bytes=50,
+        file_sequence_number=2, content_offset=4, content_size_in_bytes=50,
     )  # fmt: skip
-    check = judged(entries(row("/t/a", 1, MIB), vector))["delete_debt"]
+    check = judged(entries(row("/t/a", 1, 80 * MIB), vector))["delete_debt"]
     assert (check["deletion_vector_count"], check["delete_file_bytes"]) == (1, 50)
-    assert check["verdict"] == "critical"
-    assert HealthLimits().deleted_rows.critical == 0.3
+    assert check["verdict"] == "critical"  # 40% of the table's rows
 
 
-def test_manifests_are_counted_against_their_target_by_spec_and_content():
-    def manifest(size: int, content: ManifestContent) -> ManifestFile:
-        return ManifestFile("/t/m", size, 0, content, 1, 1, 7)
+def test_manifests_are_counted_as_rewriting_them_makes_fewer():
+    def manifest(number: int, size: int, content: ManifestContent) -> ManifestFile:
+        return ManifestFile(f"/t/m{number}", size, 0, content, 1, 1, 7)
 
-    manifests = [manifest(MIB, ManifestContent.DATA)] * 24
-    manifests += [manifest(1_000, ManifestContent.DELETES)]
-    check = judged(EMPTY, manifests=tuple(manifests))["manifest_debt"]
-    assert check["surplus_manifest_count"] == 25 - 3 - 1
+    manifests = tuple(manifest(at, MIB, ManifestContent.DATA) for at in range(24))
+    manifests += (manifest(24, 1_000, ManifestContent.DELETES),)
+    files = [row(f"/t/{at}", 1, 80 * MIB, manifest=at) for at in range(24)]
+    deletes = delete("/t/d", 1, "/t/1") | {"manifest": 24}
+    check = judged(entries(*files, deletes), manifests=manifests)["manifest_debt"]
+    assert check["surplus_manifest_count"] == 24 - 3
     assert (check["verdict"], check["command"]) == ("attention", "rewrite-manifests")
-    assert check["command_in_this_version"] is False
 
 
-def test_metadata_files_off_the_log_are_debt():
-    check = judged(EMPTY, metadata_files=MetadataFiles(22, 5_000))["metadata_file_debt"]
-    assert check["untracked_metadata_file_count"] == 20
-    assert (check["verdict"], check["command"]) == ("attention", "remove-orphans")
+def test_old_metadata_files_off_the_log_are_debt():
+    def listed(count: int, age_days: int) -> tuple[FileStatus, ...]:
+        modified_ms = NOW_MS - age_days * 86_400_000
+        names = (f"/t/metadata/v{number}.metadata.json" for number in range(1, count + 3))
+        return tuple(FileStatus(name, 100, modified_ms) for name in names)
 
-
-def test_reclaimable_bytes_are_judged_against_live_bytes():
-    live = entries(row("/t/a", 1, 1_000))
-    for size, verdict in ((249, "ok"), (250, "attention"), (1_000, "critical")):
-        check = judged(live, expirable=Expirable(1, size, 3, exact=True))["reclaimable"]
-        assert check["verdict"] == verdict, size
-    estimate = judged(live, expirable=Expirable(1, 500, None, exact=False))["reclaimable"]
-    assert estimate["is_estimate"] is True
-    assert str(estimate["found"]).startswith("about 500 B ")
-
-
-def test_the_whole_is_as_bad_as_its_worst_part():
-    found = judged(EMPTY, expirable=Expirable(10, 0, 0, exact=True))
-    assert (found["snapshot_debt"]["verdict"], found["verdict"]) == ("attention", "attention")
-    assert HealthLimits().files_to_save.attention == 5
+    for count, age_days, verdict in ((20, 4, "attention"), (19, 4, "ok"), (20, 2, "ok")):
+        check = judged(EMPTY, listed=listed(count, age_days))["metadata_file_debt"]
+        assert check["untracked_metadata_file_count"] == count
+        command = "remove-orphans" if verdict == "attention" else None
+        assert (check["verdict"], check["command"]) == (verdict, command)

@@ -16,12 +16,12 @@ from icectl.commands.maintain.plan import (
     Status,
     StepEnd,
     TableRun,
-    Thresholds,
     exit_code_of,
     needs,
 )
 from icectl.commands.maintain.policy import parse_window
-from icectl.errors import UsageError
+from icectl.commands.steps import Judgement, Measure
+from icectl.errors import CorruptTable, Refused, UsageError
 
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
@@ -88,74 +88,79 @@ def test_what_is_no_window_is_refused(text, message):
 
 FINE = Facts(
     data_file_count=10, data_file_bytes=1_000_000, delete_file_count=0, delete_file_bytes=0,
-    reducible_file_count=9, surplus_file_count=0, deleted_ratio=0.0, most_deletes_on_one_file=0,
-    dangling_delete_count=0,
-    manifest_count=2, manifest_bytes=10_000, surplus_manifest_count=0, snapshot_count=3,
-    expirable_snapshot_count=0, reclaimable_bytes=0, metadata_file_count=4,
-    metadata_file_bytes=4_000, untracked_metadata_file_count=0, looked_ms=NOW_MS - DAY_MS,
+    manifest_count=2, manifest_bytes=10_000, snapshot_count=3, expirable_snapshot_count=0,
+    metadata_file_count=4,
 )  # fmt: skip
-LIMITS = Thresholds(
-    small_files=5, delete_ratio=0.1, deletes_per_file=5, dangling_deletes=1, manifests=20,
-    snapshots=10, reclaimable=0.25, metadata_files=20, every_ms=7 * DAY_MS,
-)  # fmt: skip
-ALL = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
+LIMITS = {
+    "compact": {"files-to-save": 5, "dangling-deletes": 1},
+    "expire-snapshots": {"snapshots-past-retention": 0},
+    "remove-orphans": {"every": 7 * DAY_MS, "untracked-metadata-files": 20},
+}
+ALL = tuple(LIMITS)
+DAMAGE = CorruptTable("a file is damaged", rule="R-060")
 
 
-def judged(*steps: str, **facts: Any) -> list[tuple[str, str]]:
-    found, _ = needs(replace(FINE, **facts), LIMITS, steps or ALL, NOW_MS)
-    return [(need.step, need.reason) for need in found]
+def work(**measures: float) -> Judgement:
+    """What a step would do, by its measures."""
+    named = {name.replace("_", "-"): value for name, value in measures.items()}
+    return Judgement(
+        None, tuple(Measure(*item, f"{item[1]:g} {item[0]}") for item in named.items())
+    )
+
+
+def found(judged: dict[str, Judgement], *steps: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """The steps that are needed with their reasons, and those withheld."""
+    needed, withheld = needs(judged, LIMITS, steps or ALL)
+    return [(need.step, need.reason) for need in needed], [one.step for one in withheld]
 
 
 @pytest.mark.parametrize(
-    ("facts", "found"),
+    ("judged", "needed"),
     [
-        ({}, []),
-        ({"surplus_file_count": 4}, []),
-        ({"surplus_file_count": 5}, [("compact", "compaction would reduce 9 files to 4")]),
-        ({"deleted_ratio": 0.1}, [("compact", "10% of the rows are deleted")]),
-        ({"most_deletes_on_one_file": 5}, [("compact", "5 delete files on one data file")]),
-        ({"dangling_delete_count": 1}, [("compact", "1 dangling delete file")]),
-        ({"surplus_manifest_count": 20}, [("rewrite-manifests", "20 fewer manifests possible")]),
-        ({"expirable_snapshot_count": 9}, []),
+        ({"compact": work()}, []),
+        ({"compact": work(files_to_save=4)}, []),
+        ({"compact": work(files_to_save=5)}, [("compact", "5 files-to-save")]),
         (
-            {"expirable_snapshot_count": 10},
-            [("expire-snapshots", "10 snapshots eligible for expiration")],
+            {"compact": work(files_to_save=4, dangling_deletes=1)},
+            [("compact", "1 dangling-deletes")],
         ),
         (
-            {"expirable_snapshot_count": 1, "reclaimable_bytes": 250_000},
-            [("expire-snapshots", "about 244.1 KiB to be freed")],
+            {"expire-snapshots": work(snapshots_past_retention=1)},
+            [("expire-snapshots", "1 snapshots-past-retention")],
         ),
-        ({"looked_ms": NOW_MS - 7 * DAY_MS}, [("remove-orphans", "last searched 7d ago")]),
-        ({"untracked_metadata_file_count": 99}, []),
+        ({"remove-orphans": work(every=7 * DAY_MS - 1, untracked_metadata_files=19)}, []),
         (
-            {"looked_ms": None, "untracked_metadata_file_count": 20},
-            [("remove-orphans", "never searched, 20 metadata files not in the log")],
+            {"remove-orphans": work(every=7 * DAY_MS)},
+            [("remove-orphans", "6.048e+08 every")],
         ),
     ],
 )
-def test_a_step_is_called_for_from_its_threshold_on(facts, found):
-    assert judged(**facts) == found
+def test_a_step_is_needed_if_it_has_work_that_reaches_a_threshold(judged, needed):
+    assert found(judged) == (needed, [])
 
 
-def test_steps_come_in_one_order_and_only_those_that_may_be_run():
-    facts = {"looked_ms": None, "surplus_file_count": 9, "surplus_manifest_count": 50,
-             "expirable_snapshot_count": 50}  # fmt: skip
-    assert [step for step, _ in judged(**facts)] == list(ALL)
-    assert [step for step, _ in judged("remove-orphans", "compact", **facts)] == [
-        "compact", "remove-orphans",
-    ]  # fmt: skip
+def test_only_steps_that_may_be_run_are_needed():
+    judged = {"compact": work(files_to_save=9), "expire-snapshots": work(reclaimable=1)}
+    assert [step for step, _ in found(judged)[0]] == ["compact", "expire-snapshots"]
+    assert [step for step, _ in found(judged, "expire-snapshots")[0]] == ["expire-snapshots"]
 
 
-def test_no_step_deletes_files_of_a_table_that_keeps_them():
-    facts = replace(
-        FINE, looked_ms=None, surplus_file_count=9, expirable_snapshot_count=50, keeps_files="no"
-    )
-    found, withheld = needs(facts, LIMITS, ALL, NOW_MS)
-    assert [need.step for need in found] == ["compact"]
-    assert [(one.step, one.reason) for one in withheld] == [
-        ("expire-snapshots", "no"),
-        ("remove-orphans", "no"),
-    ]
+def test_a_step_that_would_be_refused_is_withheld_and_damage_is_reported_by_its_run():
+    judged = {
+        "compact": replace(work(), error=DAMAGE),
+        "expire-snapshots": replace(work(reclaimable=1), error=Refused("no")),
+        "remove-orphans": replace(work(every=1), error=Refused("no")),
+    }
+    assert found(judged) == ([("compact", DAMAGE.message)], ["expire-snapshots"])
+
+
+@pytest.mark.parametrize("code", [13, 14, 15])
+def test_after_a_sign_of_damage_the_other_steps_are_withheld(code):
+    one = table("a", "compact", "expire-snapshots", "remove-orphans")
+    ended(one, VALIDATE)
+    ended(one, "compact", "failed", code)
+    assert (one.next_step, one.status, one.exit_code) == (None, "failed", code)
+    assert [step.step for step in one.withheld] == ["expire-snapshots", "remove-orphans"]
 
 
 def table(name: str, *steps: str, benefit: int = 1) -> TableRun:

@@ -1,0 +1,279 @@
+"""What `icectl compact` would do to a table, in figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from icectl.cli.options import RunLimits
+from icectl.commands.compact.options import CompactRequest
+from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
+from icectl.commands.compact.plan import (
+    MIN_DELETE_FILES,
+    ChosenFiles,
+    CompactOptions,
+    choose,
+)
+from icectl.commands.sight import Sight
+from icectl.commands.steps import (
+    OPEN_COST_BYTES,
+    Check,
+    Judgement,
+    Limit,
+    Measure,
+    Step,
+    first_error,
+)
+from icectl.entries.deletes import compared_keys, delete_counts
+from icectl.entries.file_verdicts import FileVerdict
+from icectl.entries.rows import smaller_than, total
+from icectl.entries.summary import Totals
+from icectl.errors import CorruptTable, Unsupported
+from icectl.files.manifest.schema import check_list_known
+from icectl.rows.choice import EngineChoice, weigh_engine
+from icectl.units import print_count, print_reduction, print_size
+
+COMMAND = "compact"
+_NO_FILES, _LOCAL = Totals(), EngineChoice("local")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactFigures:
+    """Live files, and what a compaction makes of those that it rewrites."""
+
+    totals: Totals = _NO_FILES
+    small_files: int = 0
+    small_bytes: int = 0
+    smallest_bytes: int = 0
+    target_bytes: int = 0
+    input_files: int = 0
+    output_files: int = 0
+    merge_bytes: int = 0
+    rewrite_bytes: int = 0
+    deleted_rows: int = 0
+    touched_files: int = 0
+    most_deletes: int = 0
+    dangling: int = 0
+    compared_keys: int = 0
+    engine: EngineChoice = _LOCAL
+
+    @property
+    def saved_files(self) -> int:
+        """The number of files that there are fewer."""
+        return max(self.input_files - self.output_files, 0)
+
+    @property
+    def deleted_ratio(self) -> float:
+        """The part of the rows that position deletes and vectors remove."""
+        records = self.totals.record_count
+        return min(self.deleted_rows / records, 1.0) if records else 0.0
+
+
+def plan(sight: Sight, request: CompactRequest) -> Judgement:
+    """Plan a compaction as far as its groups of files; tasks are not made."""
+    metadata, files = sight.metadata, sight.files
+    options = with_method(options_of(request, RunLimits())(metadata), request, sight.settings)
+    counts = delete_counts(files.matches)
+    small = smaller_than(files.data, options.sizes.smallest)
+    figures = CompactFigures(
+        totals=sight.totals,
+        small_files=len(small),
+        small_bytes=total(small, "file_size_in_bytes"),
+        smallest_bytes=options.sizes.smallest,
+        target_bytes=options.sizes.target,
+        deleted_rows=sight.deleted_row_count,
+        touched_files=int((counts > 0).sum()),
+        most_deletes=int(counts.max(initial=0)),
+        dangling=sight.dangling_count,
+        compared_keys=int(compared_keys(files.matches).sum()),
+    )
+    error = first_error(sight.check_base, sight.check_files, sight.check_deletes)
+    if isinstance(error, CorruptTable):
+        return Judgement(figures, error=error)
+    if options.deletes_only:
+        return _of_deletes(sight, options, figures)
+    try:
+        chosen = choose(metadata, files, options)
+        chosen.check()
+    except (Unsupported, CorruptTable) as problem:
+        return Judgement(figures, error=error or problem)
+    rewritten, decoded = chosen.stored_bytes, chosen.decoded_bytes
+    figures = replace(
+        figures,
+        input_files=len(chosen.rows),
+        output_files=chosen.expected_files,
+        merge_bytes=rewritten - decoded,
+        rewrite_bytes=decoded,
+        engine=weigh_engine(engine_choice(sight.settings, request), rewritten),
+    )
+    measures = _measures(chosen, figures)
+    if chosen.drafts and error is None:
+        error = first_error(
+            lambda: check_list_known(sight.manifests), lambda: _check_output(sight, options)
+        )
+    removed = figures.totals.delete_file_count if chosen.drafts else figures.dangling
+    return Judgement(
+        figures,
+        measures,
+        benefit_bytes=(figures.saved_files + removed) * OPEN_COST_BYTES,
+        error=error if measures else None,
+        options=_options(request),
+        note=str(figures.engine),
+    )
+
+
+def _check_output(sight: Sight, options: CompactOptions) -> None:
+    from icectl.commands.compact.jobs import check_output  # only where there is work
+
+    check_output(sight.metadata, options)
+
+
+def _measures(chosen: ChosenFiles, figures: CompactFigures) -> tuple[Measure, ...]:
+    measures = []
+    by_size = chosen.count(FileVerdict.SMALL, FileVerdict.LARGE)
+    by_rows = chosen.count(FileVerdict.MANY_DELETED_ROWS)
+    by_files = chosen.count(FileVerdict.MANY_DELETE_FILES)
+    if by_size:
+        measures.append(Measure("files-to-save", figures.saved_files, _reduced(figures)))
+    if by_rows:
+        text = f"many rows of {print_count(by_rows, 'file')} are deleted"
+        measures.append(Measure("deleted-rows", figures.deleted_ratio, text))
+    if by_files:
+        text = f"{print_count(figures.most_deletes, 'delete file')} on one data file"
+        measures.append(Measure("deletes-per-file", figures.most_deletes, text))
+    if figures.dangling:
+        verb = "applies" if figures.dangling == 1 else "apply"
+        text = f"{print_count(figures.dangling, 'delete file')} {verb} to nothing"
+        measures.append(Measure("dangling-deletes", figures.dangling, text))
+    return tuple(measures)
+
+
+def _reduced(figures: CompactFigures) -> str:
+    files = print_count(figures.input_files, "file")
+    if figures.saved_files:
+        return print_reduction(figures.input_files, figures.saved_files)
+    return f"compaction would make {figures.output_files:,} of {files}"
+
+
+def _of_deletes(sight: Sight, options: CompactOptions, figures: CompactFigures) -> Judgement:
+    """Return what `--deletes-only` would do, which no limit is for; the table is loaded again."""
+    from icectl.commands.compact.run import prepare  # only policies ask for that
+
+    prepared = prepare(sight.reader.context, "main", lambda _: options)
+    if not prepared.plan.has_work:
+        return Judgement(figures)
+    count = sum(group.input_files for group in prepared.plan.groups) + figures.dangling
+    text = f"{print_count(count, 'delete file')} would be merged or removed"
+    return Judgement(figures, (Measure("", 0, text),), count * OPEN_COST_BYTES)
+
+
+def _options(request: CompactRequest) -> tuple[str, ...]:
+    given = request.min_delete_files
+    return () if given is None else ("--min-delete-files", given)
+
+
+def with_limits(request: CompactRequest, limits: Mapping[str, float]) -> CompactRequest:
+    """Return the request that takes files with as many deletes as a limit says, if it is set."""
+    least = limits.get("deletes-per-file", MIN_DELETE_FILES)
+    if request.deletes_only or request.min_delete_files is not None or least == MIN_DELETE_FILES:
+        return request
+    return replace(request, min_delete_files=f"{max(least, 1):.0f}")
+
+
+def _small_files(figures: CompactFigures) -> str:
+    text = (
+        f"{figures.small_files:,} of {print_count(figures.totals.data_file_count, 'data file')} "
+        f"below {print_size(figures.smallest_bytes)}"
+    )
+    if not figures.input_files:
+        return f"{text}; no file group meets the thresholds"
+    ways = (
+        f"{print_size(figures.merge_bytes)} copied without decoding, "
+        f"{print_size(figures.rewrite_bytes)} rewritten"
+    )
+    return f"{text}; {_reduced(figures)} ({ways})"
+
+
+def _deletes(figures: CompactFigures) -> str:
+    totals = figures.totals
+    if not totals.delete_file_count:
+        return "no delete files"
+    return (
+        f"{print_count(totals.delete_file_count, 'delete file')} on {figures.touched_files:,} of "
+        f"{print_count(totals.data_file_count, 'data file')}, at most {figures.most_deletes:,} on "
+        f"one; {figures.deleted_ratio:.1%} of the rows deleted by position; "
+        f"{figures.dangling:,} dangling{_keys(figures)}"
+    )
+
+
+def _keys(figures: CompactFigures) -> str:
+    if not figures.compared_keys:
+        return ""
+    return (
+        f"; readers compare {print_count(figures.compared_keys, 'key')} of equality deletes, which "
+        "`compact --deletes-only` converts"
+    )
+
+
+def _small_members(figures: CompactFigures) -> Mapping[str, object]:
+    return {
+        "small_file_count": figures.small_files,
+        "small_file_bytes": figures.small_bytes,
+        "small_below_bytes": figures.smallest_bytes,
+        "reducible_file_count": figures.input_files,
+        "surplus_file_count": figures.saved_files,
+        "merge_bytes": figures.merge_bytes,
+        "rewrite_bytes": figures.rewrite_bytes,
+    }
+
+
+def _delete_members(figures: CompactFigures) -> Mapping[str, object]:
+    totals = figures.totals
+    return {
+        "position_delete_file_count": totals.position_delete_file_count,
+        "equality_delete_file_count": totals.equality_delete_file_count,
+        "deletion_vector_count": totals.deletion_vector_count,
+        "delete_file_bytes": totals.delete_file_bytes,
+        "dangling_delete_count": figures.dangling,
+        "touched_data_file_count": figures.touched_files,
+        "most_deletes_on_one_file": figures.most_deletes,
+        "compared_key_count": figures.compared_keys,
+        "position_delete_count": figures.deleted_rows,
+        "deleted_ratio": round(figures.deleted_ratio, 4),
+    }
+
+
+_LIMITS = (
+    Limit("files-to-save", "fewer files", "compact if that saves at least N files"),
+    Limit(
+        "deleted-rows",
+        "of the rows",
+        "compact for deleted rows if they are at least this part of the table's",
+        is_ratio=True,
+    ),
+    Limit(
+        "deletes-per-file",
+        "on one data file",
+        "compact if a data file has at least N delete files; such files are rewritten unless "
+        "`min-delete-files` sets another number",
+    ),
+    Limit("dangling-deletes", "dangling", "compact if at least N delete files apply to nothing"),
+)
+
+STEP: Step = Step(
+    COMMAND,
+    CompactRequest,
+    plan,
+    CompactFigures(),
+    _LIMITS,
+    (
+        Check("small_files", "small files", ("files-to-save",), _small_files, _small_members),
+        Check(
+            "delete_debt",
+            "deletes",
+            ("deleted-rows", "deletes-per-file", "dangling-deletes"),
+            _deletes,
+            _delete_members,
+        ),
+    ),
+    not_in_policies={"branch": None, "rewrite-all": None},
+    with_limits=with_limits,
+)

@@ -1,0 +1,118 @@
+"""What `icectl remove-orphans` would do to a table, as far as its metadata folder shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from icectl.cli.settings import ORPHANS_OLDER_THAN
+from icectl.commands.remove_orphans.options import OrphansRequest
+from icectl.commands.sight import Sight
+from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.errors import UsageError
+from icectl.format.file_names import parse_metadata_file_name
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import LAST_ORPHAN_SCAN, read
+from icectl.storage import location as locations
+from icectl.table.guard import check_deletable
+from icectl.units import parse_instant, print_count, print_duration, print_size
+
+COMMAND = "remove-orphans"
+
+_FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
+"""The former name of the property, read if the table has no newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFileFigures:
+    """The metadata files in the folder of the current one; `old` untracked ones can be removed."""
+
+    count: int = 0
+    size_bytes: int = 0
+    logged: int = 0
+    untracked: int = 0
+    old: int = 0
+    old_bytes: int = 0
+
+
+def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
+    """Return when maintenance last looked for orphans; None for never, or an odd property."""
+    properties = metadata.properties
+    text = read(properties, LAST_ORPHAN_SCAN) or properties.get(_FORMER_LAST_SCAN)
+    try:
+        return None if text is None else parse_instant(text, now_ms)
+    except UsageError:
+        return None
+
+
+def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - as all steps
+    """Look for metadata files that nothing refers to, and at when orphans were last looked for."""
+    metadata, loaded, now_ms = sight.metadata, sight.reader.loaded, sight.now_ms
+    limit_ms = parse_instant(sight.settings.read(ORPHANS_OLDER_THAN), now_ms)
+    logged = [entry.metadata_file for entry in metadata.metadata_log]
+    tracked = {locations.loosest_key(item) for item in (loaded.metadata_location, *logged)}
+    files = [
+        status
+        for status in sight.listed
+        if parse_metadata_file_name(locations.name(status.location)) is not None
+    ]
+    untracked = [file for file in files if locations.loosest_key(file.location) not in tracked]
+    old = [
+        file for file in untracked if file.modified_ms is not None and file.modified_ms < limit_ms
+    ]
+    figures = MetadataFileFigures(
+        len(files),
+        sum(file.size_bytes for file in files),
+        len(logged),
+        len(untracked),
+        len(old),
+        sum(file.size_bytes for file in old),
+    )
+    last_ms = looked_ms(metadata, now_ms)
+    age_ms = now_ms - (last_ms or 0)
+    last = "never searched"
+    if last_ms is not None:
+        last = f"last searched {print_duration(max(age_ms, 1))} ago"
+    measures = [Measure("every", age_ms, last)]
+    if old:
+        text = f"{print_count(len(old), 'metadata file')} not in the log"
+        measures.append(Measure("untracked-metadata-files", len(old), text))
+    context = sight.reader.context
+    error = first_error(lambda: check_deletable(context.catalog, loaded, now_ms))
+    return Judgement(figures, tuple(measures), figures.old_bytes, error)
+
+
+def _found(figures: MetadataFileFigures) -> str:
+    files = print_count(figures.count, "metadata file")
+    text = f"{files}, {print_size(figures.size_bytes)}"
+    text = f"{text}; {figures.untracked:,} not in the metadata log"
+    return f"{text}, {figures.old:,} of them old enough to remove" if figures.untracked else text
+
+
+def _members(figures: MetadataFileFigures) -> Mapping[str, object]:
+    return {
+        "metadata_file_count": figures.count,
+        "metadata_file_bytes": figures.size_bytes,
+        "metadata_log_length": figures.logged,
+        "untracked_metadata_file_count": figures.untracked,
+    }
+
+
+_LIMIT = Limit(
+    "untracked-metadata-files",
+    "files not in the log",
+    "search if the log lacks at least N metadata files",
+)
+_CHECK = Check("metadata_file_debt", "metadata files", (_LIMIT.name,), _found, _members)
+
+STEP: Step = Step(
+    COMMAND,
+    OrphansRequest,
+    plan,
+    MetadataFileFigures(),
+    (_LIMIT,),
+    (_CHECK,),
+    deletes=True,
+    not_in_policies={
+        "older-than": None, "allow-recent": "remove-orphans.older-than", "leftover-uuid": None,
+        "location": None, "inventory": None,
+    },
+)  # fmt: skip

@@ -1,0 +1,168 @@
+"""What is read of a table to judge what it needs: each part once, and only if it is asked for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from icectl.cli.settings import Settings
+from icectl.entries import deletes, rows
+from icectl.entries.rows import Entries
+from icectl.entries.summary import Totals, summarise
+from icectl.errors import CorruptTable, IcectlError
+from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
+from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
+from icectl.storage.store import FileStatus
+from icectl.table.guard import check_head_list, check_live, require_safe_base
+from icectl.table.live_files import (
+    LiveFiles,
+    check_unused_deletes,
+    files_of_snapshot,
+    with_names,
+)
+from icectl.table.manifest_groups import ManifestsWithEntries
+from icectl.table.manifests import ManifestsRead
+from icectl.table.reader import Reader
+
+JUDGED_COLUMNS = frozenset({
+    "content", "status", "location", "file_format", "spec_id", "partition_key",
+    "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
+    "content_offset", "content_size_in_bytes", "split_offsets", "first_row_id",
+})  # fmt: skip
+"""Columns that all plans together decide by."""
+
+_MOST_NAMED_FILES = 2_000
+"""Position delete files of whole partitions that are read; with more their entries must do."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A table as it is judged, at one snapshot.
+
+    `is_exact` where manifests of older snapshots are read for what expiring frees; else summaries
+    must do.
+    """
+
+    reader: Reader
+    settings: Settings
+    snapshot: Snapshot | None
+    is_exact: bool = True
+    _headers: dict[int, ManifestHeader] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self.reader.metadata
+
+    @cached_property
+    def now_ms(self) -> int:
+        return self.reader.context.env.now_ms()
+
+    @cached_property
+    def listed(self) -> Sequence[FileStatus]:
+        """The files in the folder of the metadata file that was read."""
+        return self.reader.context.store.list_directory(self.reader.loaded.metadata_folder)
+
+    @cached_property
+    def manifests(self) -> tuple[ManifestFile, ...]:
+        return self.reader.manifests(self.snapshot)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The entries of the manifests, to be matched, as far as they can be read."""
+        return self.reader.load(self.manifests, JUDGED_COLUMNS, to_match=True, heed=self._keep)
+
+    def _keep(self, part: ManifestsRead) -> None:
+        self._headers.update(enumerate(part.headers, part.first))
+
+    @property
+    def headers(self) -> Mapping[int, ManifestHeader]:
+        """The headers of the manifests, by their places; meaningless where part is not read."""
+        _ = self.entries
+        return self._headers
+
+    @cached_property
+    def files(self) -> LiveFiles:
+        """The live files; position deletes of whole partitions are read unless they are many."""
+        context = self.reader.context
+        files = files_of_snapshot(self.metadata, self.manifests, self.entries)
+        if 0 < len(files.matches.position_deletes[0].order) <= _MOST_NAMED_FILES and self.is_whole:
+            from icectl.commands.compact.run import read_names  # few tables have such deletes
+
+            return with_names(context, self.metadata, files, partial(read_names, context))
+        return files
+
+    @cached_property
+    def dangling_count(self) -> int:
+        """The number of delete files that apply to nothing."""
+        return len(self.files.dangling)
+
+    @cached_property
+    def totals(self) -> Totals:
+        return summarise(rows.live(self.entries))
+
+    @cached_property
+    def deleted_row_count(self) -> int:
+        """The rows that vectors and position deletes remove; those that apply to nothing do not."""
+        matches = self.files.matches
+        applies = rows.without(matches.deletes, deletes.dangling_rows(matches, self.files.named))
+        kinds = (rows.position_delete_files(applies), rows.deletion_vectors(applies))
+        return sum(rows.total(part, "record_count") for part in kinds)
+
+    @cached_property
+    def listed_manifests(self) -> ManifestsWithEntries:
+        """The manifests with their entries, as a rewrite of manifests is planned."""
+        headers = self.headers
+        return ManifestsWithEntries(
+            self.manifests,
+            self.entries,
+            frozenset(at for at, header in headers.items() if header.has_lengths_of_fixed),
+            frozenset(
+                at for at, header in headers.items() if header.file_format is FileFormat.PARQUET
+            ),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the snapshot and the metadata could be read."""
+        _ = self.entries
+        gaps = self.reader.gaps
+        has_gaps = gaps is not None and bool(gaps.problems or gaps.odd)
+        return not has_gaps and not any(oddity.lost for oddity in self.metadata.oddities)
+
+    @cached_property
+    def damage(self) -> IcectlError | None:
+        """What keeps every command from the table's current files; None where they are sound."""
+        if not self.is_whole:
+            gaps = self.reader.gaps
+            problems = [] if gaps is None else [*gaps.problems.values(), *gaps.odd.values()]
+            if problems:
+                return problems[0]
+            lost = next(oddity for oddity in self.metadata.oddities if oddity.lost)
+            return CorruptTable(lost.message, rule=lost.rule)
+        return None
+
+    def check_base(self) -> None:
+        """Check that a commit may build on the snapshot, as commands that change the table do.
+
+        Raises: Refused; CorruptTable; Unsupported.
+        """
+        if self.damage is not None:
+            raise self.damage
+        self.reader.context.catalog.check_writable(self.reader.loaded)
+        require_safe_base(self.metadata)
+
+    def check_files(self) -> None:
+        """Check that the live entries agree with each other. Raises: CorruptTable."""
+        if self.snapshot is not None:
+            context = self.reader.context
+            check_live(self.metadata, self.snapshot, self.manifests, self.entries)
+            check_head_list(context, self.metadata, self.snapshot, self.manifests)
+
+    def check_deletes(self) -> None:
+        """Check that deletes which apply to nothing are left over. Raises: CorruptTable."""
+        if self.snapshot is not None and self.dangling_count:
+            from icectl.commands.compact.run import read_names  # few tables have such deletes
+
+            context, files = self.reader.context, self.files
+            names = partial(read_names, context)
+            check_unused_deletes(context, self.metadata, self.snapshot, files, names)
