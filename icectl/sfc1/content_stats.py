@@ -6,6 +6,7 @@ entry of a leaf, and with partition tuples (sfc-1 5).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from math import isnan
 from typing import Any
@@ -340,8 +341,16 @@ def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
             value = single_value.decode(type_, content)
         except ValueError:
             value = None
-        values.append(None if isinstance(value, float) and isnan(value) else value)
+        is_nan = isinstance(value, float) and isnan(value)
+        values.append(None if is_nan or _is_too_wide(type_, value) else value)
     return typed_values(type_, values).take(encoded.indices)
+
+
+def _is_too_wide(type_: Type, value: single_value.Value) -> bool:
+    """Return whether a decimal has more digits than its type holds."""
+    if not isinstance(type_, DecimalType) or not isinstance(value, Decimal):
+        return False
+    return len(value.as_tuple().digits) > type_.precision
 
 
 def _numbers(name: str, stored: pa.Array) -> npt.NDArray[np.int64] | None:

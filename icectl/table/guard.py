@@ -121,8 +121,7 @@ CLOCK_TOLERANCE_MS = 60_000
 def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
     """Do nothing where files of the table may be deleted. Raises: Refused, CorruptTable."""
     metadata = loaded.metadata
-    check_not_maintained(loaded)  # first: such catalogs switch `gc.enabled` off themselves
-    check_gc_enabled(metadata)
+    check_owns_files(loaded)
     if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
         raise Refused(
             "this machine's clock is more than a minute behind the table's last commit",
@@ -131,6 +130,12 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
         )
     require_safe_base(metadata)
     catalog.check_writable(loaded)
+
+
+def check_owns_files(loaded: LoadedTable) -> None:
+    """Do nothing where the table's files are its own, and icectl's to delete. Raises: Refused."""
+    check_not_maintained(loaded)  # first: such catalogs switch `gc.enabled` off themselves
+    check_gc_enabled(loaded.metadata)
 
 
 def check_not_maintained(loaded: LoadedTable) -> None:
