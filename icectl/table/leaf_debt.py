@@ -1,6 +1,6 @@
 """Which leaves of layout sfc-1 are due to be written again, by what the root says of them: pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from icectl.format.manifest import FileFormat, ManifestFile
@@ -94,6 +94,11 @@ def leaf_debt(leaves: Mapping[int, ManifestFile], limits: LeafLimits) -> LeafDeb
         entries,
         total,
     )
+
+
+def legacy_count(leaves: Iterable[ManifestFile]) -> int:
+    """Count the leaves in the form of older versions."""
+    return sum(leaf.file_format is FileFormat.AVRO for leaf in leaves)
 
 
 def entry_count(leaf: ManifestFile) -> int:

@@ -71,6 +71,8 @@ def test_manifests_of_older_versions_become_leaves(tmp_path):
     """A default upgrade leaves them under the root; more than a quarter of the entries is due."""
     table = twins(tmp_path, "identity")[1]
     assert [one["path"].rpartition(".")[2] for one in leaves(table)] == ["avro"]
+    debt = table.run("inspect", "health")["result"]["manifest_debt"]
+    assert debt["found"].endswith("; 1 in the form of older versions")
     table.set_properties({"icectl.v4.legacy-leaves.rewrite-ratio": "1"})
     assert table.run("rewrite-manifests", "--check")["status"] == "nothing-to-do"
     table.set_properties({"icectl.v4.legacy-leaves.rewrite-ratio": "0.25"})

@@ -17,7 +17,8 @@ from icectl.commands.steps import (
     first_error,
 )
 from icectl.errors import CorruptTable
-from icectl.format.layout import layout_of_table
+from icectl.format.layout import Layout, layout_of_table
+from icectl.table.leaf_debt import legacy_count
 from icectl.table.manifest_groups import RewritePlan
 from icectl.units import print_count, print_size
 
@@ -32,6 +33,7 @@ class ManifestFigures:
     size_bytes: int = 0
     target_bytes: int = 0
     dead_files: int = 0
+    legacy: int = 0
     before: int = 0
     after: int = 0
 
@@ -52,6 +54,7 @@ def plan(sight: Sight, request: RewriteRequest) -> Judgement:
         sum(manifest.manifest_length for manifest in manifests),
         options.target_size_bytes,
         sum(manifest.dead_count for manifest in manifests),
+        legacy_count(manifests) if layout_of_table(metadata) is Layout.SFC_1 else 0,
     )
     error = first_error(sight.check_base, sight.check_files)
     if isinstance(error, CorruptTable):
@@ -94,6 +97,8 @@ def _found(figures: ManifestFigures) -> str:
     if figures.before:
         target = print_size(figures.target_bytes)
         text = f"{text}; at the target size of {target}, rewriting would {_changed(figures)}"
+    if figures.legacy:
+        text += f"; {figures.legacy:,} in the form of older versions"
     if figures.dead_files:
         text += f"; delete vectors over them remove {figures.dead_files:,} of their files"
     return text
