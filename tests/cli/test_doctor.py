@@ -84,12 +84,12 @@ def test_every_configured_catalog_is_tried(doctor, tmp_path, monkeypatch):
     assert (found["good"]["status"], found["good"]["detail"]) == ("ok", "namespaces: sales")
     assert found["down"]["status"] == "failed"
     assert CLOSED in found["down"]["detail"]
-    assert ended.code == 4
+    assert ended.code == 13
     assert "secret-of-the-operator" not in ended.out
     alone = doctor("good", "--json")
     assert (alone.code, "down" in checks(alone)) == (0, False)
     text = doctor()
-    assert (text.code, "1 check failed" in text.out) == (4, True)
+    assert (text.code, "1 check failed" in text.out) == (13, True)
 
 
 def test_locations_are_listed(doctor, tmp_path):
@@ -105,7 +105,7 @@ def test_locations_are_listed(doctor, tmp_path):
         "s3://bucket/wh", "--json",
         *(f"--storage-option={pair}" for pair in (f"endpoint_url={CLOSED}", "key=a", "secret=b")),
     )  # fmt: skip
-    assert closed.code == 4
+    assert closed.code == 13
     detail = checks(closed)["s3://bucket/wh"]["detail"]
     assert "no answer" in detail, "a secret that is one letter hides no other letter"
 

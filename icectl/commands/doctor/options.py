@@ -26,7 +26,7 @@ PlacesArgument = Annotated[
         ("icectl doctor prod", "try one catalog"),
         ("icectl doctor s3://bucket/warehouse", "try whether a location can be listed"),
     ],
-    exit_codes=(4, 10),
+    exit_codes=(10, 13),
 )
 def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
     """Show what icectl finds on this machine, and try catalogs and stores.
@@ -34,6 +34,6 @@ def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
     It checks Python, libraries, Java, Spark, the settings file and credentials, whose values are
     never shown. Each catalog is asked for its namespaces, each location is listed, with 20 seconds
     for each. If a location is a table, its format version is shown. Nothing is changed. The exit
-    code is 4 if a catalog or location could not be reached.
+    code is 13 if a catalog or location could not be reached.
     """
     return run_of("doctor")(common, places or [])

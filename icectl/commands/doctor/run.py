@@ -21,7 +21,7 @@ from icectl.cli.options import Common
 from icectl.cli.session import open_session, storage_of
 from icectl.cli.tables import TableColumn, print_table
 from icectl.env import Deadline
-from icectl.errors import EngineError, IcectlError, Incomplete, ProblemsFound
+from icectl.errors import EngineError, IcectlError, Incomplete, StorageError
 from icectl.files import compiled
 from icectl.rows.spark_classic import check_installed, installed_java
 from icectl.storage.open import open_store
@@ -98,7 +98,7 @@ def run(common: Common, places: Sequence[str]) -> Outcome:
         command=COMMAND,
         result={"checks": [asdict(check) for check in checks]},
         render=lambda console: _print(console, checks, failed),
-        exit_code=ProblemsFound.exit_code if failed else 0,
+        exit_code=StorageError.exit_code if failed else 0,
     )
 
 
