@@ -110,7 +110,7 @@ set_up_rest_server() {
         fi
     done
     touch "$folder/ready"
-    ICECTL_TEST_REST_JARS=$(find "$folder" -name '*.jar' | sort | paste -sd:)
+    ICECTL_TEST_REST_JARS=$(find -L "$folder" -name '*.jar' | sort | paste -sd:)
     export ICECTL_TEST_REST_JARS
 }
 set_up_rest_server
@@ -270,7 +270,7 @@ fetch_jars() {
         done
         touch "$folder/ready"
     fi
-    find "$folder" -name '*.jar' | sort | paste -sd:
+    find -L "$folder" -name '*.jar' | sort | paste -sd:
 }
 
 set_up_hdfs() {

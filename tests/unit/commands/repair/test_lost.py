@@ -190,6 +190,7 @@ def test_files_that_the_snapshot_removed_are_not_among_those_that_it_kept(tmp_pa
         kept,
         manifest_path=f"{table.location}/metadata/lost.avro",
         added_snapshot_id=last,
+        sequence_number=removing.sequence_number,
         added_files_count=0,
         added_rows_count=0,
         existing_files_count=1,

@@ -424,7 +424,7 @@ def test_the_vector_of_a_lost_data_file_goes_with_it(vectors):
     assert head_fix.fix.loss.rows_back == 0
 
 
-def test_a_vector_that_names_no_file_is_that_of_none(vectors):
+def test_r118_nothing_is_repaired_while_a_vector_names_no_file(vectors):
     path = file_of(vectors, 3)
     Path(path).unlink()
     head = head_of(vectors)
@@ -433,12 +433,12 @@ def test_a_vector_that_names_no_file_is_that_of_none(vectors):
     deletes = entries[at]
     assert deletes is not None
     entries[at] = with_values(deletes, "referenced_data_file", [None, path])
-    head_fix = one(
-        head_fixes(
-            vectors, wrong("R-034", path), asked=DROP, head=replace(head, entries=(*entries,))
-        )
+    findings = wrong("R-034", path), wrong("R-118", "a manifest")
+    found, left = head_fixes(
+        vectors, *findings, asked=DROP, head=replace(head, entries=(*entries,))
     )
-    assert head_fix.changes[1:] == (ManifestChange(at, dropped=frozenset({1})),)
+    assert found == []
+    assert [remaining.finding.rule for remaining in left] == ["R-118"]
 
 
 def test_a_lost_data_file_goes_where_its_vectors_are_lost_too(vectors):
