@@ -133,7 +133,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
 
     A catalog, a namespace and a folder that is no table stand for every table in or below them.
     Order: that of the targets. Raises: UsageError; TableNotFound, where nothing is found at all;
-    StorageError.
+    StorageError, also where that is because a folder cannot be read.
     """
     matched: dict[str, None] = {}
     empty = []
@@ -149,6 +149,8 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
         if not tables:
             empty.append(target)
     if not matched:
+        for target in empty:
+            _check_readable(common, target)
         raise _no_tables(common, targets)
     excluded = {
         pattern: {table for table in matched if covers(parts_of(pattern), parts_of(table))}
@@ -158,6 +160,16 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     remaining = tuple(table for table in matched if table not in left_out)
     idle = tuple(pattern for pattern, tables in excluded.items() if not tables)
     return FoundTables(remaining, tuple(empty), idle)
+
+
+def _check_readable(common: Common, target: str) -> None:
+    """Raises: StorageError, if the target is a folder of this machine that cannot be read."""
+    if is_glob(common, target) or _name(common, target) is not None or not is_local(target):
+        return
+    folder = _absolute(target)
+    for directory in (folder, join(folder, METADATA_FOLDER)):
+        with suppress(FileNotFoundError), path_used_to("list", directory) as path:
+            next(Path(path).iterdir(), None)
 
 
 def _no_tables(common: Common, targets: Sequence[str]) -> TableNotFound:

@@ -1,6 +1,7 @@
 """Maintaining many tables: whole runs over a catalog and over folders."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -546,6 +547,29 @@ def test_mistakes_end_before_any_table_is_touched(server, maintain, words, code,
     at_rest(server, "calm")
     ended = maintain(*words, "--json")
     assert (ended.code, ended.document["error"]["message"]) == (code, message)
+
+
+@pytest.mark.parametrize("closed", ["t", "t/metadata"])
+def test_a_folder_that_cannot_be_read_is_no_missing_table(maintain, tmp_path, monkeypatch, closed):
+    TableBuilder(tmp_path / "t").append([1])
+    closed = str(tmp_path / closed)
+
+    def refusing(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def refuse(path: Any = ".") -> Any:
+            if str(path).startswith(closed):
+                raise PermissionError(13, "Permission denied", str(path))
+            return read(path)
+
+        return refuse
+
+    monkeypatch.setattr(Path, "iterdir", refusing(Path.iterdir))
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    for command in ("inspect", "maintain"):
+        ended = maintain(tmp_path / "t", "--json", command=command)
+        assert ended.code == 13
+        assert re.fullmatch(
+            f"cannot list {closed}.*: permission denied", ended.document["error"]["message"]
+        )
 
 
 @pytest.mark.parametrize(
