@@ -4,10 +4,13 @@ import errno
 import re
 import signal
 from collections.abc import Callable, Sequence
-from shlex import quote
+from shlex import join
 
 from icectl.cli.signals import Terminated
 from icectl.errors import NO_TABLE, CorruptTable, IcectlError, StorageError, TableNotFound
+
+_READING = ("inspect", "validate")
+"""Commands that take a single metadata file for a table."""
 
 
 def error_and_code(raised: BaseException) -> tuple[IcectlError, int]:
@@ -34,8 +37,14 @@ def with_command(hint: str, command: str) -> str:
 
 
 def with_table(hint: str, table: str) -> str:
-    """Return a hint whose commands name the table."""
-    return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda match: f"{match[1]} {quote(table)}", hint)
+    """Return a hint whose commands name the table; those that only read may name one file."""
+    from icectl.cli.naming import changed_in_hints  # runs that end well need no hint
+
+    def named(match: re.Match[str]) -> str:
+        words = (table,) if match[2] in _READING else changed_in_hints(table)
+        return f"{match[1]} {join(words)}"
+
+    return re.sub(r"(`icectl ([a-z0-9-]+)) TABLE\b", named, hint)
 
 
 def recovery_hint(

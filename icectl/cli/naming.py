@@ -7,11 +7,13 @@ from shlex import quote
 
 from icectl.catalog.configured import Configuration, passwords_in, read_configuration
 from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
+from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name, metadata_version
 from icectl.catalog.protocol import CatalogAccess, Warehouse
 from icectl.catalog.resolve import open_warehouse
 from icectl.cli.options import Common
 from icectl.cli.settings import DEFAULT_CATALOG, Settings, is_secret, split_pair
 from icectl.errors import TableNotFound, UsageError
+from icectl.storage import location as locations
 from icectl.storage.open import StorageOptions
 
 
@@ -113,6 +115,21 @@ def in_default_catalog(settings: Settings, table: str) -> str:
 def name_in_hints(common: Common, table: str) -> str:
     """Return what hints call the table: TABLE, behind its catalog where an option named that."""
     return table if common.catalog is None else f"{dotted_name((common.catalog,))}.{table}"
+
+
+def changed_in_hints(name: str) -> tuple[str, ...]:
+    """Return the words for a table of this name in commands that change it.
+
+    A metadata file becomes its table's directory, with `--metadata-file` where a catalog has named
+    it. One outside of a folder `metadata` keeps its name: its table may lie anywhere.
+    """
+    folder, file = locations.parent(name), locations.name(name)
+    is_file = "/" in name and is_metadata_file_name(file)
+    if not is_file or locations.name(folder) != METADATA_FOLDER:
+        return (name,)
+    table = locations.parent(folder)
+    is_of_catalog = metadata_version(file).kind != "file-system"
+    return (table, "--metadata-file", file) if is_of_catalog else (table,)
 
 
 def options_in_hints(common: Common, *, with_catalog: bool = False) -> str:

@@ -14,7 +14,7 @@ from icectl.catalog.protocol import Catalog, LoadedTable, PlacesByCatalog, Table
 from icectl.catalog.resolve import located, resolve
 from icectl.cli.console import Console
 from icectl.cli.document import TableIdentity
-from icectl.cli.naming import name_in_catalog, name_in_hints, warehouse_of
+from icectl.cli.naming import changed_in_hints, name_in_catalog, name_in_hints, warehouse_of
 from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.errors import CorruptTable, IcectlError, UsageError
@@ -159,7 +159,8 @@ def open_session(
         """Return a better hint for an error, by what is whole of the table."""
         from icectl.table.recovery import BrokenTable
 
-        return BrokenTable(context, name_in_hints(common, table)).hint(error)
+        words = changed_in_hints(name_in_hints(common, table))
+        return BrokenTable(context, words).hint(error)
 
     shell.recovery_hints.append(recovery_hint)
     return Session(

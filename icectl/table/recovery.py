@@ -120,8 +120,8 @@ class WayOut:
         """The key that ways sort by: first those that leave nothing broken, then the cheapest."""
         return self.errors_left, *self.loss.order
 
-    def command(self, table: str) -> str:
-        return join(["icectl", "repair", table, *self.options])
+    def command(self, *table: str) -> str:
+        return join(["icectl", "repair", *table, *self.options])
 
 
 def dropping(loss: Loss) -> WayOut:
@@ -455,10 +455,10 @@ class _Recovery:
 
 @dataclass(frozen=True, slots=True)
 class BrokenTable:
-    """A table that something is wrong with; `name` is what the caller calls it by."""
+    """A table that something is wrong with; `words` name it to commands that change it."""
 
     context: TableContext
-    name: str
+    words: tuple[str, ...]
 
     def hint(self, error: CorruptTable) -> str | None:
         """Tell what to do about an error: the way out that loses least, if one is known.
@@ -525,7 +525,7 @@ class BrokenTable:
         env = self.context.env
         deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
         quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
-        search, table = WholeSnapshots(quiet, metadata, level, broken), quote(self.name)
+        search, table = WholeSnapshots(quiet, metadata, level, broken), join(self.words)
         expire = (
             f"the current snapshot does not need it: `icectl expire-snapshots {table}` drops old "
             "snapshots that do"
@@ -541,7 +541,7 @@ class BrokenTable:
         self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
     ) -> str | None:
         """Name the repair of main that costs least, with its cost; None where main is whole."""
-        table, target = quote(self.name), search.newest("main")
+        table, target = join(self.words), search.newest("main")
         if target == head:
             return None
         repairs = [] if target is None else [going_back(metadata, head, target)]
@@ -550,7 +550,7 @@ class BrokenTable:
         if not repairs:
             return f"`icectl repair {table} --dry-run` shows what can be rebuilt: {_NO_WAY_OUT}"
         best = min(repairs, key=lambda way: way.order)
-        repair = f"`{best.command(self.name)}` {best.loss}"
+        repair = f"`{best.command(*self.words)}` {best.loss}"
         damaged = search.damaged_files(head)
         if damaged and "--to-snapshot" not in best.options:
             files, them = f"`{damaged[0]}`", "it"
@@ -567,7 +567,7 @@ class BrokenTable:
 
     def _older_metadata(self, *, is_cut_off: bool) -> str:
         metadata_file = getattr(self.context.catalog, "metadata_file", None)
-        folder = locations.join(self.name, METADATA_FOLDER)
+        folder = locations.join(self.words[0], METADATA_FOLDER)
         if metadata_file is not None:
             folder = locations.parent(metadata_file)
         versions = list_versions(self.context.store, folder)
@@ -575,7 +575,7 @@ class BrokenTable:
             metadata_file or newest(versions, lambda version: version.modified_ms or 0).location
         )
         whole = newest_whole_metadata(self.context.store, versions, broken)
-        name, table = locations.name(broken), quote(self.name)
+        name, table = locations.name(broken), join(self.words)
         if whole is None:
             return f"no metadata file before {name} is whole: restore it from a copy"
         before = whole.version.location

@@ -1,9 +1,11 @@
 """Hints of what is whole: a metadata file, a snapshot, and the command with the table named."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from uuid import UUID
 
 import pytest
 
@@ -226,3 +228,20 @@ def test_a_store_that_does_not_answer_holds_up_no_run_that_has_failed(table, run
     assert ended.code == 15
     assert "hint: " in ended.err
     assert "--to-snapshot" not in ended.err
+
+
+@pytest.mark.parametrize("of_catalog", [False, True])
+def test_the_repair_of_a_table_that_one_metadata_file_names_works(table, run, of_catalog):
+    max(Path(table.location, "data").rglob("*.parquet"), key=lambda one: one.name).unlink()
+    metadata = Path(table.location, "metadata")
+    file = max(metadata.glob("v*.metadata.json"))
+    if of_catalog:
+        file = file.rename(metadata / f"00003-{UUID(int=5)}.metadata.json")
+        for older in metadata.glob("v*.metadata.json"):
+            older.unlink()
+    ended = run(str(file), "--json", command="validate")
+    findings = checked_document(ended)["result"]["findings"]
+    (hint,) = [one["hint"] for one in findings if one["severity"] == "error"]
+    program, command, *words = shlex.split(hint.split("`")[1])
+    assert (program, command, words[-1]) == ("icectl", "repair", "--drop-missing")
+    assert run(*words, "--dry-run" if of_catalog else "--yes", command=command).code == 0

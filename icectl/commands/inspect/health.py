@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from icectl.cli.console import Console, Style
+from icectl.cli.naming import changed_in_hints
 from icectl.cli.settings import HEALTH_LIMITS, Settings
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.inspect.health_plan import (
@@ -136,6 +137,7 @@ def _print_check(
         return
     for line in wrap(check["threshold"], console.prose_width - 2):
         console.print(console.style(f"  {line}", "dim"))
-    named = "TABLE" if table.endswith(".json") else shlex.quote(table)
+    words = changed_in_hints(table)
+    named = "TABLE" if words[0].endswith(".json") else shlex.join(words)
     own = "".join(f" {option}" for option in check["options"])
     console.print(f"  run: icectl {check['command']} {named}{own}{options}")

@@ -13,7 +13,7 @@ from icectl.checks.rule import Breach, Finding
 from icectl.checks.rules import Level, RuleChoice, fails, finding, rules_of_metadata
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
-from icectl.cli.naming import name_in_hints
+from icectl.cli.naming import changed_in_hints, name_in_hints
 from icectl.cli.options import Common, read_options
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
@@ -77,7 +77,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
         options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
     checked = validate(reader, options)
     name = name_in_hints(common, table)
-    broken = BrokenTable(session.context, name)
+    broken = BrokenTable(session.context, changed_in_hints(name))
     findings = broken.hinted(checked.findings, "metadata" if level == "metadata" else "files")
     hinted = (replace(item, hint=with_table(item.hint, name)) for item in findings)
     checked = replace(checked, findings=tuple(hinted))
