@@ -245,3 +245,27 @@ def test_the_repair_of_a_table_that_one_metadata_file_names_works(table, run, of
     program, command, *words = shlex.split(hint.split("`")[1])
     assert (program, command, words[-1]) == ("icectl", "repair", "--drop-missing")
     assert run(*words, "--dry-run" if of_catalog else "--yes", command=command).code == 0
+
+
+MALFORMED = {
+    "history.expire.max-ref-age-ms": "-5",
+    "history.expire.max-snapshot-age-ms": "5d",
+    "history.expire.min-snapshots-to-keep": "abc",
+    "gc.enabled": "maybe",
+}
+
+
+def test_malformed_properties_are_found_and_their_hints_end_them(run, tmp_path):
+    table = TableBuilder(tmp_path / "t", properties=MALFORMED)
+    table.append([1])
+    ended = run(table.location, command="validate")
+    assert (ended.code, "no errors, 4 warnings" in ended.out) == (0, True)
+    health = " ".join(run(table.location, "health", command="inspect").out.split())
+    assert f"hint: `icectl properties {table.location} unset gc.enabled`" in health
+    assert "TABLE" not in health
+    ended = run(table.location, "--json", command="validate")
+    for found in checked_document(ended)["result"]["findings"]:
+        _, command, *words = shlex.split(found["hint"].split("`")[1])
+        assert found["severity"] == "warning"
+        assert run(*words, "--yes", command=command).code == 0
+    assert "no problems found" in run(table.location, command="validate").out

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from icectl.cli.console import Console, Style
+from icectl.cli.failures import with_table
 from icectl.cli.naming import changed_in_hints
 from icectl.cli.settings import HEALTH_LIMITS, Settings
 from icectl.cli.tables import TableColumn, print_table
@@ -130,8 +131,9 @@ def _print_check(
     console.print(f"{console.style(title, 'bold')}: {verdict}")
     for line in wrap(check["found"], console.prose_width - 2):
         console.print(f"  {line}")
-    for name in ("withheld", "hint"):
-        for line in wrap(f"{name}: {check[name]}" if check[name] else "", console.prose_width - 2):
+    hint = check["hint"] and with_table(check["hint"], table)
+    for name, text in (("withheld", check["withheld"]), ("hint", hint)):
+        for line in wrap(f"{name}: {text}" if text else "", console.prose_width - 2):
             console.print(f"  {line}")
     if check["command"] is None:
         return
