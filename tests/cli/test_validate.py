@@ -216,6 +216,10 @@ def test_metadata_files_of_the_log_in_a_store_of_before_are_left_alone(validate,
     (finding,) = [one for one in found["findings"] if one["rule"] == "R-024"]
     assert finding["severity"] == "info"
     assert "not all of its files can be looked up: " in finding["message"]
+    text = validate(table.location).out
+    assert ("note R-024: " in text, "no errors, 1 note (" in text, "info" in text) == (
+        True, True, False,
+    )  # fmt: skip
 
 
 def test_choices_of_snapshots_exclude_each_other(validate, table):

@@ -17,6 +17,7 @@ LISTED_WITHOUT_VERBOSE = 20
 
 _STYLES: Mapping[Severity, Style] = {"error": "red", "warning": "yellow", "info": "cyan"}
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+"""What text calls them; documents and settings keep `info`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,12 @@ def _print_rule(console: Console, findings: Sequence[Finding], base: str, *, who
     first = findings[0]
     messages = {finding.message for finding in findings}
     message = messages.pop() if len(messages) == 1 else None
-    label = f"{first.severity} {first.rule}"
+    noun = _NOUNS[first.severity]
+    label = f"{noun} {first.rule}"
     head, *further = _wrapped(
         console, f"{label}: {message or f'{len(findings):,} findings'}", "", "    "
     )
-    severity = console.style(first.severity, "bold", _STYLES[first.severity])
+    severity = console.style(noun, "bold", _STYLES[first.severity])
     console.print(f"{severity} {console.style(first.rule, 'bold')}{head.removeprefix(label)}")
     for line in further:
         console.print(line)
