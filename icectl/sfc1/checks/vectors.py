@@ -12,6 +12,7 @@ from icectl.format.manifest import Content, Status
 from icectl.format.rule import NO_ROW, OURS, REWRITE_MANIFESTS, ROLL_BACK, Fault, Severity
 from icectl.sfc1.checks.live import LiveTree, in_tree, strange_in_leaves
 from icectl.sfc1.checks.rows import TreeColumns
+from icectl.units import print_count
 
 _LIVE = (Status.ADDED, Status.EXISTING)
 
@@ -115,7 +116,9 @@ def _mostly_dead(root: RootVectors) -> Iterator[Breach]:
         positions = _union(root, root.of(key, *_LIVE)) if root.is_live(key) else None
         count = root.record_counts[root.leaves[key]] if key in root.leaves else 0
         if positions is not None and len(positions) > root.rewrite_ratio * count:
-            yield from root.breach(key, f"has {len(positions):,} dead rows of {count:,}")
+            yield from root.breach(
+                key, f"has {print_count(len(positions), 'dead row')} of {count:,}"
+            )
 
 
 def _outside_of_leaf(root: RootVectors) -> Iterator[Breach]:
