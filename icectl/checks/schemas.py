@@ -21,6 +21,8 @@ from icectl.format.rule import COMPACT, ENGINE, OURS, RESTORE
 from icectl.format.schema import children, schema_from_json
 from icectl.format.sort import SortField
 from icectl.format.types import (
+    GeographyType,
+    GeometryType,
     NestedField,
     PrimitiveType,
     Type,
@@ -30,6 +32,7 @@ from icectl.format.types import (
     type_text,
 )
 
+BINARY = PrimitiveType("binary")
 FIRST_RESERVED_ID = 2_147_483_447
 """Ids above it are kept for metadata columns (R-019)."""
 
@@ -61,6 +64,8 @@ def other_columns(metadata: TableMetadata, header: ManifestHeader) -> str | None
         column = schema.field_named(name)
         if column is None or children(item.type):
             continue
+        if item.type == BINARY and isinstance(column.type, GeometryType | GeographyType):
+            continue  # some writers know these only by what they are stored as
         if column.id != id_ or column.type != item.type:
             return (
                 f"its header has the column `{name}` as {type_text(item.type)} with id {id_}, "

@@ -34,6 +34,10 @@ class Watched:
         return self
 
     @property
+    def context(self) -> "Watched":
+        return self
+
+    @property
     def limits(self) -> RunLimits:
         return RunLimits(deleted_files=self.deleted_files)
 

@@ -49,6 +49,8 @@ DEFAULTS = [
     ("icectl.v4.relative-locations", False),
     ("icectl.maintain.enabled", True),
     ("icectl.maintain.last-orphan-scan", None),
+    ("icectl.v4.legacy-leaves.rewrite-ratio", 0.25),
+    ("icectl.v4.mdv.rewrite-ratio", 0.25),
 ]
 
 KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}
@@ -104,4 +106,4 @@ def test_a_bad_text_is_refused_with_its_name_and_the_way_out(name, text, reason)
         read({name: text}, KNOWN[name])
     assert caught.value.message == f"table property `{name}` is `{text}`: {reason}"
     assert caught.value.exit_code == 5
-    assert "correct the property" in str(caught.value.hint)
+    assert f"properties TABLE unset {name}` restores its default" in str(caught.value.hint)
