@@ -796,6 +796,11 @@ def r212_a_length_before_each_fixed_partition_value(broken: Broken) -> None:
         for schema in members["schemas"]:
             schema["fields"][1]["type"] = "fixed[2]"
 
+    def copy_fixed(header: dict[str, str]) -> None:
+        copied = json.loads(header["schema"])
+        copied["fields"][1]["type"] = "fixed[2]"
+        header["schema"] = json.dumps(copied)
+
     def say_fixed(schema: Any) -> None:
         file = next(one["type"] for one in schema["fields"] if one["name"] == "data_file")
         partition = next(one["type"] for one in file["fields"] if one["name"] == "partition")
@@ -805,6 +810,7 @@ def r212_a_length_before_each_fixed_partition_value(broken: Broken) -> None:
     broken.edit(of_type_fixed)  # of the column `category`, by which the table is partitioned
     listed = {row["manifest_path"] for one in broken.lists() for row in read_records(one)}
     for path in map(Path, listed):
+        rewrite_avro(path, lambda _: None, header=copy_fixed)
         # A text has its length before it too: nothing but the schema changes.
         path.write_bytes(other_schema(path.read_bytes(), say_fixed))
     sizes = {path: Path(path).stat().st_size for path in listed}

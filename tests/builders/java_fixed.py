@@ -4,6 +4,7 @@ The Avro schema of their partitions says fixed, and there is a length before eac
 before bytes. Everything but the schema is written by fastavro and pyarrow here, as bytes.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,12 @@ def as_java_writes_fixed(directory: Path) -> list[Row]:
         if "category" in pq.read_schema(path).names
     }
     for path in manifests(directory):
-        rewrite_avro(path, lambda found: _as_bytes(found, sizes), schema=_of("string", "bytes"))
+        rewrite_avro(
+            path,
+            lambda found: _as_bytes(found, sizes),
+            schema=_of("string", "bytes"),
+            header=_says_fixed,
+        )
     rows = read_rows(read_metadata(current_metadata(directory)))
     for path in manifests(directory):
         path.write_bytes(other_schema(path.read_bytes(), _of("bytes", _FIXED)))
@@ -63,9 +69,20 @@ def _of_type_fixed(members: Record) -> None:
         for name in ("added-files-size", "total-files-size"):  # the files are written anew
             snapshot["summary"].pop(name, None)
     for schema in [*members["schemas"], *([members["schema"]] if "schema" in members else [])]:
-        for one in schema["fields"]:
-            if one["name"] == "category":
-                one["type"] = "fixed[2]"
+        _category_fixed(schema)
+
+
+def _says_fixed(header: dict[str, str]) -> None:
+    """Change a manifest's copy of the schema as the table's."""
+    schema = json.loads(header["schema"])
+    _category_fixed(schema)
+    header["schema"] = json.dumps(schema)
+
+
+def _category_fixed(schema: Record) -> None:
+    for one in schema["fields"]:
+        if one["name"] == "category":
+            one["type"] = "fixed[2]"
 
 
 def _with_fixed(path: Path) -> int:

@@ -77,7 +77,8 @@ def test_incident_5_a_file_that_was_removed_and_added_again_stays(tmp_path, vers
     table.append(range(4))
     (entry,) = table.live()
     table.append(range(4, 8))
-    table.remove_data_files(1)
+    gone = {(entry["location"], entry["content_offset"])}
+    table._commit("main", "delete", set(range(4, 8)), removed=gone)
     unset = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"))
     again = {**entry, **unset, "first_row_id": None, "status": int(Status.ADDED)}
     head = table._commit("main", "append", range(8), added=[again])

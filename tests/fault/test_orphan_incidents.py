@@ -372,7 +372,7 @@ def test_rule_37_snapshots_that_another_writer_expires_meanwhile_are_a_conflict(
     store = ExpiringStore(aged.table)
     code, document = run([command, aged.table.location, *options, "--yes", "--json"], store)
     assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
-    assert "another writer expires snapshots" in document["error"]["message"]
+    assert "another commit has removed" in document["error"]["message"]
     aged.check_readable()
     assert reachable(aged.directory) <= aged.files()
 

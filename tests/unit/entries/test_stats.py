@@ -95,7 +95,13 @@ def test_a_position_delete_file_with_equal_path_bounds_names_its_data_file():
             positions("one file", **range_(b"s3://b/a", b"s3://b/a")),
             positions("two files", **range_(b"s3://b/a", b"s3://b/c")),
             positions("no bounds"),
-            positions("named", referenced_data_file="s3://b/z", **range_(b"s3://b/a", b"s3://b/a")),
+            positions("named", referenced_data_file="s3://b/z"),
+            positions(
+                "agreed", referenced_data_file="s3://b/a", **range_(b"s3://b/a", b"s3://b/a")
+            ),
+            positions(
+                "denied", referenced_data_file="s3://b/z", **range_(b"s3://b/a", b"s3://b/a")
+            ),
             equality("equality", **range_(b"s3://b/a", b"s3://b/a")),
             data("data", **range_(b"s3://b/a", b"s3://b/a")),
         )
@@ -105,6 +111,8 @@ def test_a_position_delete_file_with_equal_path_bounds_names_its_data_file():
         None,
         None,
         "s3://b/z",
+        "s3://b/a",
+        None,
         None,
         None,
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.commands.rewrite_manifests import run as rewrite_manifests
+from icectl.commands.rewrite_manifests import plan as rewrite_manifests
 from icectl.commands.validate import lists
 from icectl.commit import snapshot_writer
 from icectl.format.layout import Layout, layout_of, layout_of_manifest, layout_of_table

@@ -18,7 +18,7 @@ from icectl.commands.rows.change import RowChange
 from icectl.commands.rows.delete import WantedRows, delete, where
 from icectl.commands.rows.write import append, overwrite_partitions
 from icectl.env import SystemEnv
-from icectl.errors import CommitConflict, Refused, Unsupported, UsageError
+from icectl.errors import CommitConflict, CorruptTable, Refused, Unsupported, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.manifest import ManifestFile
 from icectl.rows.find_job import keys_of
@@ -316,8 +316,9 @@ def test_manifests_that_an_old_list_calls_empty_keep_their_rows(tmp_path, monkey
     upgrade(tmp_path / "t", SystemEnv(), "--lazy")
     words = ("refs", str(tmp_path / "t"), "rollback", "main", "--to", str(first), "--yes")
     assert app.main(words) == 0
-    deleted(tmp_path / "t", "id = 1")
-    assert ids_of(tmp_path / "t") == [0, 2, 3]
+    with pytest.raises(CorruptTable, match="counts 0 added files, not 1"):
+        deleted(tmp_path / "t", "id = 1")
+    assert ids_of(tmp_path / "t") == [0, 1, 2, 3]
 
 
 def test_keys_are_equal_in_all_their_columns(tmp_path):
