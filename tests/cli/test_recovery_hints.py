@@ -260,8 +260,8 @@ def test_malformed_properties_are_found_and_their_hints_end_them(run, tmp_path):
     table.append([1])
     ended = run(table.location, command="validate")
     assert (ended.code, "no errors, 4 warnings" in ended.out) == (0, True)
-    health = " ".join(run(table.location, "health", command="inspect").out.split())
-    assert f"hint: `icectl properties {table.location} unset gc.enabled`" in health
+    health = "".join(run(table.location, "health", command="inspect").out.split())  # it wraps
+    assert f"hint:`icectlproperties{table.location}unsetgc.enabled`" in health
     assert "TABLE" not in health
     ended = run(table.location, "--json", command="validate")
     for found in checked_document(ended)["result"]["findings"]:

@@ -22,8 +22,9 @@ EVERY_TABLE = {**TABLES, **TREE_TABLES}
 EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 LEVELS = ("metadata", "files", "footers", "data")
 
-UNIT_TESTED = {"V4-115"}
-"""A leaf that is too large has two million rows: tests/unit/sfc1/checks/test_rows.py."""
+ELSEWHERE_TESTED = {"R-021", "R-193", "V4-115", "V4-192"}
+"""Malformed properties: test_recovery_hints.py. A leaf that is too large has two million rows:
+tests/unit/sfc1/checks/test_rows.py. Leaves with many dead rows: test_layouts.py."""
 
 Finding = dict[str, str]
 
@@ -67,4 +68,4 @@ def test_no_rule_is_reported_without_a_damage():
     named = re.compile(r'(?<!rule\()"((?:R|V4)-\d{3})"')
     reported = {rule for file in checks for rule in named.findall(file.read_text())}
     reported |= {rule.id for rule in EVERY_RULE.values() if rule.checks}
-    assert reported - {damage.rule for damage in EVERY_DAMAGE} - UNIT_TESTED == set()
+    assert reported - {damage.rule for damage in EVERY_DAMAGE} - ELSEWHERE_TESTED == set()
