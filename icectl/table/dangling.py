@@ -22,7 +22,6 @@ from icectl.entries.rows import (
     data_files,
     deletion_vectors,
     live,
-    location_keys,
     minus,
     of_status,
     position_delete_files,
@@ -34,7 +33,7 @@ from icectl.files.puffin import PuffinBlob, read_puffin_footer
 from icectl.format.manifest import Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, ancestors
-from icectl.storage.location import loosest_key, name
+from icectl.storage.location import loosest_key, loosest_keys, name
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
@@ -101,7 +100,7 @@ def _without(names: Mapping[str, str], data: Entries) -> dict[str, str]:
     if not names:
         return {}
     keys = pa.array([loosest_key(name_) for name_ in names], pa.string())
-    stored = location_keys(data.table["location"])
+    stored = loosest_keys(data.table["location"])
     known = mask_of(pc.is_in(keys, pc.unique(stored))).tolist()
     return {item: names[item] for item, is_known in zip(names, known, strict=True) if not is_known}
 
