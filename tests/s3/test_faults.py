@@ -131,5 +131,6 @@ def test_any_write_may_fail(bucket, run, command, failure, stride):
         assert document["status"] == "nothing-to-do"
         code, document = run("validate", name, "--level", "data", "--all-snapshots")
         assert code == 0, document
-    assert codes - {0}, "no failure was told of"
+    if failure != "500, though done":  # names of icectl's own are created again
+        assert codes - {0}, "no failure was told of"
     assert failure not in ("access denied", "connection refused") or 12 not in codes

@@ -10,7 +10,7 @@ import pytest
 
 from icectl.commands.compact.report import Compacted
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import CorruptTable, EngineError, Incomplete
+from icectl.errors import CorruptTable, EngineError, Incomplete, MissingFile
 from icectl.progress import SilentProgress
 from icectl.rows.local import LocalEngine
 from icectl.storage.local.store import LocalStore
@@ -104,7 +104,7 @@ def test_a_file_that_is_gone_ends_the_run(tmp_path):
     prepared, version = planned(tmp_path), current_metadata(tmp_path)
     Path(prepared.plan.groups[-1].tasks[-1].inputs[-1].location).unlink()
     files = paths_of(tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MissingFile):
         compacted(tmp_path, prepared, engine())
     unchanged(tmp_path, files, version)
 
