@@ -172,7 +172,9 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
         if not tally.findings:
             break
         newest = reader.context.catalog.load(to_show=True)
-        if {one.snapshot_id for one in snapshots} <= newest.metadata.snapshots_by_id.keys():
+        is_older = newest.metadata.last_updated_ms < reader.metadata.last_updated_ms
+        known = newest.metadata.snapshots_by_id.keys()
+        if is_older or {one.snapshot_id for one in snapshots} <= known:
             break
         reader.context.progress.warn("snapshots expired since the table was loaded; checking again")
         reader = replace(reader, loaded=newest)
