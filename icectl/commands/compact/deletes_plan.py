@@ -6,7 +6,7 @@ large ones. Equality deletes become one or the other. What a run has made is lef
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from icectl.checks.file_identity import StatedFile
@@ -24,12 +24,13 @@ from icectl.commands.compact.plan import (
     selected_files,
 )
 from icectl.entries.deletes import Applied, delete_counts
-from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs, same_verdict
+from icectl.entries.file_verdicts import FileVerdict, Verdicts, at_locations, of_specs, same_verdict
 from icectl.entries.rows import by_row, take
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.output_sizes import pack
+from icectl.table.reviewed import REWRITE_FILE
 from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, TaskMaker
 from icectl.units import print_count
 
@@ -54,7 +55,12 @@ def plan_deletes(
     """
     verdicts = same_verdict(files.data, FileVerdict.MERGED)
     verdicts[delete_counts(files.matches) == 0] = FileVerdict.NO_DELETES
-    verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
+    verdicts[~selected_files(metadata, files, replace(options, only=None))] = (
+        FileVerdict.NOT_SELECTED
+    )
+    if options.only is not None:  # what needs nothing is told of as in the plan
+        named = at_locations(files.data, options.only.subjects(REWRITE_FILE))
+        verdicts[(verdicts == FileVerdict.MERGED) & ~named] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     planning = _Planning(metadata, files, options, verdicts)
     is_read = planning.verdicts == FileVerdict.MERGED
