@@ -119,7 +119,7 @@ class Step:
 @cache
 def step_of(command: str) -> Step:
     """Return the step of a command, imported now: help has no need of it."""
-    name = command.replace("-", "_")
+    name = STEPS[STEPS.index(command)].replace("-", "_")  # of the table alone, whatever is asked
     step: Step = import_module(f"icectl.commands.{name}.step").STEP
     return step
 
