@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Integers, mask_of
 from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import DELETES, Verdicts, of_specs
-from icectl.entries.rows import GROUP_KEYS, Entries, numbers
+from icectl.entries.rows import Entries, numbers
 from icectl.format.manifest import FileFormat
 from icectl.table.live_files import LiveFiles
 from icectl.table.output_sizes import Sizes
@@ -94,39 +93,6 @@ def mergeable(
 def _row_group_counts(data: Entries) -> Integers:
     offsets = pc.fill_null(pc.list_value_length(data.table["split_offsets"]), 0)
     return np.asarray(offsets.to_numpy(), np.int64)
-
-
-def expected_ways(data: Entries, least_row_group: int = MERGE_ROW_GROUP_BYTES) -> tuple[int, int]:
-    """Return the bytes to merge and to rewrite, of partitions with several files.
-
-    This estimates choose_method by row groups and file formats.
-    """
-    sizes, counts = numbers(data, "file_size_in_bytes"), _row_group_counts(data)
-    not_parquet = np.asarray(data.table["file_format"].to_numpy()) != FileFormat.PARQUET
-    is_large = sizes >= least_row_group * counts
-    columns = data.table.select(GROUP_KEYS)
-    for name, values in (
-        ("size", sizes),
-        ("row_groups", counts),
-        ("large", np.where(is_large, counts, 0)),
-        ("unknown", (counts == 0) | not_parquet),
-    ):
-        columns = columns.append_column(name, pa.array(values))
-    sums = columns.group_by(GROUP_KEYS).aggregate(
-        [
-            ("size", "count"),
-            ("size", "sum"),
-            ("row_groups", "sum"),
-            ("large", "sum"),
-            ("unknown", "max"),
-        ]
-    )
-    files, size, row_groups, large, unknown = (
-        np.asarray(sums[name].to_numpy())
-        for name in ("size_count", "size_sum", "row_groups_sum", "large_sum", "unknown_max")
-    )
-    merges = ~unknown & (2 * large >= row_groups)
-    return int(size[(files > 1) & merges].sum()), int(size[(files > 1) & ~merges].sum())
 
 
 def choose_method(

@@ -1,10 +1,16 @@
-"""A catalog of PyIceberg for the tests that write tables with it."""
+"""A catalog of PyIceberg for the tests that write tables with it, and commands run on these."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+
+from icectl.cli import app
+
+Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -16,3 +22,16 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     made.create_namespace("db")
     yield made
     made.engine.dispose()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command with --json; its document."""
+
+    def run_command(*words: str, code: int = 0) -> dict[str, Any]:
+        capsys.readouterr()
+        assert app.main([*words, "--json"]) == code, capsys.readouterr()
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    return run_command

@@ -6,7 +6,6 @@ Files of the dropped table go if the caller names its uuid, and catalogs and tim
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from icectl.cli import app
 from icectl.commands.remove_orphans import run as remove_orphans
 from tests.builders.folders import contents_by_name, paths_of
 
@@ -24,8 +22,6 @@ NAME = "test.db.t"
 ALL = ("--older-than", "2d", "--max-fraction", "1")
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-
-Run = Callable[..., dict[str, Any]]
 
 
 class World:
@@ -69,19 +65,6 @@ def world(catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     other.create_table("kept.y", SCHEMA)
     monkeypatch.setenv("ICECTL_CONFIG", str(settings))
     return World(catalog, tmp_path / "warehouse/db/t")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command with --json; its document."""
-
-    def run_command(*words: str, code: int = 0) -> dict[str, Any]:
-        capsys.readouterr()
-        assert app.main([*words, "--json"]) == code, capsys.readouterr()
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return run_command
 
 
 @pytest.mark.parametrize("command", [("expire-snapshots", "--older-than", "0s"),

@@ -4,25 +4,21 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 
-from icectl.cli import app
 from tests.builders.folders import contents_by_name
+from tests.interop.conftest import Run
 
 README = Path(__file__).parents[2] / "README.md"
 SCHEMA = pa.schema([("id", pa.int64())])
 OTHER_UUID = "0190c1a4-5b6c-7d8e-9f01-23456789abcd"
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -38,19 +34,6 @@ def orders(catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for number in range(6):
         table.append(pa.table({"id": [number, number + 10]}, SCHEMA))
     return table
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command with --json; its document."""
-
-    def run_command(*words: str, code: int = 0) -> dict[str, Any]:
-        capsys.readouterr()
-        assert app.main([*words, "--json"]) == code, capsys.readouterr()
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return run_command
 
 
 def ids(metadata_file: Path) -> list[int]:

@@ -259,8 +259,8 @@ def _check_stayed(common: Common, job: StepRequest) -> None:
             raise Refused(
                 f"the table's earlier metadata file {redacted(entry.metadata_file)} is outside its "
                 "location: other files there may not be the table's",
-                hint="`icectl remove-orphans TABLE` searches the location, if all files there are "
-                "the table's",
+                hint="`icectl remove-orphans TABLE --dry-run` lists the files there; look at them "
+                "before they are deleted",
                 id="location-not-own",
             )
 
