@@ -13,7 +13,13 @@ from typing import Protocol
 from icectl.catalog.commit_file import next_metadata, unmet, why_changed
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName, dotted_name
-from icectl.catalog.metadata_files import check_original, metadata_version, read_file, wants_gzip
+from icectl.catalog.metadata_files import (
+    check_original,
+    is_same_place,
+    metadata_version,
+    read_file,
+    wants_gzip,
+)
 from icectl.catalog.protocol import (
     Capabilities,
     CatalogAccess,
@@ -164,7 +170,7 @@ class PointerCatalog:
         gzip = wants_gzip(base, otherwise=is_gzip(content))
         number = 0 if base.version is None else base.version + 1
         name = catalog_metadata_file_name(number, self.env.new_uuid(), gzip=gzip)  # R-160
-        target = locations.join(folder_of(updated), name)
+        target = locations.join(base.metadata_folder, name)
         create_own(self.store, self.env, target, write_metadata(updated, compressed=gzip))
         ours = _table(updated, target, base.capabilities)
         try:  # the file goes where it is sure to have lost
@@ -219,8 +225,14 @@ class PointerCatalog:
 
 
 def _table(metadata: TableMetadata, location: str, capabilities: Capabilities) -> LoadedTable:
-    version = metadata_version(location).version
-    return LoadedTable(metadata, location, version, folder_of(metadata), capabilities)
+    """Make a loaded table; new files go where the table wants them, if its metadata are there.
+
+    Else they go beside the current metadata file. A metadata file in a folder proves that the
+    table's writer may write there, and icectl may have more rights than the writer.
+    """
+    folder, wanted = locations.parent(location), folder_of(metadata)
+    folder = wanted if is_same_place(folder, wanted) else folder
+    return LoadedTable(metadata, location, metadata_version(location).version, folder, capabilities)
 
 
 def folder_of(metadata: TableMetadata) -> str:

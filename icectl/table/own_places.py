@@ -30,6 +30,7 @@ from icectl.errors import CorruptTable, Refused, StorageError
 from icectl.files.metadata_file import find_last_updated_ms, find_table_uuid, read_metadata_json
 from icectl.format.file_names import named_folders
 from icectl.format.metadata import TableMetadata
+from icectl.format.properties import METADATA_PATH
 from icectl.progress import Progress
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.identity import SameStore, is_kept_from_owner, place_key, real_location
@@ -80,11 +81,12 @@ def own_places(loaded: LoadedTable) -> OwnPlaces:
     """Return the places that hold the table's current metadata file."""
     location = loaded.metadata.location.rstrip("/")
     holder = parent(loaded.metadata_location)
+    named = named_folders(location, loaded.metadata.properties).get(METADATA_PATH.name)
     folders = []
     if any(_is_same(holder, folder) for folder in (location, join(location, METADATA_FOLDER))):
         folders.append(location)
-    elif _is_same(holder, loaded.metadata_folder) and SameStore().holds(holder, location):
-        folders.append(loaded.metadata_folder.rstrip("/"))
+    elif named and _is_same(holder, named) and SameStore().holds(holder, location):
+        folders.append(named)
     return OwnPlaces(location, tuple(folders))
 
 

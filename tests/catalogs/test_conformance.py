@@ -41,14 +41,21 @@ MakeTable = Callable[..., Path]
 def table(server: Server) -> MakeTable:
     """Makes a table of small files with deletes and old snapshots, and registers it as `t`."""
 
-    def make(version: int = 2, change: Callable[[dict[str, Any]], None] | None = None) -> Path:
+    def make(
+        version: int = 2,
+        change: Callable[[dict[str, Any]], None] | None = None,
+        place: Path | None = None,
+    ) -> Path:
         directory = server.warehouse / "t"
         build(directory, version, "identity")
         current = current_metadata(directory)
+        members = json.loads(current.read_bytes())
         if change is not None:
-            members = json.loads(current.read_bytes())
             change(members)
-            current.write_text(json.dumps(members))
+        if place is not None:  # of the current metadata file
+            place.mkdir(parents=True)
+            current = place / "00077-3b0d3a4e-8a1c-4a6c-9a57-2f3f9d3c6a11.metadata.json"
+        current.write_text(json.dumps(members))
         server.register("t", str(current))
         return directory
 
@@ -232,6 +239,22 @@ def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(server
     assert lost.exists()
 
 
+def test_no_commit_makes_a_foreign_folder_the_tables(server, table, tmp_path):
+    """Its writer names somebody's folder, and its metadata are where the writer may write."""
+    if not server.swaps_pointer:
+        pytest.skip("the server chooses the place of metadata files")
+    home, place = tmp_path / "home/alice", server.warehouse / "own/meta"
+    documents = [stray(home, f"{number}.txt", days=900) for number in range(3)]
+    table(change=lambda members: members.update(location=str(home)), place=place)
+    for name in ("properties", "rewrite"):
+        code, document = on(server, [*COMMANDS[name], "--json"])
+        assert code == 0, document
+        assert local(server.current("t")).parent == place
+    code, document = on(server, [*COMMANDS["orphans"], "--json"])
+    assert (code, document["error"]["id"]) == (5, "location-not-own")
+    assert sorted(path for path in home.rglob("*") if path.is_file()) == documents
+
+
 @pytest.mark.parametrize("spread", [False, True], ids=["by partition", "spread"])
 def test_files_go_where_the_table_says_and_orphans_are_found_there(server, table, tmp_path, spread):
     data, metadata = tmp_path / "elsewhere/data", tmp_path / "elsewhere/metadata"
@@ -240,7 +263,9 @@ def test_files_go_where_the_table_says_and_orphans_are_found_there(server, table
         "write.metadata.path": str(metadata),
         "write.object-storage.enabled": str(spread).lower(),
     }
-    directory = table(change=lambda members: members["properties"].update(properties))
+    directory = table(
+        change=lambda members: members["properties"].update(properties), place=metadata
+    )
     before, old = rows(server), set(directory.rglob("*"))
     for name in ("compact", "rewrite", "expire"):
         age(tmp_path, 5)

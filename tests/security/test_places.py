@@ -104,7 +104,7 @@ def check_whole(directory: Path, ids: range = range(10)) -> None:
     assert sorted(dict(row)["id"] for row in found) == list(ids)
 
 
-@pytest.mark.parametrize("folder", ["a/metadata", "a/meta"])
+@pytest.mark.parametrize("folder", ["a/metadata", "own/meta"])
 @pytest.mark.parametrize("command", ["remove-orphans", "maintain"])
 def test_a_location_that_was_moved_to_a_home_takes_no_document_along(
     server, tmp_path, command, folder
@@ -122,7 +122,7 @@ def test_a_location_that_was_moved_to_a_home_takes_no_document_along(
         assert "--delete-outside" in document["error"]["hint"]
 
 
-@pytest.mark.parametrize("folder", ["a/metadata", "a/meta"])
+@pytest.mark.parametrize("folder", ["a/metadata", "own/meta"])
 def test_a_location_that_was_moved_takes_no_file_along_that_a_manifest_names(
     server, tmp_path, folder
 ):
@@ -136,11 +136,58 @@ def test_a_location_that_was_moved_takes_no_file_along_that_a_manifest_names(
     code, document = run(["expire-snapshots", A, *LAST_ONE])
     assert files_of(home) == before
     assert any("no file there is deleted" in told for told in document["warnings"])
-    if folder == "a/meta":  # its metadata would go to the new location, and below another table
-        assert (code, document["error"]["id"]) == (5, "other-table")
-        return
     assert code == 0, document
     assert not [item for item in document["result"]["files"] if item["path"].startswith(str(home))]
+
+
+COMMITS = {
+    "tag": ["refs", A, "tag", "kept"],
+    "branch": ["refs", A, "branch", "audit"],
+    "properties": ["properties", A, "set", "owner=ada"],
+    "migrate": ["migrate-v1-v2", A, "--yes"],
+    "rewrite": ["rewrite-manifests", A, "--rewrite-all"],
+    "compact": ["compact", A, "--engine", "local", "--rewrite-all"],
+    "expire": ["expire-snapshots", *LAST_ONE[:-1], A],
+    "upgrade-to-v3": ["upgrade-to-v3", A, "--yes"],
+    "upgrade-to-v4": ["upgrade-to-v4", A, "--layout", "sfc-1", "--eager", "--yes"],
+    "maintain": ["maintain", A, *ALL_OLD[-2:-1]],
+}
+
+
+@pytest.mark.parametrize(
+    "names", ["location", "metadata path", pytest.param("both", marks=pytest.mark.full)]
+)
+def test_no_commit_makes_a_folder_the_tables_that_its_writer_names(tmp_path, monkeypatch, names):
+    """icectl may write where the table's writer may not: a commit would be the writer's proof."""
+    home = tmp_path / "home" / "alice"
+    documents = [stray(home, f"{at}.txt", days=900) for at in range(3)]
+    with warehouse(tmp_path, monkeypatch) as server:
+        table = TableBuilder(server.warehouse / "a", format_version=1)
+        table.append(range(5))
+        table.append(range(5, 10))
+        register(server, "a")
+        place = server.warehouse / "own/meta"
+
+        def change(members: dict[str, Any]) -> None:
+            if names != "metadata path":
+                members["location"] = str(home)
+            if names != "location":
+                members["properties"]["write.metadata.path"] = str(home)
+            members["properties"]["write.metadata.previous-versions-max"] = "1"
+            members["properties"]["write.data.path"] = str(server.warehouse / "a/data")
+            with_statistics(documents[0])(members)
+            members["statistics"][0]["snapshot-id"] = members["snapshots"][0]["snapshot-id"]
+
+        swap(server, "a", place, change)
+        for name, words in COMMITS.items():
+            before = server.current("a")
+            code, document = run([*words, "--json"])
+            assert code == 0 or name == "maintain", document
+            assert local(server.current("a")).parent == place
+            assert server.current("a") != before or name == "maintain", document
+        for words in (["expire-snapshots", A, *LAST_ONE], ["remove-orphans", A, *ALL_OLD]):
+            run(words)
+        assert sorted(home.rglob("*")) == documents
 
 
 def test_a_location_that_was_moved_is_searched_where_the_operator_names_it(server, tmp_path):
@@ -229,20 +276,25 @@ def test_twins_of_one_catalog_do_not_expire(server):
     assert files_of(server.warehouse / "a") == before
 
 
+@pytest.mark.parametrize("place", ["a/metadata", "b/metadata"])
 @pytest.mark.parametrize("command", ["rewrite-manifests", "expire-snapshots"])
-def test_metadata_is_not_written_among_files_of_another_table(server, command):
+def test_metadata_is_not_written_among_files_of_another_table(server, command, place):
     other = server.warehouse / "b" / "metadata"
 
     def change(members: dict[str, Any]) -> None:
         members["properties"]["write.metadata.path"] = str(other)
 
-    swap(server, "a", server.warehouse / "a" / "metadata", change)
+    swap(server, "a", server.warehouse / place, change)
     before = files_of(server.warehouse / "b")
     words = {"rewrite-manifests": ["--min-manifests", "1", "--yes", "--json"]}
     code, document = run([command, A, *words.get(command, LAST_ONE)])
-    assert (code, document["error"]["id"]) == (5, "other-table")
-    assert "write.metadata.path" in document["error"]["hint"]
     assert files_of(server.warehouse / "b") == before
+    if place == "b/metadata":
+        assert (code, document["error"]["id"]) == (5, "other-table")
+        assert "write.metadata.path" in document["error"]["hint"]
+        return
+    assert code == 0, document
+    assert local(server.current("a")).parent == server.warehouse / place
     assert run(["validate", B, "--json"])[0] == 0
 
 

@@ -59,11 +59,10 @@ from icectl.commands.steps import STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
-from icectl.errors import CommitConflict, CommitUnknown, MissingFile, Refused
+from icectl.errors import CommitConflict, CommitUnknown, MissingFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, read
 from icectl.format.updates import SetProperties, Update
-from icectl.storage.location import is_within, redacted
 from icectl.table.context import TableContext, open_table
 from icectl.table.reader import Reader
 from icectl.table.reviewed import Reviewed, ReviewedAct
@@ -246,33 +245,12 @@ def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
         return None
 
 
-def _check_stayed(common: Common, job: StepRequest) -> None:
-    """Refuse to search a location that the table has moved to, as its metadata log shows.
-
-    What a step before has written there does not make the other files there the table's.
-    Raises: Refused.
-    """
-    session = open_session(common, job.table, read_only=False)
-    metadata = open_table(session.context.catalog).metadata
-    for entry in metadata.metadata_log:
-        if not is_within(entry.metadata_file, metadata.location):
-            raise Refused(
-                f"the table's earlier metadata file {redacted(entry.metadata_file)} is outside its "
-                "location: other files there may not be the table's",
-                hint="`icectl remove-orphans TABLE --dry-run` lists the files there; look at them "
-                "before they are deleted",
-                id="location-not-own",
-            )
-
-
 def _run(common: Common, job: StepRequest) -> StepEnd:
     if job.step == VALIDATE:
         return _validate(common, job)
     now_ms = common.shell.env.now_ms()
     change = Change(yes=True, dry_run=job.planning)
     request = _request(job.step, job.policy)
-    if job.step == "remove-orphans":
-        _check_stayed(common, job)
     outcome = run_of(job.step.replace("-", "_"))(common, job.table, request, change)
     table = outcome.table
     end = replace(

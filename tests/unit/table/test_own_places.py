@@ -433,7 +433,8 @@ NAME = "v3.metadata.json"
 
 def loaded(location: str, holder: str, folder: str = "") -> LoadedTable:
     """A table of a catalog whose metadata file lies in `holder`, and new ones go to `folder`."""
-    metadata = replace(table(), location=location)
+    properties = {"write.metadata.path": folder} if folder else {}
+    metadata = replace(table(), location=location, properties=properties)
     capabilities = Capabilities(
         is_certain=True, publishes=True, numbers_versions=False, cleans_metadata=True
     )
