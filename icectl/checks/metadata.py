@@ -1,7 +1,8 @@
 """Rules of the table metadata itself, of what a version has, and of the files of a table."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from icectl.checks.objects import (
     LiveSnapshot,
@@ -15,6 +16,7 @@ from icectl.checks.rule import Breach, Check, at_most_once, of_object, rule
 from icectl.entries.columns import Mask, mask_of
 from icectl.entries.locations import are_relative
 from icectl.format.locations import is_relative
+from icectl.format.metadata import TableMetadata
 from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRITER, Fault
 from icectl.format.snapshot import (
     MetadataLogEntry,
@@ -108,15 +110,38 @@ def _large_footers(file: MetadataFile) -> Iterator[Breach]:
             yield Breach("its footer is larger than the file", one.statistics_path)
 
 
-def statistics_of_lost_snapshots(file: MetadataFile) -> Iterator[Breach]:
-    """Find statistics files of snapshots that are gone."""
-    files: chain[StatisticsFile | PartitionStatisticsFile] = chain(
-        file.metadata.statistics, file.metadata.partition_statistics
-    )
-    for one in files:
-        if file.metadata.snapshot(one.snapshot_id) is None:
-            message = f"it describes snapshot {one.snapshot_id}, which is gone"
-            yield Breach(message, one.statistics_path)
+_NUMBERS = re.compile(r"(?<![0-9A-Za-z])[1-9][0-9]*(?![0-9A-Za-z])")
+
+
+def snapshots_named(file: StatisticsFile | PartitionStatisticsFile) -> frozenset[int]:
+    """Return what may be snapshots in the name of a statistics file, and those of its blobs.
+
+    Writers compute at least one blob from the file's snapshot, and name partition statistics
+    `partition-stats-<snapshot>-<uuid>`.
+    """
+    numbers = _NUMBERS.findall(file.statistics_path.rpartition("/")[2])
+    if isinstance(file, StatisticsFile):
+        numbers += [str(blob.get("snapshot-id")) for blob in file.blob_metadata]  # R-140, R-206
+    return frozenset(int(number) for number in numbers if number.isdecimal())
+
+
+def other_snapshots(
+    metadata: TableMetadata, file: StatisticsFile | PartitionStatisticsFile
+) -> frozenset[int]:
+    """Return the snapshots of the table that a statistics file names; none if its own is one."""
+    named = snapshots_named(file)
+    return frozenset() if file.snapshot_id in named else named & metadata.snapshots_by_id.keys()
+
+
+def wrong_statistics(file: MetadataFile) -> Iterator[Breach]:
+    """Find statistics of snapshots that are gone, or that name other snapshots than their own."""
+    metadata = file.metadata
+    for one in metadata.every_statistics:
+        message = f"it describes snapshot {one.snapshot_id}"
+        if others := other_snapshots(metadata, one):
+            yield Breach(f"{message}, but it names snapshot {min(others)}", one.statistics_path)
+        elif metadata.snapshot(one.snapshot_id) is None:
+            yield Breach(f"{message}, which is gone", one.statistics_path)
 
 
 REPEATED_PARTITION_STATISTICS = at_most_once(
@@ -223,8 +248,8 @@ METADATA_RULES = (
     rule("R-140", "entries of statistics files are complete", "Table Statistics", "warning",
          "let the engine compute the statistics again", Check(MetadataFile, _large_footers)),
     rule("R-141", "statistics belong to a snapshot that exists", "Table Statistics", "warning",
-         "`icectl expire-snapshots TABLE` drops them with the next snapshot",
-         Check(MetadataFile, statistics_of_lost_snapshots)),
+         "`icectl repair TABLE` removes the entry",
+         Check(MetadataFile, wrong_statistics)),
     rule("R-142", "a snapshot has at most one partition statistics file", "Partition Statistics",
          "warning", "let the engine compute the statistics again", REPEATED_PARTITION_STATISTICS),
     rule("R-143", "partition statistics count deletes by the rules of version 3",

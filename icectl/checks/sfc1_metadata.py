@@ -11,7 +11,7 @@ from icectl.checks.metadata import (
     REPEATED_PARTITION_STATISTICS,
     absent_members,
     gaps_in_snapshot_log,
-    statistics_of_lost_snapshots,
+    wrong_statistics,
 )
 from icectl.checks.numbering import (
     ABSENT_ADDED_ROWS,
@@ -227,8 +227,8 @@ SFC1_METADATA_RULES = (
     rule("V4-022", "the metadata log is bounded and in order", "Table metadata", "warning",
          NEXT_COMMIT, *METADATA_LOG, Check(MetadataFile, _long_metadata_log)),
     rule("V4-023", "statistics files belong to snapshots that exist", "Table metadata", "warning",
-         "remove the entry with the engine, or expire the snapshot",
-         Check(MetadataFile, statistics_of_lost_snapshots), REPEATED_PARTITION_STATISTICS),
+         "`icectl repair TABLE` removes the entry",
+         Check(MetadataFile, wrong_statistics), REPEATED_PARTITION_STATISTICS),
     rule("V4-030", "a snapshot has one of root manifest, manifest list and manifests", "Snapshots",
          "error", OLDER_METADATA, Check(CommitBase, _contents)),
     rule("V4-031", "snapshots with a root have every member that version 4 requires", "Snapshots",

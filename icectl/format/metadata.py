@@ -72,6 +72,11 @@ class TableMetadata:
     def snapshots_by_id(self) -> Mapping[int, Snapshot]:
         return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
 
+    @property
+    def every_statistics(self) -> tuple[StatisticsFile | PartitionStatisticsFile, ...]:
+        """The entries of all statistics files, those of partitions last."""
+        return (*self.statistics, *self.partition_statistics)
+
     def snapshot(self, snapshot_id: int) -> Snapshot | None:
         return self.snapshots_by_id.get(snapshot_id)
 

@@ -7,6 +7,7 @@ before they plan, with what they read for planning anyway.
 from collections.abc import Collection, Mapping, Sequence
 
 from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.checks.metadata import other_snapshots
 from icectl.checks.objects import CommitBase, ListedChain
 from icectl.checks.rule import refuse
 from icectl.checks.rules import ALL_RULES, RULES, rules_of_metadata
@@ -14,7 +15,7 @@ from icectl.checks.snapshots import lists_fewer
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Refused
 from icectl.format import properties
-from icectl.format.layout import Layout, layout_of
+from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import ROLL_BACK
@@ -113,6 +114,27 @@ def check_head_list(
     lists = {snapshot.snapshot_id: manifests, parent.snapshot_id: before}
     found = RULES.findings(ListedChain(metadata, lists), only=("R-031",))
     refuse(one for one in found if one.subject == f"snapshot {snapshot.snapshot_id}")
+
+
+def check_statistics(metadata: TableMetadata, expired_ids: Collection[int]) -> None:
+    """Refuse to expire snapshots whose statistics name only snapshots that stay.
+
+    The commit would drop the entries. Raises: CorruptTable R-141, V4-023.
+    """
+    entries = metadata.every_statistics
+    kept = {one.statistics_path for one in entries if one.snapshot_id not in expired_ids}
+    for one in entries:
+        if one.snapshot_id in expired_ids and one.statistics_path not in kept:
+            others = other_snapshots(metadata, one).difference(expired_ids)
+            if others:
+                is_sfc1 = layout_of_table(metadata) is Layout.SFC_1
+                rule = ALL_RULES["V4-023" if is_sfc1 else "R-141"]
+                raise CorruptTable(
+                    f"`{one.statistics_path}`: its entry says that it describes snapshot "
+                    f"{one.snapshot_id}, but it names snapshot {min(others)}, which stays",
+                    rule=rule.id,
+                    hint=rule.fix,
+                )
 
 
 CLOCK_TOLERANCE_MS = 60_000

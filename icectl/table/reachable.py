@@ -221,9 +221,7 @@ def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> 
 
 def every_statistics_file(metadata: TableMetadata) -> Files:
     """The statistics files that the metadata names, also those of no snapshot in it (R-141)."""
-    described = {item.snapshot_id for item in metadata.statistics}
-    described |= {item.snapshot_id for item in metadata.partition_statistics}
-    return statistics_files(metadata, described)
+    return statistics_files(metadata, {item.snapshot_id for item in metadata.every_statistics})
 
 
 def log_files(metadata: TableMetadata, metadata_location: str) -> Files:

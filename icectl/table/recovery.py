@@ -43,7 +43,7 @@ from icectl.files.metadata_file import find_table_uuid
 from icectl.format.manifest import Content, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
-from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile, ancestors
+from icectl.format.snapshot import Snapshot, ancestors
 from icectl.progress import SilentProgress
 from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore
@@ -531,10 +531,8 @@ class BrokenTable:
             "snapshots that do"
         )
         statistics = f"`icectl repair {table}` takes it out of the metadata; no row depends on it"
-        entries: Sequence[StatisticsFile | PartitionStatisticsFile]
-        entries = (*metadata.statistics, *metadata.partition_statistics)
         others = dict.fromkeys(search.not_named(head, broken), expire)
-        others |= dict.fromkeys((entry.statistics_path for entry in entries), statistics)
+        others |= {entry.statistics_path: statistics for entry in metadata.every_statistics}
         return _Recovery(self._repair(metadata, head, search), others)
 
     def _repair(

@@ -448,7 +448,7 @@ def with_statistics(aged: Aged, *entries: tuple[int, Path]) -> None:
                 "statistics-path": str(path),
                 "file-size-in-bytes": 4,
                 "file-footer-size-in-bytes": 4,
-                "blob-metadata": [],
+                "blob-metadata": [{"snapshot-id": snapshot_id}],
             }
             for snapshot_id, path in entries
         ]

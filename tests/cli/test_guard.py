@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
+from icectl.files.puffin import NewBlob, write_puffin
 from tests.builders.broken import Broken, Record, rewrite_avro
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
@@ -283,3 +284,30 @@ def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
     broken.edit(change)
     age(broken.directory, 30)
     assert refused(broken, words, capsys) == (15, "R-097")
+
+
+@pytest.mark.parametrize("kind", ["statistics", "partition-statistics"])
+@pytest.mark.parametrize("words", [EXPIRE, (*EXPIRE, "--metadata-only")])
+def test_r141_a_wrong_snapshot_costs_no_statistics(broken, capsys, words, kind):
+    """Those of the head, as Spark writes them, under the id of each snapshot that expires."""
+    head, *others = reversed([one["snapshot-id"] for one in broken.members()["snapshots"]])
+    name = f"partition-stats-{head}-0f.parquet" if kind == "partition-statistics" else "0f.stats"
+    path = broken.directory / "metadata" / name
+    blob = {"type": "apache-datasketches-theta-v1", "snapshot-id": head, "sequence-number": 7,
+            "fields": [1]}  # fmt: skip
+    path.write_bytes(content := write_puffin([NewBlob(blob["type"], (1,), head, 7, b"")], {}))
+    entry = {"statistics-path": str(path), "file-size-in-bytes": len(content)}
+    if kind == "statistics":
+        entry |= {"file-footer-size-in-bytes": len(content) - 4, "blob-metadata": [blob]}
+    for lie in others:
+        broken.edit(lambda members, id_=lie: members.update({kind: [entry | {"snapshot-id": id_}]}))
+        age(broken.directory, 30)
+        assert refused(broken, words, capsys) == (15, "R-141")
+    broken.edit(lambda members: members.update({kind: [entry | {"snapshot-id": head ^ 1}]}))
+    age(broken.directory, 30)
+    assert run(broken, words) == 0
+    assert path.exists()
+    assert broken.members()[kind] == [entry | {"snapshot-id": head ^ 1}]
+    broken.edit(lambda members: members.update({kind: [entry | {"snapshot-id": others[0]}]}))
+    assert run(broken, ("repair",)) == 0
+    assert kind not in broken.members() or not broken.members()[kind]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from icectl.checks.metadata import other_snapshots, snapshots_named
 from icectl.entries.files import NO_FILES, FileKind, Files, distinct, of_kind, together, without
 from icectl.format.expressions import last_guards
 from icectl.format.layout import Layout, layout_of_table
@@ -115,10 +116,18 @@ def restrict_to_reviewed(plan: ExpirePlan, only: Reviewed) -> ExpirePlan:
 
 
 def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
-    """Return the snapshots of statistics that are not in the table (R-141). Order: ascending."""
-    described = {item.snapshot_id for item in metadata.statistics}
-    described |= {item.snapshot_id for item in metadata.partition_statistics}
-    return tuple(sorted(described - set(metadata.snapshots_by_id)))
+    """Return the snapshots of statistics that were in the table and are gone (R-141).
+
+    Statistics that name another snapshot of the table stay. So do those of which neither their file
+    nor the table says that there was such a snapshot. Order: ascending.
+    """
+    files = metadata.every_statistics
+    known = {item.parent_snapshot_id for item in metadata.snapshots}
+    known |= {entry.snapshot_id for entry in metadata.snapshot_log}
+    kept = {file.snapshot_id for file in files if other_snapshots(metadata, file)}
+    kept |= {file.snapshot_id for file in files if not snapshots_named(file)} - known
+    lost = {file.snapshot_id for file in files} - metadata.snapshots_by_id.keys()
+    return tuple(sorted(lost - kept))
 
 
 def _unused_schemas(

@@ -60,7 +60,7 @@ from icectl.storage.new_files import PROBE, create_own, old_temporaries
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
-from icectl.table.guard import check_deletable, check_gc_enabled
+from icectl.table.guard import check_deletable, check_gc_enabled, check_statistics
 from icectl.table.known_locations import KnownFiles
 from icectl.table.live_file_check import check_kept
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
@@ -179,6 +179,7 @@ def plan_expiry(
         else decide_again(metadata, policy, now_ms, only.retention)
     )
     check_min_age(retention, now_ms, options.min_age_ms)
+    check_statistics(metadata, {decision.snapshot_id for decision in retention.expired})
     listed = context.store.list_directory(loaded.metadata_folder)
     unfinished, abandoned = _earlier_journals(context, loaded, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}

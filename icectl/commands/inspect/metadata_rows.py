@@ -15,7 +15,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import decode
-from icectl.format.snapshot import PartitionStatisticsFile, StatisticsFile, ancestors
+from icectl.format.snapshot import StatisticsFile, ancestors
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.reader import logged_snapshot_id
@@ -160,8 +160,7 @@ def _metadata_log_rows(metadata: TableMetadata, metadata_location: str) -> Itera
 
 
 def _statistics_rows(metadata: TableMetadata) -> Iterator[Row]:
-    files: list[StatisticsFile | PartitionStatisticsFile] = [*metadata.statistics]
-    for file in (*files, *metadata.partition_statistics):
+    for file in metadata.every_statistics:
         of_table = file if isinstance(file, StatisticsFile) else None
         blobs = [
             {

@@ -41,13 +41,7 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.errors import CommitConflict, IcectlError, Refused, UsageError
 from icectl.format.metadata import TableMetadata
-from icectl.format.snapshot import (
-    PartitionStatisticsFile,
-    Snapshot,
-    SnapshotRef,
-    StatisticsFile,
-    ancestors,
-)
+from icectl.format.snapshot import Snapshot, SnapshotRef, ancestors
 from icectl.format.updates import (
     RemovePartitionStatistics,
     RemoveStatistics,
@@ -353,10 +347,7 @@ def statistics_fixes(metadata: TableMetadata, findings: Sequence[Finding]) -> li
     of_statistics = [finding for finding in findings if finding.rule in OF_STATISTICS]
     named = {finding.subject for finding in findings if finding.rule == "R-034"}
     fixes = []
-    entries: list[StatisticsFile | PartitionStatisticsFile] = [
-        *metadata.statistics,
-        *metadata.partition_statistics,
-    ]
+    entries = metadata.every_statistics
     for snapshot_id in dict.fromkeys(entry.snapshot_id for entry in entries):
         places = {entry.statistics_path for entry in entries if entry.snapshot_id == snapshot_id}
         of_places = [finding for finding in findings if finding.subject in named & places]

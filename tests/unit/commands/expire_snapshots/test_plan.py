@@ -129,8 +129,8 @@ def test_updates_made_again_leave_schemas_and_specs():
 def test_r141_statistics_of_lost_snapshots_go_with_the_next_expiry():
     table = replace(
         TABLE,
-        statistics=(StatisticsFile(9, "/s9", 1, 1), StatisticsFile(3, "/s3", 1, 1)),
-        partition_statistics=(PartitionStatisticsFile(8, "/p8", 1),),
+        statistics=(described(9, "/s9", 9), StatisticsFile(3, "/s3", 1, 1)),
+        partition_statistics=(PartitionStatisticsFile(8, "/partition-stats-8-0f.parquet", 1),),
     )
     assert lost_statistics(table) == (8, 9)
     found = updates(table, planned(table))
@@ -138,11 +138,42 @@ def test_r141_statistics_of_lost_snapshots_go_with_the_next_expiry():
         RemoveStatistics(8), RemovePartitionStatistics(8),
         RemoveStatistics(9), RemovePartitionStatistics(9),
     ]  # fmt: skip
-    changed = apply_all(table, found)
-    assert [item.snapshot_id for item in changed.statistics] == [3]
-    assert changed.partition_statistics == ()
-    idle = history(LINE[2:], {"main": {"head": 3}})
-    assert updates(replace(idle, statistics=table.statistics), planned(idle)) == []
+
+
+def described(snapshot_id: int, path: str, *computed_from: int) -> StatisticsFile:
+    blobs = tuple({"type": "apache-datasketches-theta-v1", "snapshot-id": id_}
+                  for id_ in computed_from)  # fmt: skip
+    return StatisticsFile(snapshot_id, path, 1, 1, blobs)
+
+
+@pytest.mark.parametrize(
+    ("file", "goes"),
+    [
+        (described(9, "/s", 9, 2), True),  # a blob was kept from the statistics before
+        (described(9, "/s", 8), True),
+        (described(9, "/s", 2), False),
+        (described(9, "/s"), False),
+        (described(9, "/9-0f.stats"), True),
+        (described(9, "/s-2.stats", 9), True),
+        (PartitionStatisticsFile(9, "/partition-stats-2-0f.parquet", 1), False),
+        (PartitionStatisticsFile(9, "/p9.parquet", 1), False),
+    ],
+)
+def test_r141_a_wrong_id_of_a_snapshot_costs_no_statistics(file, goes):
+    is_whole = isinstance(file, StatisticsFile)
+    table = replace(
+        TABLE,
+        statistics=(file,) if is_whole else (),
+        partition_statistics=() if is_whole else (file,),
+    )
+    assert lost_statistics(table) == ((9,) if goes else ())
+
+
+def test_r141_statistics_of_a_snapshot_that_the_log_knows_go():
+    file = PartitionStatisticsFile(9, "/p", 1)
+    log = (SnapshotLogEntry(1, 9), *TABLE.snapshot_log)
+    assert lost_statistics(replace(TABLE, partition_statistics=(file,))) == ()
+    assert lost_statistics(replace(TABLE, partition_statistics=(file,), snapshot_log=log)) == (9,)
 
 
 # -- schemas and specs --------------------------------------------------------------------------

@@ -174,7 +174,8 @@ def test_a_store_that_is_ill_even_for_once_is_no_loss(table, answers, of_list):
 
 
 def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(table):
-    metadata = replace(table.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
+    lost = StatisticsFile(99, "/t/s99", 5, 4, ({"snapshot-id": 99},))
+    metadata = replace(table.metadata, statistics=(lost,))
     ids = (table.metadata.snapshots[0].snapshot_id,)
     found = read_reached(
         context_of(), metadata, decide(metadata, AskedRetention(expire_ids=ids), 0), {}
