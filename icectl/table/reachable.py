@@ -16,7 +16,7 @@ from icectl.entries.files import FileKind, Files, content_files, distinct, files
 from icectl.entries.locations import are_relative
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.format.file_names import VERSION_HINT
-from icectl.format.layout import Layout, layout_of_manifest
+from icectl.format.layout import Layout, layout_of, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
@@ -24,7 +24,7 @@ from icectl.storage import location as locations
 from icectl.storage.identity import SameStore, linked_files
 from icectl.storage.location import is_local, join, loosest_key, loosest_keys
 from icectl.table.context import TableContext
-from icectl.table.guard import check_lists
+from icectl.table.guard import check_lists, check_vector_targets
 from icectl.table.known_locations import KnownFiles, KnownLocations
 from icectl.table.live_file_check import ListedFiles, LiveOnce
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
@@ -141,6 +141,22 @@ def read_live(
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
     return Live(gathered.files, vector_targets, frozenset(schema_ids), frozenset(spec_ids), once)
+
+
+def read_sound(
+    context: TableContext, metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFile]]
+) -> Live:
+    """Return what snapshots reach, by their manifests: each file once, vectors of live files alone.
+
+    Raises: StorageError; CorruptTable, if one manifest cannot be read, or as said.
+    """
+    snapshots = [metadata.snapshots_by_id[id_] for id_ in lists]
+    live = read_live(context, metadata, all_manifests(lists, snapshots))
+    live.once.check(lists)
+    for snapshot in snapshots:
+        if layout_of(snapshot) is Layout.SFC_1:
+            check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
+    return live
 
 
 class _Gathered:

@@ -23,6 +23,8 @@ MERGE = ("compact", "--min-input-files", "2")
 DELETES = ("compact", "--deletes-only")
 MANIFESTS = ("rewrite-manifests", "--target-size", "1KiB")
 UPGRADE = ("upgrade-to-v4", "--layout=sfc-1", "--eager")
+UPGRADE_3 = ("upgrade-to-v3", "--convert-position-deletes")
+RELOCATE = ("relocate", "--to", "QUARANTINE")
 COMPACT = (REWRITE, MERGE, DELETES)
 
 
@@ -113,7 +115,7 @@ def renamed(location: str) -> str:
     return f"{folder}/x{name}"
 
 
-@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, MANIFESTS])
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, MANIFESTS, UPGRADE_3])
 def test_a_true_table_is_maintained(broken, words):
     rows = ids_of(broken.directory)
     assert run(broken, words) == 0
@@ -179,12 +181,38 @@ def test_r034_nothing_is_an_orphan_while_vectors_and_their_target_have_other_nam
     assert refused(broken, ORPHANS, capsys) == (15, "R-034")
 
 
-@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, UPGRADE])
-def test_r066_an_entry_with_the_path_of_another_live_file_is_refused(broken, capsys, words):
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, UPGRADE, UPGRADE_3, RELOCATE])
+def test_r066_an_entry_with_the_path_of_another_live_file_is_refused(
+    broken, version, capsys, words
+):
+    if (version, words) == (3, UPGRADE_3):
+        pytest.skip("it has version 3")
     other = broken.entries()[-1]["data_file"]["file_path"]
     in_entries(broken, lambda file: file.update(file_path=other), content=0, count=1)
     code, rule = refused(broken, words, capsys)
-    assert (code, rule) == (5, "U-13") if words is UPGRADE else (15, "R-066")
+    assert (code, rule) == {UPGRADE: (5, "U-13"), UPGRADE_3: (5, "R-066")}.get(words, (15, "R-066"))
+
+
+def test_r066_a_table_of_version_1_with_a_file_twice_is_not_migrated(tmp_path, capsys):
+    table = TableBuilder(tmp_path / "t", 1)
+    table.append(range(4), files=2)
+    table.append(range(4, 8), files=2)
+    broken = Broken(table.directory)
+    other = broken.entries()[-1]["data_file"]["file_path"]
+    in_entries(broken, lambda file: file.update(file_path=other), content=0, count=1)
+    assert refused(broken, ("migrate-v1-v2",), capsys) == (5, "R-066")
+
+
+@pytest.mark.parametrize("words", [UPGRADE_3, RELOCATE])
+def test_r031_a_head_whose_list_has_lost_a_row_gets_no_other_version_or_place(
+    broken, version, capsys, words
+):
+    if (version, words) == (3, UPGRADE_3):
+        pytest.skip("it has version 3")
+    lost = broken.manifests()[0]["manifest_path"]
+    broken.edit_head_list(lambda rows: [row for row in rows if row["manifest_path"] != lost])
+    code, rule = refused(broken, words, capsys)
+    assert (code, rule) == (5 if words is UPGRADE_3 else 15, "R-031")
 
 
 def in_numbers(broken: Broken, content: int, change: Callable[[Record, Record], None]) -> None:

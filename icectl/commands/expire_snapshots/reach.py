@@ -8,12 +8,11 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
 from icectl.entries.files import Files, together
 from icectl.errors import CorruptTable, StorageError
-from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
-from icectl.table.guard import check_lists, check_vector_targets
+from icectl.table.guard import check_lists
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     all_manifests,
@@ -22,6 +21,7 @@ from icectl.table.reachable import (
     log_files,
     metadata_files,
     read_live,
+    read_sound,
     statistics_files,
 )
 from icectl.table.retention import Retention
@@ -46,11 +46,7 @@ def read_reached(
     kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
     lists = manifests_by_snapshot(context, metadata, kept_snapshots)
     staying = all_manifests(lists, kept_snapshots)
-    live = read_live(context, metadata, staying)
-    live.once.check(lists)
-    for snapshot in kept_snapshots:
-        if layout_of(snapshot) is Layout.SFC_1:
-            check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
+    live = read_sound(context, metadata, lists)
     going = _Going(context, metadata)
     files = going.read(going_ids, staying, sizes)
     if not trusted:

@@ -76,7 +76,7 @@ def plan(
     return UpgradePlan(
         from_version=metadata.format_version,
         steps=(*steps, *conversion(deletes)),
-        findings=(*unreadable, *_findings(metadata, heads, migration)),
+        findings=(*_findings(metadata, heads, migration), *unreadable),
         legacy_manifests=0 if rewrites else len(manifests),
         rewrites_manifests=rewrites,
         branches=tuple(uncounted),

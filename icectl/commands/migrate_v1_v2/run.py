@@ -47,7 +47,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.format.updates import SetManifestList
 from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext, open_table
-from icectl.table.guard import require_safe_base
+from icectl.table.guard import check_head_list, check_live, require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.removed_files import unless_removed
@@ -199,6 +199,8 @@ def _heads(
             entries = _entries(context, metadata, manifests)
             embeds = snapshot.embeds_manifests
             heads[snapshot_id] = RefHead(name, snapshot_id, manifests, entries, embeds)
+            check_live(metadata, snapshot, manifests, entries)
+            check_head_list(context, metadata, snapshot, manifests)
     return tuple(heads.values())
 
 
@@ -211,8 +213,8 @@ def _recording_faults(
         with unless_removed(context):
             yield
     except CorruptTable as error:
-        message = error.what
         subject = f"snapshot {snapshot.snapshot_id}"
+        message = error.what.removeprefix(f"{subject}: ")
         unreadable[snapshot.snapshot_id] = finding(error.rule, subject, message, severity="error")
 
 

@@ -17,13 +17,14 @@ from icectl.format.manifest import Content, ManifestContent, ManifestFile, Statu
 from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
 from icectl.table.context import TableContext
+from icectl.table.guard import check_head_list
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
     SOURCES,
     all_manifests,
     every_statistics_file,
-    files_of_live_entries,
+    read_sound,
 )
 from icectl.table.reading import in_threads, naming, read_file
 
@@ -100,7 +101,10 @@ class Preparation:
         lists = manifests_by_snapshot(self.context, metadata, metadata.snapshots)
         manifests = all_manifests(lists, metadata.snapshots)
         self._check_moved(item.manifest_path for item in manifests)
-        live = distinct(files_of_live_entries(self.context, metadata, manifests))
+        live = distinct(read_sound(self.context, metadata, lists).files)
+        head = metadata.current_snapshot
+        if head is not None:
+            check_head_list(self.context, metadata, head, lists[head.snapshot_id])
         self._check_moved(location for location, _, _ in rows(live))
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(
