@@ -7,9 +7,9 @@ apply, since new files carry the data sequence number of the rewrite's base (R-0
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from icectl.entries.deletes import needed_elsewhere
@@ -27,7 +27,7 @@ from icectl.entries.rows import (
     where,
     without,
 )
-from icectl.entries.summary import summarise, summary_counters
+from icectl.entries.summary import moved_totals, summarise, summary_counters
 from icectl.files.deletion_vectors import Positions
 from icectl.format.manifest import Content
 from icectl.table.live_files import LiveFiles
@@ -274,7 +274,8 @@ CARRIED_DELETES = "icectl.carried-deletes"
 class Changes:
     """Live entries of a head to remove, entries to add, and the live ones `after`.
 
-    `operation` is what the summary of the snapshot says.
+    `operation` is what the summary of the snapshot says. Where it `is_part`, files are live beside
+    those of `after`, in manifests that were not read.
 
     `dangling` are the delete files among `removed` that apply to nothing any more, `carried` the
     rows that were deleted while their files were rewritten.
@@ -286,20 +287,27 @@ class Changes:
     dangling: Entries
     carried: int = 0
     operation: str = "replace"
+    is_part: bool = False
 
-    @cached_property
-    def summary(self) -> Mapping[str, str]:
-        """The counters of the snapshot's summary, without zeros except in totals (R-031)."""
+    def summary(self, before: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return counters of a snapshot's summary, without zeros except in totals (R-031).
+
+        Totals that cannot be counted follow from those `before`, where these are known.
+        """
         keys = [part.table.select(GROUP_KEYS) for part in (self.removed, self.added)]
+        come, gone = summarise(self.added), summarise(self.removed)
         counters = {
-            **summary_counters(summarise(self.added), "added"),
-            **summary_counters(summarise(self.removed), "removed"),
+            **summary_counters(come, "added"),
+            **summary_counters(gone, "removed"),
             "changed-partition-count": int(
                 pa.concat_tables(keys).group_by(GROUP_KEYS).aggregate([]).num_rows
             ),
         }
         changed = {key: str(value) for key, value in counters.items() if value}
-        totals = summary_counters(summarise(self.after), "total")
+        if self.is_part:
+            totals = moved_totals(before, come, gone)
+        else:
+            totals = summary_counters(summarise(self.after), "total")
         return changed | {key: str(value) for key, value in totals.items()} | self.run_summary
 
     @property
@@ -325,6 +333,12 @@ def changes(files: LiveFiles, results: Sequence[GroupResult]) -> Changes:
     inputs = {file.location for result in results for file in result.inputs}
     needed = needed_elsewhere(files.matches, files.named, inputs)
     deletes_to_remove = are_deletes(files.deletes, keys) & ~needed
+    if files.unread:  # a manifest among these may have a file that seems to be gone
+        live = where(files.data, are_at(files.data, inputs))
+        known = frozenset(live.table["location"].to_pylist())
+        replaced &= known
+        rows = np.flatnonzero(deletes_to_remove)
+        deletes_to_remove[rows] = files.name_only(rows, known)
     added = concat([result.added for result in results if len(result.added)])
     columns = files.entries.table.column_names
     added_columns = Entries(added.table.select(columns))
@@ -336,11 +350,13 @@ def changes(files: LiveFiles, results: Sequence[GroupResult]) -> Changes:
         ]
     )
     after = replace(files, entries=remaining)
-    dangling = take(after.deletes, after.dangling)
+    unused = after.unused_without(replaced)
+    dangling = take(after.deletes, unused)
     removed = [where(files.data, data_to_remove), where(files.deletes, deletes_to_remove), dangling]
     return Changes(
         removed=in_order(concat(removed)),
         added=added,
-        after=concat([after.data, without(after.deletes, after.dangling)]),
+        after=concat([after.data, without(after.deletes, unused)]),
         dangling=dangling,
+        is_part=len(files.unread) > 0,
     )

@@ -159,7 +159,12 @@ class ListWriter:
             for at, (item, count) in enumerate(zip(files.manifests, counts, strict=True))
             if count and at not in touched
         ]
-        summary = {**changes.summary, **_counts(written, kept, files.manifests)}
+        kept += files.unread
+        current = head(metadata, self.branch)
+        summary = {
+            **changes.summary(None if current is None else current.summary),
+            **_counts(written, kept, files.listed),
+        }
         return self._listed(metadata, snapshot_id, written, kept, summary, changes.operation)
 
     def _added(

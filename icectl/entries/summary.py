@@ -25,6 +25,7 @@ from icectl.format.manifest import (
     Status,
 )
 from icectl.format.types import PrimitiveType, Type
+from icectl.units import read_count
 
 SIZE_BANDS = tuple(size << 20 for size in (1, 8, 32, 128, 512, 1024))
 """Bounds of the size histogram: the default target is 512 MiB, a default row group 128 MiB."""
@@ -115,6 +116,16 @@ def summary_counters(
             f"{kind}-dvs": totals.deletion_vector_count,
         }
     return counters
+
+
+def moved_totals(
+    summary: Mapping[str, str] | None, come: Totals, gone: Totals
+) -> Mapping[str, int]:
+    """Return the totals that follow from those of a summary, where it has them (R-031)."""
+    added, removed = summary_counters(come, "total"), summary_counters(gone, "total")
+    stated = {key: read_count((summary or {}).get(key)) for key in added}
+    moved = {key: n + added[key] - removed[key] for key, n in stated.items() if n is not None}
+    return {key: count for key, count in moved.items() if count >= 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,12 @@ from icectl.sfc1.manifests import (
 from icectl.sfc1.rules import SFC1_RULES, sound_root
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader
+from icectl.table.manifest_lists import (
+    ManifestListRead,
+    MarkedManifest,
+    SnapshotReader,
+    divided,
+)
 from icectl.table.reading import decode_file, of_one_file, read_file
 
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
@@ -109,10 +114,10 @@ class RootReader:
 
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: Predicate
-    ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same, but for leaves that a scan need not open (sfc-1 8.2).
+    ) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
+        """Read the same, without leaves that a scan need not open, and these (sfc-1 8.2).
 
-        These are data leaves whose statistics exclude the condition, of columns or of partition
+        They are data leaves whose statistics exclude the condition, of columns or of partition
         fields, and delete leaves that belong to one of them.
         """
         root, dead = sound_root(store, self._facts, snapshot)
@@ -129,13 +134,12 @@ class RootReader:
         names = rows["location"].filter(pa.array(~may)).to_pylist()
         excluded = {comparison_key(str(name)) for name in names}
         listed = _listed(snapshot, root, dead)
-        needed = tuple(
-            manifest
-            for manifest in listed
-            if comparison_key(manifest.manifest_path) not in excluded
+        needed = [
+            comparison_key(manifest.manifest_path) not in excluded
             and comparison_key(manifest.affiliated_to or "") not in excluded
-        )
-        return needed, len(needed) < len(listed)
+            for manifest in listed
+        ]
+        return divided(listed, needed)
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         try:

@@ -1,7 +1,7 @@
 """The live files of a snapshot, for compactions and changes of rows; the columns they may have."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, stated_files
 from icectl.checks.schemas import mapping_problem
-from icectl.entries.columns import Integers
+from icectl.entries.columns import Integers, Mask
 from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import (
     DeleteIndex,
@@ -21,16 +21,17 @@ from icectl.entries.deletes import (
     dangling_rows,
     match,
     names_of,
+    per_delete_file,
     resolve_names,
 )
 from icectl.entries.file_verdicts import of_specs
 from icectl.entries.rows import (
     EMPTY,
     Entries,
+    by_row,
     concat,
     data_files,
     delete_files,
-    deletion_vectors,
     in_manifests,
     live,
     location_keys,
@@ -44,18 +45,18 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.json_members import parse_json
 from icectl.format.locations import scheme_of_entries, with_scheme
-from icectl.format.manifest import Content, ManifestFile
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.schema import POSITION_FIELD, Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import NestedField, StructType
-from icectl.storage.location import loosest_key, loosest_keys
+from icectl.storage.location import comparison_key, loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.dangling import check_dangling
 from icectl.table.guard import check_head_list, check_live
-from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
+from icectl.table.manifest_lists import divided, read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries, scan_entries
 from icectl.table.rewrite_tasks import LOADED_COLUMNS, Task
 
@@ -70,7 +71,8 @@ class LiveFiles:
 
     `entries` are those of load_entries, to be matched, with LOADED_COLUMNS. `named_files` are
     position delete files that were read; `spelling` has the locations of data files that they spell
-    differently. Only manifests of `known_spec_ids` can be rewritten.
+    differently. Only manifests of `known_spec_ids` can be rewritten. `unread` are data manifests in
+    which no file has a row `within` a condition; deletes may be of their files too.
     """
 
     manifests: tuple[ManifestFile, ...]
@@ -79,6 +81,23 @@ class LiveFiles:
     unpartitioned_spec_ids: frozenset[int]
     named_files: NamedFiles = field(default_factory=dict)
     spelling: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[ManifestFile, ...] = ()
+    within: Predicate | None = None
+
+    @property
+    def listed(self) -> tuple[ManifestFile, ...]:
+        """All manifests of the snapshot, those that were read first."""
+        return (*self.manifests, *self.unread)
+
+    @property
+    def unread_file_count(self) -> int:
+        """The number of live files in manifests that were not read, as their list says."""
+        return sum(
+            (manifest.added_files_count or 0)
+            + (manifest.existing_files_count or 0)
+            - manifest.dead_count
+            for manifest in self.unread
+        )
 
     @cached_property
     def data(self) -> Entries:
@@ -103,10 +122,37 @@ class LiveFiles:
         return DeleteIndex(self.matches, self.named)
 
     @cached_property
-    def dangling(self) -> Integers:
-        """Rows of `deletes` that apply to no live data file, in manifests that can be rewritten."""
+    def unused(self) -> Integers:
+        """Rows of `deletes` that apply to no file of `data`, in manifests that can be rewritten."""
         rows = dangling_rows(self.matches, self.named)
         return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
+
+    @property
+    def dangling(self) -> Integers:
+        """Rows of `deletes` that apply to no live data file, as far as that is known."""
+        return self.unused[:0] if self.unread else self.unused
+
+    def unused_without(self, replaced: Collection[str]) -> Integers:
+        """Rows of `deletes` that apply to no live data file now that some were `replaced`.
+
+        If manifests are unread, these are deletes by position that name nothing but replaced files.
+        """
+        if not self.unread:
+            return self.unused
+        return self.unused[self.name_only(self.unused, replaced)]
+
+    def name_only(self, rows: Integers, locations: Collection[str]) -> Mask:
+        """Whether some deletes are by position, and known to name none but these data files."""
+        columns = ("location", "referenced_data_file")
+        named = (
+            self.named_files.get(place, ()) if referenced is None else (referenced,)
+            for place, referenced in by_row(take(self.deletes, rows), *columns)
+        )
+        only = [
+            len(names) > 0 and all(self.spelling.get(name, name) in locations for name in names)
+            for names in named
+        ]
+        return np.array(only, np.bool_)
 
 
 def files_of_snapshot(
@@ -209,29 +255,71 @@ def load_live_files(
     *,
     columns: frozenset[str] = frozenset(),
     within: Predicate | None = None,
-    earlier: LiveFiles | None = None,
+    all_deletes: bool = False,
 ) -> LiveFiles:
     """Load the entries of a snapshot, and read the position delete files of whole partitions.
 
     `known` are position delete files that were read before, by location; `columns` are loaded
-    beside LOADED_COLUMNS. A condition (`within`) may leave out data files without a matching row,
-    each with all of its deletes. `earlier` are the files of another snapshot with the same columns:
-    manifests that both list come first, and are not read again.
+    beside LOADED_COLUMNS. Data manifests in which no file has a row `within` a condition stay
+    unread; so do manifests of deletes for these alone, unless `all_deletes` are wanted.
     Raises: StorageError, for a missing file; CorruptTable; Unsupported.
     """
     if snapshot is None:
         return files_of_snapshot(metadata, (), EMPTY)
-    loaded = LOADED_COLUMNS | columns
-    if earlier is None:
-        manifests, entries = _listed(context, metadata, snapshot, loaded, within)
-    else:
-        manifests, entries = _listed_since(context, metadata, snapshot, loaded, earlier)
-    check_live(metadata, snapshot, manifests, entries)
-    if within is None:
-        check_head_list(context, metadata, snapshot, manifests)
-    files = files_of_snapshot(metadata, manifests, entries)
+    manifests, unread = _manifests(context, metadata, snapshot, within, all_deletes=all_deletes)
+    entries = load_entries(context, metadata, manifests, LOADED_COLUMNS | columns, to_match=True)
+    files = replace(files_of_snapshot(metadata, manifests, entries), unread=unread, within=within)
+    return _checked(context, metadata, snapshot, files, read_names, known)
+
+
+def load_since(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    read_names: ReadNames,
+    earlier: LiveFiles,
+) -> LiveFiles:
+    """Load the same of another snapshot than `earlier`, within its condition, with all deletes.
+
+    Order: manifests that both list come first, and are not read again.
+    Raises: as load_live_files.
+    """
+    if snapshot is None:
+        return files_of_snapshot(metadata, (), EMPTY)
+    listed, unread = _manifests(context, metadata, snapshot, earlier.within, all_deletes=True)
+    by_identity = {manifest.identity: manifest for manifest in (*listed, *unread)}
+    before = enumerate(earlier.manifests)
+    common = [at for at, manifest in before if by_identity.get(manifest.identity) == manifest]
+    entries = renumbered(in_manifests(earlier.entries, common), common)
+    manifests = tuple(earlier.manifests[at] for at in common)
+    identities = {manifest.identity for manifest in manifests}
+    new_manifests = tuple(manifest for manifest in listed if manifest.identity not in identities)
+    if new_manifests:
+        read = load_entries(context, metadata, new_manifests, LOADED_COLUMNS, to_match=True)
+        selected = Entries(entries.table.select(read.table.column_names))
+        entries = concat([selected, with_manifests_moved(read, len(manifests))])
+    files = replace(
+        files_of_snapshot(metadata, (*manifests, *new_manifests), entries),
+        unread=tuple(manifest for manifest in unread if manifest.identity not in identities),
+        within=earlier.within,
+    )
+    return _checked(context, metadata, snapshot, files, read_names, earlier.named_files)
+
+
+def _checked(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    files: LiveFiles,
+    read_names: ReadNames,
+    known: NamedFiles,
+) -> LiveFiles:
+    """Check the files of a snapshot as far as they were read, and read what deletes name."""
+    checked = _with_own_vectors(files) if files.unread else files.entries
+    check_live(metadata, snapshot, files.manifests, checked)
+    check_head_list(context, metadata, snapshot, files.listed)
     files = with_names(context, metadata, files, read_names, known)
-    if within is None:  # conditions leave out data files
+    if not files.unread:  # else deletes that seem unused may be of files in these
         check_unused_deletes(context, metadata, snapshot, files, read_names)
     return files
 
@@ -268,49 +356,31 @@ def with_names(
     return replace(files, named_files=named, spelling=_spelling(files, named))
 
 
-def _listed(
+def _manifests(
     context: TableContext,
     metadata: TableMetadata,
     snapshot: Snapshot,
-    columns: frozenset[str],
     within: Predicate | None,
-) -> tuple[tuple[ManifestFile, ...], Entries]:
-    if within is not None:
-        reader = snapshot_reader(metadata, snapshot)
-        manifests, is_part = reader.manifests_of(context.store, snapshot, within)
-        entries = load_entries(context, metadata, manifests, columns, to_match=True)
-        if not is_part:
-            return manifests, entries
-        deletes = delete_files(live(entries))
-        if len(deletion_vectors(deletes)) == len(deletes):
-            return manifests, _with_own_vectors(manifests, entries)
-        # Other deletes may also apply to files that were left out.
-    manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-    return manifests, load_entries(context, metadata, manifests, columns, to_match=True)
+    *,
+    all_deletes: bool,
+) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
+    """Return the manifests of a snapshot to read, and data manifests that may stay unread.
 
-
-def _listed_since(
-    context: TableContext,
-    metadata: TableMetadata,
-    snapshot: Snapshot,
-    columns: frozenset[str],
-    earlier: LiveFiles,
-) -> tuple[tuple[ManifestFile, ...], Entries]:
-    """Read the manifests that `earlier` does not have. Order: the common ones first, as there."""
-    listed = read_snapshot_manifests(context.store, metadata, snapshot)
-    by_identity = {manifest.identity: manifest for manifest in listed}
-    before = enumerate(earlier.manifests)
-    common = [at for at, manifest in before if by_identity.get(manifest.identity) == manifest]
-    earlier_entries = renumbered(in_manifests(earlier.entries, common), common)
-    earlier_manifests = tuple(earlier.manifests[at] for at in common)
-    identities = {manifest.identity for manifest in earlier_manifests}
-    new_manifests = tuple(manifest for manifest in listed if manifest.identity not in identities)
-    if not new_manifests:
-        return earlier_manifests, earlier_entries
-    read = load_entries(context, metadata, new_manifests, columns, to_match=True)
-    selected = Entries(earlier_entries.table.select(read.table.column_names))
-    moved = with_manifests_moved(read, len(earlier_manifests))
-    return (*earlier_manifests, *new_manifests), concat([selected, moved])
+    The next commit numbers the rows of manifests without row ids by their count, so that these are
+    read too.
+    """
+    if within is None:
+        return read_snapshot_manifests(context.store, metadata, snapshot), ()
+    reader = snapshot_reader(metadata, snapshot)
+    needed, others = reader.manifests_of(context.store, snapshot, within)
+    of_data, of_deletes = divided(
+        others, [manifest.content is ManifestContent.DATA for manifest in others]
+    )
+    is_numbered = metadata.format_version < 3  # R-102
+    unread, unnumbered = divided(
+        of_data, [is_numbered or manifest.first_row_id is not None for manifest in of_data]
+    )
+    return (*needed, *unnumbered, *(of_deletes if all_deletes else ())), unread
 
 
 def _named(
@@ -321,6 +391,9 @@ def _named(
     read_names: ReadNames,
 ) -> NamedFiles:
     of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
+    if files.unread:  # what applies to no file that was read is not looked into
+        applied = per_delete_file(files.matches)
+        of_partitions = [row for row in of_partitions if applied[row]]
     locations = take(files.deletes, of_partitions).table["location"]
     rows = zip(of_partitions, locations.to_pylist(), strict=True)
     unread = [row for row, location in rows if location not in known]
@@ -350,18 +423,21 @@ def _read_unread(
     return read
 
 
-def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> Entries:
-    """Return entries without the vectors of data files that were left out.
+def _with_own_vectors(files: LiveFiles) -> Entries:
+    """Return entries without the vectors of data files in manifests that were not read.
 
-    A delete leaf of a data leaf keeps all of its vectors: that leaf was read.
+    A delete leaf of a data leaf that was read keeps all of its vectors.
     """
-    data_keys = location_keys(data_files(live(entries)).table["location"])
+    entries = files.entries
+    data_keys = location_keys(files.data.table["location"])
     named = location_keys(entries.table["referenced_data_file"])
     is_known = pc.is_in(named, pc.unique(data_keys)).to_numpy()
-    is_shared = np.array([manifest.affiliated_to is None for manifest in manifests], bool)
-    is_delete = numbers(entries, "content") != Content.DATA
-    is_kept = ~is_delete | is_known | ~is_shared[numbers(entries, "manifest")]
-    return where(entries, pa.array(is_kept))
+    read = {comparison_key(manifest.manifest_path) for manifest in files.manifests}
+    leaves = [comparison_key(manifest.affiliated_to or "") for manifest in files.manifests]
+    is_own = np.array([leaf in read for leaf in leaves], bool)[numbers(entries, "manifest")]
+    is_vector = numbers(entries, "content") == Content.POSITION_DELETES
+    is_vector &= numbers(entries, "file_format") == FileFormat.PUFFIN
+    return where(entries, pa.array(~is_vector | is_known | is_own))
 
 
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:

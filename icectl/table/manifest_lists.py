@@ -94,11 +94,10 @@ class SnapshotReader(Protocol):
 
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: "Predicate"
-    ) -> tuple[tuple[ManifestFile, ...], bool]:
-        """Read the same without manifests of data files that have no row matching a condition.
+    ) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
+        """Read the same as two: those that rows matching a condition are read by, and the others.
 
-        Returns also whether manifests were left out: deletes may then be of files that are not
-        listed.
+        The others list data files without such a row, or deletes for these alone.
         Order, errors: as `manifests`.
         """
 
@@ -164,6 +163,17 @@ class SnapshotReader(Protocol):
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator["Finding"]:
         """Find doubts about the live entries of a snapshot, or their rows."""
+
+
+def divided(
+    manifests: Sequence[ManifestFile], chosen: Sequence[bool]
+) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
+    """Return the chosen manifests, and the others. Order: kept."""
+    pairs = list(zip(manifests, chosen, strict=True))
+    return (
+        tuple(manifest for manifest, is_chosen in pairs if is_chosen),
+        tuple(manifest for manifest, is_chosen in pairs if not is_chosen),
+    )
 
 
 def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:
@@ -327,17 +337,13 @@ class ListReader(SnapshotReader):
 
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: "Predicate"
-    ) -> tuple[tuple[ManifestFile, ...], bool]:
+    ) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
         from icectl.entries.may_match import manifests_may_match
 
         listed, metadata = self.manifests(store, snapshot), self.metadata
         may = manifests_may_match(listed, within, metadata.partition_specs, metadata.schemas)
-        needed = tuple(
-            manifest
-            for manifest, matches in zip(listed, may.tolist(), strict=True)
-            if matches or manifest.content is ManifestContent.DELETES
-        )
-        return needed, len(needed) < len(listed)
+        of_deletes = [manifest.content is ManifestContent.DELETES for manifest in listed]
+        return divided(listed, (may | of_deletes).tolist())
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         location = snapshot.manifest_list

@@ -217,9 +217,10 @@ def compact(
     are marked as sorted if the order is one of the table's.
 
     `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their
-    partition and column statistics. EXPR has comparisons, `in`, `between`, `is null`, `is nan`,
-    `like 'text%'`, `day(column)`, `and`, `or`, `not` and brackets. Text and times stand in single
-    quotes, names with other characters in backticks.
+    partition and column statistics. Manifests that can list no such file are not opened, and delete
+    files that may apply to other files stay. EXPR has comparisons, `in`, `between`, `is null`,
+    `is nan`, `like 'text%'`, `day(column)`, `and`, `or`, `not` and brackets. Text and times stand
+    in single quotes, names with other characters in backticks.
 
     Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
     possible: their row groups are concatenated, and not decoded. That takes about as

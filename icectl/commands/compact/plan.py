@@ -192,7 +192,8 @@ class CompactPlan:
 
     `verdicts` has one for each live data file; `dangling` are rows of the live delete files that
     apply to nothing. `smallest_bytes` is the size of the smallest group, where none is within the
-    budget of the run. `odd` says of files that stay why they can't be merged, by location.
+    budget of the run. `odd` says of files that stay why they can't be merged, by location. So many
+    files are `unread`, in manifests of which the condition selects no file.
     """
 
     branch: Branch
@@ -202,12 +203,14 @@ class CompactPlan:
     dangling: tuple[int, ...]
     smallest_bytes: int | None = None
     odd: Mapping[str, str] = field(default_factory=dict)
+    unread: int = 0
 
     @property
     def left_alone(self) -> Mapping[str, int]:
         """The number of data files that are left alone, by reason."""
-        counts = count_verdicts(self.verdicts)
-        return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
+        counts = {FileVerdict.NOT_SELECTED: 0, **count_verdicts(self.verdicts)}
+        counts[FileVerdict.NOT_SELECTED] += self.unread
+        return {LEFT_ALONE[reason]: counts[reason] for reason in LEFT_ALONE if counts.get(reason)}
 
     @property
     def has_work(self) -> bool:
@@ -248,8 +251,15 @@ def plan(
     smallest = selection.smallest_bytes
     if smallest is not None and smallest <= (options.max_bytes or 0):
         smallest = None
-    dangling = dangling_of(files, options)
-    return CompactPlan(branch, options, groups, selection.planning.verdicts, dangling, smallest)
+    return CompactPlan(
+        branch,
+        options,
+        groups,
+        selection.planning.verdicts,
+        dangling_of(files, options),
+        smallest,
+        unread=files.unread_file_count,
+    )
 
 
 def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> "ChosenFiles":

@@ -93,6 +93,7 @@ from icectl.table.live_files import (
     LiveFiles,
     every_column,
     load_live_files,
+    load_since,
     load_stated,
     name_mapping,
     with_stated,
@@ -215,7 +216,9 @@ def prepare(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
     columns = METRICS if on_columns else frozenset()
-    files = live_files(context, metadata, head.snapshot, {}, columns)
+    # Whether equality deletes go depends on all files that they may apply to.
+    within = None if chosen.deletes_only else chosen.where
+    files = live_files(context, metadata, head.snapshot, {}, columns, within, all_deletes=True)
     if chosen.deletes_only:
         stated = stated_of_conversions(context, metadata, files)
         planned = plan_deletes(metadata, head, files, chosen, stated)
@@ -225,7 +228,7 @@ def prepare(
         if merging:
             planned = by_shape(planned, files, _alike_parts(context, metadata, merging))
     if planned.has_work:
-        check_list_known(files.manifests)
+        check_list_known(files.listed)
     if planned.groups:
         tasks = [task for group in planned.groups for task in group.tasks]
         if sum(group.input_bytes for group in planned.groups) >= SPARK_PAYS_BYTES:
@@ -279,11 +282,20 @@ def live_files(
     known: NamedFiles,
     columns: frozenset[str] = frozenset(),
     within: Predicate | None = None,
+    *,
+    all_deletes: bool = False,
 ) -> LiveFiles:
     """Load live files as load_live_files does; names in delete files are read in threads."""
     names = partial(read_names, context)
     return load_live_files(
-        context, metadata, snapshot, known, names, columns=columns, within=within
+        context,
+        metadata,
+        snapshot,
+        known,
+        names,
+        columns=columns,
+        within=within,
+        all_deletes=all_deletes,
     )
 
 
@@ -523,10 +535,7 @@ class _Run:
 
         def load(newest: TableMetadata, head: Snapshot | None, earlier: LiveFiles) -> LiveFiles:
             """Load the files of a head; manifests of an earlier head are not read again."""
-            names = partial(read_names, context)
-            return load_live_files(
-                context, newest, head, earlier.named_files, names, earlier=earlier
-            )
+            return load_since(context, newest, head, partial(read_names, context), earlier)
 
         snapshot_id = None if branch.snapshot is None else branch.snapshot.snapshot_id
         return FileRewrite(

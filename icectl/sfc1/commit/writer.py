@@ -1,6 +1,6 @@
 """A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Outputs, Proposal
 from icectl.entries.columns import NONE
 from icectl.entries.rows import Entries, by_row, by_spec
-from icectl.entries.summary import Totals, summarise, summary_counters
+from icectl.entries.summary import Totals, moved_totals, summarise, summary_counters
 from icectl.env import Env
 from icectl.errors import CommitConflict, SelfCheckFailed, Unsupported
 from icectl.format import properties
@@ -64,7 +64,6 @@ from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.guard import require_safe_base
 from icectl.table.live_files import LiveFiles
-from icectl.units import read_count
 
 _MEASURED = (
     "content", "file_format", "record_count", "file_size_in_bytes", "content_size_in_bytes",
@@ -315,17 +314,14 @@ def _counters(
     """
     come, gone = (summarise(_entries(rows)) for rows in (change.added, tree.removed))
     counters = {**summary_counters(come, "added"), **summary_counters(gone, "removed")}
-    added, removed = summary_counters(come, "total"), summary_counters(gone, "total")
-    summary = {} if parent is None else parent.summary or {}
-    stated = {key: read_count(summary.get(key)) for key in added}
-    before: Mapping[str, int] = {key: n for key, n in stated.items() if n is not None}
-    if parent is None:
-        before = summary_counters(Totals(), "total")
-    elif len(before) < len(added):
+    nothing = dict.fromkeys(summary_counters(Totals(), "total"), "0")
+    totals = moved_totals(nothing if parent is None else parent.summary, come, gone)
+    if len(totals) < len(nothing):
         files = live_in_tree(state.rows, state.dead, means.look)
         before = summary_counters(summarise(_entries(files)), "total")
-    totals = {key: str(before[key] + added[key] - removed[key]) for key in added}
-    return {key: str(number) for key, number in counters.items() if number} | totals
+        totals = moved_totals({key: str(count) for key, count in before.items()}, come, gone)
+    changed = {key: number for key, number in counters.items() if number}
+    return {key: str(number) for key, number in {**changed, **totals}.items()}
 
 
 # -- what commands change -------------------------------------------------------------------------

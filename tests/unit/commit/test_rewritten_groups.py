@@ -363,11 +363,14 @@ def test_replaced_files_go_with_the_deletes_that_apply_to_nothing_then():
         ["other", "m", "dv", "unread", "everywhere", "new", "merged"]
     )
     assert made.removed_delete_files == 3
-    summary = dict(made.summary)
+    summary = dict(made.summary(None))
     assert (summary["added-data-files"], summary["deleted-data-files"]) == ("1", "2")
     assert summary["total-data-files"] == "3"
     assert CARRIED_DELETES not in summary
-    assert replace(made, carried=7).summary == summary | {CARRIED_DELETES: "7"}
+    assert replace(made, carried=7).summary(None) == summary | {CARRIED_DELETES: "7"}
+    of_part = replace(made, is_part=True).summary({"total-data-files": "9", "total-records": "x"})
+    totals = {key: value for key, value in of_part.items() if key.startswith("total-")}
+    assert totals == {"total-data-files": "8"}
 
 
 def test_a_vector_that_two_groups_share_goes_once():

@@ -23,6 +23,7 @@ from icectl.table.live_files import (
     LiveFiles,
     every_column,
     load_live_files,
+    load_since,
     load_stated,
     name_mapping,
     with_stated,
@@ -106,14 +107,10 @@ def live_files(
     table: TableBuilder, store: CountingStore, earlier: LiveFiles | None = None
 ) -> LiveFiles:
     metadata = read_metadata(Path(table.metadata_location).read_bytes())
-    return load_live_files(
-        context_of(store=store),
-        metadata,
-        metadata.current_snapshot,
-        {} if earlier is None else earlier.named_files,
-        lambda deletes, _: {place: {} for (place,) in by_row(deletes, "location")},
-        earlier=earlier,
-    )
+    context, snapshot = context_of(store=store), metadata.current_snapshot
+    if earlier is None:
+        return load_live_files(context, metadata, snapshot, {}, no_names)
+    return load_since(context, metadata, snapshot, no_names, earlier)
 
 
 def told(files: LiveFiles) -> set[tuple[object, ...]]:
@@ -247,7 +244,7 @@ def test_l2_older_position_deletes_of_version_4_name_files_with_a_scheme(tmp_pat
     assert named == {"file:/t/a": 3, "file:/t/b": 5}
 
 
-def test_a_condition_leaves_out_leaves_and_the_vectors_of_their_files(tmp_path):
+def test_a_condition_leaves_out_leaves_with_their_files(tmp_path):
     one_each = {"icectl__v4__root__max_data_files": "0", "icectl__v4__leaf__max_entries": "1"}
     directory = tree(tmp_path / "t", **one_each)
     for start in (0, 10):
@@ -259,22 +256,24 @@ def test_a_condition_leaves_out_leaves_and_the_vectors_of_their_files(tmp_path):
     context = way_to(directory)
     metadata = context.catalog.load().metadata
 
-    def load(text: str | None) -> tuple[int, list[str], list[str]]:
+    def load(text: str | None) -> tuple[int, list[str], int, int]:
         within = None if text is None else parse_where(text, metadata)
         snapshot = metadata.current_snapshot
         found = load_live_files(context, metadata, snapshot, {}, no_names, within=within)
         return (
             sum(one.content is ManifestContent.DATA for one in found.manifests),
             found.data.table["location"].to_pylist(),
-            found.deletes.table["referenced_data_file"].to_pylist(),
+            found.unread_file_count,
+            len(found.dangling),
         )
 
-    leaves, data, named = load(None)
-    assert (leaves, len(data), sorted(named)) == (2, 2, sorted(data))
-    assert load("id < 100") == (leaves, data, named)
+    leaves, data, *rest = load(None)
+    assert (leaves, len(data), *rest) == (2, 2, 0, 0)
+    assert load("id < 100") == (2, data, 0, 0)
     (one,) = load("id < 10")[1]
-    assert load("id < 10") == (1, [one], [one])
-    assert load("id > 100") == (0, [], [])
+    assert one in data
+    assert load("id < 10") == (1, [one], 1, 0)
+    assert load("id > 100") == (0, [], 2, 0)
 
 
 def nested(*names: str) -> StructType:
