@@ -4,12 +4,8 @@ All keys leave a mark in a filter first. Rows of data files are read once: those
 written beside the keys of their range. Then one range after another is looked up in memory.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +13,7 @@ import pyarrow as pa
 
 from icectl.files.row_hash import Hashes
 from icectl.rows.equality_deletes import Chain, EqualityIndex
+from icectl.storage.spill import Spill
 
 _Numbers = npt.NDArray[np.int64]
 _BITS_PER_KEY, _SALT = 16, 0x9E3779B97F4A7C15
@@ -24,9 +21,6 @@ _PART_KEYS, _PART_BYTES = 1_000_000, 64 << 20
 """Keys of a range, and their bytes."""
 
 _MOST_PARTS = 128
-_WAITING_BYTES = 32 << 20
-"""Rows that wait to be written."""
-
 _HASH, _CHAIN, _KEY = (
     pa.field("hash", pa.uint64()),
     pa.field("chain", pa.int32()),
@@ -51,18 +45,15 @@ class SpilledKeys:
         size = 1 << max(expected * _BITS_PER_KEY, 1 << 16).bit_length()
         self._mask = np.uint64(size - 1)
         self._bits = np.zeros(size // 8, np.uint8)
-        self._stack = ExitStack()
+        self._keys = Spill(_KEYS, self.part_count)
+        self._rows = Spill(_ROWS, self.part_count)
 
     def __enter__(self) -> "SpilledKeys":
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="icectl-")))
-        self._keys = _Spill(folder / "keys", _KEYS, self.part_count)
-        self._rows = _Spill(folder / "rows", _ROWS, self.part_count)
-        for spill in (self._keys, self._rows):
-            self._stack.callback(spill.close)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._keys.close()
+        self._rows.close()
 
     def add(self, chain: int, rank: int, hashes: Hashes, keys: pa.Array) -> None:
         """Add keys of a delete file by their hashes and canonical bytes."""
@@ -109,10 +100,10 @@ class SpilledKeys:
         """
         self._bits = np.empty(0, np.uint8)
         for number in range(self.part_count):
-            keys = self._keys.read(number)
-            if keys is None:
+            table = pa.Table.from_batches(self._keys.read(number), _KEYS)
+            if not len(table):
                 continue
-            indexes, table = {}, keys.read_all()
+            indexes = {}
             of_chain = table["chain"].to_numpy()
             for chain in np.unique(of_chain).tolist():
                 chosen = table.filter(pa.array(of_chain == chain))
@@ -120,7 +111,7 @@ class SpilledKeys:
                 part = hashes, chosen["key"].combine_chunks(), ranks
                 indexes[chain] = EqualityIndex(self._chains[chain], [part])
             del table
-            for batch in self._rows.read(number) or ():
+            for batch in self._rows.read(number):
                 hashes, chains, inputs, positions, row_keys = batch.columns
                 of_rows = chains.to_numpy()
                 for chain in np.unique(of_rows).tolist():
@@ -152,55 +143,3 @@ def _taken(values: pa.Array, places: _Numbers) -> pa.Array:
 
 def _array(values: pa.Array | npt.NDArray[np.generic]) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values)
-
-
-@dataclass(slots=True)
-class _Spill:
-    """Rows in files of a folder, one for each part; each is read once, behind its last row."""
-
-    folder: Path
-    schema: pa.Schema
-    part_count: int
-    _waiting: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
-    _waiting_bytes: int = 0
-    _files: dict[int, tuple[pa.OSFile, pa.RecordBatchStreamWriter]] = field(default_factory=dict)
-
-    def add(self, parts: _Numbers, batch: pa.RecordBatch) -> None:
-        order = np.argsort(parts, kind="stable")
-        ends = np.cumsum(np.bincount(parts, minlength=self.part_count))
-        ordered, start = batch.take(pa.array(order)), 0
-        for number, end in enumerate(ends.tolist()):
-            if end > start:
-                self._waiting.setdefault(number, []).append(ordered.slice(start, end - start))
-            start = end
-        self._waiting_bytes += ordered.nbytes
-        if self._waiting_bytes >= _WAITING_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        for number, batches in self._waiting.items():
-            if number not in self._files:
-                file = pa.OSFile(str(self.folder / str(number)), "wb")
-                self._files[number] = file, pa.ipc.new_stream(file, self.schema, options=options)
-            self._files[number][1].write_batch(pa.concat_batches(batches))
-        self._waiting.clear()
-        self._waiting_bytes = 0
-
-    def read(self, number: int) -> pa.RecordBatchReader | None:
-        """Return the rows of a part; None without one."""
-        self._write()
-        if number not in self._files:
-            return None
-        self._close(number)
-        return pa.ipc.open_stream(pa.OSFile(str(self.folder / str(number)), "rb"))
-
-    def close(self) -> None:
-        for number in list(self._files):
-            self._close(number)
-
-    def _close(self, number: int) -> None:
-        file, writer = self._files.pop(number)
-        writer.close()
-        file.close()

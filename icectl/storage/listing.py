@@ -164,7 +164,7 @@ class Spool:
     def __init__(self) -> None:
         self.file_count = 0
         self.total_bytes = 0
-        with _translated():
+        with temporary_file():
             # Buffered: a bare file may write less than it is given, which Arrow does not notice.
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._writer = pa.ipc.new_file(self._file, LISTING_SCHEMA, options=_OPTIONS)
@@ -178,14 +178,14 @@ class Spool:
             self._file.close()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        with _translated():
+        with temporary_file():
             self._writer.write_batch(batch)
         self.file_count += batch.num_rows
         self.total_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._reader is None:
-            with _translated():
+            with temporary_file():
                 self._writer.close()
                 self._file.flush()
             self._reader = pa.ipc.open_file(self._file)
@@ -194,7 +194,7 @@ class Spool:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def temporary_file() -> Iterator[None]:
     """Use the temporary file inside; what fails is one StorageError."""
     try:
         yield

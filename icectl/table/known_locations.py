@@ -4,6 +4,8 @@ The hashes have 64 bits. Two spellings of one file have one key and so one hash.
 have one hash in 1 of 2^64 pairs: such a file counts as known, and is kept.
 """
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -14,10 +16,14 @@ import pyarrow.compute as pc
 from icectl.entries.columns import Hashes, Integers, Spans, byte_hashes, byte_strings
 from icectl.storage.identity import FolderNames
 from icectl.storage.location import before_path, loosest_keys
+from icectl.storage.spill import Spill
 
 _ROWS_AT_ONCE = 65_536
-_FEW = 1 << 20
-"""Hashes that are gathered, 8 MiB of them, before they are merged."""
+_PART_BITS = 6
+PARTS = 1 << _PART_BITS
+"""Ranges of hashes. One after the other is sorted, so that none is in memory twice with others."""
+
+_HASH = pa.schema([pa.field("hash", pa.uint64())])
 
 Flags = npt.NDArray[np.bool_]
 
@@ -36,50 +42,67 @@ def location_hashes(locations: pa.Array | pa.ChunkedArray) -> Hashes:
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
+LocationHash = Callable[[pa.Array | pa.ChunkedArray], Hashes]
+"""Hashes locations as `location_hashes` does."""
+
+
+def parts_of(hashes: Hashes) -> Integers:
+    """Return the range that each hash is in. Order: kept."""
+    return (hashes >> np.uint64(64 - _PART_BITS)).astype(np.int64)
+
+
 class KnownLocations:
     """A set of locations.
 
-    Cost: memory of 8 bytes for each distinct location; up to four times that while it grows.
+    Cost: memory of 8 bytes for each distinct location. What is added waits on disk until the set is
+    asked: until then it costs none.
     """
 
-    def __init__(self) -> None:
-        self._known: Hashes = np.empty(0, np.uint64)
-        self._added: list[Hashes] = []
-        self._added_count = 0
+    def __init__(self, hashed: LocationHash = location_hashes) -> None:
+        self._hashed = hashed
+        self._known: list[Hashes] = [np.empty(0, np.uint64)] * PARTS
+        self._added: Spill | None = None
 
     def __len__(self) -> int:
         self._merge()
-        return len(self._known)
+        return sum(map(len, self._known))
 
     def add(self, locations: pa.Array | pa.ChunkedArray) -> None:
-        self.add_hashes(location_hashes(locations))
+        self.add_hashes(self._hashed(locations))
 
     def add_hashes(self, hashes: Hashes) -> None:
         """Take in locations by their hashes."""
-        self._added.append(hashes)
-        self._added_count += len(hashes)
-        if self._added_count > max(_FEW, len(self._known) // 2):
-            self._merge()
+        if self._added is None:
+            self._added = Spill(_HASH, PARTS)
+        batch = pa.RecordBatch.from_arrays([pa.array(hashes)], schema=_HASH)
+        self._added.add(parts_of(hashes), batch)
 
     def contains(self, locations: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Return whether each location is known, in any spelling.
 
         Shape: one flag per location. Order: kept.
         """
+        return pa.array(self.contains_hashes(self._hashed(locations)))
+
+    def contains_hashes(self, hashes: Hashes) -> Flags:
+        """Return whether each hash is that of a known location. Order: kept."""
         self._merge()
-        hashes = location_hashes(locations)
         order = np.argsort(hashes)  # neighbours are looked up in the same region of memory
         rising = hashes[order]
-        places = np.searchsorted(self._known, rising)
-        inside = places < len(self._known)
         known = np.zeros(len(hashes), np.bool_)
-        known[order[inside]] = self._known[places[inside]] == rising[inside]
-        return pa.array(known)
+        for number, rows in enumerate(_by_part(rising)):
+            part, sought = self._known[number], rising[rows]
+            if len(part) and len(sought):
+                places = np.minimum(np.searchsorted(part, sought), len(part) - 1)
+                known[order[rows]] = part[places] == sought
+        return known
 
     def save(self, file: IO[bytes]) -> None:
         """Write the set to a file, for `opened`."""
-        self._merge()
-        np.save(file, self._known)
+        header = {"descr": "<u8", "fortran_order": False, "shape": (len(self),)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in self._known:
+            file.write(part.data)
 
     @staticmethod
     def opened(path: str) -> "KnownLocations":
@@ -88,20 +111,30 @@ class KnownLocations:
         Added locations stay in memory.
         """
         locations = KnownLocations()
-        locations._known = np.load(path, mmap_mode="r")
+        known = np.load(path, mmap_mode="r")
+        locations._known = [known[rows] for rows in _by_part(known)]
         return locations
 
     def _merge(self) -> None:
-        if not self._added:
+        if self._added is None:
             return
-        added = np.concatenate(self._added)
-        self._added, self._added_count = [], 0
-        added.sort()
-        every = np.concatenate([self._known, added])
-        every.sort(kind="stable")  # finds the two sorted runs, and merges them
-        first = np.ones(len(every), np.bool_)
-        np.not_equal(every[1:], every[:-1], out=first[1:])
-        self._known = every if first.all() else every[first]
+        added, self._added = self._added, None
+        for number in range(PARTS):
+            new = [batch["hash"].to_numpy() for batch in added.read(number)]
+            if new:
+                every = np.concatenate([self._known[number], *new])
+                every.sort()
+                first = np.ones(len(every), np.bool_)
+                np.not_equal(every[1:], every[:-1], out=first[1:])
+                self._known[number] = every if first.all() else every[first]
+        added.close()
+
+
+def _by_part(rising: Hashes) -> Sequence[slice]:
+    """Return the rows of each range among rising hashes."""
+    starts = np.arange(PARTS, dtype=np.uint64) << np.uint64(64 - _PART_BITS)
+    bounds = [*np.searchsorted(rising, starts).tolist(), len(rising)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
 class KnownFiles:
@@ -110,8 +143,8 @@ class KnownFiles:
     `local` ones are known by all names of their folders; `locations` is the set without these.
     """
 
-    def __init__(self, *, local: bool) -> None:
-        self.locations = KnownLocations()
+    def __init__(self, *, local: bool, hashed: LocationHash = location_hashes) -> None:
+        self.locations = KnownLocations(hashed)
         self._folders = FolderNames() if local else None
 
     def add(self, locations: pa.Array) -> None:

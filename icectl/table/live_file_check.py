@@ -7,16 +7,16 @@ orphan, or with older snapshots.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Hashes, Positions, mask_of
+from icectl.entries.columns import Positions, mask_of
 from icectl.entries.files import FileKind, Files, distinct, files
 from icectl.entries.rows import (
     Entries,
     RawEntries,
     by_row,
+    live,
     numbers,
     take,
     where,
@@ -27,8 +27,16 @@ from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
+from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
-from icectl.table.known_locations import KnownLocations, location_hashes
+from icectl.table.known_locations import (
+    PARTS,
+    KnownLocations,
+    LocationHash,
+    location_hashes,
+    parts_of,
+)
+from icectl.table.manifests import scan_manifests
 from icectl.table.stored import FEW, Discrepancy, compare_with_store
 
 _HIDDEN = (
@@ -45,22 +53,25 @@ _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
 
 
-class LiveOnce:
-    """A check that no snapshot has a file in two live entries, by their hashes.
+_LIVE = pa.schema([pa.field("hash", pa.uint64()), pa.field("manifest", pa.int32())])
+_COMPARED = frozenset({"location", "status", "file_format"})
 
-    Of trees the rules of roots hold it. Cost: 12 bytes for each live entry.
+
+class LiveOnce:
+    """A check that no snapshot has a file in two live entries.
+
+    Of trees the rules of roots hold it. Cost: 12 bytes on disk for each live entry; where a hash
+    comes up again, the two manifests once more, to compare what it is of.
     """
 
-    def __init__(self) -> None:
-        self._hashes: list[Hashes] = [np.empty(0, np.uint64)]
-        self._paths: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
+    def __init__(self, hashed: LocationHash = location_hashes) -> None:
+        self._hashed = hashed
+        self._entries = Spill(_LIVE, PARTS)
         self._numbers: dict[str, int] = {}
 
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`."""
-        vectors = pc.equal(alive.table["file_format"], int(FileFormat.PUFFIN))
-        if pc.any(vectors).as_py():
-            alive = where(alive, pc.invert(vectors))
+        alive = _without_vectors(alive)
         places = np.asarray(alive.table["manifest"].to_numpy(), np.int64)
         numbers = np.full(len(manifests), -1, np.int32)
         for place in np.unique(places).tolist():
@@ -70,43 +81,72 @@ class LiveOnce:
                 numbers[place] = self._numbers.setdefault(path, len(self._numbers))
         chosen = numbers[places]
         if (chosen >= 0).any():
-            self._hashes.append(location_hashes(alive.table["location"])[chosen >= 0])
-            self._paths.append(chosen[chosen >= 0])
+            hashes = self._hashed(alive.table["location"])[chosen >= 0]
+            columns = [pa.array(hashes), pa.array(chosen[chosen >= 0])]
+            self._entries.add(parts_of(hashes), pa.RecordBatch.from_arrays(columns, schema=_LIVE))
 
-    def check(self, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
+    def check(
+        self,
+        context: TableContext,
+        metadata: TableMetadata,
+        lists: Mapping[int, Sequence[ManifestFile]],
+    ) -> None:
         """Do nothing where no snapshot has a file twice. Raises: CorruptTable R-066."""
         pairs = sorted(self._pairs())
         if not pairs:
             return
         listed = [
-            (id_, {self._numbers.get(item.manifest_path) for item in manifests})
+            (id_, {self._numbers.get(item.manifest_path): item for item in manifests})
             for id_, manifests in lists.items()
         ]
-        paths = list(self._numbers)
         for first, second in pairs:
             for id_, of_list in listed:
                 if first in of_list and second in of_list:
+                    both = (of_list[first], of_list[second])
+                    if not _have_in_common(context, metadata, *both):
+                        break  # two files of one hash
+                    paths = [item.manifest_path for item in both]
                     message = (
-                        f"snapshot {id_}: a file is live in `{paths[first]}`, and again in "
-                        f"`{paths[second]}`"
+                        f"snapshot {id_}: a file is live in `{paths[0]}`, and again in `{paths[1]}`"
                     )
                     raise CorruptTable(message, rule="R-066", hint=_HIDDEN)  # R-066
 
     def _pairs(self) -> set[tuple[int, int]]:
         """Return the manifests that have a file in common; a file twice in one pairs it alone."""
-        hashes, paths = np.concatenate(self._hashes), np.concatenate(self._paths)
-        order = np.argsort(hashes, kind="stable")
-        hashes, paths = hashes[order], paths[order].astype(np.int64)
         pairs: set[tuple[int, int]] = set()
-        same = np.flatnonzero(hashes[1:] == hashes[:-1])
-        apart = 1
-        while len(same):
-            codes = np.unique(paths[same] * len(self._numbers) + paths[same + apart])
-            pairs.update(divmod(code, len(self._numbers)) for code in codes.tolist())
-            apart += 1
-            same = same[same + apart < len(hashes)]
-            same = same[hashes[same] == hashes[same + apart]]
+        for number in range(PARTS):
+            part = pa.Table.from_batches(self._entries.read(number), _LIVE)
+            hashes, numbers = part["hash"].to_numpy(), part["manifest"].to_numpy()
+            order = np.argsort(hashes, kind="stable")
+            hashes, numbers = hashes[order], numbers[order].astype(np.int64)
+            same = np.flatnonzero(hashes[1:] == hashes[:-1])
+            apart = 1
+            while len(same):
+                codes = np.unique(numbers[same] * len(self._numbers) + numbers[same + apart])
+                pairs.update(divmod(code, len(self._numbers)) for code in codes.tolist())
+                apart += 1
+                same = same[same + apart < len(hashes)]
+                same = same[hashes[same] == hashes[same + apart]]
         return pairs
+
+
+def _without_vectors(alive: RawEntries) -> RawEntries:
+    vectors = pc.equal(alive.table["file_format"], int(FileFormat.PUFFIN))
+    return where(alive, pc.invert(vectors)) if pc.any(vectors).as_py() else alive
+
+
+def _have_in_common(
+    context: TableContext, metadata: TableMetadata, first: ManifestFile, second: ManifestFile
+) -> bool:
+    """Return whether two manifests have a live file in common, or one has it twice, by its text.
+
+    Raises: as scan_manifests.
+    """
+    both = [first] if first is second else [first, second]
+    read = scan_manifests(context, metadata, both, _COMPARED)
+    alive = [_without_vectors(live(part.rows)).table["location"] for part in read]
+    keys = loosest_keys(pa.chunked_array([c for one in alive for c in one.chunks], pa.string()))
+    return bool(len(pc.unique(keys)) < len(keys))
 
 
 class ListedFiles:

@@ -25,7 +25,12 @@ from icectl.storage.identity import SameStore, linked_files
 from icectl.storage.location import is_local, join, loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists, check_vector_targets
-from icectl.table.known_locations import KnownFiles, KnownLocations
+from icectl.table.known_locations import (
+    KnownFiles,
+    KnownLocations,
+    LocationHash,
+    location_hashes,
+)
 from icectl.table.live_file_check import ListedFiles, LiveOnce
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
@@ -152,7 +157,7 @@ def read_sound(
     """
     snapshots = [metadata.snapshots_by_id[id_] for id_ in lists]
     live = read_live(context, metadata, all_manifests(lists, snapshots))
-    live.once.check(lists)
+    live.once.check(context, metadata, lists)
     for snapshot in snapshots:
         if layout_of(snapshot) is Layout.SFC_1:
             check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
@@ -278,14 +283,21 @@ class References:
     them, but perhaps in another store: one for each scheme and authority.
     """
 
-    def __init__(self, context: TableContext, places: Sequence[str], same_store: SameStore) -> None:
+    def __init__(
+        self,
+        context: TableContext,
+        places: Sequence[str],
+        same_store: SameStore,
+        hashed: LocationHash = location_hashes,
+    ) -> None:
         self.doubtful: dict[str, str] = {}
         self._context = context
         self._places = tuple(places)
         self._same_store = same_store
         self._other_ways = [OtherWays(place) for place in places]
         self._are_local = any(map(is_local, places))
-        self._files = KnownFiles(local=self._are_local)
+        self._hashed = hashed
+        self._files = KnownFiles(local=self._are_local, hashed=hashed)
         self._snapshots_read: set[int] = set()
         self._manifests_read: set[ManifestIdentity] = set()
 
@@ -311,7 +323,7 @@ class References:
         if not trusted:
             check_lists(metadata, lists)
         listed = all_manifests(lists, unread)
-        live_once = LiveOnce()
+        live_once = LiveOnce(self._hashed)
         listed_ones = None
         if listed_files is not None:
             listed_ones = ListedFiles(self._places, listed, listed_files)
@@ -336,7 +348,7 @@ class References:
                 listed_ones.add(manifests, alive)
             for stored in part.rows.table["location"].chunks:
                 self._add(stored, table)
-        live_once.check(lists)
+        live_once.check(self._context, metadata, lists)
         if listed_ones is not None:
             listed_ones.check(self._context, metadata)
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}

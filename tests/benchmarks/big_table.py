@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import CARRIED, PLANNING, RawEntries
@@ -43,15 +44,13 @@ def entries(manifest: int, count: int, location: str, *, metrics: bool = True) -
     """`count` added data files of one manifest, with metrics of every column or of none."""
     rng = np.random.default_rng(manifest)
     start = manifest * count
+    numbers = pc.utf8_lpad(pa.array(np.arange(start, start + count)).cast(pa.string()), 8, "0")
+    folder = pa.scalar(f"{location}/data/column_5={manifest}/")
+    name = pa.scalar("-7f2d6c1e-4d0f-4b7f-9a5e-1f9a4e6b2c11.parquet")
     columns: dict[str, pa.Array] = {
         "content": pa.array(np.zeros(count, np.int8)),
         "status": pa.array(np.ones(count, np.int8)),
-        "location": pa.array(
-            [
-                f"{location}/data/column_5={manifest}/{number:08}-7f2d6c1e-4d0f-4b7f-9a5e-1f9a4e6b2c11.parquet"
-                for number in range(start, start + count)
-            ]
-        ),
+        "location": pc.binary_join_element_wise(folder, numbers, name, ""),
         "file_format": pa.array(np.full(count, 3, np.int8)),
         "spec_id": pa.array(np.zeros(count, np.int32)),
         "partition_key": pa.array([encode_key((INT,), (manifest,))] * count, pa.binary()),
@@ -108,11 +107,16 @@ def _bound(kind: object, value: int, double: float) -> bytes:
 
 
 def build(
-    directory: Path, manifests: int, entries_per_manifest: int, *, metrics: bool = True
+    directory: Path,
+    manifests: int,
+    entries_per_manifest: int,
+    *,
+    metrics: bool = True,
+    location: str | None = None,
 ) -> list[Path]:
-    """Write the table; returns the paths of its manifests."""
+    """Write the table, at a location or in the directory; returns the paths of its manifests."""
     (directory / "metadata").mkdir(parents=True)
-    location = str(directory)
+    location = location or str(directory)
     described, paths = [], []
     for number in range(manifests):
         table = entries(number, entries_per_manifest, location, metrics=metrics)

@@ -167,9 +167,10 @@ def test_wide_keys_go_to_disk_by_their_bytes():
 @pytest.mark.parametrize("limits", [{}, {"most_keys": 10}])
 def test_many_keys_of_many_ranges_are_all_found(limits, monkeypatch):
     from icectl.rows import spilled_keys
+    from icectl.storage import spill
 
     monkeypatch.setattr(spilled_keys, "_PART_KEYS", 100)
-    monkeypatch.setattr(spilled_keys, "_WAITING_BYTES", 1000)
+    monkeypatch.setattr(spill, "_WAITING_BYTES", 1000)
     subject = Subject()
     for start in range(0, 5000, 1000):
         subject.data(table([A], [(id_,) for id_ in range(start, start + 1000)]), 1 + start // 1000)

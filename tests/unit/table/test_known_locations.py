@@ -1,10 +1,12 @@
 """Sets of locations: members in every spelling, and no others."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.table import known_locations
+from icectl.storage import spill
 from icectl.table.known_locations import KnownLocations, location_hashes
 
 TABLE = "s3://bucket/wh/t"
@@ -79,7 +81,7 @@ def test_a_saved_set_knows_what_was_saved(tmp_path, names):
 
 
 def test_every_location_counts_once(monkeypatch):
-    monkeypatch.setattr(known_locations, "_FEW", 100)  # so that it merges on the way
+    monkeypatch.setattr(spill, "_WAITING_BYTES", 100)  # so that they go by way of the disk
     files = KnownLocations()
     names = [f"{TABLE}/{number:05d}" for number in range(1000)]
     for start in range(0, 1000, 30):
@@ -95,3 +97,21 @@ def test_locations_in_many_roots_have_the_hashes_that_they_have_alone():
     together = location_hashes(pa.array(column))
     assert together.tolist() == alone
     assert len(np.unique(together)) == 5
+
+
+def test_a_set_takes_eight_bytes_a_location_and_nothing_while_it_grows(monkeypatch):
+    monkeypatch.setattr(spill, "_WAITING_BYTES", 100_000)
+    rng, files, count = np.random.default_rng(1), KnownLocations(), 500_000
+    tracemalloc.start()
+    try:
+        arrow = pa.total_allocated_bytes()
+        for _ in range(10):
+            files.add_hashes(rng.integers(0, 2**63, count // 10, np.uint64) * np.uint64(2))
+        added_peak = tracemalloc.get_traced_memory()[1]
+        assert pa.total_allocated_bytes() - arrow < 2 * count
+        assert len(files) == count
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert added_peak < 6 * count  # of one batch
+    assert peak < 10 * count

@@ -1,0 +1,79 @@
+"""Rows by parts: few wait in memory, more are in a temporary file until they are read part by part.
+
+The file has no name, as that of a listing: it ends with the process, whatever ends that.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.storage.listing import temporary_file
+
+_WAITING_BYTES = 8 << 20
+"""Rows that wait in memory to be written."""
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Spill:
+    """Rows of one schema in `part_count` parts, at most 256.
+
+    Cost: memory of 8 MiB.
+    """
+
+    def __init__(self, schema: pa.Schema, part_count: int) -> None:
+        self._schema = schema
+        self._part_count = part_count
+        self._waiting: dict[int, list[pa.RecordBatch]] = {}
+        self._waiting_bytes = 0
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._file: Any = None
+
+    def add(self, parts: npt.NDArray[Any], batch: pa.RecordBatch) -> None:
+        """Add rows, each to its part. Raises: StorageError, where there is no room for them."""
+        parts = parts.astype(np.uint8)
+        order = np.argsort(parts, kind="stable")
+        ends = np.cumsum(np.bincount(parts, minlength=self._part_count))
+        ordered, start = batch.take(pa.array(order)), 0
+        for number, end in enumerate(ends.tolist()):
+            if end > start:
+                self._waiting.setdefault(number, []).append(ordered.slice(start, end - start))
+            start = end
+        self._waiting_bytes += ordered.nbytes
+        if self._waiting_bytes >= _WAITING_BYTES:
+            self._write()
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part, which stay. Order: as added. Raises: StorageError."""
+        for start, size in self._places.get(number, ()):
+            with temporary_file():
+                self._file.seek(start)
+                stored = self._file.read(size)
+            yield from pa.ipc.open_stream(stored)
+        yield from self._waiting.get(number, ())
+
+    def close(self) -> None:
+        """Give memory and disk back; no row is left."""
+        self._waiting, self._waiting_bytes, self._places = {}, 0, {}
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self) -> None:
+        with temporary_file():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the spill
+                finalize(self, self._file.close)
+            self._file.seek(0, 2)
+            for number, batches in self._waiting.items():
+                start = self._file.tell()
+                with pa.ipc.new_stream(self._file, self._schema, options=_OPTIONS) as writer:
+                    writer.write_batch(pa.concat_batches(batches))
+                self._places.setdefault(number, []).append((start, self._file.tell() - start))
+            self._file.flush()
+        self._waiting, self._waiting_bytes = {}, 0
