@@ -120,9 +120,9 @@ def excluding(listed: AnyFiles, locations: Collection[str]) -> AnyFiles:
     return type(listed)(listed.table.filter(pc.invert(_named(listed, locations))))
 
 
-def including(listed: Files, locations: Collection[str]) -> Files:
+def including(listed: AnyFiles, locations: Collection[str]) -> AnyFiles:
     """Return the files whose location is among the given ones. Order: kept."""
-    return Files(listed.table.filter(_named(listed, locations)))
+    return type(listed)(listed.table.filter(_named(listed, locations)))
 
 
 def _named(listed: Files | ListedFiles, locations: Collection[str]) -> pa.ChunkedArray:

@@ -110,7 +110,10 @@ def _source(
     column = schema.field(item.source_ids[0])
     path = path_to(batches, item.source_ids[0])
     if column is None or path is None or is_nested(column.type):
-        raise Unsupported(f"rows can't be partitioned by `{item.name}`, whose column is missing")
+        raise Unsupported(
+            f"rows can't be partitioned by `{item.name}`, whose column is missing",
+            hint="`--output-spec-id` names another spec",
+        )
     if not is_comparable(column.type):
         shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"
         raise Unsupported(f"rows can't be partitioned by {shown}")

@@ -1,7 +1,7 @@
 """Files of a listing that a table does not reach: orphans, and why others stay."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from urllib.parse import quote_plus
@@ -9,7 +9,14 @@ from urllib.parse import quote_plus
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.files import ListedFile, ListedFiles, listed_files, total_bytes, where
+from icectl.entries.files import (
+    ListedFile,
+    ListedFiles,
+    including,
+    listed_files,
+    total_bytes,
+    where,
+)
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
 from icectl.storage.new_files import TEMPORARY
@@ -50,7 +57,8 @@ class OrphanPlan:
 
     `outside` are files outside of the table, in a folder that the caller named, deleted only if
     `deletes_outside`. `left_alone` counts unreached files that stay, by reason. `referenced_count`
-    counts files that the table refers to, missing ones too.
+    counts files that the table refers to, missing ones too. `former_metadata` are metadata files
+    with the table's own uuid.
     """
 
     rule: OrphanRule
@@ -62,6 +70,7 @@ class OrphanPlan:
     left_alone: Mapping[OrphanVerdict, int]
     deletes_outside: bool
     max_fraction: float
+    former_metadata: Collection[str] = ()
 
     @property
     def deletable_bytes(self) -> int:
@@ -73,9 +82,14 @@ class OrphanPlan:
         return len(self.orphans) + (len(self.outside) if self.deletes_outside else 0)
 
     @property
+    def unproven_bytes(self) -> int:
+        """Bytes to delete without those of metadata files, whose uuid proves the place right."""
+        return self.deletable_bytes - total_bytes(including(self.orphans, self.former_metadata))
+
+    @property
     def is_too_much(self) -> bool:
         """Whether the plan exceeds the caller's limit: so many orphans may be an error."""
-        return self.deletable_bytes > self.max_fraction * self.listed_bytes
+        return self.unproven_bytes > self.max_fraction * self.listed_bytes
 
 
 def restrict_to_reviewed(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:

@@ -146,14 +146,20 @@ class OtherTables:
     _logged: set[str] = field(default_factory=set)
 
     def check_around(
-        self, loaded: LoadedTable, folders: Sequence[str], of_files: Sequence[str]
+        self,
+        loaded: LoadedTable,
+        folders: Sequence[str],
+        of_files: Sequence[str],
+        *,
+        asks_catalog: bool = True,
     ) -> None:
         """Look for other tables at and above some folders, and on the way to files below them.
 
         `of_files` are the folders of these files. Raises: Refused; StorageError.
         """
         self.check_in_and_above(loaded, folders)
-        self.check_catalog(folders)
+        if asks_catalog:
+            self.check_catalog(folders)
         self.check(loaded, self._below(folders, of_files))
 
     def check_in_and_above(self, loaded: LoadedTable, folders: Sequence[str]) -> None:

@@ -1,17 +1,73 @@
-"""Health says exactly what commands would do, and doing what it says makes it green."""
+"""Health says exactly what commands would do, and doing what it says makes it green.
 
-from collections.abc import Callable
+Orphans are the exception: health judges them by metadata files alone, as a search is a listing.
+"""
+
+import io
+import json
+import os
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from icectl.env import Env
+from icectl.cli import app
+from icectl.commands.compact import run as compact
+from icectl.env import Env, SystemEnv
+from icectl.errors import CorruptTable, Refused, Unsupported
+from tests.builders.expiry import Clock
+from tests.builders.foreign_table import facts_of
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.lives import Life, Step, evolving_twins, upgraded
+from tests.builders.relocate import relocate
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import Run
-from tests.stores.fixed_env import FixedEnv
+from tests.cli.conftest import Ended
+from tests.interop.test_open_fixtures import TABLES
+from tests.property.test_v4_lives import BEGINNING, CHANGE, MODE
 
-EXACT = ("compact", "rewrite-manifests", "expire-snapshots")
+COMMANDS = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
 DAY_MS = 86_400_000
+MONTH_LATER = Clock(START_MS + 30 * DAY_MS)
+REFUSALS = {Refused.exit_code, Unsupported.exit_code, CorruptTable.exit_code}
+
+
+def run(*words: str, env: Env) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        patch.setattr(compact, "LocalEngine", InlineEngine)
+        code = app.main(words, env=env)
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def needs(table: str, env: Env) -> dict[str, list[str]]:
+    """The commands that health asks for, with their options: those whose `--check` exits with 4."""
+    codes = {name: run(name, table, "--check", env=env).code for name in COMMANDS}
+    assert set(codes.values()) <= {0, 4} | REFUSALS
+    ended = run("inspect", table, "health", "--check", "--json", env=env)
+    checks = [one for one in ended.document["result"].values() if isinstance(one, dict)]
+    asked = {one["command"]: one["options"] for one in checks if one["command"] is not None}
+    needed = {name for name, code in codes.items() if code == 4}
+    if "remove-orphans" not in asked:
+        needed.discard("remove-orphans")
+    assert (asked.keys(), ended.code == 4) == (needed, bool(needed)), (codes, checks)
+    return asked
+
+
+def check_law(table: str, env: Env) -> None:
+    for _ in range(4):
+        asked = needs(table, env)
+        if not asked:
+            return
+        for name in COMMANDS:
+            if name in asked:
+                ended = run(name, table, "--yes", *asked[name], env=env)
+                assert ended.code == 0, (name, ended.err)
+    raise AssertionError(asked)
 
 
 def calm(table: TableBuilder) -> None:
@@ -44,35 +100,154 @@ def equality_deletes(table: TableBuilder) -> None:
         table.delete_rows([id_], kind="equality")
 
 
-@pytest.fixture
-def run(prepared: Callable[[str, Env], Run]) -> Run:
-    return prepared("inspect", FixedEnv(START_MS + 30 * DAY_MS))
-
-
-@pytest.mark.parametrize("gc_enabled", ["true", "false"])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("version", "gc_enabled"),
+    [
+        (2, "true"),
+        (3, "true"),
+        (3, "false"),
+        pytest.param(2, "false", marks=pytest.mark.full),
+    ],
+)
 @pytest.mark.parametrize(
     "build",
     [calm, few_small_files, many_small_files, deleted_rows, dangling_deletes, equality_deletes],
 )
-def test_health_asks_for_what_commands_would_do(run, tmp_path: Path, build, version, gc_enabled):
+def test_health_asks_for_what_commands_would_do(tmp_path: Path, build, version, gc_enabled):
     table = TableBuilder(
         tmp_path / "t", format_version=version, properties={"gc.enabled": gc_enabled}
     )
     build(table)
+    check_law(table.location, MONTH_LATER)
 
-    def work() -> list[str]:
-        """The commands whose `--check` exits with 4; health has to say the same of all together."""
-        codes = {name: run(table.location, "--check", command=name).code for name in EXACT}
-        found = [name for name, code in codes.items() if code == 4]
-        assert run(table.location, "health", "--check").code == (4 if found else 0), codes
-        return found
 
-    for _ in range(4):
-        needed = work()
-        if not needed:
-            break
-        for name in needed:
-            words = ["--engine", "local"] if name == "compact" else []
-            assert run(table.location, "--yes", *words, command=name).code == 0
-    assert work() == []
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if at % 28 == 2 else pytest.mark.full)
+        for at, name in enumerate(sorted(TABLES))
+    ],
+)
+def test_health_asks_for_what_commands_would_do_to_tables_of_other_writers(
+    fixtures_dir, tmp_path, name
+):
+    facts, table = facts_of(fixtures_dir, name), tmp_path / "t"
+    relocate(fixtures_dir / name, facts, table)
+    judge = check_law if facts["completeness"] == "full" else needs
+    judge(str(table), SystemEnv())
+
+
+def live(beginning: Any, early: list[Step], mode: Any, late: list[Step], days: int) -> None:
+    """Judge twins of any version after what has become of them."""
+    version, partitioning, spelling, mixed = beginning
+    with TemporaryDirectory() as directory:
+        life = Life(evolving_twins(Path(directory), version, partitioning, spelling, mixed=mixed))
+        for step in [("append", "main", 4), *early]:
+            life.step(*step)
+        if mode is not None:
+            upgraded(life, *mode)
+        for step in late:
+            life.step(*step)
+        for table in life.tables:
+            check_law(str(table.directory), Clock(table.now_ms + days * DAY_MS))
+
+
+LIVES = (
+    BEGINNING, st.lists(CHANGE, max_size=8), st.one_of(st.none(), MODE),
+    st.lists(CHANGE, max_size=8), st.sampled_from([0, 1, 30]),
+)  # fmt: skip
+
+
+@settings(max_examples=2, deadline=None)
+@given(*LIVES)
+def test_health_asks_for_what_commands_would_do_after_any_life(beginning, early, mode, late, days):
+    live(beginning, early, mode, late, days)
+
+
+@pytest.mark.full
+@settings(max_examples=40, deadline=None)
+@given(*LIVES)
+def test_health_asks_for_what_commands_would_do_after_many_lives(
+    beginning, early, mode, late, days
+):
+    live(beginning, early, mode, late, days)
+
+
+def test_rows_whose_partition_cannot_be_found_are_no_work(tmp_path):
+    table = TableBuilder(tmp_path / "t", partitioning="none")
+    few_small_files(table)
+    few_small_files(table)
+    table.respec("day")
+    without_times(table)
+    ended = run("compact", table.location, "--check", env=MONTH_LATER)
+    assert ended.code == 14
+    assert "whose column is missing\nhint: `--output-spec-id` names another" in ended.err
+    check_law(table.location, MONTH_LATER)
+
+
+def without_times(table: TableBuilder) -> None:
+    """Drop the column that the table is partitioned by."""
+    path = Path(table.metadata_location)
+    members = json.loads(path.read_text())
+    for schema in members["schemas"]:
+        schema["fields"] = [one for one in schema["fields"] if one["name"] != "at"]
+    path.write_text(json.dumps(members))
+
+
+@pytest.fixture
+def long_log(tmp_path: Path) -> TableBuilder:
+    """A table of a few rows whose log has forgotten most of its metadata files."""
+    properties = {"write.metadata.previous-versions-max": "3"}
+    table = TableBuilder(tmp_path / "t", properties=properties)
+    for id_ in range(25):
+        table.append([id_])
+    for path in table.directory.rglob("*"):
+        os.utime(path, (START_MS / 1000, START_MS / 1000))
+    return table
+
+
+def test_metadata_files_of_a_table_itself_are_never_too_much_of_it(long_log):
+    """They are most of the bytes of a table with few rows, and prove that the place is its own."""
+    assert "remove-orphans" in needs(long_log.location, MONTH_LATER)
+    check_law(long_log.location, MONTH_LATER)
+    metadata = [path.name for path in long_log.directory.glob("metadata/v*.metadata.json")]
+    assert len(metadata) == 4  # the current one and its log
+
+
+def test_twenty_old_metadata_files_off_the_log_are_work(long_log):
+    assert "remove-orphans" in needs(long_log.location, MONTH_LATER)  # of 22
+    assert "remove-orphans" not in needs(long_log.location, Clock(START_MS + 2 * DAY_MS))
+    for version in (1, 2, 3):
+        (long_log.directory / f"metadata/v{version}.metadata.json").unlink()
+    assert "remove-orphans" not in needs(long_log.location, MONTH_LATER)
+
+
+def a_hint_behind(table: TableBuilder) -> None:
+    (table.directory / "metadata/version-hint.text").write_text("1")
+
+
+def another_table(table: TableBuilder) -> None:
+    members = json.loads((table.directory / "metadata/v1.metadata.json").read_text())
+    members["table-uuid"] = "11111111-2222-4333-8444-555555555555"
+    (table.directory / "metadata/00000-ab.metadata.json").write_text(json.dumps(members))
+
+
+@pytest.mark.parametrize("spoil", [a_hint_behind, another_table])
+def test_metadata_files_that_stay_are_no_work(long_log, spoil):
+    spoil(long_log)
+    assert "remove-orphans" not in needs(long_log.location, MONTH_LATER)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "command"),
+    [
+        ("ICECTL_EXPIRE_SNAPSHOTS_MIN_AGE", "60d", "expire-snapshots"),
+        ("ICECTL_REMOVE_ORPHANS_OLDER_THAN", "1h", "remove-orphans"),
+    ],
+)
+def test_health_knows_the_ages_that_commands_refuse(
+    long_log, monkeypatch, variable, value, command
+):
+    assert command in needs(long_log.location, MONTH_LATER)
+    monkeypatch.setenv(variable, value)
+    assert command not in needs(long_log.location, MONTH_LATER)

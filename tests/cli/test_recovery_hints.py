@@ -263,6 +263,8 @@ def test_malformed_properties_are_found_and_their_hints_end_them(run, tmp_path):
     health = "".join(run(table.location, "health", command="inspect").out.split())  # it wraps
     assert f"hint:`icectlproperties{table.location}unsetgc.enabled`" in health
     assert "TABLE" not in health
+    shown = checked_document(run(table.location, "health", "--json"))["result"]
+    assert shown["snapshot_debt"]["hint"].startswith(f"`icectl properties {table.location} unset ")
     ended = run(table.location, "--json", command="validate")
     for found in checked_document(ended)["result"]["findings"]:
         _, command, *words = shlex.split(found["hint"].split("`")[1])

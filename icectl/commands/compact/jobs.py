@@ -8,6 +8,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
 from icectl.rows.compact_job import CompactJob, MergeJob, typed_specs
+from icectl.rows.partition_rows import partitioner
 from icectl.rows.read_data import written_schema
 from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.sort_rows import RowOrder, Sorting, sort_keys
@@ -18,9 +19,12 @@ SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
 
 
-def check_output(metadata: TableMetadata, options: CompactOptions) -> None:
+def check_output(
+    metadata: TableMetadata, options: CompactOptions, *, finds_partitions: bool
+) -> None:
     """Check that new files can be written as the table asks for.
 
+    `finds_partitions` if partitions of rows must be found: their files have another spec.
     Raises: Unsupported; Refused.
     """
     provider = read(metadata.properties, LOCATION_PROVIDER)
@@ -37,7 +41,10 @@ def check_output(metadata: TableMetadata, options: CompactOptions) -> None:
     if data_format.lower() != "parquet":
         message = f"the table asks for {data_format} files (`write.format.default`)"
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
-    job_of(metadata, options.order)
+    columns = job_of(metadata, options.order).columns
+    spec = metadata.spec(options.output_spec_id)
+    if finds_partitions and spec is not None:
+        partitioner(spec, columns.written, columns.arrow)
 
 
 def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:

@@ -235,7 +235,8 @@ def prepare(
             rows = sorted({row for group in planned.groups for row in group.files})
             check_largest(context, metadata, take(files.data, rows))
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
-        check_output(metadata, chosen)
+        finds_partitions = any(group.partition_key is None for group in planned.groups)
+        check_output(metadata, chosen, finds_partitions=finds_partitions)
     removed_delete_files = 0
     if len(files.deletes):
         gone = [emptied(group) for group in planned.groups]

@@ -107,7 +107,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     measures = _measures(chosen, figures)
     if chosen.drafts and error is None:
         error = first_error(
-            lambda: check_list_known(sight.manifests), lambda: _check_output(sight, options)
+            lambda: check_list_known(sight.manifests), lambda: _check_output(sight, chosen)
         )
     removed = figures.totals.delete_file_count if chosen.drafts else figures.dangling
     return Judgement(
@@ -120,10 +120,12 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     )
 
 
-def _check_output(sight: Sight, options: CompactOptions) -> None:
+def _check_output(sight: Sight, chosen: ChosenFiles) -> None:
     from icectl.commands.compact.jobs import check_output  # only where there is work
 
-    check_output(sight.metadata, options)
+    finds_partitions = any(draft.partition_key is None for draft in chosen.drafts)
+    options = chosen.planning.options
+    check_output(sight.metadata, options, finds_partitions=finds_partitions)
 
 
 def _measures(chosen: ChosenFiles, figures: CompactFigures) -> tuple[Measure, ...]:

@@ -137,9 +137,7 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     loaded = open_table(context.catalog)
     prepared = plan_expiry(context, loaded, options)
     metadata, places = loaded.metadata, own_places(loaded)
-    if prepared.deletes_files and len(prepared.deletable):
-        folders = folders_of(prepared.deletable)
-        OtherTables(context).check_around(loaded, places.folders, folders)
+    check_other_tables(context, prepared)
     if prepared.deletes_files and len(prepared.outside) and not places.has_location:
         context.progress.warn(
             f"the table's location, {redacted(metadata.location)}, does not contain its current "
@@ -160,6 +158,19 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
             f"{print_instant(max(just_read.values()))}: queries that still read them will fail"
         )
     return prepared
+
+
+def check_other_tables(
+    context: TableContext, prepared: PreparedExpiry, *, asks_catalog: bool = True
+) -> None:
+    """Check that no other table lies where files are to be deleted. Raises: Refused; StorageError.
+
+    Cost: lists folders; a catalog that is asked may take a request a table.
+    """
+    if prepared.deletes_files and len(prepared.deletable):
+        own_folders, folders = own_places(prepared.loaded).folders, folders_of(prepared.deletable)
+        others = OtherTables(context)
+        others.check_around(prepared.loaded, own_folders, folders, asks_catalog=asks_catalog)
 
 
 def plan_expiry(

@@ -54,7 +54,7 @@ class ExpireFigures:
 
 
 def plan(sight: Sight, request: ExpireRequest) -> Judgement:
-    """Plan an expiry, exactly if asked for; other tables in its place are not looked for."""
+    """Plan an expiry; if it is to be exact, folders are searched for other tables, no catalog."""
     metadata, context, loaded = sight.metadata, sight.reader.context, sight.reader.loaded
     totals = sight.totals
     figures = ExpireFigures(
@@ -75,10 +75,11 @@ def plan(sight: Sight, request: ExpireRequest) -> Judgement:
             lambda: check_min_age(retention, sight.now_ms, options.min_age_ms),
         )
         return _judgement(_estimate(figures, metadata, retention), error=error)
-    from icectl.commands.expire_snapshots.run import plan_expiry  # only where there is work
+    from icectl.commands.expire_snapshots import run  # only where there is work
 
     try:
-        prepared = plan_expiry(context, loaded, options)
+        prepared = run.plan_expiry(context, loaded, options)
+        run.check_other_tables(context, prepared, asks_catalog=False)
     except (StorageError, CorruptTable, Refused, Unsupported) as error:
         return _judgement(_estimate(figures, metadata, retention), error=error)
     if not prepared.has_work:

@@ -42,9 +42,10 @@ def limits_of(settings: Settings) -> HealthLimits:
     }
 
 
-def health(reader: Reader, choice: SnapshotChoice, settings: Settings) -> Health:
+def health(reader: Reader, choice: SnapshotChoice, settings: Settings, table: str) -> Health:
     """Judge the chosen snapshot and the table's metadata by what each command would do.
 
+    Hints call the table `table`.
     Raises: UsageError for a snapshot that is not there; what reading manifests raises.
     Cost: the manifests of all snapshots, where some are past retention.
     """
@@ -69,6 +70,9 @@ def health(reader: Reader, choice: SnapshotChoice, settings: Settings) -> Health
             is_whole=sight.is_whole,
         )
     )
+    for _, check in every_check():
+        shown = row[check.name]
+        shown["hint"] = shown["hint"] and with_table(shown["hint"], table)
     return Health(row, {command: judgement.note for command, judgement in judged.items()})
 
 
@@ -131,9 +135,8 @@ def _print_check(
     console.print(f"{console.style(title, 'bold')}: {verdict}")
     for line in wrap(check["found"], console.prose_width - 2):
         console.print(f"  {line}")
-    hint = check["hint"] and with_table(check["hint"], table)
-    for name, text in (("withheld", check["withheld"]), ("hint", hint)):
-        for line in wrap(f"{name}: {text}" if text else "", console.prose_width - 2):
+    for name in ("withheld", "hint"):
+        for line in wrap(f"{name}: {check[name]}" if check[name] else "", console.prose_width - 2):
             console.print(f"  {line}")
     if check["command"] is None:
         return

@@ -254,7 +254,7 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.health import health, print_health
 
-    shown = health(reader, request.choice, request.settings)
+    shown = health(reader, request.choice, request.settings, request.table)
     return shown.row, lambda console: print_health(
         console, shown, request.table, request.hint_options
     )

@@ -162,7 +162,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
 def _assess(common: Common, table: str) -> Outcome:
     """Assess one table, as `icectl inspect TABLE health` does."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
-    judged = health(reader, SnapshotChoice(), common.shell.settings)
+    judged = health(reader, SnapshotChoice(), common.shell.settings, name_in_hints(common, table))
     result = {"view": "health", **judged.row}
     return Outcome(
         command="inspect",

@@ -169,7 +169,7 @@ def _percent(share: float) -> str:
 
 
 def _too_much(plan: OrphanPlan) -> Refused:
-    share = plan.deletable_bytes / plan.listed_bytes
+    share = plan.unproven_bytes / plan.listed_bytes
     return Refused(
         f"{_percent(share)} of the listed bytes are orphans (limit {_percent(plan.max_fraction)}): "
         "refused, as that many can mean a wrong --location or catalog",

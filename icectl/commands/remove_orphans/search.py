@@ -210,6 +210,7 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         outputs = running(context.store, context.env, loaded)
         rule = OrphanRule(older_than_ms, (places.table, *places.outside), names, outputs)
         plan = _plan(context, options, places, listing, references, rule)
+        plan = replace(plan, former_metadata=tuple(others.accepted))
     purge = _purge(context, options, loaded, references)
     if options.only is not None:
         plan = restrict_to_reviewed(plan, options.only)
@@ -254,15 +255,20 @@ def _limit(context: TableContext, options: OrphanOptions, places: SearchedPlaces
     clocks_ms = [dating_clock_ms(context.store, context.env, place) for place in places.listed]
     now_ms = min(context.env.now_ms(), *clocks_ms)
     limit_ms = options.older_than(now_ms)
-    if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
+    if not options.allow_recent:
+        check_age(now_ms - limit_ms)
+    return limit_ms
+
+
+def check_age(age_ms: int) -> None:
+    """Check that files of this age cannot belong to a commit in progress. Raises: Refused."""
+    if age_ms < LEAST_AGE_MS:
         raise Refused(
-            f"files that are only {print_duration(now_ms - limit_ms)} old may belong to a commit "
-            "in progress",
+            f"files that are only {print_duration(age_ms)} old may belong to a commit in progress",
             hint="give an `--older-than` of at least 24h; with `--allow-recent` no other writer "
             "may be at work",
             id="too-recent",
         )
-    return limit_ms
 
 
 def _read_references(
@@ -335,25 +341,32 @@ def _add_from_hint(
     context: TableContext, references: References, loaded: LoadedTable, own: Sequence[str]
 ) -> None:
     """Keep versions from that of the hint on: readers go from one to the next (R-163)."""
+    passed = versions_from_hint(context, loaded, own)
+    references.add_files(passed)
+    if passed:
+        context.progress.warn(
+            f"{VERSION_HINT} is behind: {print_count(len(passed), 'metadata file')} stay for "
+            f"readers that begin there; `icectl repair {quote(loaded.metadata.location)}` corrects "
+            "it"
+        )
+
+
+def versions_from_hint(
+    context: TableContext, loaded: LoadedTable, own: Sequence[str]
+) -> Sequence[str]:
+    """Return those of a table's own metadata files that are not older than the version hint."""
     if not loaded.capabilities.numbers_versions:
-        return
+        return ()
     try:
         content = context.store.read(join(loaded.metadata_folder, VERSION_HINT))
     except FileNotFoundError:
-        return
+        return ()
     hint = read_version_hint(content)
-    passed = [
+    return [
         place
         for place in own
         if isinstance(hint, int) and (metadata_version(place).version or -1) >= hint
     ]
-    references.add_files(passed)
-    if passed:
-        context.progress.warn(
-            f"{VERSION_HINT} is behind, at {hint:,}: {print_count(len(passed), 'metadata file')} "
-            f"stay for readers that begin there; `icectl repair {quote(loaded.metadata.location)}` "
-            "corrects it"
-        )
 
 
 def _plan(

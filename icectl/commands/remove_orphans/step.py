@@ -1,6 +1,6 @@
 """What `icectl remove-orphans` would do to a table, as far as its metadata folder shows."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from icectl.cli.settings import ORPHANS_OLDER_THAN
@@ -12,7 +12,10 @@ from icectl.format.file_names import parse_metadata_file_name
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LAST_ORPHAN_SCAN, read
 from icectl.storage import location as locations
+from icectl.storage.identity import SameStore
+from icectl.storage.store import FileStatus
 from icectl.table.guard import check_deletable
+from icectl.table.own_places import OtherTables
 from icectl.units import parse_instant, print_count, print_duration, print_size
 
 COMMAND = "remove-orphans"
@@ -44,7 +47,10 @@ def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
 
 
 def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - as all steps
-    """Look for metadata files that nothing refers to, and at when orphans were last looked for."""
+    """Look for metadata files that nothing refers to, and at when orphans were last looked for.
+
+    Data files are not looked for: that takes a listing of all.
+    """
     metadata, loaded, now_ms = sight.metadata, sight.reader.loaded, sight.now_ms
     limit_ms = parse_instant(sight.settings.read(ORPHANS_OLDER_THAN), now_ms)
     logged = [entry.metadata_file for entry in metadata.metadata_log]
@@ -58,6 +64,14 @@ def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - 
     old = [
         file for file in untracked if file.modified_ms is not None and file.modified_ms < limit_ms
     ]
+    context, others = sight.reader.context, OtherTables(sight.reader.context)
+    checks = [lambda: check_deletable(context.catalog, loaded, now_ms)]
+    if old and sight.is_exact:
+        checks.append(lambda: _check_place(sight, others, untracked, now_ms - limit_ms))
+    error = first_error(*checks)
+    if len(checks) > 1 and error is None:
+        stay = _kept(sight, others)
+        old = [file for file in old if file.location not in stay]
     figures = MetadataFileFigures(
         len(files),
         sum(file.size_bytes for file in files),
@@ -75,9 +89,29 @@ def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - 
     if old:
         text = f"{print_count(len(old), 'metadata file')} not in the log"
         measures.append(Measure("untracked-metadata-files", len(old), text))
-    context = sight.reader.context
-    error = first_error(lambda: check_deletable(context.catalog, loaded, now_ms))
     return Judgement(figures, tuple(measures), figures.old_bytes, error)
+
+
+def _check_place(
+    sight: Sight, others: OtherTables, untracked: Sequence[FileStatus], age_ms: int
+) -> None:
+    """Refuse as the command does, as far as metadata files show. Raises: Refused; StorageError."""
+    from icectl.commands.remove_orphans import search  # only where there is work
+
+    loaded = sight.reader.loaded
+    search.check_age(age_ms)
+    others.check_above(loaded, [search.places_of(loaded, (), SameStore()).table])
+    others.check(loaded, [file.location for file in untracked])
+    others.check_newest(loaded)
+
+
+def _kept(sight: Sight, others: OtherTables) -> Collection[str]:
+    """Return the metadata files that are not in the log, and that the command keeps."""
+    from icectl.commands.remove_orphans.search import versions_from_hint
+
+    context, loaded = sight.reader.context, sight.reader.loaded
+    passed = versions_from_hint(context, loaded, tuple(others.accepted))
+    return {*others.forks(loaded), *passed}
 
 
 def _found(figures: MetadataFileFigures) -> str:

@@ -103,7 +103,7 @@ def judged(
         ),
     )
     resolved = resolve(settings or {}, {}, None)
-    return dict(health(cast("Reader", reader), SnapshotChoice(), resolved).row)
+    return dict(health(cast("Reader", reader), SnapshotChoice(), resolved, "t").row)
 
 
 @pytest.mark.parametrize(
@@ -245,16 +245,3 @@ def test_manifests_are_counted_as_rewriting_them_makes_fewer():
     check = judged(entries(*files, deletes), manifests=manifests)["manifest_debt"]
     assert check["surplus_manifest_count"] == 24 - 3
     assert (check["verdict"], check["command"]) == ("attention", "rewrite-manifests")
-
-
-def test_old_metadata_files_off_the_log_are_debt():
-    def listed(count: int, age_days: int) -> tuple[FileStatus, ...]:
-        modified_ms = NOW_MS - age_days * 86_400_000
-        names = (f"/t/metadata/v{number}.metadata.json" for number in range(1, count + 3))
-        return tuple(FileStatus(name, 100, modified_ms) for name in names)
-
-    for count, age_days, verdict in ((20, 4, "attention"), (19, 4, "ok"), (20, 2, "ok")):
-        check = judged(EMPTY, listed=listed(count, age_days))["metadata_file_debt"]
-        assert check["untracked_metadata_file_count"] == count
-        command = "remove-orphans" if verdict == "attention" else None
-        assert (check["verdict"], check["command"]) == (verdict, command)
