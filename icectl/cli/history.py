@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ class History:
             os.close(descriptor)
         if size + len(line) >= _FULL_BYTES:
             full = f"runs-{env.now_ms():013}-{env.new_uuid()[:8]}.jsonl"
-            path.replace(self.folder / full)
+            with suppress(FileNotFoundError):  # another run has renamed it
+                path.replace(self.folder / full)
             for oldest in self._full_files()[_FULL_FILES:]:
                 oldest.unlink(missing_ok=True)
 
