@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -125,11 +125,7 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
         return None
     if words[0] == "help":
         words = [*words[1:2], "--help"]
-    root = typer.Typer(
-        cls=_LazyGroup, add_completion=False, rich_markup_mode=None, context_settings=_HELP_NAMES
-    )
-    root.callback()(_root_options)
-    group = get_command(root)
+    group = _root_parser()
     try:
         with group.make_context("icectl", list(words)) as context:
             parsed: Invocation = group.invoke(context)
@@ -140,6 +136,16 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
         raise usage_error(error, words[0]) from error
 
 
+@cache
+def _root_parser() -> Any:
+    """Build the parser of what stands before the command."""
+    root = typer.Typer(
+        cls=_LazyGroup, add_completion=False, rich_markup_mode=None, context_settings=_HELP_NAMES
+    )
+    root.callback()(_root_options)
+    return get_command(root)
+
+
 def load_command(name: str) -> Command:
     """Import the module of a command."""
     attribute = name.replace("-", "_")
@@ -147,8 +153,9 @@ def load_command(name: str) -> Command:
     return command
 
 
+@cache
 def parser_of(command: Command) -> PlainCommand:
-    """Build the parser of one command."""
+    """Build the parser of one command, once."""
     application = typer.Typer(add_completion=False, rich_markup_mode=None)
     declare = application.command(command.name, cls=PlainCommand, context_settings=_HELP_NAMES)
     declare(command.callback)

@@ -368,7 +368,7 @@ class SparkRun:
 SPARK_OPTIONS = frozenset(entry.name for entry in fields(SparkRun))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Command:
     """One command: its function, and what its help says."""
 
