@@ -8,6 +8,7 @@ reader computed.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from icectl.files.deletion_vectors import write_dv
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import write_metadata
-from icectl.files.parquet.metrics import read_metrics
+from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import arrow_schema
 from icectl.files.puffin import NewBlob, read_puffin, write_puffin
 from icectl.format.file_names import metadata_file_name
@@ -96,6 +97,22 @@ def make_rows(ids: Iterable[int]) -> list[EntryRow]:
         }
         for id_ in ids
     ]
+
+
+def _parquet(
+    columns: pa.Table, schema: Schema, row_group_rows: int | None
+) -> tuple[bytes, FileMetrics]:
+    """A file of columns, and what its footer says of them."""
+    file = BytesIO()
+    pq.write_table(columns, file, compression="zstd", row_group_size=row_group_rows)
+    return file.getvalue(), read_metrics(file, schema)
+
+
+@lru_cache(500)
+def _data_file(ids: tuple[int, ...], row_group_rows: int | None) -> tuple[bytes, FileMetrics]:
+    """A file of rows. Many tables of tests have the same, and writing one is half of a commit."""
+    columns = pa.Table.from_pylist(make_rows(ids), schema=arrow_schema(SCHEMA))
+    return _parquet(columns, SCHEMA, row_group_rows)
 
 
 def by_spec(rows: Sequence[EntryRow]) -> list[list[EntryRow]]:
@@ -362,9 +379,9 @@ class TableBuilder:
 
     def _write_data_file(self, values: tuple[Any, ...], rows: list[EntryRow]) -> EntryRow:
         location, path = self._new_path(self._folder(values), ".parquet")
-        columns = pa.Table.from_pylist(rows, schema=arrow_schema(SCHEMA))
-        self._row_of_id[location] = [row["id"] for row in rows]
-        return self._write_parquet(columns, SCHEMA, location, path, values, Content.DATA)
+        ids = self._row_of_id[location] = [row["id"] for row in rows]
+        made = _data_file(tuple(ids), self.row_group_rows)
+        return self._write_parquet(made, location, path, values, Content.DATA)
 
     def _write_position_deletes(self, ids: set[int], branch: str) -> list[EntryRow]:
         rows = []
@@ -385,16 +402,9 @@ class TableBuilder:
                 {"file_path": [p for p, _ in records], "pos": [at for _, at in records]},
                 schema=arrow_schema(POSITION_DELETE_SCHEMA),
             )
+            made = _parquet(columns, POSITION_DELETE_SCHEMA, self.row_group_rows)
             added.append(
-                self._write_parquet(
-                    columns,
-                    POSITION_DELETE_SCHEMA,
-                    location,
-                    path,
-                    values,
-                    Content.POSITION_DELETES,
-                    spec_id,
-                )
+                self._write_parquet(made, location, path, values, Content.POSITION_DELETES, spec_id)
             )
         return added
 
@@ -404,8 +414,9 @@ class TableBuilder:
         location, path = self._new_path(self._folder(values, spec_id), "-equality.parquet")
         schema = Schema(0, SCHEMA.fields[:1])
         columns = pa.table({"id": ids}, schema=arrow_schema(schema))
+        made = _parquet(columns, schema, self.row_group_rows)
         content = Content.EQUALITY_DELETES
-        row = self._write_parquet(columns, schema, location, path, values, content, spec_id)
+        row = self._write_parquet(made, location, path, values, content, spec_id)
         return row | {"equality_ids": [1]}
 
     def _write_dvs(self, ids: set[int], branch: str) -> tuple[list[EntryRow], set[tuple[str, Any]]]:
@@ -463,18 +474,17 @@ class TableBuilder:
 
     def _write_parquet(
         self,
-        columns: pa.Table,
-        schema: Schema,
+        made: tuple[bytes, FileMetrics],
         location: str,
         path: Path,
         values: tuple[Any, ...],
         content: Content,
         spec_id: int | None = None,
     ) -> EntryRow:
-        pq.write_table(columns, path, compression="zstd", row_group_size=self.row_group_rows)
-        raw = path.read_bytes()
-        metrics = read_metrics(BytesIO(raw), schema)
-        row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows, spec_id)
+        raw, metrics = made
+        path.write_bytes(raw)
+        count = metrics.record_count
+        row = self._row(values, location, FileFormat.PARQUET, content, count, spec_id)
         maps = (
             "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
             "upper_bounds",

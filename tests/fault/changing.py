@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,7 @@ class Subject:
     directory: Path
     pristine: Path
     rows: dict[int, list[Row]]
+    _left: dict[frozenset[tuple[str, bytes]], set[str]] = field(default_factory=dict)
 
     @property
     def words(self) -> list[str]:
@@ -319,6 +320,17 @@ class Subject:
                 self.check_whole()
                 return
         raise AssertionError(document)
+
+    def left_when_finished(self) -> set[str]:
+        """Finish; the files that nobody needs then.
+
+        Runs repeat themselves: from files that a rerun has finished before, it is not done again.
+        """
+        begun = frozenset(self.contents().items())
+        if begun not in self._left:
+            self.finish()
+            self._left[begun] = unneeded(self)
+        return self._left[begun]
 
 
 def run(

@@ -15,7 +15,7 @@ import pytest
 
 from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata, listed_manifests, local, read_metadata
-from tests.fault.changing import CHANGING, NAMES, Subject, lasting, subject_of, unneeded
+from tests.fault.changing import CHANGING, NAMES, Subject, lasting, subject_of
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 FULL = pytest.mark.full
@@ -60,8 +60,7 @@ def chosen(calls: Calls, turn: int, stride: int) -> list[int]:
 
 def check_finished(subject: Subject, left: set[str]) -> None:
     """A rerun finishes, and leaves no more than an undisturbed run: an empty probe apart."""
-    subject.finish()
-    assert {name for name in unneeded(subject) if PROBE not in name} == left
+    assert {name for name in subject.left_when_finished() if PROBE not in name} == left
 
 
 @pytest.mark.parametrize(
@@ -135,9 +134,9 @@ def test_any_store_call_may_be_interrupted(subject, left, moment, times, turn, s
         code, _ = subject.run(InterruptedStore(nth, moment, times))
         assert code == 130
         subject.check_whole()
-        subject.finish()
+        found = subject.left_when_finished()
         if times == 1:
-            assert {name for name in unneeded(subject) if PROBE not in name} == left
+            assert {name for name in found if PROBE not in name} == left
 
 
 class BrokenStore(InterruptedStore):
@@ -167,9 +166,9 @@ def test_any_store_call_may_raise_what_nobody_expects(subject, left, moment, str
         subject.check_whole()
         if code == 1 and subject.changing.commits and subject.current() == before:
             assert {name for name in subject.files() - files if PROBE not in name} == set()
-        subject.finish()
+        found = subject.left_when_finished()
         if code != 12:  # this process goes on, so that its commit might still land
-            assert {name for name in unneeded(subject) if PROBE not in name} == left
+            assert {name for name in found if PROBE not in name} == left
 
 
 def needed_metadata(subject: Subject) -> list[Path]:
