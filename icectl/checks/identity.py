@@ -6,10 +6,11 @@ of a writer, and two tell of another file.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -107,25 +108,62 @@ def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iter
 _PATH, _NUMBER = attrgetter("manifest_path"), attrgetter("sequence_number")
 
 
-def is_doubtful_list(
-    metadata: TableMetadata,
-    snapshot: Snapshot,
-    manifests: Sequence[ManifestFile],
-    known: dict[int, ManifestFile],
-) -> bool:
-    """Return whether rules of manifest lists have to be looked at: something speaks against one.
+def changed_rows(
+    before: tuple[ManifestFile, ...], now: tuple[ManifestFile, ...]
+) -> tuple[Sequence[ManifestFile], Sequence[ManifestFile]]:
+    """Return a part of each of two lists: beside it they have the same rows, and in their order.
 
-    `known` has rows without doubts, by `id`: lists that are read together share rows.
+    Cost: little, where lists share rows and differ at one end: it may be more than what differs.
     """
-    if len(set(map(_PATH, manifests))) != len(manifests):
-        return True
-    if metadata.format_version == 1:
-        return False
-    new = [row for row in manifests if id(row) not in known]
-    if not all(map(partial(_is_plain, metadata), new)):
-        return True
-    known.update((id(row), row) for row in new)
-    return max(map(_NUMBER, manifests), default=0) > snapshot.sequence_number
+    most = min(len(before), len(now))
+    head = _shared(most, lambda count: before[:count] == now[:count])
+    before, now, most = before[head:], now[head:], most - head
+    tail = _shared(most, lambda count: before[-count:] == now[-count:])
+    return before[: len(before) - tail], now[: len(now) - tail]
+
+
+def _shared(most: int, is_shared: Callable[[int], bool]) -> int:
+    """Return a count that is shared; ever larger steps down from the largest."""
+    step = 0
+    while step < most and not is_shared(most - step):
+        step = 2 * step + 1
+    return max(most - step, 0)
+
+
+class DoubtfulLists:
+    """Tells which manifest lists have to be held against the rules of lists.
+
+    Of a list that has most rows of the last one, only the others are looked at. Safe to share among
+    threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._last: tuple[ManifestFile, ...] = ()
+        self._paths: set[str] = set()
+        self._greatest = 0
+
+    def is_doubtful(
+        self, metadata: TableMetadata, snapshot: Snapshot, manifests: tuple[ManifestFile, ...]
+    ) -> bool:
+        """Return whether something speaks against the list of a snapshot."""
+        with self._lock:
+            removed, added = changed_rows(self._last, manifests)
+            self._paths.difference_update(map(_PATH, removed))
+            self._paths.update(map(_PATH, added))
+            is_once = len(self._paths) == len(manifests)
+            is_first = metadata.format_version == 1
+            if not is_once or not (is_first or all(map(partial(_is_plain, metadata), added))):
+                self._forget()
+                return True
+            self._last = manifests
+            self._greatest = max(self._greatest, *map(_NUMBER, added), 0)
+            if self._greatest > snapshot.sequence_number:  # it may be that of an earlier list
+                self._greatest = max(map(_NUMBER, manifests), default=0)
+            return not is_first and self._greatest > snapshot.sequence_number
 
 
 def _is_plain(metadata: TableMetadata, row: ManifestFile) -> bool:
@@ -159,8 +197,9 @@ def doubtful_manifests(
     statuses = np.asarray(table["status"].to_numpy(), np.int64)
     at = places * width + statuses
     records = np.asarray(table["record_count"].to_numpy(), np.float64)
-    files = np.bincount(at, minlength=count * width).reshape(count, width)
+    file_counts = np.bincount(at, minlength=count * width).reshape(count, width)
     row_counts = np.bincount(at, records, count * width).reshape(count, width)
+    counts = np.hstack([file_counts, row_counts]).tolist()
     ids = np.asarray(pc.fill_null(table["snapshot_id"], -1).to_numpy(), np.int64)
     added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)
     is_stated = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)
@@ -173,7 +212,7 @@ def doubtful_manifests(
         or of_others[place]
         or misnumbered[place]
         or _says_another_kind(row, header)
-        or _counts_others(row, files[place].tolist(), row_counts[place].tolist())
+        or _counts_others(row, counts[place])
     ]
 
 
@@ -198,14 +237,13 @@ def _says_another_kind(row: ManifestFile, header: ManifestHeader) -> bool:
     return "content" in header.metadata and header.content is not row.content
 
 
-def _counts_others(row: ManifestFile, files: Sequence[int], rows: Sequence[float]) -> bool:
-    listed = (
-        (row.existing_files_count, row.existing_rows_count),
-        (row.added_files_count, row.added_rows_count),
-        (row.deleted_files_count, row.deleted_rows_count),
-    )  # in the order of _STATUSES
-    return any(
-        stated not in (None, counted)
-        for counts, *pair in zip(listed, files, rows, strict=True)
-        for stated, counted in zip(counts, pair, strict=True)
-    )
+_STATED = attrgetter(
+    *(f"{status.name.lower()}_{kind}_count" for kind in ("files", "rows") for status in _STATUSES)
+)
+
+
+def _counts_others(row: ManifestFile, counted: Sequence[float]) -> bool:
+    stated = _STATED(row)
+    if stated == tuple(counted):
+        return False
+    return any(own not in (None, other) for own, other in zip(stated, counted, strict=True))

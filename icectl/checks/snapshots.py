@@ -1,9 +1,10 @@
 """Rules of snapshots and refs in the table metadata, and of commits that make and drop them."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 from typing import Any
 
+from icectl.checks.identity import changed_rows
 from icectl.checks.objects import (
     CommitBase,
     ListedChain,
@@ -130,11 +131,27 @@ _CHANGES = {
 _COUNTERS = ("added-", "deleted-", "removed-", "changed-partition-count")
 
 
-def _live_count(manifests: Sequence[ManifestFile], content: ManifestContent) -> int | None:
-    """Count the live files of a content that manifests list; None where a count is missing."""
-    counts = [count for one in manifests if one.content is content for count in _LIVE_COUNTS(one)]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+def _live_counts(
+    lists: Mapping[int, Sequence[ManifestFile]], content: ManifestContent
+) -> Mapping[int, int | None]:
+    """Count the live files of a content in each list; None where a count is missing.
+
+    Of a list that has most rows of the one before, only the others are counted.
+    """
+    totals: dict[int, int | None] = {}
+    last: tuple[ManifestFile, ...] = ()
+    total = unknown = 0
+    for id_, listed in lists.items():
+        now = tuple(listed)
+        for sign, rows in zip((-1, 1), changed_rows(last, now), strict=True):
+            for row in rows:
+                if row.content is content:
+                    counts = _LIVE_COUNTS(row)
+                    unknown += sign * counts.count(None)
+                    total += sign * sum(filter(None, counts))
+        totals[id_] = None if unknown else total
+        last = now
+    return totals
 
 
 def _lost_files(chain: ListedChain) -> Iterator[Breach]:
@@ -145,7 +162,7 @@ def _lost_files(chain: ListedChain) -> Iterator[Breach]:
     """
     known = chain.metadata.snapshots_by_id
     for content, (what, name, *_) in _CHANGES.items():
-        counts = {id_: _live_count(listed, content) for id_, listed in chain.lists.items()}
+        counts = _live_counts(chain.lists, content)
         agrees: set[int | None] = set()
         expected: dict[int, int | None] = {}
         for id_, count in counts.items():
@@ -196,7 +213,7 @@ def removed_data_files(snapshot: Snapshot) -> int:
 def lists_fewer(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
     """Return whether a list has fewer files than the totals of its snapshot: a reason to look."""
     for content, (_, name, *_) in _CHANGES.items():
-        stated, count = _stated(snapshot, f"total-{name}"), _live_count(manifests, content)
+        stated, count = _stated(snapshot, f"total-{name}"), _live_counts({0: manifests}, content)[0]
         if stated is not None and count is not None and count < stated:
             return True
     return False

@@ -29,51 +29,62 @@ class Spill:
     def __init__(self, schema: pa.Schema, part_count: int) -> None:
         self._schema = schema
         self._part_count = part_count
-        self._waiting: dict[int, list[pa.RecordBatch]] = {}
+        self._waiting: list[tuple[npt.NDArray[np.uint8], pa.RecordBatch]] = []
         self._waiting_bytes = 0
+        self._by_part: dict[int, list[pa.RecordBatch]] = {}
         self._places: dict[int, list[tuple[int, int]]] = {}
         self._file: Any = None
 
     def add(self, parts: npt.NDArray[Any], batch: pa.RecordBatch) -> None:
         """Add rows, each to its part. Raises: StorageError, where there is no room for them."""
-        parts = parts.astype(np.uint8)
-        order = np.argsort(parts, kind="stable")
-        ends = np.cumsum(np.bincount(parts, minlength=self._part_count))
-        ordered, start = batch.take(pa.array(order)), 0
-        for number, end in enumerate(ends.tolist()):
-            if end > start:
-                self._waiting.setdefault(number, []).append(ordered.slice(start, end - start))
-            start = end
-        self._waiting_bytes += ordered.nbytes
+        self._waiting.append((parts.astype(np.uint8), batch))
+        self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= _WAITING_BYTES:
             self._write()
 
+    def _order(self) -> None:
+        """Order the rows that wait by their parts."""
+        if not self._waiting:
+            return
+        parts = np.concatenate([numbers for numbers, _ in self._waiting])
+        together = pa.concat_batches([batch for _, batch in self._waiting])
+        self._waiting = []
+        order = np.argsort(parts, kind="stable")
+        ends = np.cumsum(np.bincount(parts, minlength=self._part_count))
+        ordered, start = together.take(pa.array(order)), 0
+        for number, end in enumerate(ends.tolist()):
+            if end > start:
+                self._by_part.setdefault(number, []).append(ordered.slice(start, end - start))
+            start = end
+
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part, which stay. Order: as added. Raises: StorageError."""
+        self._order()
         for start, size in self._places.get(number, ()):
             with temporary_file():
                 self._file.seek(start)
                 stored = self._file.read(size)
             yield from pa.ipc.open_stream(stored)
-        yield from self._waiting.get(number, ())
+        yield from self._by_part.get(number, ())
 
     def close(self) -> None:
         """Give memory and disk back; no row is left."""
-        self._waiting, self._waiting_bytes, self._places = {}, 0, {}
+        self._waiting, self._waiting_bytes, self._by_part, self._places = [], 0, {}, {}
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _write(self) -> None:
+        self._order()
         with temporary_file():
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the spill
                 finalize(self, self._file.close)
             self._file.seek(0, 2)
-            for number, batches in self._waiting.items():
+            for number, batches in self._by_part.items():
                 start = self._file.tell()
                 with pa.ipc.new_stream(self._file, self._schema, options=_OPTIONS) as writer:
                     writer.write_batch(pa.concat_batches(batches))
                 self._places.setdefault(number, []).append((start, self._file.tell() - start))
             self._file.flush()
-        self._waiting, self._waiting_bytes = {}, 0
+        self._by_part, self._waiting_bytes = {}, 0

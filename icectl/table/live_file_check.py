@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Positions, mask_of
+from icectl.entries.columns import Hashes, Positions, distinct_count, mask_of
 from icectl.entries.files import FileKind, Files, distinct, files
 from icectl.entries.rows import (
     Entries,
@@ -29,13 +29,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
-from icectl.table.known_locations import (
-    PARTS,
-    KnownLocations,
-    LocationHash,
-    location_hashes,
-    parts_of,
-)
+from icectl.table.known_locations import PARTS, KnownLocations, parts_of
 from icectl.table.manifests import scan_manifests
 from icectl.table.stored import FEW, Discrepancy, compare_with_store
 
@@ -64,26 +58,31 @@ class LiveOnce:
     comes up again, the two manifests once more, to compare what it is of.
     """
 
-    def __init__(self, hashed: LocationHash = location_hashes) -> None:
-        self._hashed = hashed
+    def __init__(self) -> None:
         self._entries = Spill(_LIVE, PARTS)
         self._numbers: dict[str, int] = {}
 
-    def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
-        """Take in live entries, whose `manifest` is a place in `manifests`."""
-        alive = _without_vectors(alive)
+    def add(self, manifests: Sequence[ManifestFile], alive: RawEntries, hashes: Hashes) -> None:
+        """Take in live entries, whose `manifest` is a place in `manifests`.
+
+        `hashes` are those of their locations' loosest keys, by the same function in all calls.
+        """
         places = np.asarray(alive.table["manifest"].to_numpy(), np.int64)
         numbers = np.full(len(manifests), -1, np.int32)
-        for place in np.unique(places).tolist():
+        for place in np.flatnonzero(np.bincount(places)).tolist():
             item = manifests[place]
             if layout_of_manifest(item) is not Layout.SFC_1:
                 path = item.manifest_path
                 numbers[place] = self._numbers.setdefault(path, len(self._numbers))
-        chosen = numbers[places]
-        if (chosen >= 0).any():
-            hashes = self._hashed(alive.table["location"])[chosen >= 0]
-            columns = [pa.array(hashes), pa.array(chosen[chosen >= 0])]
-            self._entries.add(parts_of(hashes), pa.RecordBatch.from_arrays(columns, schema=_LIVE))
+        listed_in = numbers[places]
+        is_compared = listed_in >= 0
+        vectors = _are_vectors(alive)
+        if pc.any(vectors).as_py():
+            is_compared &= ~mask_of(vectors)
+        if not is_compared.all():
+            hashes, listed_in = hashes[is_compared], listed_in[is_compared]
+        columns = [pa.array(hashes), pa.array(listed_in)]
+        self._entries.add(parts_of(hashes), pa.RecordBatch.from_arrays(columns, schema=_LIVE))
 
     def check(
         self,
@@ -117,6 +116,8 @@ class LiveOnce:
         for number in range(PARTS):
             part = pa.Table.from_batches(self._entries.read(number), _LIVE)
             hashes, numbers = part["hash"].to_numpy(), part["manifest"].to_numpy()
+            if distinct_count(hashes) == len(hashes):  # sooner than ordering manifests by them
+                continue
             order = np.argsort(hashes, kind="stable")
             hashes, numbers = hashes[order], numbers[order].astype(np.int64)
             same = np.flatnonzero(hashes[1:] == hashes[:-1])
@@ -130,9 +131,8 @@ class LiveOnce:
         return pairs
 
 
-def _without_vectors(alive: RawEntries) -> RawEntries:
-    vectors = pc.equal(alive.table["file_format"], int(FileFormat.PUFFIN))
-    return where(alive, pc.invert(vectors)) if pc.any(vectors).as_py() else alive
+def _are_vectors(alive: RawEntries) -> pa.ChunkedArray:
+    return pc.equal(alive.table["file_format"], int(FileFormat.PUFFIN))
 
 
 def _have_in_common(
@@ -144,8 +144,9 @@ def _have_in_common(
     """
     both = [first] if first is second else [first, second]
     read = scan_manifests(context, metadata, both, _COMPARED)
-    alive = [_without_vectors(live(part.rows)).table["location"] for part in read]
-    keys = loosest_keys(pa.chunked_array([c for one in alive for c in one.chunks], pa.string()))
+    entries = [live(part.rows) for part in read]
+    places = [where(one, pc.invert(_are_vectors(one))).table["location"] for one in entries]
+    keys = loosest_keys(pa.chunked_array([c for one in places for c in one.chunks], pa.string()))
     return bool(len(pc.unique(keys)) < len(keys))
 
 
@@ -198,10 +199,9 @@ def check_kept(
     Raises: CorruptTable R-034, R-063; StorageError.
     Cost: a look-up for each file that stays and is as large.
     """
-    sizes = pc.unique(_of_content(to_delete).table["size_bytes"])
-    kept = _of_content(staying)
-    alike = Files(kept.table.filter(pc.is_in(kept.table["size_bytes"], sizes, skip_nulls=True)))
-    suspects = distinct(alike)
+    sizes = pc.unique(to_delete.table["size_bytes"].filter(_are_content(to_delete)))
+    is_alike = pc.is_in(staying.table["size_bytes"], sizes, skip_nulls=True)
+    suspects = distinct(Files(staying.table.filter(pc.and_(is_alike, _are_content(staying)))))
     if 0 < len(suspects) <= _MOST_SUSPECTS:
         _check_there(context, metadata, suspects)
 
@@ -220,9 +220,9 @@ def check_largest(context: TableContext, metadata: TableMetadata, data: Entries)
             _refuse(item)
 
 
-def _of_content(listed: Files) -> Files:
+def _are_content(listed: Files) -> pa.ChunkedArray:
     kinds = pa.array([int(kind) for kind in _CONTENT], pa.int8())
-    return Files(listed.table.filter(pc.is_in(listed.table["kind"], kinds)))
+    return pc.is_in(listed.table["kind"], kinds)
 
 
 def _check_there(context: TableContext, metadata: TableMetadata, expected: Files) -> None:

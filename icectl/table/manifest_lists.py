@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from icectl.checks.identity import check_own_list, is_doubtful_list
+from icectl.checks.identity import DoubtfulLists, check_own_list
 from icectl.entries.locations import listed_with_scheme, with_schemes
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
@@ -320,7 +320,7 @@ class ListReader(SnapshotReader):
 
     metadata: TableMetadata
     read_list: Callable[[bytes], tuple[ManifestFile, ...]] = read_manifest_list
-    plain_rows: dict[int, ManifestFile] = field(default_factory=dict, compare=False)
+    doubtful: DoubtfulLists = field(default_factory=DoubtfulLists, compare=False)
 
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
@@ -387,9 +387,9 @@ class ListReader(SnapshotReader):
         return manifests
 
     def _check_doubts(
-        self, snapshot: Snapshot, content: bytes, manifests: Sequence[ManifestFile]
+        self, snapshot: Snapshot, content: bytes, manifests: tuple[ManifestFile, ...]
     ) -> None:
-        if is_doubtful_list(self.metadata, snapshot, manifests, self.plain_rows):
+        if self.doubtful.is_doubtful(self.metadata, snapshot, manifests):
             from icectl.checks.objects import ManifestList
             from icectl.checks.rule import refuse
             from icectl.checks.rules import RULES

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.live_entries import fingerprints
-from icectl.entries.columns import distinct_count
+from icectl.entries.columns import Hashes, distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.locations import are_relative
 from icectl.entries.rows import RawEntries, deletion_vectors, live
+from icectl.files.row_hash import row_hashes
 from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestIdentity
@@ -54,28 +54,34 @@ class VectorTargets:
         self._named: dict[ManifestIdentity, set[str]] = {}
         self._present: dict[ManifestIdentity, set[str]] = {}
         self._wanted: set[str] | None = None
-        self._prints = np.empty(0, np.uint64)
+        self._hashes = np.empty(0, np.uint64)
 
     def add(
-        self, manifests: Sequence[ManifestFile], alive: RawEntries, keys: pa.ChunkedArray
+        self,
+        manifests: Sequence[ManifestFile],
+        alive: RawEntries,
+        keys: pa.ChunkedArray,
+        hashes: Hashes,
     ) -> None:
-        """Take in live entries, whose `manifest` is a place in `manifests`, and their keys."""
+        """Take in live entries, whose `manifest` is a place in `manifests`.
+
+        `keys` are the loosest ones of their locations, `hashes` those of the keys.
+        """
         if "referenced_data_file" in alive.table.column_names:
             vectors = deletion_vectors(alive).table
             target_keys = loosest_keys(vectors["referenced_data_file"])
             self._note(self._named, manifests, vectors["manifest"], target_keys)
         elif self._named:
-            places = pa.array(np.flatnonzero(self._may_be_wanted(keys)))
+            places = pa.array(np.flatnonzero(self._may_be_wanted(hashes)))
             data = alive.table.take(places)
             self._note(self._present, manifests, data["manifest"], keys.take(places))
 
-    def _may_be_wanted(self, keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    def _may_be_wanted(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         if self._wanted is None:
             self._wanted = set[str]().union(*self._named.values())
-            self._prints = np.sort(fingerprints(pa.array(self._wanted, pa.string())))
-        prints = np.concatenate([np.empty(0, np.uint64), *map(fingerprints, keys.chunks)])
-        places = np.searchsorted(self._prints, prints)
-        is_wanted: npt.NDArray[np.bool_] = np.append(self._prints, np.uint64(0))[places] == prints
+            self._hashes = np.sort(key_hashes(pa.chunked_array([list(self._wanted)], pa.string())))
+        places = np.searchsorted(self._hashes, hashes)
+        is_wanted: npt.NDArray[np.bool_] = np.append(self._hashes, np.uint64(0))[places] == hashes
         return is_wanted
 
     @staticmethod
@@ -140,9 +146,10 @@ def read_live(
     for part in scan_manifests(context, metadata, manifests, columns):
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])
-        vector_targets.add(manifests, alive, keys)
-        once.add(manifests, alive)
-        gathered.add(content_files(alive, keys))
+        hashes = key_hashes(keys)
+        vector_targets.add(manifests, alive, keys, hashes)
+        once.add(manifests, alive, hashes)
+        gathered.add(content_files(alive, keys), hashes)
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
     return Live(gathered.files, vector_targets, frozenset(schema_ids), frozenset(spec_ids), once)
@@ -164,30 +171,37 @@ def read_sound(
     return live
 
 
+def key_hashes(keys: pa.ChunkedArray) -> Hashes:
+    """Return a hash of each key: other ones than location_hashes makes, sooner. Order: kept."""
+    return np.concatenate(
+        [np.empty(0, np.uint64), *(row_hashes([chunk], len(chunk)) for chunk in keys.chunks)]
+    )
+
+
 class _Gathered:
     """Files as they come; those that manifests repeat are dropped where it is worth the copy."""
 
     def __init__(self) -> None:
         self._parts: list[Files] = []
-        self._prints: list[npt.NDArray[np.uint64]] = []
+        self._hashes: list[Hashes] = []
         self._new_rows = 0
 
-    def add(self, part: Files) -> None:
+    def add(self, part: Files, hashes: Hashes) -> None:
+        """Take in files; `hashes` are those of their keys."""
         table = part.table
         if table["key"].equals(table["location"]):  # paths of this machine: one copy will do
             at = table.schema.get_field_index("key")
             part = Files(table.set_column(at, table.schema.field(at), table["location"]))
         self._parts.append(part)
-        self._prints += map(fingerprints, table["key"].chunks)
+        self._hashes.append(hashes)
         self._new_rows += len(part)
-        total = sum(map(len, self._prints))
+        total = sum(map(len, self._hashes))
         if self._new_rows > max(_ROWS_TO_THIN_OUT, total - self._new_rows):
-            prints = np.concatenate(self._prints)
             self._new_rows = 0
-            if distinct_count(prints) <= _WORTH_A_COPY * total:
+            if distinct_count(np.concatenate(self._hashes)) <= _WORTH_A_COPY * total:
                 distinct_files = distinct(self.files)
                 self._parts = [distinct_files]
-                self._prints = [*map(fingerprints, distinct_files.table["key"].chunks)]
+                self._hashes = [key_hashes(distinct_files.table["key"])]
 
     @property
     def files(self) -> Files:
@@ -323,7 +337,7 @@ class References:
         if not trusted:
             check_lists(metadata, lists)
         listed = all_manifests(lists, unread)
-        live_once = LiveOnce(self._hashed)
+        live_once = LiveOnce()
         listed_ones = None
         if listed_files is not None:
             listed_ones = ListedFiles(self._places, listed, listed_files)
@@ -343,7 +357,7 @@ class References:
         manifests = [item for item in listed if item.identity not in self._manifests_read]
         for part in scan_manifests(self._context, metadata, manifests, _NAMED_FILES):
             alive = live(part.rows)
-            live_once.add(manifests, alive)
+            live_once.add(manifests, alive, self._hashed(alive.table["location"]))
             if listed_ones is not None:
                 listed_ones.add(manifests, alive)
             for stored in part.rows.table["location"].chunks:

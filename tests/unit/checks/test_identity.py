@@ -1,11 +1,21 @@
 """Manifest lists and manifests that are others of the table, and the mistakes of writers."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from icectl.checks.identity import check_own_list, doubtful_manifests, put_back_id
-from icectl.checks.rules import doubts_of_manifest
+from icectl.checks.identity import (
+    DoubtfulLists,
+    changed_rows,
+    check_own_list,
+    doubtful_manifests,
+    put_back_id,
+)
+from icectl.checks.objects import ListedChain
+from icectl.checks.rules import RULES, doubts_of_manifest
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, ManifestHeader
@@ -255,3 +265,53 @@ def test_each_of_several_manifests_is_looked_at_by_itself():
     assert list(doubtful_manifests(listed, [header()] * 4, [1234] * 4, rows, 0)) == [1, 3]
     later = stored(FILE | {"manifest": 5}, FILE | {"manifest": 6})
     assert list(doubtful_manifests([right, right], [header()] * 2, [1234, 9], later, 5)) == [1]
+
+
+ROWS = [
+    manifest(manifest_path=f"/t/m{number}.avro", added_files_count=number, content=content)
+    for number, content in enumerate([ManifestContent.DATA, ManifestContent.DELETES] * 4)
+]
+ODD = [
+    manifest(manifest_path="/t/m1.avro"),
+    manifest(manifest_path="/t/late.avro", sequence_number=6, added_snapshot_id=None),
+    manifest(manifest_path="/t/long.avro", manifest_length=-1),
+    manifest(manifest_path="/t/unknown.avro", existing_files_count=None),
+]
+LISTS = st.lists(st.lists(st.sampled_from(ROWS + ODD), max_size=12), min_size=2, max_size=6)
+
+
+@given(LISTS, st.booleans())
+def test_lists_one_after_another_are_judged_as_each_alone(drawn, grows):
+    lists = [tuple(one) for one in drawn]
+    if grows:  # each has most rows of the one before
+        lists = [(*lists[0], *lists[at], ROWS[at]) for at in range(len(lists))]
+    many, metadata = DoubtfulLists(), table(snapshots=(snapshot(),))
+    for before, listed in zip([(), *lists], lists, strict=False):
+        removed, added = changed_rows(before, listed)
+        kept = Counter(one.manifest_path for one in before)
+        kept.subtract(one.manifest_path for one in removed)
+        kept.update(one.manifest_path for one in added)
+        assert +kept == Counter(one.manifest_path for one in listed)
+        alone = DoubtfulLists().is_doubtful(metadata, snapshot(), listed)
+        assert many.is_doubtful(metadata, snapshot(), listed) is alone
+
+
+@given(LISTS)
+def test_lists_one_after_another_are_counted_as_each_alone(drawn):
+    summary = {"operation": "append", "total-data-files": "999", "total-delete-files": "999"}
+    lists = dict(enumerate(drawn, 1))
+    snapshots = tuple(snapshot(snapshot_id=id_, summary=summary) for id_ in lists)
+    wanted = set()
+    for id_, listed in lists.items():
+        for content, what in ((ManifestContent.DATA, "data"), (ManifestContent.DELETES, "delete")):
+            counts = [
+                count
+                for one in listed
+                if one.content is content
+                for count in (one.added_files_count, one.existing_files_count)
+            ]
+            if None not in counts:
+                lost = f"its list has {sum(counts)} {what} files, by the summaries there are 999"
+                wanted.add((f"snapshot {id_}", lost))
+    found = RULES.findings(ListedChain(table(snapshots=snapshots), lists), only=("R-031",))
+    assert {(one.subject, one.message) for one in found} == wanted

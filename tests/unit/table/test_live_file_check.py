@@ -42,9 +42,10 @@ def table(tmp_path):
 
 def check(table: TableBuilder, manifests: Sequence[ManifestFile]) -> None:
     """Check manifests of one snapshot by a weak hash."""
-    once = LiveOnce(weak)
+    once = LiveOnce()
     for part in scan_manifests(READER, table.metadata, manifests, COLUMNS):
-        once.add(manifests, live(part.rows))
+        alive = live(part.rows)
+        once.add(manifests, alive, weak(alive.table["location"]))
     once.check(READER, table.metadata, {1: manifests})
 
 

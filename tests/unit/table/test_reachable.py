@@ -23,6 +23,7 @@ from icectl.table.reachable import (
     dropped_files,
     every_statistics_file,
     files_of_live_entries,
+    key_hashes,
     log_files,
     metadata_files,
     read_live,
@@ -225,9 +226,10 @@ def add(vector_targets: VectorTargets, manifest: ManifestFile, *rows, chunks: in
     found = entries(*(row | {"manifest": 0} for row in rows)).table
     if manifest.content is ManifestContent.DATA:
         found = found.drop_columns("referenced_data_file")
-    keys = found["location"].combine_chunks()
-    parts = [keys[at::chunks] for at in range(chunks)] if chunks else []
-    vector_targets.add([manifest], RawEntries(found), pa.chunked_array(parts, pa.string()))
+    stored = found["location"].combine_chunks()
+    parts = [stored[at::chunks] for at in range(chunks)] if chunks else []
+    keys = pa.chunked_array(parts, pa.string())
+    vector_targets.add([manifest], RawEntries(found), keys, key_hashes(keys))
 
 
 def test_v4_122_the_files_of_vectors_are_lost_where_no_manifest_of_these_lists_them():
