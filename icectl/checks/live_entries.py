@@ -332,7 +332,8 @@ def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.
 class LiveRows:
     """The live rows of entries that a change of a snapshot is planned with.
 
-    Columns that were not loaded are not there; what they would show is not looked for.
+    Columns that were not loaded are not there; what they would show is not looked for. Rows may
+    be part of a snapshot that has deletes elsewhere (`beside_deletes`).
     """
 
     def __init__(
@@ -341,7 +342,10 @@ class LiveRows:
         metadata: TableMetadata,
         snapshot: Snapshot,
         subject: str | None = None,
+        *,
+        beside_deletes: bool = False,
     ) -> None:
+        self.beside_deletes = beside_deletes
         self.table = entries.table
         self.metadata = metadata
         self.snapshot = snapshot
@@ -398,7 +402,7 @@ def renumbered(live: LiveRows) -> Iterator[Breach]:
     Only rewritten files keep an older number than that of the commit that added them.
     """
     wanted = ("sequence_number", "file_sequence_number", "snapshot_id", "content")
-    has_deletes = (live.is_live & ~live.is_data & ~live.is_vector).any()
+    has_deletes = (live.is_live & ~live.is_data & ~live.is_vector).any() or live.beside_deletes
     if live.metadata.format_version == 1 or not has_deletes or not live.has(*wanted):
         return
     numbers, given = live.numbers("sequence_number"), live.numbers("file_sequence_number")

@@ -23,7 +23,8 @@ _PART_BITS = 6
 PARTS = 1 << _PART_BITS
 """Ranges of hashes. One after the other is sorted, so that none is in memory twice with others."""
 
-_HASH = pa.schema([pa.field("hash", pa.uint64())])
+HASH = pa.schema([pa.field("hash", pa.uint64())])
+"""Rows of a spill of hashes."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -73,8 +74,8 @@ class KnownLocations:
     def add_hashes(self, hashes: Hashes) -> None:
         """Take in locations by their hashes."""
         if self._added is None:
-            self._added = Spill(_HASH, PARTS)
-        batch = pa.RecordBatch.from_arrays([pa.array(hashes)], schema=_HASH)
+            self._added = Spill(HASH, PARTS)
+        batch = pa.RecordBatch.from_arrays([pa.array(hashes)], schema=HASH)
         self._added.add(parts_of(hashes), batch)
 
     def contains(self, locations: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:

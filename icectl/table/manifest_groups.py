@@ -70,16 +70,20 @@ class ManifestsWithEntries:
     """A snapshot's manifests, and all of their entries, whose `manifest` indexes them.
 
     `broken` indexes manifests that break R-212, which few readers can read; `parquet` those in
-    Parquet.
+    Parquet. Of many live entries there are their `counts` by manifest, and one entry for all of a
+    manifest that are of one partition: what a plan goes by.
     """
 
     manifests: tuple[ManifestFile, ...]
     entries: Entries
     broken: frozenset[int] = frozenset()
     parquet: frozenset[int] = frozenset()
+    counts: Sequence[int] | None = None
 
     @cached_property
     def live_counts(self) -> Sequence[int]:
+        if self.counts is not None:
+            return self.counts
         return count_by_manifest(live(self.entries), len(self.manifests))
 
     def file_format(self, manifests: Collection[int], requested: FileFormat | None) -> FileFormat:
@@ -119,6 +123,12 @@ class RewritePlan:
     @property
     def chosen(self) -> tuple[ManifestGroup, ...]:
         return tuple(group for group in self.groups if group.rewritten)
+
+
+def by_partition(entries: Entries) -> Entries:
+    """Return one entry for all that have manifest, partition and content in common. Order: none."""
+    columns = ["manifest", "spec_id", "partition_key", "content", "file_format", "status"]
+    return Entries(entries.table.group_by(columns, use_threads=False).aggregate([]))
 
 
 def live_in(listed: ManifestsWithEntries, manifests: Collection[int]) -> Entries:

@@ -292,7 +292,7 @@ class _Planning:
             kept=tuple(at for at in group.kept if at not in chosen),
             reason=reason,
             expected=self._count(rewritten) if len(entries) else 0,
-            entries=len(entries),
+            entries=sum(self.listed.live_counts[at] for at in rewritten),
             clusters=group_clusters(self.metadata, group, entries, self.options).count,
             bytes_before=sum(self.listed.manifests[at].manifest_length for at in rewritten),
         )

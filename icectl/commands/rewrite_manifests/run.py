@@ -1,8 +1,11 @@
 """The run of `icectl rewrite-manifests`: load, plan, write, verify, commit, clean up."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
@@ -19,8 +22,8 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.columns import with_location_hashes
-from icectl.entries.rows import EMPTY, Entries, concat, live
+from icectl.entries.columns import replace_column, with_location_hashes
+from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, live
 from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_of, layout_of_table
@@ -30,16 +33,18 @@ from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, open_to_change
+from icectl.table.live_parts import MOST_WHOLE, LiveParts
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
     ManifestsWithEntries,
     RewriteOptions,
     RewritePlan,
+    by_partition,
     live_in,
 )
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import scan_manifests
+from icectl.table.manifests import ManifestsRead, scan_manifests
 from icectl.table.reading import naming
 from icectl.table.removed_files import unless_removed
 from icectl.units import print_count, print_size
@@ -233,10 +238,14 @@ def every_manifest(metadata: TableMetadata) -> RewriteOptions:
 
 
 def prepare(
-    context: TableContext, branch: str, options: Callable[[TableMetadata], RewriteOptions]
+    context: TableContext,
+    branch: str,
+    options: Callable[[TableMetadata], RewriteOptions],
+    most_whole: int = MOST_WHOLE,
 ) -> PreparedRewrite:
     """Load the table and plan the rewrite of a branch's manifests; nothing is written.
 
+    Of more than `most_whole` live files only what the plan needs is in memory.
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
     not be touched; StorageError, CorruptTable, where its manifests cannot be read; Unsupported,
     where a manifest has fields that would be lost.
@@ -244,7 +253,7 @@ def prepare(
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
-    listed, headers = _load_manifests(context, metadata, snapshot)
+    listed, headers = _load_manifests(context, metadata, snapshot, most_whole)
     chosen = options(metadata)
     decided = PLANS[layout_of_table(metadata)](metadata, branch, listed, chosen)
     if chosen.only is not None:
@@ -254,28 +263,90 @@ def prepare(
 
 
 def _load_manifests(
-    context: TableContext, metadata: TableMetadata, snapshot: Snapshot | None
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    most_whole: int,
 ) -> tuple[ManifestsWithEntries, Sequence[ManifestHeader]]:
     if snapshot is None:
         return ManifestsWithEntries((), EMPTY), ()
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
     is_tree = layout_of(snapshot) is Layout.SFC_1
-    headers: list[ManifestHeader] = []
-    parts: list[Entries] = []
+    check = None if is_tree else LiveParts(metadata, snapshot, manifests)
+    reading = _Reading(check, most_whole)
     columns = TREE_COLUMNS if is_tree else PLANNED_COLUMNS
     for part in scan_manifests(context, metadata, manifests, columns):
-        headers += part.headers
-        read_entries = part.entries()
-        if not is_tree:  # only what planning and comparing need: there may be many
-            read_entries = Entries(with_location_hashes(live(read_entries).table))
-        parts.append(read_entries)
-    entries = concat(parts)
-    check_live(metadata, snapshot, manifests, entries)
+        reading.add(part.headers, part.entries() if is_tree else _compared(part))
+    if check is not None and reading.is_by_partition and check.is_doubtful:
+        check_live(metadata, snapshot, manifests, _read_again(context, metadata, manifests))
+    if not reading.is_by_partition:
+        check_live(metadata, snapshot, manifests, concat(reading.parts))
     check_head_list(context, metadata, snapshot, manifests)
+    headers = reading.headers
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     parquet = (at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET)
-    listed = ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
+    counts = reading.counts(len(manifests)) if reading.is_by_partition else None
+    entries = concat(reading.parts)
+    listed = ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet), counts)
     return listed, headers
+
+
+def _compared(part: ManifestsRead) -> Entries:
+    """Return the live entries with only what planning and comparing need: there may be many."""
+    return Entries(with_location_hashes(live(part.entries()).table))
+
+
+def _read_again(
+    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> Entries:
+    scanned = scan_manifests(context, metadata, manifests, PLANNED_COLUMNS)
+    return concat([_compared(part) for part in scanned])
+
+
+class _Reading:
+    """Manifests as they are read, with all entries; of more than `most_whole`, what plans need.
+
+    Then `check` gets all of them. Without it there are never too many.
+    """
+
+    def __init__(self, check: LiveParts | None, most_whole: int) -> None:
+        self.headers: list[ManifestHeader] = []
+        self.parts: list[Entries] = []
+        self.is_by_partition = False
+        self._check = check
+        self._most_whole = most_whole
+        self._row_count = 0
+        self._counts: Counter[int] = Counter()
+
+    def add(self, headers: Sequence[ManifestHeader], entries: Entries) -> None:
+        self.headers += headers
+        self.parts.append(entries)
+        self._row_count += len(entries)
+        if self._check is None or self._row_count <= self._most_whole:
+            return
+        first = len(self.parts) - 1 if self.is_by_partition else 0
+        self.is_by_partition = True
+        for at in range(first, len(self.parts)):
+            part = self.parts[at]
+            self._check.add(part)
+            self._counts.update(count_by_value(part, "manifest"))
+            self.parts[at] = by_partition(part)
+
+    def counts(self, manifest_count: int) -> Sequence[int]:
+        return [self._counts[at] for at in range(manifest_count)]
+
+
+def _with_entries(context: TableContext, prepared: PreparedRewrite) -> ManifestRewrite:
+    """Return the rewrite with all live entries of the manifests that are rewritten."""
+    rewrite, metadata = prepared.rewrite, prepared.loaded.metadata
+    listed = rewrite.listed
+    if listed.counts is None:
+        return rewrite
+    chosen = sorted({at for group in rewrite.plan.chosen for at in group.rewritten})
+    entries = _read_again(context, metadata, [listed.manifests[at] for at in chosen])
+    places = pa.array(chosen, pa.int32()).take(entries.table["manifest"].combine_chunks())
+    whole = Entries(replace_column(entries.table, "manifest", places))
+    return replace(rewrite, listed=replace(listed, entries=whole))
 
 
 def check_movable(
@@ -306,7 +377,7 @@ def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManife
     """
     context.deadline.check()
     snapshot_id = context.env.new_snapshot_id()
-    rewrite = prepared.rewrite
+    rewrite = _with_entries(context, prepared)
     with transaction(context, prepared.loaded, COMMAND) as opened:
         base = opened.base.metadata
         layout = layout_of_table(base)

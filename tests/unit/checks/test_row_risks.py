@@ -9,15 +9,17 @@ import pyarrow as pa
 from icectl.checks.live_entries import LARGEST_FILE, LiveRows
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
-from icectl.entries.rows import Entries
-from icectl.format.manifest import Content, FileFormat, Status
+from icectl.entries.rows import Entries, part
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.sfc1.checks.live import PlannedTree
 from icectl.sfc1.rules import SFC1_RULES
+from icectl.table.live_parts import LiveParts
 from tests.builders.checked import snapshot, table
 
 SNAPSHOT = snapshot(sequence_number=7)
 V2, V3 = table(2), table(3, next_row_id=100)
+DELETES = ManifestFile("m.avro", 1, 0, ManifestContent.DELETES, 1, 1, 1)
 V4 = replace(V3, format_version=4)
 SCHEMA = pa.schema(
     {
@@ -65,8 +67,20 @@ def row_risks(rows: Entries, metadata: TableMetadata) -> list[tuple[str, str]]:
     if metadata is V4:
         found = SFC1_RULES.findings(PlannedTree(rows, metadata, SNAPSHOT))
     else:
-        found = RULES.findings(LiveRows(rows, metadata, SNAPSHOT))
+        found = list(RULES.findings(LiveRows(rows, metadata, SNAPSHOT)))
+        assert is_doubtful_by_row(rows, metadata) is bool(found)
     return [(one.rule, one.message) for one in found]
+
+
+def is_doubtful_by_row(rows: Entries, metadata: TableMetadata) -> bool:
+    """Whether entries that are checked one by one are doubtful."""
+    of_deletes = [one for one in rows.table["content"].to_pylist() if one != Content.DATA]
+    vectors = rows.table["file_format"].to_pylist().count(FileFormat.PUFFIN)
+    listed = [DELETES] if len(of_deletes) > vectors else []
+    parts = LiveParts(metadata, SNAPSHOT, listed)
+    for at in range(len(rows)):
+        parts.add(part(rows, at, at + 1))
+    return parts.is_doubtful
 
 
 def test_files_that_differ_in_one_byte_of_long_names_are_no_repetition():
