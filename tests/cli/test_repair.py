@@ -23,6 +23,7 @@ from tests.builders.broken_tree import (
 )
 from tests.builders.folders import contents_of
 from tests.builders.lost_manifests import date_files
+from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, ids_of, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import result_of
@@ -569,6 +570,18 @@ def test_the_repair_of_a_catalog_s_table_is_written_beside_its_metadata_file(rep
     assert (ended.code, ended.err) == (0, "")
     assert "new metadata file: " in ended.out
     assert "point the catalog at it" in ended.out
+
+
+def test_the_result_is_checked_though_no_clock_tells_it_from_the_file_that_was_named(repair, table):
+    lost = next((table.directory / "data").rglob("*.parquet"))
+    lost.unlink()
+    statistics = {"snapshot-id": 5, "statistics-path": "/nowhere", "file-size-in-bytes": 9}
+    ahead_ms = 4_000_000_000_000  # of a writer's clock: the next commit has this time too
+    edit_metadata(table.directory, partition_statistics=[statistics], last_updated_ms=ahead_ms)
+    words = ["--metadata-file", current_metadata(table.directory).name, "--drop-missing", "--yes"]
+    ended = repair(table.directory, *words, "--skip", "statistics")
+    assert (ended.code, ended.err) == (0, "")
+    assert "warning R-141: /nowhere: it describes snapshot 5, which is gone" in ended.out
 
 
 def test_repairs_are_told_with_their_reasons(repair, table):

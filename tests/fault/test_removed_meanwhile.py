@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.storage.local.store import LocalStore
+from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
 from tests.fault.writers import alone, build, check_clean, left_over, shown
@@ -88,6 +89,31 @@ def test_a_run_whose_files_another_commit_has_removed_loses_a_race(
     assert shown(table) == before
     assert left_over(table) == []
     check_clean(table)
+
+
+@pytest.mark.parametrize(
+    ("view", "pattern", "form"),
+    [
+        ("summary", r"-snap-", "json"),
+        ("files", r"-m\d+\.avro", "json"),
+        ("files", r"-snap-", "jsonl"),
+        ("tree", r"-snap-", "json"),
+        ("health", r"-m\d+\.avro", "json"),
+        ("manifests", r"-snap-", "csv"),
+    ],
+)
+def test_a_view_whose_files_another_commit_has_removed_shows_the_newest_table(
+    tmp_path, view, pattern, form
+):
+    table = build(tmp_path / "t", 2)
+    store = RacingStore(pattern, replaced(table, *COMMANDS["rewrite-manifests"]))
+    words = ["inspect", table.location, view, "--format", form, "--concurrency", "1"]
+    code, document = run(words, store)
+    assert store.has_come
+    assert code == 0, document
+    if form == "json":
+        assert document["table"]["metadata_location"] == str(current_metadata(table.directory))
+        assert document["warnings"] == []
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from icectl.env import Env
 from icectl.errors import (
     NO_TABLE,
     Incomplete,
+    MissingFile,
     ProblemsFound,
     StorageError,
     TableNotFound,
@@ -218,9 +219,7 @@ def _format(common: Common, options: ViewRequest) -> str:
 def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> Outcome:
     request = _parse(common, table, view, options)
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
-    if request.view.name != "changes":  # what one side lacks would be shown as a change
-        reader = replace(reader, gaps=Gaps())
-    result, print_result = _SHOW.get(request.view.name, _show_rows)(reader, request)
+    reader, (result, print_result) = _read_view(reader, request)
 
     is_read = request.format == "json" or not request.view.rows
     incomplete = is_read and _lacks(reader, request)
@@ -243,6 +242,31 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
         exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
         status="incomplete" if incomplete else "done",
     )
+
+
+def _read_view(reader: Reader, request: _ParsedRequest) -> tuple[Reader, _Shown]:
+    """Read the view, and again if a commit may have removed files that it lacks meanwhile.
+
+    Returns the reader whose table is shown, too.
+    """
+    read = _SHOW.get(request.view.name, _show_rows)
+    with_gaps = request.view.name != "changes"  # what one side lacks would be shown as a change
+    reader = replace(reader, gaps=Gaps() if with_gaps else None)
+    try:
+        shown = read(reader, request)
+        problems = reader.gaps.problems.values() if reader.gaps is not None else ()
+        raised = next((one for one in problems if isinstance(one, MissingFile)), None)
+    except MissingFile as error:
+        shown, raised = None, error
+    if raised is not None:
+        newest = reader.context.catalog.load(to_show=True)
+        if newest.metadata_location != reader.loaded.metadata_location:
+            reader = replace(reader, loaded=newest, gaps=Gaps() if with_gaps else None)
+            return reader, read(reader, request)
+        if shown is None:
+            raise raised
+    assert shown is not None
+    return reader, shown
 
 
 def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:

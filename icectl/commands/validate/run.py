@@ -172,7 +172,8 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
         if not tally.findings:
             break
         newest = reader.context.catalog.load(to_show=True)
-        is_older = newest.metadata.last_updated_ms < reader.metadata.last_updated_ms
+        before = {entry.metadata_file for entry in reader.metadata.metadata_log}
+        is_older = newest.metadata_location in before  # of a caller who publishes the newest
         known = newest.metadata.snapshots_by_id.keys()
         if is_older or {one.snapshot_id for one in snapshots} <= known:
             break
