@@ -1,7 +1,7 @@
 """Rules of the table metadata itself, of what a version has, and of the files of a table."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from icectl.checks.objects import (
@@ -15,8 +15,10 @@ from icectl.checks.objects import (
 from icectl.checks.rule import Breach, Check, at_most_once, of_object, rule
 from icectl.entries.columns import Mask, mask_of
 from icectl.entries.locations import are_relative
+from icectl.errors import Refused
 from icectl.format.locations import is_relative
 from icectl.format.metadata import TableMetadata
+from icectl.format.properties import GC_ENABLED, known_property, read
 from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRITER, Fault
 from icectl.format.snapshot import (
     MetadataLogEntry,
@@ -185,6 +187,26 @@ def breaches_of_places(faults: Sequence[Fault]) -> Iterator[Breach]:
         yield Breach(f"{lie} outside of the table; the first is `{faults[0].location}`")
 
 
+# -- properties -----------------------------------------------------------------------------------
+
+RETENTION_PROPERTIES = "history.expire."
+
+
+def malformed(wanted: Callable[[str], bool]) -> Check[MetadataFile]:
+    """Find properties that icectl reads with texts that are no values of them, by their names."""
+
+    def search(file: MetadataFile) -> Iterator[Breach]:
+        for name in filter(wanted, file.metadata.properties):
+            known = known_property(name)
+            try:
+                if known is not None:
+                    read(file.metadata.properties, known)
+            except Refused as error:
+                yield Breach(error.message, "table properties", "warning", error.hint)
+
+    return Check(MetadataFile, search)
+
+
 # -- versions -------------------------------------------------------------------------------------
 
 
@@ -231,8 +253,10 @@ METADATA_RULES = (
                    lambda one: one.metadata.last_updated_ms + CLOCK_SKEW_MS < max(
                        (snapshot.timestamp_ms for snapshot in one.metadata.snapshots),
                        default=0))),
-    rule("R-018", "members and properties that icectl does not know survive",
-         "Table Metadata Fields", "error", OURS),
+    rule("R-018", "properties steer reading and writing; unknown ones and unknown members survive",
+         "Table Metadata Fields", "error", OURS,
+         malformed(lambda name: name != GC_ENABLED.name
+                   and not name.startswith(RETENTION_PROPERTIES))),
     rule("R-024", "the metadata log is in order and bounded", "Table Metadata Fields", "warning",
          "lower `write.metadata.previous-versions-max`; the next commit trims the log",
          *METADATA_LOG),

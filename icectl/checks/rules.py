@@ -24,8 +24,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.rule import Severity
 
 _KEPT = (
-    "R-007", "R-017", "R-021", "R-030", "R-033", "R-080", "R-097", "R-101", "R-140", "R-177",
-    "R-181", "R-182", "R-185", "R-193",
+    "R-007", "R-017", "R-018", "R-021", "R-030", "R-033", "R-080", "R-097", "R-101", "R-140",
+    "R-177", "R-181", "R-182", "R-185", "R-193",
 )  # fmt: skip
 """Rules of metadata that sfc-1 has no id of its own for."""
 

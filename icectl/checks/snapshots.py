@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter
-from typing import Any
 
 from icectl.checks.identity import changed_rows
+from icectl.checks.metadata import RETENTION_PROPERTIES, malformed
 from icectl.checks.objects import (
     CommitBase,
     ListedChain,
@@ -15,18 +15,10 @@ from icectl.checks.objects import (
 )
 from icectl.checks.rule import Breach, Check, at_most_once, other_counters, rule
 from icectl.entries.summary import Totals, summary_counters
-from icectl.errors import Refused
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import (
-    GC_ENABLED,
-    MAX_REF_AGE_MS,
-    MAX_SNAPSHOT_AGE_MS,
-    MIN_SNAPSHOTS_TO_KEEP,
-    TableProperty,
-    read,
-)
+from icectl.format.properties import GC_ENABLED
 from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, RESTORE_LIST, ROLL_BACK, WRITER
 from icectl.format.snapshot import Snapshot
 from icectl.units import read_count
@@ -70,20 +62,6 @@ UNKNOWN_OPERATIONS = in_snapshots(
 
 def _lists_manifests(metadata: TableMetadata) -> bool:
     return layout_of_table(metadata) is Layout.MANIFEST_LISTS
-
-
-def _malformed(*wanted: TableProperty[Any]) -> Check[MetadataFile]:
-    def search(file: MetadataFile) -> Iterator[Breach]:
-        for one in wanted:
-            try:
-                read(file.metadata.properties, one)
-            except Refused as error:
-                yield Breach(error.message, "table properties", "warning", error.hint)
-
-    return Check(MetadataFile, search)
-
-
-MALFORMED_RETENTION = _malformed(MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, MAX_REF_AGE_MS)
 
 
 def _circular(file: MetadataFile) -> Iterator[Breach]:
@@ -227,7 +205,7 @@ SNAPSHOT_RULES = (
     rule("R-020", "snapshots that a ref or its retention keeps are not expired",
          "Snapshot Retention Policy", "error", OURS),
     rule("R-021", "settings of a ref override table properties", "Snapshot Reference", "info",
-         OURS, MALFORMED_RETENTION),
+         OURS, malformed(lambda name: name.startswith(RETENTION_PROPERTIES))),
     rule("R-022", "every ref names a snapshot that exists", "Snapshot Retention Policy", "error",
          "`icectl expire-snapshots TABLE` removes refs to lost snapshots", LOST_REFS),
     rule("R-023", "snapshots that no ref reaches stay while they are young",
@@ -305,7 +283,7 @@ SNAPSHOT_RULES = (
          "restore the unreadable files, or expire the snapshots that need them"),
     rule("R-193", "`gc.enabled=false` forbids deleting files", "Table properties", "error",
          "set `gc.enabled` to true where no other table shares the files",
-         _malformed(GC_ENABLED)),
+         malformed(lambda name: name == GC_ENABLED.name)),
     rule("R-194", "a Puffin file stays while one of its deletion vectors is live",
          "Deletion Vectors", "error", OURS),
     rule("R-195", "encryption keys stay while a snapshot uses them", "Encryption Keys", "error",

@@ -1,18 +1,20 @@
 """Which metrics of a column a manifest entry has, and how long its bounds are."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from icectl.format.properties import MAX_INFERRED_METRICS, read
+from icectl.format.properties import (
+    MAX_INFERRED_METRICS,
+    METRICS_DEFAULT,
+    METRICS_OF_COLUMN,
+    read,
+    read_or_default,
+)
 from icectl.format.schema import Schema, children
 from icectl.format.types import NestedField, PrimitiveType, Type, is_nested
 
-_DEFAULT = "write.metadata.metrics.default"
-_OF_COLUMN = "write.metadata.metrics.column."
 _UNLIMITED = 2**31 - 1
-_TRUNCATE = re.compile(r"truncate\(([0-9]{1,9})\)")
 _SURROGATES = range(0xD800, 0xE000)
 _LAST_CODE_POINT = 0x10FFFF
 
@@ -37,7 +39,7 @@ def metrics_modes(
     `sorted_ids` are the columns of the table's sort order, whose bounds are always worth having.
     Texts that name no mode are passed over, as the reference implementation does.
     """
-    everywhere = _parsed(properties.get(_DEFAULT))
+    everywhere = _parsed(properties.get(METRICS_DEFAULT.name))
     columns = [id_ for id_, item in schema.all_fields.items() if not is_nested(item.type)]
     limit = read(properties, MAX_INFERRED_METRICS)
     inferred = set(islice(_by_depth(schema.fields), limit))
@@ -47,17 +49,16 @@ def metrics_modes(
         mode = everywhere or (TRUNCATE_16 if id_ in inferred else NONE)
         if id_ in sorted_ids and not default.longest_bound:
             mode = TRUNCATE_16
-        text = properties.get(f"{_OF_COLUMN}{schema.name_of(id_)}")
+        text = properties.get(f"{METRICS_OF_COLUMN}{schema.name_of(id_)}")
         modes[id_] = mode if text is None else _parsed(text) or default
     return modes
 
 
 def _parsed(text: str | None) -> MetricsMode | None:
-    name = (text or "").strip().lower()
-    match = _TRUNCATE.fullmatch(name)
-    if match:
-        return MetricsMode(True, int(match[1])) if int(match[1]) else None  # noqa: FBT003
-    return {"none": NONE, "counts": COUNTS, "full": FULL}.get(name)
+    mode = read_or_default({METRICS_DEFAULT.name: text or ""}, METRICS_DEFAULT)
+    if mode is not None and mode.startswith("truncate"):
+        return MetricsMode(True, int(mode[len("truncate(") : -1]))  # noqa: FBT003
+    return {"none": NONE, "counts": COUNTS, "full": FULL}.get(mode or "")
 
 
 def _by_depth(fields: tuple[NestedField, ...]) -> Iterator[int]:

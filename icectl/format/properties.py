@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from icectl.errors import Refused
 
 T = TypeVar("T")
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_METRICS_MODE = re.compile(r"none|counts|full|truncate\((?!0+\))[0-9]{1,9}\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,12 @@ def _choice(*choices: str) -> Callable[[str], str]:
         return text.strip().lower()
 
     return parse
+
+
+def _metrics_mode(text: str) -> str:
+    if not _METRICS_MODE.fullmatch(text.strip().lower()):
+        raise ValueError("not none, counts, truncate(LENGTH) or full")
+    return text.strip().lower()
 
 
 def _optional(text: str) -> str | None:
@@ -173,6 +180,12 @@ PARQUET_PAGE_ROW_LIMIT = TableProperty(
 PARQUET_DICTIONARY_SIZE_BYTES = TableProperty(
     "write.parquet.dict-size-bytes", _number(1), 2_097_152, "size that dictionaries may have"
 )
+METRICS_DEFAULT: TableProperty[str | None] = TableProperty(
+    "write.metadata.metrics.default", _metrics_mode, None, "which metrics columns have"
+)
+METRICS_OF_COLUMN = "write.metadata.metrics.column."
+"""Begins the names of properties that have values as METRICS_DEFAULT, each of a column."""
+
 MAX_INFERRED_METRICS = TableProperty(
     "write.metadata.metrics.max-inferred-column-defaults", _number(0), 100,
     "columns that have metrics if the table does not say which",
@@ -233,3 +246,15 @@ LAST_ORPHAN_SCAN = TableProperty(
     "icectl.maintain.last-orphan-scan", _optional, None,
     "when `icectl maintain` last searched for orphans",
 )  # fmt: skip
+
+KNOWN: Mapping[str, TableProperty[Any]] = {
+    value.name: value for value in tuple(globals().values()) if isinstance(value, TableProperty)
+}
+"""The properties that icectl reads, by name."""
+
+
+def known_property(name: str) -> TableProperty[Any] | None:
+    """Return a property that icectl reads, those of single columns too; None for any other."""
+    if name.startswith(METRICS_OF_COLUMN):
+        return replace(METRICS_DEFAULT, name=name)
+    return KNOWN.get(name)

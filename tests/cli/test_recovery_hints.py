@@ -252,6 +252,10 @@ MALFORMED = {
     "history.expire.max-snapshot-age-ms": "5d",
     "history.expire.min-snapshots-to-keep": "abc",
     "gc.enabled": "maybe",
+    "commit.retry.num-retries": "many",
+    "write.metadata.previous-versions-max": "-1",
+    "write.metadata.metrics.column.id": "all",
+    "write.format.default": "lance",
 }
 
 
@@ -259,7 +263,7 @@ def test_malformed_properties_are_found_and_their_hints_end_them(run, tmp_path):
     table = TableBuilder(tmp_path / "t", properties=MALFORMED)
     table.append([1])
     ended = run(table.location, command="validate")
-    assert (ended.code, "no errors, 4 warnings" in ended.out) == (0, True)
+    assert (ended.code, "no errors, 8 warnings" in ended.out) == (0, True)
     health = "".join(run(table.location, "health", command="inspect").out.split())  # it wraps
     assert f"hint:`icectlproperties{table.location}unsetgc.enabled`" in health
     assert "TABLE" not in health

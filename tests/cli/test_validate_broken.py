@@ -22,7 +22,7 @@ EVERY_TABLE = {**TABLES, **TREE_TABLES}
 EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 LEVELS = ("metadata", "files", "footers", "data")
 
-ELSEWHERE_TESTED = {"R-021", "R-193", "V4-115", "V4-192"}
+ELSEWHERE_TESTED = {"R-018", "R-021", "R-193", "V4-115", "V4-192"}
 """Malformed properties: test_recovery_hints.py. A leaf that is too large has two million rows:
 tests/unit/sfc1/checks/test_rows.py. Leaves with many dead rows: test_layouts.py."""
 

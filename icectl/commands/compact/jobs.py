@@ -37,8 +37,8 @@ def check_output(
         )
     if options.deletes_only:
         return
-    data_format = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
-    if data_format.lower() != "parquet":
+    data_format = read(metadata.properties, FORMAT_DEFAULT)
+    if data_format != "parquet":
         message = f"the table asks for {data_format} files (`write.format.default`)"
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
     columns = job_of(metadata, options.order).columns

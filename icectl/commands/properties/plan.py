@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from icectl.errors import CommitConflict, UsageError
-from icectl.format import properties
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import TableProperty
+from icectl.format.properties import KNOWN, known_property
 from icectl.format.updates import RemoveProperties, SetProperties, Update
-
-KNOWN: Mapping[str, TableProperty[object]] = {
-    value.name: value for value in vars(properties).values() if isinstance(value, TableProperty)
-}
-"""The properties that icectl reads."""
 
 RESERVED: Mapping[str, str] = {
     "format-version": "`icectl upgrade-to-v3` leads to version 3, `icectl migrate-v1-v2` to 2, "
@@ -50,7 +44,7 @@ def parse_pairs(texts: Sequence[str]) -> Mapping[str, str]:
             raise UsageError(f"`{key}` is set twice")
         if key in RESERVED:
             raise UsageError(f"`{key}` is not a property of its own", hint=RESERVED[key])
-        known = KNOWN.get(key)
+        known = known_property(key)
         if known is not None:
             try:
                 known.parse(value)

@@ -16,7 +16,7 @@ from icectl.entries.rows import Entries, by_row, deletion_vectors, only
 from icectl.errors import CommitConflict, Unsupported
 from icectl.format.layout import Layout, layout_name, layout_of_table
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import FORMAT_DEFAULT
+from icectl.format.properties import FORMAT_DEFAULT, read
 from icectl.sfc1.commit.draft import TreeChange
 from icectl.sfc1.commit.writer import ChangeState, TreeWriter, leaf_at, replacement
 from icectl.sfc1.manifests import TreeFacts, with_column
@@ -59,8 +59,8 @@ def open_for_rows(context: TableContext, branch: str) -> LoadedTable:
             hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` converts it "
             "to layout sfc-1",
         )
-    data_format = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
-    if data_format.lower() != "parquet":
+    data_format = read(metadata.properties, FORMAT_DEFAULT)
+    if data_format != "parquet":
         message = f"the table asks for {data_format} files (`write.format.default`)"
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
     branch_head(metadata, branch)

@@ -3,8 +3,7 @@
 import pytest
 
 from icectl.errors import Refused
-from icectl.format import properties
-from icectl.format.properties import TableProperty, read
+from icectl.format.properties import KNOWN, known_property, read
 
 # Defaults of the reference implementation's TableProperties.
 DEFAULTS = [
@@ -39,6 +38,7 @@ DEFAULTS = [
     ("write.object-storage.path", None),
     ("write.folder-storage.path", None),
     ("write.location-provider.impl", None),
+    ("write.metadata.metrics.default", None),
     # sfc-1 1.7.
     ("icectl.v4.root.max-data-files", 1_000),
     ("icectl.v4.root.max-delete-entries", 5_000),
@@ -52,8 +52,6 @@ DEFAULTS = [
     ("icectl.v4.legacy-leaves.rewrite-ratio", 0.25),
     ("icectl.v4.mdv.rewrite-ratio", 0.25),
 ]
-
-KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}
 
 
 @pytest.mark.parametrize(("name", "default"), DEFAULTS)
@@ -88,6 +86,9 @@ def test_a_property_is_read_from_its_text(name, text, value):
     assert read({name: text, "other": "x"}, KNOWN[name]) == value
 
 
+NO_MODE = "not none, counts, truncate(LENGTH) or full"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
@@ -99,11 +100,13 @@ def test_a_property_is_read_from_its_text(name, text, value):
         ("write.target-file-size-bytes", "0", "less than 1"),
         ("write.target-file-size-bytes", "512MB", "not a whole number"),
         ("write.metadata.compression-codec", "zstd", "not one of none, gzip"),
+        ("write.metadata.metrics.default", "truncate(0)", NO_MODE),
+        ("write.metadata.metrics.column.a.b", "all", NO_MODE),
     ],
 )
 def test_a_bad_text_is_refused_with_its_name_and_the_way_out(name, text, reason):
     with pytest.raises(Refused) as caught:
-        read({name: text}, KNOWN[name])
+        read({name: text}, known_property(name))
     assert caught.value.message == f"table property `{name}` is `{text}`: {reason}"
     assert caught.value.exit_code == 5
     assert f"properties TABLE unset {name}` restores its default" in str(caught.value.hint)
