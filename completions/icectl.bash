@@ -20,7 +20,7 @@ _icectl() {
         previous="${COMP_WORDS[COMP_CWORD-2]}"
     fi
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain runs expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -110,6 +110,17 @@ _icectl() {
                 --where|--target-file-size|--merge-row-group|--max-groups|--partial-progress|--max-failed-commits|--min-input-files|--min-delete-ratio|--min-delete-files|--min-file-size|--max-file-size|--max-group-size|--output-spec-id|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
+        analyze)
+            options="--columns --only --full --exact-deletes --max-removed --branch --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --only) words="columns partitions" ;;
+                --engine) words="auto local spark" ;;
+                --format) words="text json github junit sarif" ;;
+                --color) words="auto always never" ;;
+                --branch|--catalog) asks="yes" ;;
+                --columns|--max-removed|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
         remove-orphans)
             options="--older-than --location --inventory --quarantine --purge-quarantine-after --max-fraction --distrust-summaries --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --leftover-uuid --engine --master --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
@@ -194,10 +205,10 @@ _icectl() {
                 --concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
-        schema) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4" ;;
+        schema) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4" ;;
         completion) words="bash zsh fish powershell" ;;
-        man) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 icectl.toml maintain.toml" ;;
-        help) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man" ;;
+        man) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 icectl.toml maintain.toml" ;;
+        help) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man" ;;
     esac
     if [[ -n $words ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$current"))

@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from icectl.commands import program
+from icectl.commands.analyze.options import AnalyzeRequest as AnalyzeOptions
 from icectl.commands.compact.options import CompactRequest as CompactOptions
 from icectl.commands.expire_snapshots.options import ExpireRequest as ExpireOptions
 from icectl.commands.inspect.options import ViewRequest as ViewOptions
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "Access", "CompactOptions", "ExpireOptions", "MigrateOptions", "Moment", "OrphanOptions",
-    "RepairOptions", "Report", "RewriteOptions", "RowChange", "UpgradeOptions",
-    "UpgradeToV3Options", "ValidateOptions", "ViewOptions", "append", "compact", "delete_rows",
-    "delete_where", "expire_snapshots", "inspect", "load", "migrate_v1_v2", "overwrite_partitions",
-    "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v3", "upgrade_to_v4", "validate",
+    "Access", "AnalyzeOptions", "CompactOptions", "ExpireOptions", "MigrateOptions", "Moment",
+    "OrphanOptions", "RepairOptions", "Report", "RewriteOptions", "RowChange", "UpgradeOptions",
+    "UpgradeToV3Options", "ValidateOptions", "ViewOptions", "analyze", "append", "compact",
+    "delete_rows", "delete_where", "expire_snapshots", "inspect", "load", "migrate_v1_v2",
+    "overwrite_partitions", "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v3",
+    "upgrade_to_v4", "validate",
 ]  # fmt: skip
 
 _NOWHERE = Access()
@@ -155,6 +157,20 @@ def migrate_v1_v2(
     """Turn a version 1 table into a version 2 table, for good. Raises: IcectlError."""
     call = Call(spark, table, access, progress)
     return _change(call, "migrate-v1-v2", options or MigrateOptions(), dry_run=dry_run)
+
+
+def analyze(
+    spark: "SparkSession | None",
+    table: str,
+    options: AnalyzeOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Compute statistics for query planners. Raises: IcectlError."""
+    call = Call(spark, table, access, progress)
+    return _change(call, "analyze", options or AnalyzeOptions(), dry_run=dry_run)
 
 
 def upgrade_to_v3(

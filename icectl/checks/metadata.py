@@ -278,7 +278,7 @@ METADATA_RULES = (
          "warning", "let the engine compute the statistics again", REPEATED_PARTITION_STATISTICS),
     rule("R-143", "partition statistics count deletes by the rules of version 3",
          "Partition Statistics File", "warning", "let the engine compute the statistics again",
-         not_enforced="icectl neither writes nor reads the contents of partition statistics"),
+         not_enforced="icectl writes partition statistics by this rule, and does not read others'"),
     rule("R-160", "metadata files of catalog tables are named `<V>-<uuid>.metadata.json`",
          "Metastore Tables", "info", OURS),
     rule("R-161", "`write.metadata.path` and `write.data.path` say where new files go",

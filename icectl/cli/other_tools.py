@@ -59,6 +59,7 @@ _NO_IMPORT = "icectl does not add files to tables: use Spark's `add_files` or Py
 _NO_COPY = "icectl does not convert Hive tables: use Spark's `snapshot` or `migrate`"
 _NO_REGISTER = "icectl does not register tables: use the catalog's own tool, Spark or PyIceberg"
 _NO_DROP = "icectl does not create, rename or drop tables: use the engine or catalog"
+_HEAD_STATISTICS = "`--branch NAME`: icectl computes statistics of the newest snapshot"
 _NO_PICK = "icectl does not apply changes of a snapshot again: use Spark's `cherrypick_snapshot`"
 
 FOREIGN_COMMANDS: tuple[ForeignCommand, ...] = (
@@ -133,10 +134,12 @@ FOREIGN_COMMANDS: tuple[ForeignCommand, ...] = (
     ForeignCommand("Spark", "migrate", None, _NO_COPY),
     ForeignCommand("Spark", "add_files", None, _NO_IMPORT),
     ForeignCommand("Spark", "register_table", None, _NO_REGISTER),
-    ForeignCommand("Spark", "compute_table_stats", None,
-                   "icectl does not compute statistics: use Spark's `compute_table_stats`"),
-    ForeignCommand("Spark", "compute_partition_stats", None,
-                   "icectl does not compute statistics: use Spark's `compute_partition_stats`"),
+    ForeignCommand("Spark", "compute_table_stats", "icectl analyze TABLE --only columns", options={
+        "snapshot_id": _HEAD_STATISTICS,
+        "columns": "`--columns A,B`",
+    }),
+    ForeignCommand("Spark", "compute_partition_stats", "icectl analyze TABLE --only partitions",
+                   options={"snapshot_id": _HEAD_STATISTICS}),
     ForeignCommand("Trino", "optimize", "icectl compact TABLE", options={
         "file_size_threshold": "`--min-file-size SIZE`",
     }),
@@ -153,8 +156,9 @@ FOREIGN_COMMANDS: tuple[ForeignCommand, ...] = (
                    options={"snapshot_id": "`--to WHERE`"}),
     ForeignCommand("Trino", "drop_extended_stats", None,
                    "icectl does not drop statistics: use Trino's `drop_extended_stats`"),
-    ForeignCommand("Trino", "analyze", None,
-                   "icectl does not compute statistics: use Trino's `ANALYZE`"),
+    ForeignCommand("Trino", "analyze", "icectl analyze TABLE", options={
+        "columns": "`--columns A,B`",
+    }),
     ForeignCommand("Trino", "set_properties", "icectl properties TABLE set"),
     ForeignCommand("Trino", "add_files", None, _NO_IMPORT),
     ForeignCommand("Trino", "add_files_from_table", None, _NO_IMPORT),

@@ -48,6 +48,9 @@ _METADATA = ".avro"
 _OF_TREE = re.compile(r"-m[0-9]+\.parquet|-[0-9]+-mdv\.puffin|root-[0-9]+-[0-9]+-\.parquet")
 """Names of leaves, of bitmaps and of roots (version 4), the uuid cut out."""
 
+_STATISTICS = re.compile(r"[0-9]+-[0-9]+-\.stats|partition-stats-[0-9]+-[0-9]+-\.parquet")
+"""Names of statistics files, the uuid cut out."""
+
 _DATA = (".parquet", ".puffin")
 """How names of data files, delete files and vectors end, as icectl writes them."""
 
@@ -351,13 +354,15 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
 
 
 def is_output(file_name: str, uuid: str) -> bool:
-    """Return whether a file is a manifest, manifest list, root or bitmap of the run with a uuid.
+    """Return whether a file of the run with a uuid belongs to the metadata: manifests, statistics.
 
     Data files also end in `.parquet`, and may lie in the same folder: the whole name counts.
     """
     if uuid not in file_name:
         return False
-    return file_name.endswith(_METADATA) or bool(_OF_TREE.fullmatch(file_name.replace(uuid, "")))
+    rest = file_name.replace(uuid, "")
+    kinds = (_OF_TREE, _STATISTICS)
+    return file_name.endswith(_METADATA) or any(kind.fullmatch(rest) for kind in kinds)
 
 
 def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:

@@ -66,6 +66,13 @@ class Outputs:
     def bitmaps(self) -> str:
         return self._named(f"{self.journal.uuid}-{len(self.locations)}-mdv.puffin")
 
+    def statistics(self, snapshot_id: int) -> str:
+        return self._named(f"{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.stats")
+
+    def partition_statistics(self, snapshot_id: int) -> str:
+        number = len(self.locations)
+        return self._named(f"partition-stats-{snapshot_id}-{number}-{self.journal.uuid}.parquet")
+
     def root(self, snapshot_id: int) -> str:
         return self._named(f"root-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.parquet")
 

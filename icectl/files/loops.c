@@ -660,6 +660,54 @@ LOOP u64 total(const u64 *hashes, i64 rows) {
     return found;
 }
 
+/* -- hashes of values for sketches ------------------------------------------------------------ */
+
+static inline u64 rotated(u64 value, int bits) { return (value << bits) | (value >> (64 - bits)); }
+
+#define MURMUR_1 UINT64_C(0x87C37B91114253D5)
+#define MURMUR_2 UINT64_C(0x4CF5AD432745937F)
+
+static inline u64 final_mix(u64 value) {
+    value = (value ^ (value >> 33)) * UINT64_C(0xFF51AFD7ED558CCD);
+    value = (value ^ (value >> 33)) * UINT64_C(0xC4CEB9FE1A85EC53);
+    return value ^ (value >> 33);
+}
+
+/* The first half of MurmurHash3_x64_128. */
+static inline u64 murmur(const u8 *content, i64 length, u64 seed) {
+    u64 first = seed, second = seed;
+    i64 at = 0;
+    for (; at + 16 <= length; at += 16) {
+        first ^= rotated(word(content + at) * MURMUR_1, 31) * MURMUR_2;
+        first = (rotated(first, 27) + second) * 5 + 0x52DCE729;
+        second ^= rotated(word(content + at + 8) * MURMUR_2, 33) * MURMUR_1;
+        second = (rotated(second, 31) + first) * 5 + 0x38495AB5;
+    }
+    u64 rest[2] = {0, 0};
+    for (i64 byte = 0; at + byte < length; byte++)
+        rest[byte >> 3] |= (u64)content[at + byte] << (8 * (byte & 7));
+    second ^= rotated(rest[1] * MURMUR_2, 33) * MURMUR_1;
+    first ^= rotated(rest[0] * MURMUR_1, 31) * MURMUR_2;
+    first ^= (u64)length;
+    second ^= (u64)length;
+    first += second;
+    second += first;
+    return final_mix(first) + final_mix(second);
+}
+
+/* The upper 63 bits of each value's hash, if below theta; no hash is 0. Returns their number. */
+LOOP i64 sketch(u64 *hashes, const u8 *content, const i64 *starts, const i64 *ends, i64 rows,
+                u64 seed, u64 theta) {
+    i64 count = 0;
+    for (i64 row = 0; row < rows; row++) {
+        if (starts[row] == ends[row]) continue;
+        u64 hash = murmur(content + starts[row], ends[row] - starts[row], seed) >> 1;
+        hashes[count] = hash;
+        count += hash && hash < theta;
+    }
+    return count;
+}
+
 /* -- directories of this machine -------------------------------------------------------------- */
 
 #if defined(__linux__)

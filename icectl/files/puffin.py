@@ -56,7 +56,7 @@ class PuffinFile:
 
 @dataclass(frozen=True, slots=True)
 class NewBlob:
-    """A blob to write; `content` is not compressed yet."""
+    """A blob to write; `content` is not compressed yet, unless it `is_stored` in another file."""
 
     type: str
     fields: tuple[int, ...]
@@ -65,6 +65,7 @@ class NewBlob:
     content: bytes
     compression_codec: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    is_stored: bool = False
 
 
 def footer_size(tail: bytes) -> int:
@@ -137,7 +138,7 @@ def write_puffin(blobs: Iterable[NewBlob], properties: Mapping[str, str]) -> byt
     members: list[Mapping[str, Any]] = []
     for blob in blobs:
         stored, codec = blob.content, blob.compression_codec
-        if codec is not None:
+        if codec is not None and not blob.is_stored:
             stored = bytes(_module(codec).compress(stored))
         parts.append(stored)
         member: dict[str, Any] = {

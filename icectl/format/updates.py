@@ -12,7 +12,14 @@ from icectl.format.locations import scheme_of, with_locations, with_scheme
 from icectl.format.metadata import TableMetadata
 from icectl.format.metadata_json import NEWEST_VERSION
 from icectl.format.properties import PREVIOUS_VERSIONS_MAX, read_or_default
-from icectl.format.snapshot import MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
+from icectl.format.snapshot import (
+    MetadataLogEntry,
+    PartitionStatisticsFile,
+    Snapshot,
+    SnapshotLogEntry,
+    SnapshotRef,
+    StatisticsFile,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,20 @@ class RemoveProperties:
 
 
 @dataclass(frozen=True, slots=True)
+class SetStatistics:
+    """Name the statistics file of a snapshot, in the place of those it has."""
+
+    statistics: StatisticsFile
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitionStatistics:
+    """Name the partition statistics file of a snapshot, in the place of the one it has."""
+
+    statistics: PartitionStatisticsFile
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveStatistics:
     """Forget the statistics files of a snapshot."""
 
@@ -134,6 +155,8 @@ Update = (
     | RemoveSnapshotRef
     | SetProperties
     | RemoveProperties
+    | SetStatistics
+    | SetPartitionStatistics
     | RemoveStatistics
     | RemovePartitionStatistics
     | RemoveSchemas
@@ -168,12 +191,10 @@ def apply(metadata: TableMetadata, update: Update) -> TableMetadata:
         case RemoveProperties(removals):
             kept = {key: value for key, value in metadata.properties.items() if key not in removals}
             return replace(metadata, properties=kept)
-        case RemoveStatistics(id_):
-            statistics = tuple(file for file in metadata.statistics if file.snapshot_id != id_)
-            return replace(metadata, statistics=statistics)
-        case RemovePartitionStatistics(id_):
-            files = tuple(file for file in metadata.partition_statistics if file.snapshot_id != id_)
-            return replace(metadata, partition_statistics=files)
+        case SetStatistics() | SetPartitionStatistics():
+            return _set_statistics(metadata, update)
+        case RemoveStatistics() | RemovePartitionStatistics():
+            return _remove_statistics(metadata, update)
         case RemoveSchemas():
             return _remove_schemas(metadata, update)
         case RemovePartitionSpecs():
@@ -254,6 +275,31 @@ def _set_layout(metadata: TableMetadata, update: SetLayout) -> TableMetadata:
         raise Refused(f"snapshot {rooted[0]} has a root, and no manifest list")
     specs = without_links(metadata.partition_specs, metadata.default_spec_id)
     return replace(metadata, partition_specs=specs, expressions=(), keeps_manifest_lists=True)
+
+
+def _set_statistics(
+    metadata: TableMetadata, update: SetStatistics | SetPartitionStatistics
+) -> TableMetadata:
+    """Name a statistics file in the place of those that its snapshot has (R-140, R-142)."""
+    added = update.statistics
+    if metadata.snapshot(added.snapshot_id) is None:  # R-141
+        raise Refused(f"the table has no snapshot {added.snapshot_id}, which statistics are of")
+    if isinstance(added, StatisticsFile):
+        metadata = _remove_statistics(metadata, RemoveStatistics(added.snapshot_id))
+        return replace(metadata, statistics=(*metadata.statistics, added))
+    metadata = _remove_statistics(metadata, RemovePartitionStatistics(added.snapshot_id))
+    return replace(metadata, partition_statistics=(*metadata.partition_statistics, added))
+
+
+def _remove_statistics(
+    metadata: TableMetadata, update: RemoveStatistics | RemovePartitionStatistics
+) -> TableMetadata:
+    id_ = update.snapshot_id
+    if isinstance(update, RemoveStatistics):
+        kept = tuple(file for file in metadata.statistics if file.snapshot_id != id_)
+        return replace(metadata, statistics=kept)
+    files = tuple(file for file in metadata.partition_statistics if file.snapshot_id != id_)
+    return replace(metadata, partition_statistics=files)
 
 
 def _with_schemes(metadata: TableMetadata) -> TableMetadata:

@@ -45,6 +45,7 @@ from icectl.table.rewrite_tasks import (
     DeleteFile,
     InputFile,
     MergeDeletesTask,
+    ReadTask,
     RewriteTask,
     Task,
 )
@@ -251,7 +252,7 @@ def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead
     split: set[str] = set()
     for task in tasks:
         files |= {file.location: file.size_bytes for file in task.delete_files}
-        if isinstance(task, ConvertTask):
+        if isinstance(task, ConvertTask | ReadTask):
             split.update(file.location for file in task.inputs)  # of few columns
         if isinstance(task, RewriteTask):
             files |= {file.location: file.size_bytes for file in task.inputs}
@@ -318,6 +319,19 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
     """Return the files of a task, with deletes and options, for rewrite_data."""
     typed = job.specs[task.spec_id]
+    return FileGroup(
+        tuple(source_of(file, job.specs) for file in task.inputs),
+        sum(file.size_bytes for file in task.inputs),
+        deletes_of(task, job.scheme),
+        job.columns,
+        typed.spec,
+        None if task.partition_key is None else partition_of(task.partition_key, typed),
+        job.sorting,
+    )
+
+
+def deletes_of(task: Task, scheme: str) -> DeletesOfGroup:
+    """Return all deletes of a task."""
     equality: dict[int, set[str]] = {}
     for file in task.inputs:
         for at in file.equality_deletes:
@@ -327,15 +341,7 @@ def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
         EqualityDeletes(delete_source(files[at]), files[at].equality_ids, frozenset(named))
         for at, named in equality.items()
     )
-    return FileGroup(
-        tuple(source_of(file, job.specs) for file in task.inputs),
-        sum(file.size_bytes for file in task.inputs),
-        replace(deletes_by_position(task, job.scheme), equality_deletes=by_value),
-        job.columns,
-        typed.spec,
-        None if task.partition_key is None else partition_of(task.partition_key, typed),
-        job.sorting,
-    )
+    return replace(deletes_by_position(task, scheme), equality_deletes=by_value)
 
 
 def source_of(file: InputFile, specs: Mapping[int, TypedSpec]) -> SourceFile:

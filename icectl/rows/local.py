@@ -30,6 +30,7 @@ from icectl.rows.compact_job import (
     run_rewrite,
 )
 from icectl.rows.convert_deletes import run_convert
+from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
 from icectl.rows.merge_deletes import run_merge
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks, read_bytes
 from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
@@ -37,10 +38,16 @@ from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import (
+    ConvertTask,
+    MergeDeletesTask,
+    ReadTask,
+    RewriteTask,
+    Task,
+)
 
-J = TypeVar("J", CompactJob, ConvertJob)
-R = TypeVar("R", TaskResult, FoundDeletes)
+J = TypeVar("J", CompactJob, ConvertJob, SketchJob)
+R = TypeVar("R", TaskResult, FoundDeletes, FoundSketches)
 _WORTH_A_WORKER_BYTES = 16 << 20
 """Bytes that are rewritten in the time that a worker takes to start."""
 
@@ -85,6 +92,14 @@ class LocalEngine:
         self.counts.tasks += len(tasks)
         self._begin(tasks, "reading the columns that deletes compare")
         yield from self._in_workers(tasks, places, _convert, job, FoundDeletes)
+
+    def sketch(
+        self, tasks: Sequence[ReadTask], job: SketchJob, places: OutputPlaces
+    ) -> Iterator[FoundSketches]:
+        """Sketch columns in workers. Raises: also CorruptTable, if a reader crashes on a file."""
+        self.counts.tasks += len(tasks)
+        self._begin(tasks, "reading columns")
+        yield from self._in_workers(tasks, places, _sketch, job, FoundSketches)
 
     def _begin(self, tasks: Sequence[Task], phase: str) -> None:
         self.progress.phase(phase, total=sum(map(read_bytes, tasks)), unit="bytes")
@@ -178,3 +193,10 @@ def _convert(
 ) -> list[FoundDeletes]:
     with at.attempt(number, tasks, opening) as outputs:
         return [run_convert(task, job, outputs(task)) for task in tasks]
+
+
+def _sketch(
+    at: WorkerContext, job: SketchJob, number: int, tasks: Sequence[ReadTask], opening: Ask
+) -> list[FoundSketches]:
+    with at.attempt(number, tasks, opening) as outputs:
+        return [run_sketches(task, job, outputs(task)) for task in tasks]

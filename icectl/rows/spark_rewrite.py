@@ -50,6 +50,7 @@ from icectl.rows.compact_job import (
     run_rewrite,
 )
 from icectl.rows.convert_deletes import run_convert
+from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
 from icectl.rows.merge_deletes import run_merge
 from icectl.rows.partition_rows import partitioner
 from icectl.rows.rewrite_data import (
@@ -72,11 +73,13 @@ from icectl.table.rewrite_tasks import (
     ConvertTask,
     InputFile,
     MergeDeletesTask,
+    ReadTask,
     RewriteTask,
     even_splits,
 )
 
-J = TypeVar("J", CompactJob, MergeJob)
+J = TypeVar("J", CompactJob, MergeJob, ConvertJob, SketchJob)
+Found = TypeVar("Found", FoundDeletes, FoundSketches)
 _PIECE_BYTES = 64 << 20
 _SEVERAL = 2
 _SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
@@ -415,13 +418,31 @@ class SparkEngine:
     def convert(
         self, tasks: Sequence[ConvertTask], job: ConvertJob, places: OutputPlaces
     ) -> Iterator[FoundDeletes]:
+        phase = "looking deleted rows up on Spark"
+        yield from self._only_read(tasks, places, phase, partial(_found, run_convert, job))
+
+    def sketch(
+        self, tasks: Sequence[ReadTask], job: SketchJob, places: OutputPlaces
+    ) -> Iterator[FoundSketches]:
+        """Sketch columns on workers."""
+        phase = "reading columns on Spark"
+        yield from self._only_read(tasks, places, phase, partial(_found, run_sketches, job))
+
+    def _only_read(
+        self,
+        tasks: Sequence[T],
+        places: OutputPlaces,
+        phase: str,
+        kernel: Callable[[WorkerContext, Sequence[T]], list[Found]],
+    ) -> Iterator[Found]:
+        """Run tasks that write nothing, and yield their results in order."""
         if not tasks:
             return
         spark, at = self._opened(), WorkerContext.of(self.storage, places.names)
         bundles = bundle_small_tasks(tasks, spark.core_count)
-        spark.progress.phase("looking deleted rows up on Spark", total=len(bundles))
+        spark.progress.phase(phase, total=len(bundles))
         try:
-            answers = spark.each(partial(_converted, at, job), bundles, (FoundDeletes,))
+            answers = spark.each(partial(kernel, at), bundles, (FoundDeletes, FoundSketches))
         except BaseException:
             self._stop()
             raise
@@ -484,9 +505,9 @@ def _results(
         return results, attempt.is_first
 
 
-def _converted(
-    at: WorkerContext, job: ConvertJob, tasks: Sequence[ConvertTask]
-) -> list[FoundDeletes]:
-    """Look rows of some tasks up, on a worker."""
+def _found(
+    run: Callable[[T, J, FileOutputs], Found], job: J, at: WorkerContext, tasks: Sequence[T]
+) -> list[Found]:
+    """Run tasks that write nothing, on a worker."""
     with at.attempt(TaskAttempt.current().unique_id, tasks) as outputs:
-        return [run_convert(task, job, outputs(task)) for task in tasks]
+        return [run(task, job, outputs(task)) for task in tasks]

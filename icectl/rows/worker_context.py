@@ -21,12 +21,18 @@ from icectl.storage.open import (
 )
 from icectl.storage.store import Assembly
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, RewriteTask, Task
+from icectl.table.rewrite_tasks import (
+    ConvertTask,
+    MergeDeletesTask,
+    ReadTask,
+    RewriteTask,
+    Task,
+)
 
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""
 
-T = TypeVar("T", RewriteTask, MergeDeletesTask, ConvertTask)
+T = TypeVar("T", RewriteTask, MergeDeletesTask, ConvertTask, ReadTask)
 _BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
 
 
@@ -149,7 +155,7 @@ def bundle_small_tasks(tasks: Sequence[T], core_count: int) -> list[list[T]]:
 
 def read_bytes(task: Task) -> int:
     """Return the bytes of the files that a task reads: data files, columns of them, or deletes."""
-    if isinstance(task, ConvertTask):
+    if isinstance(task, ConvertTask | ReadTask):
         return task.read_bytes
     if isinstance(task, RewriteTask):
         return sum(file.read_bytes for file in task.inputs)

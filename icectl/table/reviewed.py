@@ -27,6 +27,8 @@ REMOVE_SPEC = "remove-spec"
 SET_REF = "set-ref"
 SET_PROPERTY = "set-property"
 REMOVE_PROPERTY = "remove-property"
+SET_STATISTICS = "set-statistics"
+SET_PARTITION_STATISTICS = "set-partition-statistics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,13 @@ def _of_properties(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
         yield ReviewedAct(kind, change["key"], json.dumps([change["before"], change["after"]]))
 
 
+def _of_analysis(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for column in result["columns"]:
+        yield ReviewedAct(SET_STATISTICS, column["name"], result["snapshot_id"])
+    if result["partitions"]["planned"]:
+        yield ReviewedAct(SET_PARTITION_STATISTICS, "partitions", result["snapshot_id"])
+
+
 _ACTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[ReviewedAct]]] = {
     "expire-snapshots": _of_expiry,
     "rewrite-manifests": lambda result: (
@@ -117,6 +126,7 @@ _ACTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[ReviewedAct]]] = {
         for path in result["manifests_rewritten"]
     ),
     "compact": _of_compaction,
+    "analyze": _of_analysis,
     "remove-orphans": _of_orphans,
     **dict.fromkeys(
         ("migrate-v1-v2", "upgrade-to-v3", "upgrade-to-v4"),

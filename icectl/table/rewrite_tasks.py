@@ -1,6 +1,6 @@
 """Tasks of a rewrite: bins of data files, each file with the deletes that apply to it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -131,7 +131,21 @@ class ConvertTask:
     read_bytes: int = 0
 
 
-Task = RewriteTask | MergeDeletesTask | ConvertTask
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Data files of which some columns are read, and the deletes that apply to them.
+
+    `read_bytes` is about what is read. Nothing is written.
+    """
+
+    task_id: str
+    group: int
+    inputs: tuple[InputFile, ...]
+    delete_files: tuple[DeleteFile, ...] = ()
+    read_bytes: int = 0
+
+
+Task = RewriteTask | MergeDeletesTask | ConvertTask | ReadTask
 
 
 LOADED_COLUMNS = frozenset(
@@ -200,6 +214,15 @@ def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[
     )
 
 
+def data_inputs(data: Entries) -> tuple[InputFile, ...]:
+    """Return data files that are read with all of their rows, deleted ones too. Order: kept."""
+    return _plain_inputs(by_row(data, *_INPUT))
+
+
+def _plain_inputs(values: Iterable[Sequence[Any]]) -> tuple[InputFile, ...]:
+    return tuple(InputFile(location, FileFormat(kind), *rest) for location, kind, *rest in values)
+
+
 class TaskMaker:
     """A maker of tasks of the chosen data files of a snapshot; its columns are read once.
 
@@ -246,11 +269,7 @@ class TaskMaker:
 
     def convert(self, rows: Sequence[int], blank: ConvertTask) -> ConvertTask:
         """Return the task that looks rows of data files up in its deletes, else as `blank`."""
-        inputs = (
-            InputFile(location, FileFormat(kind), *rest)
-            for location, kind, *rest in (self._values[row] for row in rows)
-        )
-        return replace(blank, inputs=tuple(inputs))
+        return replace(blank, inputs=_plain_inputs(self._values[row] for row in rows))
 
     def inputs(
         self, rows: Sequence[int], split: tuple[int, int] | None

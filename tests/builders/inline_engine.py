@@ -13,10 +13,11 @@ from icectl.rows.compact_job import (
     run_rewrite,
 )
 from icectl.rows.convert_deletes import run_convert
+from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
 from icectl.rows.local import LocalEngine
 from icectl.rows.write_data import FileOutputs
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import ConvertTask, RewriteTask
+from icectl.table.rewrite_tasks import ConvertTask, ReadTask, RewriteTask
 
 
 class InlineEngine(LocalEngine):
@@ -54,3 +55,12 @@ class InlineEngine(LocalEngine):
         for task in tasks:
             self.deadline.check()
             yield run_convert(task, job, outputs)
+
+    def sketch(
+        self, tasks: Sequence[ReadTask], job: SketchJob, places: OutputPlaces
+    ) -> Iterator[FoundSketches]:
+        """What tasks have found, in their order. Raises: as run_sketches."""
+        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        for task in tasks:
+            self.deadline.check()
+            yield run_sketches(task, job, outputs)

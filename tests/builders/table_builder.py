@@ -21,7 +21,7 @@ from icectl.entries.rows import CARRIED, PLANNING, RawEntries
 from icectl.files.deletion_vectors import write_dv
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.files.manifest.write import write_manifest
-from icectl.files.metadata_file import write_metadata
+from icectl.files.metadata_file import read_metadata, write_metadata
 from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import arrow_schema
 from icectl.files.puffin import NewBlob, read_puffin, write_puffin
@@ -758,6 +758,13 @@ class TableBuilder:
             apply_all(self.metadata, updates), self.metadata_location, self.now_ms
         )
         self._write_version(updated)
+
+    def follow(self) -> None:
+        """Go on from the metadata that others have committed; their snapshots have no rows here."""
+        found = (self.directory / "metadata").glob("v*.metadata.json*")
+        newest = max(found, key=lambda path: int(path.name[1:].split(".")[0]))
+        self.metadata = read_metadata(newest.read_bytes())
+        self.version = int(newest.name[1:].split(".")[0])
 
     @property
     def metadata_location(self) -> str:

@@ -31,8 +31,9 @@ COMMANDS = {
     "upgrade": ["upgrade-to-v4", "--layout=sfc-1", TABLE, "--yes", "--eager"],
     "tag": ["refs", TABLE, "tag", "kept", "--max-ref-age", "1s"],
     "properties": ["properties", TABLE, "set", "owner=ada"],
+    "analyze": ["analyze", TABLE, "--engine", "local"],
 }
-EVERYWHERE = ("tag", "properties", "rewrite", "compact", "orphans", "expire")
+EVERYWHERE = ("tag", "properties", "analyze", "rewrite", "compact", "orphans", "expire")
 
 MakeTable = Callable[..., Path]
 

@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.cli import session
+from icectl.cli import engines, session
 from icectl.commands.compact import plan, report
-from icectl.commands.compact import run as compact_run
 from icectl.env import Env
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import apply, parse_transform
@@ -34,7 +33,7 @@ SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 @pytest.fixture
 def compact(processes: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `icectl compact`, its tasks in this process."""
-    monkeypatch.setattr(compact_run, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
     return processes
 
 

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from icectl.cli import app
+from icectl.cli import app, engines
 from icectl.cli.settings import resolve
-from icectl.commands.compact import run
 from icectl.commands.maintain.policy import read_policy
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata
@@ -151,7 +150,7 @@ class Place:
         }.items():
             if value:
                 monkeypatch.setenv(name, value)
-        monkeypatch.setattr(run, "LocalEngine", InlineEngine)
+        monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
 
     def table(self, folder: Path) -> TableBuilder:
         """A table with a commit each hour, the last one half an hour ago."""

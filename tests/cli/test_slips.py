@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from icectl.cli import engines
 from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.other_tools import FOREIGN_COMMANDS
-from icectl.commands.compact import run as compact_run
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import result
@@ -204,7 +204,7 @@ def test_a_folder_of_tables_is_listed(run, table):
 def test_compact_works_after_a_plain_install_and_says_with_what(run, table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
-    monkeypatch.setattr(compact_run, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
     health = run("inspect", table, "health")
     assert (
         f"  run: icectl compact {table}\n  engine: local (PySpark is not installed)\n" in health.out

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app
-from icectl.commands.compact import run as compact
+from icectl.cli import app, engines
 from icectl.storage.open import StorageOptions, open_store
 from tests.builders.commits import check_one_commits_each_version
 from tests.builders.expiry import NOW_MS
@@ -23,7 +22,7 @@ def run(
     bucket: CloudBucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Run:
     """Run a command with --json on a table of the bucket."""
-    monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
 
     def run_command(
         command: str, table: str, *arguments: str, now_ms: int = NOW_MS

@@ -85,8 +85,9 @@ COMMANDS = {
     "upgrade": ["upgrade-to-v4", "--layout=sfc-1", "--yes", "--eager"],
     "tag": ["refs", "tag", "kept", "--max-ref-age", "1s"],
     "properties": ["properties", "set", "owner=ada"],
+    "analyze": ["analyze", "--engine", "local"],
 }
-EVERYWHERE = ("tag", "properties", "rewrite", "compact", "orphans", "expire")
+EVERYWHERE = ("tag", "properties", "analyze", "rewrite", "compact", "orphans", "expire")
 TO_TREES = ("upgrade", "compact", "orphans")
 
 

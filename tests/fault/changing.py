@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app, session
+from icectl.cli import app, engines, session
 from icectl.commands.compact import run as compact
 from icectl.commands.expire_snapshots import run as expire_snapshots
 from icectl.commands.migrate_v1_v2 import run as migrate_v1_v2
@@ -224,6 +224,7 @@ CHANGING = {
             _of_version_3,
             reads_manifests=False,
         ),
+        Changing("analyze", ("analyze", "--engine", "local"), _of_version_2),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers, only_full=True),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
@@ -340,7 +341,7 @@ def run(
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         # Hundreds of runs: processes of their own for the data would take minutes to start.
-        patch.setattr(compact, "LocalEngine", InlineEngine)
+        patch.setattr(engines, "LocalEngine", InlineEngine)
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
         code = app.main(words, env=env or Clock(NOW_MS))

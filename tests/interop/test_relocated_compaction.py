@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app
-from icectl.commands.compact import run as compact
+from icectl.cli import app, engines
 from icectl.format.schema import schema_from_json
 from tests.builders.folders import contents_of
 from tests.builders.foreign_table import facts_of
@@ -52,7 +51,7 @@ def icectl(
 ) -> Command:
     """Run a command on the copy; its document."""
     monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
-    monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
 
     def run(command: str, *options: str) -> dict[str, Any]:
         code = app.main([command, str(tmp_path / "t"), *options, "--json"])

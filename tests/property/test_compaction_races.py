@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icectl.commands.compact import run as compact
+from icectl.cli import engines
 from icectl.format.snapshot import SnapshotRef
 from icectl.format.updates import SetSnapshotRef
 from tests.builders.compactions import lineage
@@ -127,7 +127,7 @@ def race(
 ) -> int:
     """Compact a table while others change it; returns how many rows were carried."""
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compact, "LocalEngine", InlineEngine)
+        patch.setattr(engines, "LocalEngine", InlineEngine)
         raced = Raced(Path(directory) / "t", version, partitioning)
         if version == 4:
             raced.table.set_properties(limits)

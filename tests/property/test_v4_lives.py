@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icectl.commands.compact import run as compact
+from icectl.cli import engines
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.lives import SPELLINGS, Life, Step, evolving_twins, faults, upgraded
 from tests.builders.table_builder import PARTITIONINGS
@@ -64,7 +64,7 @@ def live(
 ) -> None:
     version, partitioning, spelling, mixed = beginning
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compact, "LocalEngine", InlineEngine)
+        patch.setattr(engines, "LocalEngine", InlineEngine)
         tables = evolving_twins(Path(directory), version, partitioning, spelling, mixed=mixed)
         life = Life(tables)
         for step in [("append", "main", 4), *early]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app
-from icectl.commands.compact import run as compact
+from icectl.cli import app, engines
 from icectl.errors import Refused
 from icectl.storage.new_files import Proof
 from icectl.storage.open import StorageOptions, open_store
@@ -29,7 +28,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 @pytest.fixture
 def run(bucket: Bucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with --json on a table of the bucket."""
-    monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
     env = FixedEnv(NOW_MS)
 
     def run_command(command: str, table: str, *arguments: str) -> tuple[int, dict[str, Any]]:

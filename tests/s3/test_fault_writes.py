@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app
-from icectl.commands.compact import run as compact
+from icectl.cli import app, engines
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
@@ -59,7 +58,7 @@ CASES = [
 
 @pytest.mark.parametrize(("by", "name", "failure"), CASES)
 def test_each_kind_of_write_may_fail_once(place, tmp_path, monkeypatch, capsys, by, name, failure):
-    monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
     (command, *words), version, kinds = RUNS[name]
     options = place.options if by == "obstore" else place.options | BY_S3FS
     server = S3Server(options["endpoint_url"], options, place.client)

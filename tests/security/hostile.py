@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app
-from icectl.commands.compact import run as compact
+from icectl.cli import app, engines
 from icectl.env import Env
 from tests.builders.broken import Broken, in_first_file
 from tests.builders.expiry import NOW_MS, Clock
@@ -182,7 +181,7 @@ def run_line(words: list[str], env: Env | None = None) -> Ended:
     """Run a command line in this process and take what it says."""
     out, err = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(compact, "LocalEngine", InlineEngine)
+        patch.setattr(engines, "LocalEngine", InlineEngine)
         code = app.main(words, env=env or Clock(NOW_MS))
     return Ended(code, out.getvalue(), err.getvalue())
 

@@ -41,8 +41,10 @@ from icectl.format.updates import (
     RemoveSnapshots,
     RemoveStatistics,
     Requirement,
+    SetPartitionStatistics,
     SetProperties,
     SetSnapshotRef,
+    SetStatistics,
     Update,
     UpgradeFormatVersion,
     apply_all,
@@ -327,6 +329,13 @@ _SHOWS: Mapping[type, Callable[[Any, TableMetadata], bool]] = {
     RemoveSnapshotRef: lambda update, now: update.name not in now.refs,
     SetProperties: lambda update, now: update.updates.items() <= now.properties.items(),
     RemoveProperties: lambda update, now: not set(update.removals) & set(now.properties),
+    SetStatistics: lambda update, now: any(
+        file.statistics_path == update.statistics.statistics_path for file in now.statistics
+    ),
+    SetPartitionStatistics: lambda update, now: any(
+        file.statistics_path == update.statistics.statistics_path
+        for file in now.partition_statistics
+    ),
     RemoveStatistics: lambda update, now: all(
         file.snapshot_id != update.snapshot_id for file in now.statistics
     ),

@@ -24,8 +24,10 @@ from icectl.format.updates import (
     RemoveSnapshots,
     RemoveStatistics,
     Requirement,
+    SetPartitionStatistics,
     SetProperties,
     SetSnapshotRef,
+    SetStatistics,
     Update,
     UpgradeFormatVersion,
 )
@@ -66,6 +68,17 @@ _UPDATES: Mapping[type, tuple[str, Callable[[Any, int], dict[str, Any]]]] = {
     RemoveSnapshotRef: ("remove-snapshot-ref", lambda update, _: {"ref-name": update.name}),
     SetProperties: ("set-properties", lambda update, _: {"updates": dict(update.updates)}),
     RemoveProperties: ("remove-properties", lambda update, _: {"removals": list(update.removals)}),
+    SetStatistics: (
+        "set-statistics",
+        lambda update, _: {
+            "snapshot-id": update.statistics.snapshot_id,
+            "statistics": item_json(update.statistics),
+        },
+    ),
+    SetPartitionStatistics: (
+        "set-partition-statistics",
+        lambda update, _: {"partition-statistics": item_json(update.statistics)},
+    ),
     RemoveStatistics: ("remove-statistics", lambda update, _: {"snapshot-id": update.snapshot_id}),
     RemovePartitionStatistics: (
         "remove-partition-statistics",

@@ -1,7 +1,6 @@
 """The run of `icectl compact`: load, plan, rewrite group by group, compare, commit, clean up."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -10,10 +9,9 @@ from math import ceil
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.file_identity import StatedFile
 from icectl.cli.document import Outcome
+from icectl.cli.engines import engine_of
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
-from icectl.cli.settings import COMPACT_MASTER, Layer
-from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.conversions import (
     Converting,
@@ -80,12 +78,10 @@ from icectl.rows.compact_job import (
     typed_specs,
 )
 from icectl.rows.deleted_positions import named_data_files
-from icectl.rows.local import LocalEngine
 from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, read_shape
 from icectl.rows.read_data import SourceFile, open_own
 from icectl.rows.row_runs import rows_of
 from icectl.rows.sort_rows import order_words
-from icectl.rows.spark_rewrite import SparkEngine
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
 from icectl.table.live_file_check import check_largest
@@ -116,7 +112,8 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     commits, max_failed_commits = commit_limits(request, change)
     session = open_session(common, table, read_only=False, change=change)
     choice = engine_choice(session.settings, request, has_session=session.spark is not None)
-    _engine(session, request, choice)  # refuses options of another engine before any work
+    spark = request.spark_conf or (), request.remote
+    engine_of(session, choice, *spark)  # refuses options of another engine before any work
     context = session.context
 
     def options_for(metadata: TableMetadata) -> CompactOptions:
@@ -133,7 +130,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     choice = weigh_engine(choice, sum(group.input_bytes for group in groups))
     if prepared.plan.has_work and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
-    with _engine(session, request, choice) as engine:
+    with engine_of(session, choice, *spark) as engine:
         report = Compaction(prepared, choice, engine.counts)
 
         def finish() -> Finished[Compaction]:
@@ -178,25 +175,6 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
     if session.limits.is_strict:
         raise Refused(message, hint=hint, id="over-budget")
     session.console.warn(message)
-
-
-def _engine(
-    session: Session, request: CompactRequest, choice: EngineChoice
-) -> AbstractContextManager[Engine]:
-    """Return the chosen engine; it starts nothing before it has work."""
-    settings, context = session.settings, session.context
-    master, conf = settings.read(COMPACT_MASTER), request.spark_conf or ()
-    is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
-    if choice.name == "spark":
-        options = spark_options(
-            session, master, conf, is_asked_for=is_asked_for, remote=request.remote
-        )
-        return SparkEngine(options, session.storage(), context.progress, context.deadline)
-    check_no_spark_options(master if is_asked_for else None, conf, request.remote)
-    progress, deadline = context.progress, context.deadline
-    return nullcontext(
-        LocalEngine(context.store, progress, deadline, context.concurrency, session.storage())
-    )
 
 
 def prepare(

@@ -1,0 +1,1 @@
+"""`icectl analyze`: statistics of columns and partitions, for query planners."""

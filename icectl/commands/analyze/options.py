@@ -1,0 +1,114 @@
+"""`icectl analyze`: count the distinct values of columns for query planners."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import (
+    ENGINE,
+    Change,
+    Common,
+    SparkConf,
+    SparkMaster,
+    SparkRemote,
+    TablesArgument,
+    command,
+    option,
+)
+from icectl.commands.launch import run_on_each_table
+from icectl.errors import UsageError
+from icectl.units import parse_ratio
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise UsageError("it names no column")
+    return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeRequest:
+    """The options of `icectl analyze`, as given."""
+
+    columns: Annotated[
+        str | None,
+        option(
+            "--columns",
+            "only these columns (default all that have no columns inside)",
+            metavar="A,B",
+            parse=_parse_names,
+        ),
+    ] = None
+    only: Annotated[
+        str | None,
+        option(
+            "--only",
+            "columns or partitions (default both)",
+            metavar="WHAT",
+            choices=("columns", "partitions"),
+        ),
+    ] = None
+    full: Annotated[bool, option("--full", "read all data files, not only new ones")] = False
+    exact_deletes: Annotated[
+        bool, option("--exact-deletes", "do not count values of deleted rows; reads all data files")
+    ] = False
+    max_removed: Annotated[
+        str | None,
+        option(
+            "--max-removed",
+            "read all data files if more than this ratio of rows went (default 20%)",
+            metavar="R",
+            parse=parse_ratio,
+        ),
+    ] = None
+    branch: Annotated[
+        str, option("--branch", "the branch to analyze (default main)", metavar="NAME")
+    ] = "main"
+    engine: Annotated[
+        str,
+        option(
+            "--engine",
+            "auto (default), local or spark, from 1 GiB on",
+            ENGINE,
+            "ENGINE",
+            choices=("auto", "local", "spark"),
+        ),
+    ] = "auto"
+    master: SparkMaster = None
+    remote: SparkRemote = None
+    spark_conf: SparkConf = None
+
+
+@command(
+    "analyze",
+    examples=[
+        ("icectl analyze /wh/db/t --dry-run", "which files would be read, and how many bytes"),
+        ("icectl analyze /wh/db/t", "columns and partitions"),
+        ("icectl analyze /wh/db/t --columns customer,day", "the columns that queries join by"),
+        ("icectl analyze /wh/db/t --only partitions", "metadata alone: no data file is read"),
+        ("icectl analyze /wh/db/t --check", "for CI: exit 4 if statistics are out of date"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+)
+def analyze(
+    common: Common, tables: TablesArgument, request: AnalyzeRequest, change: Change
+) -> Outcome:
+    """Compute the statistics of a table that query planners use.
+
+    Spark and Trino order joins by the number of distinct values (NDV) of a column. A theta sketch
+    estimates it: within 3 percent in 19 of 20 cases. Up to 4,096 values it is exact. Sketches can
+    be united, so after an append only the new data files are read. All data files are read if more
+    than `--max-removed` of the rows went with their files.
+
+    Values of deleted rows count as long as their data file is in the table, unless
+    `--exact-deletes` is given. Empty texts do not count, as in Spark. Columns of structs, lists,
+    maps, variants and shapes have no sketch.
+
+    For each partition, counts of rows, files and deletes are written as well. They come from
+    metadata alone.
+
+    The commit names the new statistics files, and adds no snapshot. Rows and data files stay as
+    they are. If the snapshot expires meanwhile, the command exits with 11.
+    """
+    return run_on_each_table("analyze")(common, tables, request, change)

@@ -1,0 +1,252 @@
+"""Which statistics of a snapshot are computed, and of which files: pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from icectl.entries.columns import Integers
+from icectl.entries.rows import Entries, numbers, total
+from icectl.errors import UsageError
+from icectl.format.metadata import TableMetadata
+from icectl.format.schema import similar_name_hint
+from icectl.format.snapshot import Snapshot
+from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType, Type, type_text
+from icectl.table.rewrite_tasks import DeleteFile, InputFile, ReadTask
+from icectl.table.statistics import FileChanges, KnownSketch, KnownStatistics
+
+MAX_REMOVED = 0.2
+_TASK_BYTES, _TASK_FILES = 64 << 20, 1_000
+_WITHOUT_SKETCH = frozenset({"unknown", "variant"})
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeOptions:
+    """What is computed: of which columns, and what may be taken over from older statistics."""
+
+    columns: tuple[str, ...] | None = None
+    of_columns: bool = True
+    of_partitions: bool = True
+    full: bool = False
+    exact_deletes: bool = False
+    max_removed: float = MAX_REMOVED
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPass:
+    """Columns whose values are read of the same files.
+
+    `known` are sketches, by column id, that the new ones are united with. `removed` rows of their
+    files went. `reason` says why these files are read.
+    """
+
+    columns: tuple[NestedField, ...]
+    tasks: tuple[ReadTask, ...]
+    reason: str
+    known: Mapping[int, KnownSketch] = field(default_factory=dict)
+    rows_before: int = 0
+    removed: int = 0
+
+    @property
+    def file_count(self) -> int:
+        return sum(len(task.inputs) for task in self.tasks)
+
+    @property
+    def row_count(self) -> int:
+        return sum(file.record_count for task in self.tasks for file in task.inputs)
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(task.read_bytes for task in self.tasks)
+
+    def rows_seen(self, known: KnownSketch) -> int:
+        """Return how many rows a sketch has seen: another writer's all that there were."""
+        return self.rows_before if known.rows_seen is None else known.rows_seen
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzePlan:
+    """The statistics to compute of a snapshot; None is that of an empty table.
+
+    `current` columns have statistics of this snapshot already, `skipped` ones can have none, each
+    with the reason. `known` was read, if there is such a file.
+    """
+
+    snapshot: Snapshot | None
+    options: AnalyzeOptions
+    passes: tuple[ColumnPass, ...] = ()
+    current: tuple[NestedField, ...] = ()
+    skipped: tuple[tuple[NestedField, str], ...] = ()
+    known: KnownStatistics | None = None
+    partitions: bool = False
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.passes) or self.partitions
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(part.read_bytes for part in self.passes)
+
+
+def chosen_columns(
+    metadata: TableMetadata, options: AnalyzeOptions
+) -> tuple[tuple[NestedField, ...], tuple[tuple[NestedField, str], ...]]:
+    """Return the columns to sketch; second: those that have no sketch, with the reason.
+
+    Raises: UsageError, for a column that there is not, or that can have no sketch.
+    """
+    schema = metadata.current_schema
+    if options.columns is None:
+        fields = schema.fields
+    else:
+        top = {field.name: field for field in schema.fields}
+        for name in options.columns:
+            if name not in top:
+                hint = similar_name_hint(name, list(top))
+                raise UsageError(f"`--columns`: the table has no column `{name}`", hint=hint)
+        fields = tuple(top[name] for name in options.columns)
+    skipped = tuple(
+        (field, f"{type_text(field.type)} has no sketch")
+        for field in fields
+        if not _has_sketch(field.type)
+    )
+    if options.columns is not None and skipped:
+        field, why = skipped[0]
+        raise UsageError(f"`--columns`: column `{field.name}`: {why}")
+    return tuple(field for field in fields if _has_sketch(field.type)), skipped
+
+
+def _has_sketch(type_: Type) -> bool:
+    if isinstance(type_, PrimitiveType):
+        return type_.name not in _WITHOUT_SKETCH
+    return isinstance(type_, DecimalType | FixedType)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The means to plan with: reads of metadata, each only where it is asked for.
+
+    `inputs` are those of data files, with the deletes that apply where these count.
+    """
+
+    has_rows_of: Callable[[Snapshot], bool]
+    every: Callable[[], Entries]
+    since: Callable[[Snapshot], FileChanges]
+    inputs: Callable[[Entries], tuple[tuple[InputFile, ...], tuple[DeleteFile, ...]]]
+
+
+def plan_passes(
+    snapshot: Snapshot,
+    fields: Sequence[NestedField],
+    known: KnownStatistics | None,
+    options: AnalyzeOptions,
+    files: Files,
+) -> tuple[tuple[ColumnPass, ...], tuple[NestedField, ...]]:
+    """Return what is read of which files; second: columns whose statistics are those of now."""
+    sketches = {} if known is None else known.sketches
+    groups: dict[int | None, list[NestedField]] = {}
+    for column in fields:
+        sketch = sketches.get(column.id)
+        seen = None if sketch is None else sketch.snapshot.snapshot_id
+        groups.setdefault(seen, []).append(column)
+    of_now = groups.pop(snapshot.snapshot_id, [])
+    passes: list[ColumnPass] = []
+    rebuilt = [(field, "without statistics") for field in groups.pop(None, [])]
+    for columns in groups.values():
+        base = {field.id: sketches[field.id] for field in columns}
+        before = next(iter(base.values())).snapshot
+        if files.has_rows_of(before):
+            reason = f"rows are those of snapshot {before.snapshot_id}"
+            passes.append(ColumnPass(tuple(columns), (), reason, base))
+            continue
+        changes = files.since(before)
+        removed = total(changes.removed, "record_count")
+        for is_due in (False, True):
+            part = [
+                field
+                for field in columns
+                if _is_rebuilt(base[field.id], changes, removed, options) is is_due
+            ]
+            if is_due:
+                reason = f"more than {options.max_removed:.0%} of the rows went"
+                rebuilt += [(field, reason) for field in part]
+            elif part:
+                of_part = {field.id: base[field.id] for field in part}
+                reason = f"since snapshot {before.snapshot_id}"
+                tasks = _tasks(part, changes.added, files, len(passes))
+                counts = changes.rows_before, removed
+                passes.append(ColumnPass(tuple(part), tasks, reason, of_part, *counts))
+    for reason in dict.fromkeys(why for _, why in rebuilt):
+        part = [field for field, why in rebuilt if why == reason]
+        tasks = _tasks(part, files.every(), files, len(passes))
+        passes.append(ColumnPass(tuple(part), tasks, reason))
+    return tuple(passes), tuple(of_now)
+
+
+def _is_rebuilt(
+    known: KnownSketch, changes: FileChanges, removed: int, options: AnalyzeOptions
+) -> bool:
+    seen = known.rows_seen
+    if seen is None:  # another writer's: it has seen what there was
+        seen = changes.rows_before
+    return known.rows_removed + removed > options.max_removed * max(seen, 1)
+
+
+def _tasks(
+    columns: Sequence[NestedField], data: Entries, files: Files, group: int
+) -> tuple[ReadTask, ...]:
+    """Cut files into tasks of about the same bytes of some columns. Order: of the entries."""
+    if not len(data):
+        return ()
+    sizes = column_bytes(data, [field.id for field in columns])
+    inputs, delete_files = files.inputs(data)
+    chunks = (np.cumsum(sizes) - sizes) // _TASK_BYTES
+    starts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(inputs)]
+    tasks: list[ReadTask] = []
+    for first, last in pairwise(starts):
+        for start in range(first, last, _TASK_FILES):
+            stop = min(start + _TASK_FILES, last)
+            own, deletes = _with_own_deletes(inputs[start:stop], delete_files)
+            size = int(sizes[start:stop].sum()) + sum(file.size_bytes for file in deletes)
+            tasks.append(ReadTask(f"{group}-{len(tasks)}", group, own, deletes, size))
+    return tuple(tasks)
+
+
+def _with_own_deletes(
+    inputs: Sequence[InputFile], deletes: Sequence[DeleteFile]
+) -> tuple[tuple[InputFile, ...], tuple[DeleteFile, ...]]:
+    """Return files that index only the deletes which apply to them, and these."""
+    used = sorted(
+        {at for file in inputs for at in (*file.position_deletes, *file.equality_deletes)}
+    )
+    places = {at: place for place, at in enumerate(used)}
+    own = tuple(
+        replace(
+            file,
+            position_deletes=tuple(places[at] for at in file.position_deletes),
+            equality_deletes=tuple(places[at] for at in file.equality_deletes),
+        )
+        for file in inputs
+    )
+    return own, tuple(deletes[at] for at in used)
+
+
+def column_bytes(data: Entries, ids: Sequence[int]) -> Integers:
+    """Return about how many bytes some columns take in each file: as entries say, else all."""
+    sizes = []
+    for chunk in data.table["column_sizes"].chunks:
+        first, last = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+        keys, values = (
+            part.slice(first, last - first).fill_null(0).to_numpy(zero_copy_only=False)
+            for part in (chunk.keys, chunk.items)
+        )
+        lengths = np.diff(chunk.offsets.to_numpy())
+        rows = np.repeat(np.arange(len(chunk)), lengths)
+        wanted = np.isin(keys, ids)
+        found = np.bincount(rows[wanted], weights=values[wanted], minlength=len(chunk))
+        counts = np.bincount(rows[wanted], minlength=len(chunk))
+        sizes.append(np.where(counts == len(ids), found, -1).astype(np.int64))
+    known: Integers = np.concatenate([np.empty(0, np.int64), *sizes])
+    return np.where(known < 0, numbers(data, "file_size_in_bytes"), known)

@@ -1,0 +1,287 @@
+"""`icectl analyze`: what is read, written and kept; statistics change nothing else of a table."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.cli import engines
+from icectl.env import Env
+from icectl.files.puffin import NewBlob, read_blob, read_puffin, write_puffin
+from icectl.files.theta_sketch import BLOB_TYPE, read_sketch
+from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Ended, Run, result, result_of
+from tests.stores.fixed_env import FixedEnv
+
+
+@pytest.fixture
+def analyze(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `icectl analyze` in this process."""
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    run = prepared("analyze", FixedEnv(NOW_MS))
+    return lambda *arguments, **options: run(*arguments, "--engine", "local", **options)
+
+
+@pytest.fixture(params=[2, 3])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t", format_version=request.param, partitioning="identity")
+    built.append(range(40), files=2)
+    return built
+
+
+def members(table: TableBuilder) -> dict[str, Any]:
+    found: dict[str, Any] = read_metadata(current_metadata(Path(table.location)))
+    return found
+
+
+def counts(ended: Ended) -> dict[str, int]:
+    """The distinct values of each column that was computed."""
+    return {column["name"]: column["ndv"] for column in result(ended)["columns"]}
+
+
+def stored(table: TableBuilder) -> dict[int, Any]:
+    """The estimates of the current snapshot's sketches by field id, from the Puffin file itself."""
+    found = members(table)
+    (entry,) = [
+        item for item in found["statistics"] if item["snapshot-id"] == found["current-snapshot-id"]
+    ]
+    content = Path(entry["statistics-path"]).read_bytes()
+    assert entry["file-size-in-bytes"] == len(content)
+    payload = int.from_bytes(content[-12:-8], "little")
+    assert entry["file-footer-size-in-bytes"] == payload + 16
+    footer = json.loads(content[-12 - payload : -12])
+    described = [
+        {name: blob[name] for name in ("type", "snapshot-id", "sequence-number", "fields")}
+        for blob in footer["blobs"]
+    ]
+    assert described == [
+        {name: blob[name] for name in described[0]} for blob in entry["blob-metadata"]
+    ]
+    return {
+        blob.fields[0]: read_sketch(read_blob(content[blob.span], blob)).estimate
+        for blob in read_puffin(content).blobs
+        if blob.type == BLOB_TYPE
+    }
+
+
+def distinct(table: TableBuilder) -> dict[int, int]:
+    """Distinct values of the columns by field id, counted in rows that the builder knows of."""
+    rows = read_rows(members(table))
+    found: dict[str, set[Any]] = {}
+    for row in rows:
+        for name, value in row:
+            if value is not None:
+                found.setdefault(name, set()).add(value)
+    (schema,) = members(table)["schemas"]
+    return {field["id"]: len(found.get(field["name"], ())) for field in schema["fields"]}
+
+
+def test_r140_sketches_count_the_values_of_each_column(table, analyze):
+    before = read_rows(members(table)), members(table)["snapshots"]
+    planned = result(analyze(table.location, "--dry-run", "--json"))
+    assert {column["ndv"] for column in planned["columns"]} == {None}
+    assert "statistics" not in members(table) or not members(table)["statistics"]
+    counted = counts(analyze(table.location, "--json"))
+    assert counted["id"] == 40
+    assert stored(table) == distinct(table)
+    assert (read_rows(members(table)), members(table)["snapshots"]) == before
+    again = analyze(table.location, "--json")
+    assert again.document["status"] == "nothing-to-do"
+    assert analyze(table.location, "--check").code == 0
+
+
+def test_r142_partitions_are_counted(table, analyze):
+    table.delete_rows([3, 8])
+    table.delete_rows([4], kind="equality")
+    written = result(analyze(table.location, "--only", "partitions", "--json"))
+    rows = pq.read_table(written["partitions"]["file"]).to_pylist()
+    assert written["partitions"]["count"] == len(rows)
+    values = [tuple(row["partition"].values()) for row in rows]
+    assert values == sorted(values, key=lambda key: tuple((part is not None, part) for part in key))
+    live = table.live()
+    data = [row for row in live if not row["content"]]
+    assert sum(row["data_record_count"] for row in rows) == sum(r["record_count"] for r in data)
+    assert sum(row["data_file_count"] for row in rows) == len(data)
+    assert sum(row["position_delete_record_count"] for row in rows) == 2
+    assert sum(row["equality_delete_record_count"] for row in rows) == 1
+    vectors = sum(row.get("dv_count", 0) for row in rows)
+    files = sum(row["position_delete_file_count"] for row in rows)
+    assert (vectors > 0, files > 0) == ((False, True), (True, False))[table.format_version == 3]
+    for row in rows:  # R-143
+        is_known = not row["equality_delete_file_count"] and not row["position_delete_file_count"]
+        assert (row["total_record_count"] is not None) == is_known
+        assert row["last_updated_snapshot_id"] in {
+            item["snapshot-id"] for item in members(table)["snapshots"]
+        }
+    (entry,) = members(table)["partition-statistics"]
+    assert entry["file-size-in-bytes"] == Path(entry["statistics-path"]).stat().st_size
+    assert not members(table).get("statistics")
+
+
+def test_processes_of_their_own_find_the_same(table, prepared):
+    run = prepared("analyze", FixedEnv(NOW_MS))
+    assert result(run(table.location, "--engine", "local", "--json"))["statistics_file"]
+    assert stored(table) == distinct(table)
+
+
+def test_only_new_files_are_read(table, analyze):
+    analyze(table.location)
+    table.follow()
+    table.append(range(100, 105))
+    read = {column["rows"] for column in result(analyze(table.location, "--json"))["columns"]}
+    assert read == {5}
+    assert stored(table) == distinct(table)
+
+
+def test_statistics_of_the_same_rows_are_named_again(table, analyze, prepared):
+    analyze(table.location)
+    before = members(table)["statistics"][0]
+    compacted = prepared("compact", FixedEnv(NOW_MS))(
+        table.location, "--engine", "local", "--rewrite-all"
+    )
+    assert compacted.code == 0
+    written = result(analyze(table.location, "--json"))
+    assert written["read_bytes"] == 0
+    head = members(table)["current-snapshot-id"]
+    (after,) = [item for item in members(table)["statistics"] if item["snapshot-id"] == head]
+    assert after == {**before, "snapshot-id": head}
+    expired = prepared("expire-snapshots", FixedEnv(NOW_MS))(
+        table.location, "--older-than", "0s", "--retain-last", "1", "--yes"
+    )
+    assert expired.code == 0
+    assert members(table)["statistics"] == [after]
+    assert stored(table) == distinct(table)
+
+
+def test_all_files_are_read_where_too_many_rows_went(table, analyze):
+    analyze(table.location)
+    table.follow()
+    table.remove_data_files(1)
+    kept = result(analyze(table.location, "-n", "--json", "--max-removed", "1"))["columns"]
+    assert {column["files"] for column in kept} == {0}
+    whole = result(analyze(table.location, "--json", "--max-removed", "0"))["columns"]
+    left = sum(row["record_count"] for row in table.live())
+    assert {column["rows"] for column in whole} == {left}
+    assert stored(table) == distinct(table)
+
+
+def test_removed_rows_add_up(table, analyze):
+    analyze(table.location)
+    table.follow()
+    for _ in range(2):
+        table.remove_data_files(1)
+        table.append(range(200, 230))
+        assert analyze(table.location, "--max-removed", "1").code == 0
+        table.follow()
+    table.append([999])
+    planned = result(analyze(table.location, "-n", "--json", "--max-removed", "0"))
+    assert {column["reason"] for column in planned["columns"]} == {"more than 0% of the rows went"}
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_deleted_rows_count_unless_they_must_not(table, analyze, kind):
+    table.delete_rows([0, 1, 2], kind=kind)
+    assert counts(analyze(table.location, "--json"))["id"] == 40
+    exact = result(analyze(table.location, "--exact-deletes", "--json", "--columns", "id"))
+    assert exact["deleted_rows"] == "left out"
+    assert [column["ndv"] for column in exact["columns"]] == [37]
+
+
+def test_other_blobs_are_kept_byte_for_byte(table, analyze):
+    analyze(table.location)
+    found = members(table)
+    entry = found["statistics"][0]
+    path = Path(entry["statistics-path"])
+    content = path.read_bytes()
+    blobs = [
+        NewBlob(
+            blob.type, blob.fields, blob.snapshot_id, blob.sequence_number, content[blob.span],
+            blob.compression_codec, blob.properties, is_stored=True,
+        )
+        for blob in read_puffin(content).blobs
+    ]  # fmt: skip
+    head = found["current-snapshot-id"]
+    other = NewBlob("acme-histogram-v7", (1, 2), head, 1, b"\x00anything", None, {"k": "v"})
+    path.write_bytes(write_puffin([*blobs, other], {}))
+    replace_entry(table, path)
+    assert result_of(analyze(table.location, "--full", "--json"))["statistics_file"] != str(path)
+    after = Path(members(table)["statistics"][0]["statistics-path"]).read_bytes()
+    (kept,) = [blob for blob in read_puffin(after).blobs if blob.type == other.type]
+    assert after[kept.span] == other.content
+    assert (kept.fields, kept.properties, kept.snapshot_id) == (other.fields, {"k": "v"}, head)
+
+
+def replace_entry(table: TableBuilder, path: Path) -> None:
+    """Let the metadata describe a statistics file as it is now."""
+    content = path.read_bytes()
+    metadata = current_metadata(Path(table.location))
+    found = json.loads(metadata.read_text())
+    found["statistics"][0] |= {
+        "file-size-in-bytes": len(content),
+        "file-footer-size-in-bytes": int.from_bytes(content[-12:-8], "little") + 16,
+        "blob-metadata": [
+            {
+                "type": blob.type, "snapshot-id": blob.snapshot_id,
+                "sequence-number": blob.sequence_number, "fields": list(blob.fields),
+                "properties": dict(blob.properties),
+            }
+            for blob in read_puffin(content).blobs
+        ],
+    }  # fmt: skip
+    metadata.write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "other blobs", "sketch"])
+def test_r140_statistics_that_are_not_what_the_metadata_says_are_not_built_upon(
+    table, analyze, damage
+):
+    analyze(table.location)
+    path = Path(members(table)["statistics"][0]["statistics-path"])
+    content = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(content[:-1])
+    elif damage == "gone":
+        path.unlink()
+    elif damage == "other blobs":
+        blob = NewBlob(BLOB_TYPE, (99,), 1, 1, b"")
+        short = write_puffin([blob], {})
+        path.write_bytes(short + bytes(len(content) - len(short)))
+    else:
+        blob = read_puffin(content).blobs[0]
+        damaged = b"\xff" * blob.length
+        path.write_bytes(content[: blob.offset] + damaged + content[blob.offset + blob.length :])
+    table.follow()
+    table.append([50])
+    before = members(table)
+    ended = analyze(table.location)
+    assert (ended.code, members(table)) == (15, before)
+    assert path.name in ended.err
+    assert ("repair" if damage == "gone" else "--full") in ended.err
+    assert analyze(table.location, "--full").code == 0
+    assert stored(table) == distinct(table)
+
+
+def test_columns_that_have_no_sketch_are_named(table, analyze):
+    ended = analyze(table.location, "--columns", "idd")
+    assert (ended.code, "did you mean `id`" in ended.err) == (2, True)
+    assert counts(analyze(table.location, "--columns", "id", "--json")) == {"id": 40}
+
+
+def test_an_empty_table_has_nothing_to_count(tmp_path, analyze):
+    empty = TableBuilder(tmp_path / "t", format_version=2)
+    ended = analyze(empty.location)
+    assert (ended.code, ended.out) == (0, "nothing to do: the table is empty\n")
+
+
+def test_a_saved_plan_is_applied(table, analyze, prepared, tmp_path):
+    plan = tmp_path / "plan.json"
+    assert analyze(table.location, "-n", "--save-plan", plan).code == 0
+    applied = prepared("apply", FixedEnv(NOW_MS))(plan)
+    assert applied.code == 0, applied.err
+    assert stored(table) == distinct(table)

@@ -1,0 +1,61 @@
+"""Statistics of Spark and icectl together: sketches are united, and each reads the other's."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import icectl, peer
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROWS = 3000
+"""Rows 0 to 1,999 are known to the statistics of Spark, 1,000 to 2,999 came after them."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What Spark says of each table once icectl has gone on from its statistics."""
+    warehouse = tmp_path_factory.mktemp("statistics")
+    peer("begin", str(warehouse), script="spark_statistics")
+    done = {}
+    for name in ("v2", "v3"):
+        ran = icectl("analyze", str(warehouse / "db" / name), "--engine", "local")
+        assert ran.exit_code == 0, ran.errors
+        done[name] = ran.document["result"]
+    lines = peer("read", str(warehouse), script="spark_statistics").splitlines()
+    spark = {(one := json.loads(line))["table"]: one for line in lines if line.startswith("{")}
+    return {name: {**spark[name], "icectl": done[name]} for name in done}
+
+
+def expected(told: Mapping[str, Any]) -> dict[str, int]:
+    """Distinct values of each column, deleted rows among them: all there are, but for some."""
+    few = {"flag": 2, "category": 3, "name": ROWS * 2 // 3}
+    return {column: few.get(column, ROWS) for column in told["distinct"]}
+
+
+@pytest.mark.parametrize("name", ["v2", "v3"])
+def test_r140_a_value_that_both_have_seen_counts_once(told, name):
+    counted = told[name]["icectl"]["columns"]
+    assert {column["name"]: column["ndv"] for column in counted} == expected(told[name])
+    assert {column["rows"] for column in counted} == {2000}
+
+
+@pytest.mark.parametrize("name", ["v2", "v3"])
+def test_r140_spark_reads_the_sketches_and_plans_by_them(told, name):
+    assert told[name]["sketches"] == expected(told[name])
+    assert told[name]["planned"] == expected(told[name])
+
+
+@pytest.mark.parametrize("name", ["v2", "v3"])
+def test_r142_r143_partitions_are_counted_as_iceberg_counts_them(told, name):
+    own, theirs = told[name]["partitions"], told[name]["computed"]
+    total = 10  # its place; Iceberg leaves it out, which the format allows
+    assert [row[:total] + row[total + 1 :] for row in own] == [
+        row[:total] + row[total + 1 :] for row in theirs
+    ]
+    assert len(own) == 6
+    rows = told[name]["distinct"]["id"] + 990  # 1,000 came twice, and 10 of them are deleted
+    totals = [row[total] for row in own]
+    assert totals == ["None"] * 6 if name == "v2" else sum(map(int, totals)) == rows
