@@ -213,7 +213,10 @@ class TableBuilder:
     def remove_data_files(
         self, count: int, *, branch: str = "main", keeps_vectors: bool = False
     ) -> int:
-        """Drop the `count` oldest data files with all their rows, as a metadata delete does."""
+        """Drop the first `count` data files with all their rows, as a metadata delete does.
+
+        Manifests are listed from the newest to the oldest, files as they were written.
+        """
         rows = [row for row in self.live(branch) if row["content"] == Content.DATA][:count]
         gone = {row["location"] for row in rows}
         removed = {(row["location"], row["content_offset"]) for row in rows} | {
@@ -225,7 +228,10 @@ class TableBuilder:
         return self._commit(branch, "delete", live, removed=removed)
 
     def replace_data_files(self, count: int, *, branch: str = "main") -> int:
-        """Merge the `count` oldest data files of the first partition into one, deletes applied."""
+        """Merge the first `count` data files of a partition into one, deletes applied.
+
+        Order: as for remove_data_files. The partition is that of the very first file.
+        """
         files = [row for row in self.live(branch) if row["content"] == Content.DATA]
         chosen = [row for row in files if row["partition_key"] == files[0]["partition_key"]][:count]
         paths = {row["location"] for row in chosen}

@@ -174,7 +174,7 @@ def test_files_that_were_removed_since_are_not_proved(tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
     table.append(range(4, 7))
-    table.remove_data_files(1)
+    table.remove_data_files(2)
     lost = lose(manifest_of(table, ids(table)[0]))
     assert proven_entries(reader_of(table), lost) is None
 
