@@ -9,8 +9,9 @@ from icectl.errors import CommitConflict, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
+from icectl.format.properties import KEEP_STATISTICS, read_or_default
 from icectl.format.snapshot import Snapshot, SnapshotRef
-from icectl.format.updates import AddSnapshot, SetSnapshotRef, Update
+from icectl.format.updates import AddSnapshot, SetSnapshotRef, SetStatistics, Update
 from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import with_counts
@@ -108,12 +109,22 @@ def propose_snapshot(
 
 
 def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Update, ...]:
-    """Return the updates that make a snapshot the head of a branch, which keeps its retention."""
+    """Return the updates that make a snapshot the head of a branch, which keeps its retention.
+
+    Statistics of columns hold as long as rows stay the same: a `replace` takes them over.
+    """
     current = metadata.refs.get(branch)
     ref = SnapshotRef(snapshot.snapshot_id, "branch")
     if current is not None:
         ref = replace(current, snapshot_id=snapshot.snapshot_id)
-    return AddSnapshot(snapshot), SetSnapshotRef(branch, ref)
+    updates: list[Update] = [AddSnapshot(snapshot), SetSnapshotRef(branch, ref)]
+    if snapshot.operation == "replace" and read_or_default(metadata.properties, KEEP_STATISTICS):
+        updates += [
+            SetStatistics(replace(file, snapshot_id=snapshot.snapshot_id))
+            for file in metadata.statistics
+            if file.snapshot_id == snapshot.parent_snapshot_id
+        ][:1]
+    return tuple(updates)
 
 
 def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -238,6 +238,10 @@ RELATIVE_LOCATIONS = TableProperty(
     "icectl.v4.relative-locations", _boolean, False,  # noqa: FBT003
     "whether locations below the table's are written without it",
 )  # fmt: skip
+KEEP_STATISTICS = TableProperty(
+    "icectl.statistics.keep", _boolean, True,  # noqa: FBT003
+    "whether a snapshot with the same rows gets the statistics of the one before",
+)  # fmt: skip
 MAINTAIN_ENABLED = TableProperty(
     "icectl.maintain.enabled", _boolean, True,  # noqa: FBT003
     "whether `icectl maintain` may change the table",

@@ -140,6 +140,7 @@ def test_only_new_files_are_read(table, analyze):
 
 
 def test_statistics_of_the_same_rows_are_named_again(table, analyze, prepared):
+    table.set_properties({"icectl.statistics.keep": "false"})
     analyze(table.location)
     before = members(table)["statistics"][0]
     compacted = prepared("compact", FixedEnv(NOW_MS))(
@@ -157,6 +158,38 @@ def test_statistics_of_the_same_rows_are_named_again(table, analyze, prepared):
     assert expired.code == 0
     assert members(table)["statistics"] == [after]
     assert stored(table) == distinct(table)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compact", "--engine", "local", "--rewrite-all"),
+        ("rewrite-manifests", "--rewrite-all"),
+    ],
+    ids=["compact", "rewrite-manifests"],
+)
+def test_statistics_stay_with_rows_that_stay_the_same(table, analyze, prepared, words):
+    analyze(table.location)
+    (before,) = members(table)["statistics"]
+    command, *options = words
+    changed = prepared(command, FixedEnv(NOW_MS))(table.location, *options)
+    assert changed.code == 0, changed.err
+    head = members(table)["current-snapshot-id"]
+    assert head != before["snapshot-id"]
+    assert members(table)["statistics"] == [before, {**before, "snapshot-id": head}]
+    kept = result(analyze(table.location, "--only", "columns", "--check", "--json"))
+    assert kept["current"]
+    assert prepared("validate", FixedEnv(NOW_MS))(table.location).code == 0
+
+
+def test_a_property_keeps_statistics_from_later_snapshots(table, analyze, prepared):
+    table.set_properties({"icectl.statistics.keep": "false"})
+    analyze(table.location)
+    compacted = prepared("compact", FixedEnv(NOW_MS))(
+        table.location, "--engine", "local", "--rewrite-all"
+    )
+    assert compacted.code == 0
+    assert len(members(table)["statistics"]) == 1
 
 
 def test_all_files_are_read_where_too_many_rows_went(table, analyze):

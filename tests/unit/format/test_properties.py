@@ -47,6 +47,7 @@ DEFAULTS = [
     ("icectl.v4.leaf.max-entries", 1_000_000),
     ("icectl.v4.affinity.enabled", True),
     ("icectl.v4.relative-locations", False),
+    ("icectl.statistics.keep", True),
     ("icectl.maintain.enabled", True),
     ("icectl.maintain.last-orphan-scan", None),
     ("icectl.v4.legacy-leaves.rewrite-ratio", 0.25),
