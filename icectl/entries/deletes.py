@@ -9,9 +9,10 @@ partition, and names few of them: those that were read are taken at their word.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,8 @@ from icectl.entries import rows
 from icectl.entries.columns import Integers, Mask, mask_of
 from icectl.entries.rows import Entries
 from icectl.format.manifest import Content, FileFormat
+
+N = TypeVar("N", np.int64, np.float64)
 
 Groups = tuple[Integers, Integers]
 """A number per data file and per delete file: equal where a delete may apply, -1 for none."""
@@ -115,12 +118,12 @@ def delete_counts(matches: Matches) -> Integers:
 def known_deleted_rows(matches: Matches) -> Integers:
     """Rows of each data file that vectors and position deletes of it alone are known to delete."""
     records = rows.numbers(matches.deletes, "record_count")
-    deleted = np.zeros(len(matches.data), np.int64)
-    for part in (matches.vectors, matches.position_deletes[1]):
-        if len(part.order):
-            sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(records[part.order])])
-            deleted += sums[part.stop] - sums[part.first]
-    return deleted
+    return _sums(matches, (matches.vectors, matches.position_deletes[1]), records)
+
+
+def equality_delete_counts(matches: Matches) -> Integers:
+    """Count the equality deletes that apply to each data file. Order: of `matches.data`."""
+    return matches.equality_deletes[0].counts + matches.equality_deletes[1].counts
 
 
 def compared_keys(matches: Matches) -> Integers:
@@ -129,25 +132,73 @@ def compared_keys(matches: Matches) -> Integers:
     They are those of all equality deletes that apply to it.
     """
     records = rows.numbers(matches.deletes, "record_count")
-    compared = np.zeros(len(matches.data), np.int64)
-    for part in matches.equality_deletes:
+    return _sums(matches, matches.equality_deletes, records)
+
+
+def compared_by_partition(matches: Matches) -> pa.Table:
+    """Count, by partition, what a reader compares for equality deletes.
+
+    Shape: GROUP_KEYS, with the data files that such deletes apply to (`files`), the keys that are
+    compared with each of them (`keys`), and their rows (`rows`). Order: most keys first.
+    """
+    applies = pa.array(equality_delete_counts(matches) > 0)
+    table = matches.data.table.select([*rows.GROUP_KEYS, "record_count"])
+    table = table.append_column("keys", pa.array(compared_keys(matches))).filter(applies)
+    sums = [("record_count", "sum"), ("keys", "sum"), ("keys", "count")]
+    counted = table.group_by(rows.GROUP_KEYS).aggregate(sums)
+    columns = [*rows.GROUP_KEYS, "record_count_sum", "keys_sum", "keys_count"]
+    named = counted.select(columns).rename_columns([*rows.GROUP_KEYS, "rows", "keys", "files"])
+    return named.sort_by([("keys", "descending"), ("spec_id", "ascending")])
+
+
+def compared_ratios(matches: Matches) -> npt.NDArray[np.float64]:
+    """Estimate the part of each data file's rows that equality deletes delete.
+
+    Each key is one of one row, of all rows that it is compared with. Order: of `matches.data`.
+    """
+    keys = rows.numbers(matches.deletes, "record_count")
+    compared = _per_delete_file(
+        matches, matches.equality_deletes, rows.numbers(matches.data, "record_count")
+    )
+    return _sums(matches, matches.equality_deletes, keys / np.maximum(compared, 1))
+
+
+def applying_to(matches: Matches, chosen: Mask) -> Mask:
+    """Return which equality deletes apply to any of the chosen data files."""
+    return _per_delete_file(matches, matches.equality_deletes, chosen.astype(np.int64)) > 0
+
+
+def count_among(matches: Matches, chosen: Mask) -> Integers:
+    """Count those of the chosen equality deletes that apply to each data file."""
+    return _sums(matches, matches.equality_deletes, chosen.astype(np.int64))
+
+
+def _sums(
+    matches: Matches, parts: Sequence[DeleteRanges], values: npt.NDArray[N]
+) -> npt.NDArray[N]:
+    """Add up a value of each delete file, for each data file that it applies to."""
+    found = np.zeros(len(matches.data), values.dtype)
+    for part in parts:
         if len(part.order):
-            sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(records[part.order])])
-            compared += sums[part.stop] - sums[part.first]
-    return compared
+            sums = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values[part.order])])
+            found += sums[part.stop] - sums[part.first]
+    return found
+
+
+def _per_delete_file(matches: Matches, parts: Sequence[DeleteRanges], values: Integers) -> Integers:
+    """Add up a value of each data file, for each delete file that applies to it."""
+    found = np.zeros(len(matches.deletes), np.int64)
+    for part in parts:
+        if len(part.order):
+            size = len(part.order) + 1
+            starts, stops = (np.bincount(at, values, size) for at in (part.first, part.stop))
+            found[part.order] = np.cumsum(starts - stops)[: size - 1]
+    return found
 
 
 def per_delete_file(matches: Matches) -> Integers:
     """Count the data files that each delete file applies to. Order: of `matches.deletes`."""
-    counts = np.zeros(len(matches.deletes), np.int64)
-    for part in matches.ranges:
-        if not len(part.order):
-            continue
-        size = len(part.order) + 1
-        starts = np.bincount(part.first, minlength=size)
-        stops = np.bincount(part.stop, minlength=size)
-        counts[part.order] = np.cumsum(starts - stops)[: size - 1]
-    return counts
+    return _per_delete_file(matches, matches.ranges, np.ones(len(matches.data), np.int64))
 
 
 def dangling(matches: Matches) -> Entries:

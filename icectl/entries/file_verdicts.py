@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Integers, Mask, mask_of
-from icectl.entries.deletes import Matches, delete_counts, known_deleted_rows
+from icectl.entries.deletes import Matches, known_deleted_rows
 from icectl.entries.partition_key import decode_key, sort_key
 from icectl.entries.rows import Entries, numbers, take
 from icectl.format.manifest import FileFormat
@@ -63,8 +63,11 @@ class FileLimits:
     every: bool
 
 
-def judge(matches: Matches, limits: FileLimits, selected: Mask) -> Verdicts:
-    """Return the verdict on each data file: deletes count before size. Order: kept."""
+def judge(matches: Matches, limits: FileLimits, selected: Mask, counts: Integers) -> Verdicts:
+    """Return the verdict on each data file: deletes count before size. Order: kept.
+
+    `counts` are the deletes of each data file that it may be rewritten for.
+    """
     sizes = numbers(matches.data, "file_size_in_bytes")
     verdicts = same_verdict(matches.data, FileVerdict.FINE)
     if limits.every:
@@ -73,15 +76,20 @@ def judge(matches: Matches, limits: FileLimits, selected: Mask) -> Verdicts:
     verdicts[(sizes > limits.largest_bytes) & has_rows_to_part] = FileVerdict.LARGE
     verdicts[sizes < limits.smallest_bytes] = FileVerdict.SMALL
     if limits.delete_files is not None:
-        many = delete_counts(matches) >= max(limits.delete_files, 1)
+        many = counts >= max(limits.delete_files, 1)
         verdicts[many] = FileVerdict.MANY_DELETE_FILES
     if len(matches.deletes) or not limits.delete_ratio:
         verdicts[deleted_ratios(matches) >= limits.delete_ratio] = FileVerdict.MANY_DELETED_ROWS
-    formats = np.asarray(matches.data.table["file_format"].to_numpy())
-    readable = np.isin(formats, [FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET])
-    verdicts[~readable] = FileVerdict.UNREADABLE
+    verdicts[~are_readable(matches.data)] = FileVerdict.UNREADABLE
     verdicts[~selected] = FileVerdict.NOT_SELECTED
     return verdicts
+
+
+def are_readable(files: Entries) -> Mask:
+    """Return whether each file has a format that can be read."""
+    return np.isin(
+        numbers(files, "file_format"), [FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET]
+    )
 
 
 def same_verdict(data: Entries, verdict: FileVerdict) -> Verdicts:

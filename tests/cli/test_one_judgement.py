@@ -100,6 +100,19 @@ def equality_deletes(table: TableBuilder) -> None:
         table.delete_rows([id_], kind="equality")
 
 
+def few_deleted_by_key(table: TableBuilder) -> None:
+    table.append(range(100))
+    for id_ in range(6):
+        table.delete_rows([id_], kind="equality")
+
+
+def upserts(table: TableBuilder) -> None:
+    table.append(range(100))
+    for id_ in range(6):
+        table.delete_rows([id_], kind="equality")
+        table.append([id_])
+
+
 @pytest.mark.parametrize(
     ("version", "gc_enabled"),
     [
@@ -111,7 +124,16 @@ def equality_deletes(table: TableBuilder) -> None:
 )
 @pytest.mark.parametrize(
     "build",
-    [calm, few_small_files, many_small_files, deleted_rows, dangling_deletes, equality_deletes],
+    [
+        calm,
+        few_small_files,
+        many_small_files,
+        deleted_rows,
+        dangling_deletes,
+        equality_deletes,
+        upserts,
+        few_deleted_by_key,
+    ],
 )
 def test_health_asks_for_what_commands_would_do(tmp_path: Path, build, version, gc_enabled):
     table = TableBuilder(

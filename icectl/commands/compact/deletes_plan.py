@@ -13,29 +13,27 @@ from icectl.checks.file_identity import StatedFile
 from icectl.commands.compact.equality_plan import (
     ConversionDraft,
     conversion_drafts,
-    planned_tasks,
+    convertible,
 )
 from icectl.commands.compact.plan import (
+    VECTORS_FROM,
     Branch,
     CompactGroup,
     CompactOptions,
     CompactPlan,
+    conversion_group,
     dangling_of,
     selected_files,
 )
 from icectl.entries.deletes import Applied, delete_counts
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, at_locations, of_specs, same_verdict
-from icectl.entries.rows import by_row, take
+from icectl.entries.rows import by_row
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import Schema
 from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.output_sizes import pack
 from icectl.table.reviewed import REWRITE_FILE
-from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, TaskMaker
+from icectl.table.rewrite_tasks import MergeDeletesTask, TaskMaker
 from icectl.units import print_count
-
-_VECTORS_FROM = 3
-"""The first format version with deletion vectors, which has no new position delete files."""
 
 _SEVERAL = 2
 
@@ -66,9 +64,9 @@ def plan_deletes(
     is_read = planning.verdicts == FileVerdict.MERGED
     conversions: list[ConversionDraft] = []
     if not options.keeps_equality_deletes:
-        conversions = conversion_drafts(files, is_read, options.steps)
+        conversions = conversion_drafts(files, convertible(files, is_read), options.steps)
     affected = sorted({row for draft in conversions for row in draft.files})
-    has_vectors = metadata.format_version >= _VECTORS_FROM  # R-122
+    has_vectors = metadata.format_version >= VECTORS_FROM  # R-122
     merge = planning.to_vectors if has_vectors else planning.to_files
     conversions, merges = merge(conversions, frozenset(affected))
     planning.leave(affected, FileVerdict.OF_EQUALITY_DELETES)
@@ -84,7 +82,7 @@ def plan_deletes(
     groups = tuple(
         planning.group(number, draft, make)
         if isinstance(draft, _Draft)
-        else planning.conversion(number, draft, stated, ever)
+        else conversion_group(number, draft, metadata, files, stated, ever)
         for number, draft in enumerate(drafts)
     )
     dangling = dangling_of(files, options)
@@ -255,37 +253,6 @@ class _Planning:
             expected_files=len(tasks) if draft.partition_key is None else len(draft.files),
             expected_bytes=draft.size_bytes,
             makes_vectors=form == "vectors",
-        )
-
-    def conversion(
-        self,
-        number: int,
-        draft: ConversionDraft,
-        stated: Mapping[str, StatedFile],
-        ever: Schema,
-    ) -> CompactGroup:
-        """Return a group of equality deletes with its tasks."""
-        blank = ConvertTask(f"{number}-0", number, (), ())
-        tasks, plan = planned_tasks(self.files, draft, blank, stated, ever)
-        keys = list(by_row(take(self.files.data, draft.files), "spec_id", "partition_key"))
-        is_one = len(set(keys)) == 1
-        is_vectors = self.metadata.format_version >= _VECTORS_FROM
-        read = sum(len(task.inputs) for task in tasks)
-        return CompactGroup(
-            number=number,
-            spec_id=keys[0][0] if is_one else self.metadata.default_spec_id,
-            partition_key=keys[0][1] if is_one else None,
-            files=draft.files,
-            tasks=tasks,
-            reason=f"{print_count(plan.key_count, 'key')} of equality deletes, to look up in "
-            f"{read:,} of {print_count(len(draft.files), 'data file')}",
-            input_files=len(draft.deletes),
-            input_bytes=sum(task.read_bytes for task in tasks),
-            input_rows=plan.key_count,
-            expected_files=1 if is_vectors else len(draft.files),
-            expected_bytes=sum(file.size_bytes for file in draft.deletes),
-            conversion=plan,
-            makes_vectors=is_vectors,
         )
 
     def _reason(self, rows: Sequence[int]) -> str:

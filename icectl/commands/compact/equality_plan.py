@@ -5,7 +5,7 @@ or of the whole table, go together, or the older ones first.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
@@ -14,9 +14,13 @@ import numpy as np
 
 from icectl.checks.file_identity import StatedFile
 from icectl.entries.columns import Mask
-from icectl.entries.file_verdicts import of_specs
-from icectl.entries.rows import numbers
-from icectl.format.manifest import Content, FileFormat
+from icectl.entries.deletes import (
+    applying_to,
+    compared_ratios,
+    count_among,
+    equality_delete_counts,
+)
+from icectl.entries.file_verdicts import are_readable, everything, of_specs
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField
 from icectl.rows.key_ranges import KeyRanges
@@ -27,8 +31,6 @@ from icectl.table.rewrite_tasks import ConvertTask, DeleteFile, InputFile, TaskM
 _TASK_ROWS, _ROWS_PER_KEY = 8_000_000, 4
 """Rows of data files that a task reads at least, and how many for each key that it reads, if there
 are so many."""
-
-_READABLE = (FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,14 @@ class ConversionDraft:
         return replace(self, merging=self.merging.union(rows))
 
 
-def conversion_drafts(files: LiveFiles, is_read: Mask, steps: int) -> list[ConversionDraft]:
-    """Return the equality deletes to convert in about as many steps, oldest first.
+def conversion_drafts(
+    files: LiveFiles, chosen: Mask, steps: int, without: Collection[int] = ()
+) -> list[ConversionDraft]:
+    """Return the chosen equality deletes, to be converted in about as many steps, oldest first.
 
-    `is_read` tells which data files may be read.
+    Data files `without` which they are converted are rewritten before.
     """
-    rows = _convertible(files, is_read)
+    rows = np.flatnonzero(chosen).tolist()
     if not rows:
         return []
     deletes = TaskMaker(files.data, files.deletes, files.index, ()).delete_files(rows)
@@ -78,34 +82,39 @@ def conversion_drafts(files: LiveFiles, is_read: Mask, steps: int) -> list[Conve
         groups.setdefault(scope_of(delete, files.unpartitioned_spec_ids), []).append(delete)
     if None in groups:  # these apply beside those of all partitions
         groups = {None: list(deletes)}
-    slices = ceil(steps / len(groups))
+    slices, left_out = ceil(steps / len(groups)), frozenset(without)
     drafts = []
     for group in groups.values():
         for part in _by_age(group, slices):
             newest = newest_by_scope(part, files.unpartitioned_spec_ids)
-            drafts.append(ConversionDraft(tuple(part), tuple(affected_rows(files, newest))))
+            affected = [row for row in affected_rows(files, newest) if row not in left_out]
+            drafts.append(ConversionDraft(tuple(part), tuple(affected)))
     return sorted(drafts, key=lambda draft: min(file.sequence_number for file in draft.deletes))
 
 
-def _convertible(files: LiveFiles, is_read: Mask) -> list[int]:
-    """Return the rows of equality deletes that apply to data files, all of which may be read."""
+def convertible(files: LiveFiles, is_read: Mask) -> Mask:
+    """Return which equality deletes apply to data files, all of which may be read."""
     matches = files.matches
-    applies = np.zeros(len(files.deletes), np.bool_)
-    is_blocked = np.zeros(len(files.deletes), np.bool_)
-    for part in matches.equality_deletes:
-        for marked, chosen in (
-            (applies, part.counts > 0),
-            (is_blocked, (part.counts > 0) & ~is_read),
-        ):
-            size = len(part.order) + 1
-            starts = np.bincount(part.first[chosen], minlength=size)
-            stops = np.bincount(part.stop[chosen], minlength=size)
-            marked[part.order] |= np.cumsum(starts - stops)[: size - 1] > 0
-    is_known = of_specs(files.deletes, files.known_spec_ids)
-    is_known &= np.isin(numbers(files.deletes, "file_format"), _READABLE)
-    is_known &= numbers(files.deletes, "content") == Content.EQUALITY_DELETES
-    found: list[int] = np.flatnonzero(applies & ~is_blocked & is_known).tolist()
-    return found
+    applies = applying_to(matches, everything(files.data))
+    chosen: Mask = applies & ~applying_to(matches, ~is_read)
+    chosen &= of_specs(files.deletes, files.known_spec_ids)
+    chosen &= are_readable(files.deletes)
+    return chosen
+
+
+def are_few_deleted(files: LiveFiles, is_read: Mask, ratio: float) -> Mask:
+    """Return whose rows are looked up in equality deletes rather than rewritten for these.
+
+    All equality deletes of such a data file are convertible, and delete less than `ratio` of its
+    rows, as is estimated.
+    """
+    matches = files.matches
+    counts = equality_delete_counts(matches)
+    if not counts.any():
+        return np.zeros(len(files.data), np.bool_)
+    is_known = count_among(matches, convertible(files, is_read)) == counts
+    few: Mask = (counts > 0) & is_known & (compared_ratios(matches) < ratio)
+    return few
 
 
 def _by_age(deletes: Sequence[DeleteFile], count: int) -> list[list[DeleteFile]]:

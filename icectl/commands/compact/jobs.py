@@ -1,5 +1,7 @@
 """What all tasks of a compaction have in common, and whether new files can be written."""
 
+from collections.abc import Collection
+
 from icectl.commands.compact.plan import CompactOptions
 from icectl.errors import Unsupported
 from icectl.files.parquet.schema import arrow_schema
@@ -20,11 +22,12 @@ SORT_BYTES = 64 << 20
 
 
 def check_output(
-    metadata: TableMetadata, options: CompactOptions, *, finds_partitions: bool
+    metadata: TableMetadata, options: CompactOptions, partition_keys: Collection[bytes | None]
 ) -> None:
     """Check that new files can be written as the table asks for.
 
-    `finds_partitions` if partitions of rows must be found: their files have another spec.
+    `partition_keys` are those of groups whose data files are rewritten: None if the partitions of
+    rows must be found.
     Raises: Unsupported; Refused.
     """
     provider = read(metadata.properties, LOCATION_PROVIDER)
@@ -35,7 +38,7 @@ def check_output(
             hint="remove the property if files may lie where the other properties say; else "
             "compact with an engine that has the class",
         )
-    if options.deletes_only:
+    if not partition_keys:
         return
     data_format = read(metadata.properties, FORMAT_DEFAULT)
     if data_format != "parquet":
@@ -43,7 +46,7 @@ def check_output(
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
     columns = job_of(metadata, options.order).columns
     spec = metadata.spec(options.output_spec_id)
-    if finds_partitions and spec is not None:
+    if None in partition_keys and spec is not None:
         partitioner(spec, columns.written, columns.arrow)
 
 

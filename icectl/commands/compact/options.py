@@ -233,10 +233,14 @@ def compact(
     with its checksum if it has one. It compares the bytes of the new file with those that were
     read. With `--verify rows` all rows are decoded and compared too.
 
-    With `--deletes-only` only deletes are rewritten; data files do not change. Equality deletes
-    become deletion vectors from version 3 on, and position deletes in version 2. Only the key
-    columns of data files that may have one of the keys are read. With `--partial-progress` the
-    oldest deletes are converted first, partition by partition. Up to
+    Data files with `--min-delete-files` delete files or more are rewritten. If these are equality
+    deletes of few rows (fewer than `--min-delete-ratio`, as estimated), they are converted instead.
+    They become deletion vectors from version 3 on, and position deletes in version 2. Only the key
+    columns of data files that may have one of the keys are read. This comes after small files were
+    merged, in another commit.
+
+    With `--deletes-only` only deletes are rewritten, all of them; data files do not change. With
+    `--partial-progress` the oldest deletes are converted first, partition by partition. Up to
     version 2, `--min-delete-files` (default 2) or more position delete files of a data file are
     merged into one. From version 3 on, position deletes become deletion vectors, and small Puffin
     files are merged from `--min-input-files` on. Sizes apply to delete files (default

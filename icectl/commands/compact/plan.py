@@ -5,7 +5,7 @@ by size, by deletes, by how many there are. Beyond that a file is left alone whe
 copied, so that what a run has made is left alone by the next.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -13,14 +13,24 @@ from typing import Literal
 
 import numpy as np
 
-from icectl.commands.compact.equality_plan import ConversionPlan
+from icectl.checks.file_identity import StatedFile
+from icectl.commands.compact.equality_plan import (
+    ConversionDraft,
+    ConversionPlan,
+    are_few_deleted,
+    conversion_drafts,
+    convertible,
+    planned_tasks,
+)
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.conditions import Predicate
+from icectl.entries.deletes import applying_to, count_among, delete_counts, equality_delete_counts
 from icectl.entries.file_verdicts import (
     DELETES,
     FileLimits,
     FileVerdict,
     Verdicts,
+    are_readable,
     at_locations,
     by_partition,
     chosen,
@@ -34,14 +44,15 @@ from icectl.entries.file_verdicts import (
 from icectl.entries.may_match import may_match
 from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import numbers
+from icectl.entries.rows import by_row, numbers, take
 from icectl.errors import Unsupported, UsageError
 from icectl.format.file_names import mark_of, marked_end
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
+from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.rows.sort_rows import RowOrder
-from icectl.table.live_files import LiveFiles, check_deletes
+from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.mergeable import (
     MERGE_ROW_GROUP_BYTES,
     Mergeable,
@@ -53,13 +64,15 @@ from icectl.table.output_sizes import Sizes, pack
 from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
 from icectl.table.rewrite_tasks import (
     Bin,
+    ConvertTask,
+    MergeDeletesTask,
     Method,
     RewriteTask,
     Task,
     TaskMaker,
     split_bins,
 )
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
 
@@ -70,6 +83,18 @@ MIN_DELETE_FILES = 5
 REWRITE = MethodChoice("rewrite", "asked for")
 REPARTITION = MethodChoice("rewrite", "rows move to the partitions of their values")
 
+
+VECTORS_FROM = 3
+"""The first format version with deletion vectors, which has no new position delete files."""
+
+_LOOKED_INTO = (
+    FileVerdict.FINE,
+    FileVerdict.TOO_FEW,
+    FileVerdict.NO_GAIN,
+    FileVerdict.AS_MADE,
+    FileVerdict.NOT_MERGEABLE,
+)
+"""Verdicts on data files that no run rewrites, with whose deletes something is to be done."""
 
 OVER_BUDGET = "left to another run by `budget.rewrite-bytes`"
 
@@ -107,10 +132,11 @@ class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
     `deletes_only` converts equality deletes, unless it `keeps_equality_deletes`, and merges the
-    deletes of data files, which stay; conversions are cut into about as many `steps`. With
-    `repartition` the rows of rewritten files move to the partitions of their values. Of all groups
-    those are taken that `max_bytes` are enough for, in their order. No other files are rewritten
-    than a plan names that was reviewed, where there is one (`only`).
+    deletes of data files, which stay; conversions are cut into about as many `steps`. Otherwise
+    those that delete few rows are converted, unless it never `converts`. With `repartition` the
+    rows of rewritten files move to the partitions of their values. Of all groups those are taken
+    that `max_bytes` are enough for, in their order. No other files are rewritten than a plan names
+    that was reviewed, where there is one (`only`).
     """
 
     sizes: Sizes
@@ -127,6 +153,7 @@ class CompactOptions:
     job_order: JobOrder = "none"
     deletes_only: bool = False
     keeps_equality_deletes: bool = False
+    converts: bool = True
     steps: int = 1
     only: Reviewed | None = None
     method: Method = "rewrite"
@@ -184,6 +211,12 @@ class CompactGroup:
     def rewritten_bytes(self) -> int:
         """Bytes of files that are decoded."""
         return self.input_bytes if self.choice.method == "rewrite" else self.decoded_bytes
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether its data files stay, and their deletes change."""
+        tasks = (isinstance(task, MergeDeletesTask) for task in self.tasks)
+        return self.conversion is not None or any(tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,23 +276,7 @@ def plan(
     """
     selection = choose(metadata, files, options)
     selection.check()
-    make = TaskMaker(files.data, files.deletes, files.index, selection.rows.tolist())
-    groups = tuple(
-        selection.planning.group(number, draft, make, branch.sequence_number)
-        for number, draft in enumerate(selection.drafts)
-    )
-    smallest = selection.smallest_bytes
-    if smallest is not None and smallest <= (options.max_bytes or 0):
-        smallest = None
-    return CompactPlan(
-        branch,
-        options,
-        groups,
-        selection.planning.verdicts,
-        dangling_of(files, options),
-        smallest,
-        unread=files.unread_file_count,
-    )
+    return selection.planned(branch)
 
 
 def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> "ChosenFiles":
@@ -291,7 +308,14 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         options.min_delete_ratio,
         options.every,
     )
-    verdicts = judge(files.matches, limits, selected_files(metadata, files, options))
+    selected = selected_files(metadata, files, options)
+    is_read = selected & of_specs(files.data, files.known_spec_ids) & are_readable(files.data)
+    counts = delete_counts(files.matches)
+    are_few = np.zeros(len(files.data), np.bool_)
+    if options.converts and options.where is None:  # with it, not all files are read
+        are_few = are_few_deleted(files, is_read, options.min_delete_ratio)
+    of_files = np.where(are_few, counts - equality_delete_counts(files.matches), counts)
+    verdicts = judge(files.matches, limits, selected, of_files)
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     stored = numbers(files.data, "file_size_in_bytes")
     as_made = of_names_ending(files.data, marked_end(options.mark)) & (not options.every)
@@ -325,7 +349,14 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
     if options.max_bytes is not None:
         smallest = min((planning.stored_bytes(draft.files) for draft in drafts), default=0)
     drafts = planning.within_limits(planning.ordered(drafts))
-    return ChosenFiles(planning, tuple(drafts), smallest)
+    found = ChosenFiles(metadata, planning, tuple(drafts), smallest)
+    if options.min_delete_files is None:
+        return found
+    due = are_few & (counts >= options.min_delete_files) & np.isin(verdicts, _LOOKED_INTO)
+    if len(drafts) == options.max_groups:
+        planning.leave(np.flatnonzero(due).tolist(), FileVerdict.LATER)
+        return found
+    return replace(found, converted=convertible(files, is_read) & applying_to(files.matches, due))
 
 
 def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
@@ -349,14 +380,23 @@ def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ChosenFiles:
-    """The data files that are rewritten, group by group.
+    """The data files that are rewritten, group by group, and equality deletes to convert then.
 
     `smallest_bytes` are those of the smallest group, if the bytes of a run are limited.
+    `converted` tells which of the delete files are converted.
     """
 
+    metadata: TableMetadata
     planning: "_Planning"
     drafts: tuple[_Draft, ...]
     smallest_bytes: int | None
+    converted: Mask | None = None
+
+    @property
+    def converted_rows(self) -> Integers:
+        """The rows of the delete files to convert."""
+        none = np.empty(0, np.int64)
+        return none if self.converted is None else np.flatnonzero(self.converted)
 
     @cached_property
     def rows(self) -> Integers:
@@ -388,7 +428,77 @@ class ChosenFiles:
 
     def check(self) -> None:
         """Check that the files may be rewritten. Raises: Unsupported; CorruptTable R-114."""
-        check_deletes(self.planning.files, self.rows)
+        rows = self.rows
+        if self.converted is not None:
+            counts = count_among(self.planning.files.matches, self.converted)
+            rows = np.union1d(rows, np.flatnonzero(counts))
+        check_deletes(self.planning.files, rows)
+
+    def planned(
+        self, branch: Branch, stated: Mapping[str, StatedFile] | None = None
+    ) -> CompactPlan:
+        """Return the plan, conversions last.
+
+        `stated` is what entries state of equality deletes, and of the files that these apply to.
+        """
+        planning, files, options = self.planning, self.planning.files, self.planning.options
+        make = TaskMaker(files.data, files.deletes, files.index, self.rows.tolist())
+        groups = [
+            planning.group(number, draft, make, branch.sequence_number)
+            for number, draft in enumerate(self.drafts)
+        ]
+        if self.converted is not None:
+            ever = every_column(self.metadata)
+            conversions = planning.conversions(self.converted, self.rows.tolist(), len(groups))
+            groups += [
+                conversion_group(number, draft, self.metadata, files, stated or {}, ever)
+                for number, draft in enumerate(conversions, len(groups))
+            ]
+        smallest = self.smallest_bytes
+        if smallest is not None and smallest <= (options.max_bytes or 0):
+            smallest = None
+        return CompactPlan(
+            branch,
+            options,
+            tuple(groups),
+            planning.verdicts,
+            dangling_of(files, options),
+            smallest,
+            unread=files.unread_file_count,
+        )
+
+
+def conversion_group(
+    number: int,
+    draft: ConversionDraft,
+    metadata: TableMetadata,
+    files: LiveFiles,
+    stated: Mapping[str, StatedFile],
+    ever: Schema,
+) -> CompactGroup:
+    """Return a group of equality deletes with its tasks; `ever` as planned_tasks has it."""
+    blank = ConvertTask(f"{number}-0", number, (), ())
+    tasks, plan = planned_tasks(files, draft, blank, stated, ever)
+    keys = list(by_row(take(files.data, draft.files), "spec_id", "partition_key"))
+    is_one = len(set(keys)) == 1
+    is_vectors = metadata.format_version >= VECTORS_FROM
+    read = sum(len(task.inputs) for task in tasks)
+    return CompactGroup(
+        number=number,
+        spec_id=keys[0][0] if is_one else metadata.default_spec_id,
+        partition_key=keys[0][1] if is_one else None,
+        files=draft.files,
+        tasks=tasks,
+        reason=f"{print_count(plan.key_count, 'key')} of equality deletes, to look up in "
+        f"{read:,} of {print_count(len(draft.files), 'data file')}",
+        input_files=len(draft.deletes),
+        input_bytes=sum(task.read_bytes for task in tasks),
+        input_rows=plan.key_count,
+        expected_files=1 if is_vectors else len(draft.files),
+        expected_bytes=sum(file.size_bytes for file in draft.deletes),
+        conversion=plan,
+        makes_vectors=is_vectors,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,6 +664,20 @@ class _Planning:
                 taken.append(draft)
                 remaining_bytes = None if remaining_bytes is None else remaining_bytes - size
         return taken
+
+    def conversions(
+        self, converted: Mask, rewritten: Collection[int], group_count: int
+    ) -> list[ConversionDraft]:
+        """Return some equality deletes, to be converted after groups of files are rewritten."""
+        drafts = conversion_drafts(self.files, converted, self.options.steps, rewritten)
+        most = self.options.max_groups
+        room = len(drafts) if most is None else most - group_count
+        for at, draft in enumerate(drafts):
+            verdict = FileVerdict.OF_EQUALITY_DELETES if at < room else FileVerdict.LATER
+            rows = np.array(draft.files, np.int64)
+            rows = rows[self.verdicts[rows] != FileVerdict.OVER_BUDGET]
+            self.verdicts[rows] = verdict
+        return drafts[:room]
 
     def group(
         self, number: int, draft: _Draft, make: TaskMaker, sequence_number: int

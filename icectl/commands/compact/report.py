@@ -35,7 +35,9 @@ _BECOMES: Mapping[str, str] = {
     "vectors": "become deletion vectors",
     "position-deletes": "become position deletes",
     "nothing": "apply to no data file",
+    "applied": "are applied to the rows of rewritten files",
     "stays": "stay: a data file is not selected, or not readable",
+    "waits": "stay: they apply to data files that stay",
 }
 """What becomes of equality deletes."""
 
@@ -52,12 +54,16 @@ class GroupOutput:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCompaction:
-    """A plan, the table and files it is for, and the number of delete files it would remove."""
+    """A plan, the table and files it is for, and the number of delete files it would remove.
+
+    `removed_equality_deletes` are the locations of those of equality deletes.
+    """
 
     loaded: LoadedTable
     plan: CompactPlan
     files: LiveFiles
     removed_delete_files: int
+    removed_equality_deletes: frozenset[str] = frozenset()
 
     @property
     def without_work(self) -> "PreparedCompaction":
@@ -116,33 +122,27 @@ class Compaction:
 def compaction_result(report: Compaction) -> dict[str, Any]:
     """Return the result; outputs of a plan are estimates, and their rows are not known.
 
-    If only deletes are merged, files, bytes and rows are those of delete files.
+    If only deletes are merged, bytes and rows are those of delete files.
     """
-    groups, outcome = report.plan.groups, report.outcome
-    done = [group for group in groups if outcome is None or group.number in report.outputs]
-    outputs = report.outputs.values()
-    added = sum(group.expected_files for group in groups)
-    added_bytes = sum(group.expected_bytes for group in groups)
-    if outcome is not None:
-        added = sum(output.file_count for output in outputs)
-        added_bytes = sum(output.size_bytes for output in outputs)
-    deletes_only = report.plan.options.deletes_only
+    outcome = report.outcome
+    data, deletes = _sums(report, keeps_files=False), _sums(report, keeps_files=True)
+    shown = deletes if report.plan.options.deletes_only else data
     dangling = take(report.prepared.files.deletes, report.plan.dangling)
     return {
         "branch": report.plan.branch.name,
         "engine": report.engine.name,
         "groups": list(_groups(report)),
-        "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
-        "added_data_files": 0 if deletes_only else added,
+        "rewritten_data_files": data.input_files,
+        "added_data_files": data.files,
         "removed_delete_files": (outcome or report.prepared).removed_delete_files,
         "carried_deletes": 0 if outcome is None else outcome.carried_deletes,
-        "added_delete_files": added if deletes_only else 0,
-        "methods": _methods(report, done),
-        "rewritten_bytes": sum(group.input_bytes for group in done),
-        "added_bytes": added_bytes,
-        "rows_before": sum(group.input_rows for group in done),
-        "rows_after": None if outcome is None else sum(output.row_count for output in outputs),
-        "equality_deletes": list(_equality_deletes(report)) if deletes_only else [],
+        "added_delete_files": deletes.files,
+        "methods": _methods(report),
+        "rewritten_bytes": shown.input_bytes,
+        "added_bytes": shown.size_bytes,
+        "rows_before": shown.input_rows,
+        "rows_after": None if outcome is None else shown.rows,
+        "equality_deletes": list(_equality_deletes(report)),
         "dangling_delete_files": [location for (location,) in by_row(dangling, "location")],
         "tasks": report.tasks.tasks,
         "repeated_tasks": report.tasks.repeats,
@@ -157,21 +157,58 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """What goes into groups and comes of them, added up: data files, or delete files."""
+
+    input_files: int
+    input_bytes: int
+    input_rows: int
+    files: int
+    size_bytes: int
+    rows: int
+
+
+def _sums(report: Compaction, *, keeps_files: bool) -> _Sums:
+    """Add up the groups that are done or planned, whose data files stay or are rewritten."""
+    done = [group for group in _done(report) if group.keeps_files is keeps_files]
+    made = [
+        GroupOutput(group.expected_files, group.expected_bytes, 0, group.choice)
+        if report.outcome is None
+        else report.outputs[group.number]
+        for group in done
+    ]
+    return _Sums(
+        sum(group.input_files for group in done),
+        sum(group.input_bytes for group in done),
+        sum(group.input_rows for group in done),
+        sum(output.file_count for output in made),
+        sum(output.size_bytes for output in made),
+        sum(output.row_count for output in made),
+    )
+
+
+def _done(report: Compaction) -> Sequence[CompactGroup]:
+    """Return the groups that were committed; of a plan, all."""
+    return [
+        group
+        for group in report.plan.groups
+        if report.outcome is None or group.number in report.outputs
+    ]
+
+
 def compaction_line(report: Compaction) -> str:
     """Return what a compaction makes of the files, or would make of them."""
-    outcome, groups, outputs = report.outcome, report.plan.groups, report.outputs
-    done = [group for group in groups if outcome is None or group.number in outputs]
-    new = sum(group.expected_files for group in done)
-    if outcome is not None:
-        new = sum(output.file_count for output in outputs.values())
-    merges_deletes = report.plan.options.deletes_only
-    texts = []
-    if done:
-        inputs = sum(group.input_files for group in done)
-        old = print_count(inputs, "delete file" if merges_deletes else "file")
-        texts = [f"{old} into {new:,} by the {report.engine.name} engine"]
+    outcome, texts = report.outcome, []
+    for noun, keeps_files in (("file", False), ("delete file", True)):
+        sums = _sums(report, keeps_files=keeps_files)
+        if sums.input_files:
+            old = print_count(sums.input_files, noun)
+            texts.append(f"{old} into {sums.files:,}")
+    if texts:
+        texts[-1] += f" by the {report.engine.name} engine"
     removed = (outcome or report.prepared).removed_delete_files
-    if removed and not merges_deletes:
+    if removed and not report.plan.options.deletes_only:
         verb = "to remove" if outcome is None else "removed"
         texts.append(f"{print_count(removed, 'delete file')} {verb}")
     return ", ".join(texts)
@@ -186,7 +223,8 @@ def _equality_deletes(report: Compaction) -> Iterator[Mapping[str, Any]]:
         if group.conversion is not None and group.number not in failed
         for file in group.conversion.deletes
     }
-    dangling = set(report.plan.dangling)
+    dangling, removed = set(report.plan.dangling), prepared.removed_equality_deletes
+    stays = "stays" if report.plan.options.deletes_only else "waits"
     columns = ("content", "location", "record_count", "sequence_number", "file_size_in_bytes")
     for row, (content, location, keys, number, size) in enumerate(
         by_row(prepared.files.deletes, *columns)
@@ -194,7 +232,8 @@ def _equality_deletes(report: Compaction) -> Iterator[Mapping[str, Any]]:
         if content != Content.EQUALITY_DELETES:
             continue
         group = groups.get(location)
-        becomes = "nothing" if row in dangling else "stays"
+        becomes = "applied" if location in removed else stays
+        becomes = "nothing" if row in dangling else becomes
         if group is not None:
             becomes = "vectors" if group.makes_vectors else "position-deletes"
         yield {
@@ -229,7 +268,7 @@ def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
             "rows": group.input_rows if output is None else output.row_count,
             "reason": group.reason,
             **_method(report, group),
-            "decoded_bytes": 0 if report.plan.options.deletes_only else group.rewritten_bytes,
+            "decoded_bytes": 0 if group.keeps_files else group.rewritten_bytes,
             "status": status,
             "files": [
                 {"path": location, "size_bytes": size, "rows": count}
@@ -238,11 +277,11 @@ def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
         }
 
 
-def _methods(report: Compaction, groups: Sequence[CompactGroup]) -> Mapping[str, Any]:
+def _methods(report: Compaction) -> Mapping[str, Any]:
     """Return the bytes that each method reads and writes; of a plan, an estimate."""
     nothing = {"groups": 0, "read_bytes": 0, "written_bytes": 0}
     totals = {"merge": nothing.copy(), "rewrite": nothing.copy()}
-    for group in groups if not report.plan.options.deletes_only else ():
+    for group in (group for group in _done(report) if not group.keeps_files):
         output = report.outputs.get(group.number)
         total = totals[_method(report, group)["method"]]
         is_merge = total is totals["merge"]
@@ -319,13 +358,13 @@ def _print_groups(console: Console, report: Compaction) -> None:
         TableColumn("reason", cut="wrap"),
     )
     options, rows = report.plan.options, []
-    has_choice = options.method != "rewrite" and options.order is None and not options.deletes_only
+    has_choice = options.method != "rewrite" and options.order is None
     for group in report.plan.groups:
         partition, reason = partition_text(report.metadata, group), group.reason
         if partition is None:
-            partition = "(any)" if options.deletes_only else "(of other specs)"
-            partition = "(by value)" if options.repartition else partition
-        if has_choice:
+            partition = "(by value)" if options.repartition else "(of other specs)"
+            partition = "(any)" if group.keeps_files else partition
+        if has_choice and not group.keeps_files:
             reason = "{}; {method}: {method_reason}".format(reason, **_method(report, group))
         rows.append(
             (
@@ -417,30 +456,34 @@ def _print_files(console: Console, report: Compaction) -> None:
 def _summary(report: Compaction, result: Mapping[str, Any]) -> str:
     if not report.plan.has_work:
         return "nothing to do: no file group meets the thresholds"
-    added_size = print_size(result["added_bytes"])
-    if report.plan.options.deletes_only:
-        new = print_count(result["added_delete_files"], "delete file")
+    new_deletes = _sums(report, keeps_files=True)
+    new = print_count(new_deletes.files, "delete file")
+    if report.outcome is not None:
+        new = f"{new} of {print_size(new_deletes.size_bytes)}"
+    rewrites_none = new_deletes.input_files and not result["rewritten_data_files"]
+    if report.plan.options.deletes_only or rewrites_none:
         old = f"{result['removed_delete_files']:,} delete files and vectors"
         if report.outcome is None:
             return f"about {new} would replace {old}"
-        return f"{new} of {added_size} replaced {old}"
+        return f"{new} replaced {old}"
     size = print_size(result["rewritten_bytes"])
     before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
-    after = f"{result['added_data_files']:,} of {added_size}"
+    after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
     deletes = print_count(result["removed_delete_files"], "delete file")
+    added = f", {new} added" if new_deletes.input_files else ""
     where = "on Spark" if report.engine.name == "spark" else "by the local engine"
     if report.outcome is None:
         of_rows = result["rewritten_bytes"] >= result["rewritten_data_files"] * _TINY_BYTES
         after = f"{after} or less" if of_rows else f"{result['added_data_files']:,}, smaller in all"
-        return f"{before} would become about {after}; {deletes} would be removed"
-    return f"{before} became {after} {where}{_ways(report)}; {deletes} removed"
+        return f"{before} would become about {after}; {deletes} would be removed{added}"
+    return f"{before} became {after} {where}{_ways(report)}; {deletes} removed{added}"
 
 
 def _ways(report: Compaction) -> str:
     """Return how many files were merged and how many rewritten, if any were merged."""
     counts = {"merge": 0, "rewrite": 0}
     for group in report.plan.groups:
-        if group.number in report.outputs:
+        if group.number in report.outputs and not group.keeps_files:
             counts[_method(report, group)["method"]] += group.input_files
     if not counts["merge"]:
         return ""

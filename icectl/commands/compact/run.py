@@ -1,6 +1,6 @@
 """The run of `icectl compact`: load, plan, rewrite group by group, compare, commit, clean up."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -28,7 +28,7 @@ from icectl.commands.compact.parsed_options import (
     options_of,
     with_method,
 )
-from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
+from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, choose
 from icectl.commands.compact.report import (
     Compacted,
     Compaction,
@@ -50,7 +50,15 @@ from icectl.entries.conditions import Predicate, leaves
 from icectl.entries.deletes import NamedFiles
 from icectl.entries.file_verdicts import at_locations
 from icectl.entries.may_match import METRICS
-from icectl.entries.rows import Entries, by_row, concat, take, where
+from icectl.entries.rows import (
+    Entries,
+    by_row,
+    concat,
+    delete_files,
+    equality_delete_files,
+    take,
+    where,
+)
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -118,7 +126,8 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
 
     def options_for(metadata: TableMetadata) -> CompactOptions:
         chosen = with_method(options(metadata), request, session.settings)
-        return replace(chosen, only=session.reviewed)
+        # A conversion after a rewrite would be a second commit.
+        return replace(chosen, only=session.reviewed, converts=change.metadata_file is None)
 
     with unless_removed(context):
         prepared = prepare(context, request.branch, options_for)
@@ -201,7 +210,12 @@ def prepare(
         stated = stated_of_conversions(context, metadata, files)
         planned = plan_deletes(metadata, head, files, chosen, stated)
     else:
-        planned = plan(metadata, head, files, chosen)
+        selection = choose(metadata, files, chosen)
+        selection.check()
+        stated = (
+            stated_of_conversions(context, metadata, files) if len(selection.converted_rows) else {}
+        )
+        planned = selection.planned(head, stated)
         merging = list(tasks_to_merge(planned))
         if merging:
             planned = by_shape(planned, files, _alike_parts(context, metadata, merging))
@@ -213,13 +227,15 @@ def prepare(
             rows = sorted({row for group in planned.groups for row in group.files})
             check_largest(context, metadata, take(files.data, rows))
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
-        finds_partitions = any(group.partition_key is None for group in planned.groups)
-        check_output(metadata, chosen, finds_partitions=finds_partitions)
+        rewriting = [group for group in planned.groups if not group.keeps_files]
+        check_output(metadata, chosen, {group.partition_key for group in rewriting})
+    removed = frozenset[str]()
     removed_delete_files = 0
     if len(files.deletes):
-        gone = [emptied(group) for group in planned.groups]
-        removed_delete_files = changes(files, gone).removed_delete_files
-    return PreparedCompaction(loaded, planned, files, removed_delete_files)
+        gone = delete_files(changes(files, [emptied(group) for group in planned.groups]).removed)
+        removed_delete_files = len(gone)
+        removed = frozenset(path for (path,) in by_row(equality_delete_files(gone), "location"))
+    return PreparedCompaction(loaded, planned, files, removed_delete_files, removed)
 
 
 def _alike_parts(
@@ -318,6 +334,7 @@ def execute(
 ) -> Compacted:
     """Rewrite the groups of a plan and commit them, in up to `commits` commits.
 
+    Equality deletes are converted after data files were rewritten, in as many commits again.
     What was written is removed again where its commit is known not to have landed.
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
     EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
@@ -328,9 +345,12 @@ def execute(
         file.first_row_id is None for task in rewriting for file in task.inputs
     ):  # The first commit gives rows their ids, which files rewritten before lack (R-106).
         commits = 1
-    size = max(ceil(len(groups) / commits), 1)
+    parts = [groups]
+    if not prepared.plan.options.deletes_only:
+        first = tuple(group for group in groups if not group.keeps_files)
+        parts = [first, groups[len(first) :]]  # conversions are last
     # One empty commit if only deletes are removed.
-    batches = [groups[at : at + size] for at in range(0, len(groups), size)] or [()]
+    batches = [batch for part in parts for batch in _batches(part, commits)] or [()]
     run = _Run(context, engine, prepared)
     for batch in batches:
         if not run.commit(batch, max_failed_commits):
@@ -348,6 +368,13 @@ def execute(
         run.carried_deletes,
         tuple(sorted(run.not_assembled)),
     )
+
+
+def _batches(groups: Sequence[CompactGroup], commits: int) -> Iterator[Sequence[CompactGroup]]:
+    """Yield groups that are committed together, in up to `commits` commits."""
+    size = max(ceil(len(groups) / commits), 1)
+    for at in range(0, len(groups), size):
+        yield groups[at : at + size]
 
 
 class _Run:
@@ -531,11 +558,11 @@ class _Run:
     ) -> list[tuple[CompactGroup, Sequence[TaskResult]]]:
         metadata, options = self._prepared.loaded.metadata, self._prepared.plan.options
         batch = [group for group in batch if group.conversion is None]
+        if not batch:
+            return []
         results: Iterable[TaskResult]
-        tasks: Sequence[Task] = ()
-        if batch:
-            outputs.begin()
-            tasks = self._with_stated(batch)
+        outputs.begin()
+        tasks = self._with_stated(batch)
         places = DataOutputs(metadata, outputs, options.mark)
         if options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]

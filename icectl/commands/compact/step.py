@@ -1,7 +1,8 @@
 """What `icectl compact` would do to a table, in figures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from icectl.cli.options import RunLimits
 from icectl.commands.compact.options import CompactRequest
@@ -12,6 +13,7 @@ from icectl.commands.compact.plan import (
     CompactOptions,
     choose,
 )
+from icectl.commands.inspect.partitions import partitions_of
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
@@ -22,9 +24,9 @@ from icectl.commands.steps import (
     Step,
     first_error,
 )
-from icectl.entries.deletes import compared_keys, delete_counts
+from icectl.entries.deletes import compared_by_partition, delete_counts
 from icectl.entries.file_verdicts import FileVerdict
-from icectl.entries.rows import smaller_than, total
+from icectl.entries.rows import equality_delete_files, smaller_than, total
 from icectl.entries.summary import Totals
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.schema import check_list_known
@@ -33,11 +35,15 @@ from icectl.units import print_count, print_reduction, print_size
 
 COMMAND = "compact"
 _NO_FILES, _LOCAL = Totals(), EngineChoice("local")
+_SHOWN_PARTITIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class CompactFigures:
-    """Live files, and what a compaction makes of those that it rewrites."""
+    """Live files, and what a compaction makes of those that it rewrites.
+
+    `compared` has what readers compare for equality deletes, as compared_by_partition.
+    """
 
     totals: Totals = _NO_FILES
     small_files: int = 0
@@ -52,7 +58,8 @@ class CompactFigures:
     touched_files: int = 0
     most_deletes: int = 0
     dangling: int = 0
-    compared_keys: int = 0
+    compared: tuple[Mapping[str, Any], ...] = ()
+    converted_deletes: int = 0
     engine: EngineChoice = _LOCAL
 
     @property
@@ -83,7 +90,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         touched_files=int((counts > 0).sum()),
         most_deletes=int(counts.max(initial=0)),
         dangling=sight.dangling_count,
-        compared_keys=int(compared_keys(files.matches).sum()),
+        compared=tuple(_compared(sight)),
     )
     error = first_error(sight.check_base, sight.check_files, sight.check_deletes)
     if isinstance(error, CorruptTable):
@@ -102,14 +109,17 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         output_files=chosen.expected_files,
         merge_bytes=rewritten - decoded,
         rewrite_bytes=decoded,
+        converted_deletes=len(chosen.converted_rows),
         engine=weigh_engine(engine_choice(sight.settings, request), rewritten),
     )
     measures = _measures(chosen, figures)
-    if chosen.drafts and error is None:
+    if (chosen.drafts or figures.converted_deletes) and error is None:
         error = first_error(
             lambda: check_list_known(sight.manifests), lambda: _check_output(sight, chosen)
         )
-    removed = figures.totals.delete_file_count if chosen.drafts else figures.dangling
+    removed = figures.dangling + figures.converted_deletes
+    if chosen.drafts:
+        removed = figures.totals.delete_file_count
     return Judgement(
         figures,
         measures,
@@ -120,12 +130,20 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     )
 
 
+def _compared(sight: Sight) -> Iterator[Mapping[str, Any]]:
+    """Yield what readers compare for equality deletes, by partition with its path."""
+    if not len(equality_delete_files(sight.files.deletes)):
+        return
+    partitions = partitions_of(sight.metadata)
+    for row in compared_by_partition(sight.files.matches).to_pylist():
+        yield row | {"partition": partitions.path(row["spec_id"], row["partition_key"])}
+
+
 def _check_output(sight: Sight, chosen: ChosenFiles) -> None:
     from icectl.commands.compact.jobs import check_output  # only where there is work
 
-    finds_partitions = any(draft.partition_key is None for draft in chosen.drafts)
-    options = chosen.planning.options
-    check_output(sight.metadata, options, finds_partitions=finds_partitions)
+    keys = {draft.partition_key for draft in chosen.drafts}
+    check_output(sight.metadata, chosen.planning.options, keys)
 
 
 def _measures(chosen: ChosenFiles, figures: CompactFigures) -> tuple[Measure, ...]:
@@ -140,6 +158,10 @@ def _measures(chosen: ChosenFiles, figures: CompactFigures) -> tuple[Measure, ..
         measures.append(Measure("deleted-rows", figures.deleted_ratio, text))
     if by_files:
         text = f"{print_count(figures.most_deletes, 'delete file')} on one data file"
+        measures.append(Measure("deletes-per-file", figures.most_deletes, text))
+    if figures.converted_deletes:
+        files = print_count(figures.converted_deletes, "equality delete file")
+        text = f"{files} to convert, {figures.most_deletes:,} delete files on one data file"
         measures.append(Measure("deletes-per-file", figures.most_deletes, text))
     if figures.dangling:
         verb = "applies" if figures.dangling == 1 else "apply"
@@ -207,12 +229,20 @@ def _deletes(figures: CompactFigures) -> str:
 
 
 def _keys(figures: CompactFigures) -> str:
-    if not figures.compared_keys:
+    if not figures.compared:
         return ""
-    return (
-        f"; readers compare {print_count(figures.compared_keys, 'key')} of equality deletes, which "
-        "`compact --deletes-only` converts"
+    text = (
+        f"; readers compare {print_count(_sum(figures, 'keys'), 'key')} of equality deletes with "
+        f"{print_count(_sum(figures, 'rows'), 'row')}"
     )
+    if len(figures.compared) > 1:
+        worst = figures.compared[0]
+        text += f", most in `{worst['partition']}`: {worst['keys']:,} with {worst['rows']:,}"
+    return text if figures.converted_deletes else f"{text}; `compact --deletes-only` converts them"
+
+
+def _sum(figures: CompactFigures, column: str) -> int:
+    return sum(row[column] for row in figures.compared)
 
 
 def _small_members(figures: CompactFigures) -> Mapping[str, object]:
@@ -237,7 +267,19 @@ def _delete_members(figures: CompactFigures) -> Mapping[str, object]:
         "dangling_delete_count": figures.dangling,
         "touched_data_file_count": figures.touched_files,
         "most_deletes_on_one_file": figures.most_deletes,
-        "compared_key_count": figures.compared_keys,
+        "compared_key_count": _sum(figures, "keys"),
+        "compared_row_count": _sum(figures, "rows"),
+        "compared_partitions": [
+            {
+                "partition": row["partition"],
+                "spec_id": row["spec_id"],
+                "data_file_count": row["files"],
+                "key_count": row["keys"],
+                "row_count": row["rows"],
+            }
+            for row in figures.compared[:_SHOWN_PARTITIONS]
+        ],
+        "converted_delete_file_count": figures.converted_deletes,
         "position_delete_count": figures.deleted_rows,
         "deleted_ratio": round(figures.deleted_ratio, 4),
     }
@@ -254,8 +296,8 @@ _LIMITS = (
     Limit(
         "deletes-per-file",
         "on one data file",
-        "compact if a data file has at least N delete files; such files are rewritten unless "
-        "`min-delete-files` sets another number",
+        "compact if a data file has at least N delete files; such files are rewritten, or their "
+        "equality deletes converted, unless `min-delete-files` sets another number",
     ),
     Limit("dangling-deletes", "dangling", "compact if at least N delete files apply to nothing"),
 )

@@ -7,6 +7,7 @@ import pytest
 
 from icectl.entries.conditions import parse_where
 from icectl.errors import CommitConflict
+from icectl.table.output_sizes import Sizes
 from tests.builders.compactions import compacted
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import (
@@ -265,3 +266,55 @@ def test_steps_are_by_age_the_oldest_first(tmp_path):
     assert [len(rows_without_lineage(tmp_path, one)) for one in done.snapshot_ids] == [
         len(table.ids())
     ] * 3
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("partitioning", ["none", "identity"])
+def test_a_plain_run_merges_small_files_and_converts_what_applies_to_large_ones(
+    tmp_path, partitioning, version
+):
+    table = TableBuilder(tmp_path, format_version=version, partitioning=partitioning)
+    table.append(range(400))
+    table.delete_rows([390])
+    for keys in ([1, 2], [2, 300], [4, 399], [1, 301]):
+        table.delete_rows(keys, kind="equality")
+        table.append(keys)
+    chosen = {"sizes": Sizes(2700, 2500, 2**21), "min_delete_files": 2}
+    large = {path for path in data_files(tmp_path) if Path(path).stat().st_size >= 2500}
+    assert large
+    prepared = planned(tmp_path, **chosen)
+    kinds = [group.keeps_files for group in prepared.plan.groups]
+    assert set(kinds) == {True, False}
+    assert kinds == sorted(kinds)
+    before = rows_without_lineage(tmp_path)
+
+    done = run(tmp_path, prepared)
+
+    assert done.failed == {}
+    assert len(done.snapshot_ids) == 2
+    assert by_value(tmp_path) == []
+    assert large < data_files(tmp_path)
+    assert len(data_files(tmp_path)) < len(large) + 4
+    assert rows_without_lineage(tmp_path) == before
+    assert ids_of(tmp_path) == sorted(table.ids())
+    again = planned(tmp_path, **chosen)
+    assert (again.plan.groups, again.plan.dangling) == ((), ())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_whose_rewrite_another_commit_has_prevented_are_looked_into(tmp_path, version):
+    table = TableBuilder(tmp_path, format_version=version)
+    table.append(range(400))
+    for keys in ([1, 2], [2, 300], [4, 2]):
+        table.delete_rows(keys, kind="equality")
+        table.append(keys)
+    prepared = planned(tmp_path, sizes=Sizes(2700, 2500, 2**21), min_delete_files=3)
+    assert len(prepared.plan.groups) == 2
+    table.delete_rows([300, 2])
+    with pytest.raises(CommitConflict):
+        run(tmp_path, prepared)
+    env = FixedEnv(NOW_MS, uuids=50, snapshot_ids=50)
+    done = compacted(tmp_path, prepared, env=env, max_failed_commits=1)
+    assert [*done.failed] == [0]
+    assert by_value(tmp_path) == []
+    assert ids_of(tmp_path) == sorted(table.ids())

@@ -223,6 +223,77 @@ def test_so_many_delete_files_are_a_reason_where_asked_for():
     assert group.reason == "1 with 2 delete files or more"
 
 
+def keys(count: int, each: int, **values: Any) -> list[dict[str, Any]]:
+    """Equality deletes, one after another, newer than all data files."""
+    return [
+        equality(f"e{at}", sequence_number=5 + at, record_count=each, equality_ids=[1], **values)
+        for at in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("each", "converted"),
+    [
+        (11, True),  # 55 keys of 200 rows
+        (12, False),  # 60 of 200, the 30% from which on files are rewritten
+    ],
+)
+def test_equality_deletes_of_few_rows_are_converted_and_of_many_applied(each, converted):
+    rows = [*files(1000, 2, record_count=100), *keys(5, each)]
+    (group,) = planned(*rows, min_delete_files=5).groups
+    assert (group.conversion is not None, group.keeps_files) == (converted, converted)
+    assert len(group.files) == 2
+    assert planned(*rows, min_delete_files=6).groups == ()
+    (group,) = planned(*rows, min_delete_files=5, converts=False).groups
+    assert group.reason == "2 with 5 delete files or more"
+
+
+def test_keys_are_set_against_rows_of_all_files_that_they_apply_to():
+    """Global deletes apply to all partitions; others to their own, and only to older files."""
+    x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
+    rows = [
+        data("a", file_size_in_bytes=1000, record_count=100, **x),
+        data("b", file_size_in_bytes=1000, record_count=900, sequence_number=9, **x),
+        data("c", file_size_in_bytes=1000, record_count=900, **y),
+    ]
+    of_x = planned(*rows, *keys(4, 10, **x), min_delete_files=4, output_spec_id=1)
+    assert [group.conversion for group in of_x.groups] == [None]  # 40 of the 100 rows of a
+    everywhere = planned(*rows, *keys(4, 10), min_delete_files=4, output_spec_id=1)
+    (group,) = everywhere.groups  # 40 of 1,000 rows
+    assert (group.conversion is not None, len(group.files)) == (True, 2)
+
+
+def test_small_files_are_rewritten_before_equality_deletes_are_converted_for_the_others():
+    rows = [
+        *files(1000, 2, "good", record_count=100),
+        *files(100, 5, "small", record_count=10, sequence_number=4),
+        *keys(5, 1),
+    ]
+    rewrite, conversion = planned(*rows, min_delete_files=5).groups
+    assert inputs(rewrite) == [["small0", "small1", "small2", "small3", "small4"]]
+    assert rewrite.reason == "5 smaller than 750 B"
+    assert conversion.conversion is not None
+    assert inputs(conversion) == [["good0", "good1"]]
+    assert [file.location for file in conversion.conversion.deletes] == [
+        f"e{at}" for at in range(5)
+    ]
+    alone = planned(*rows, min_delete_files=5, max_groups=1)
+    assert [inputs(group) for group in alone.groups] == [inputs(rewrite)]
+    assert alone.left_alone == {"left to another run by `--max-groups`": 2}
+
+
+def test_equality_deletes_that_cannot_go_are_applied_by_a_rewrite():
+    """A file that is not selected keeps them: they would be looked up again and again."""
+    rows = [
+        data(name, file_size_in_bytes=1000, record_count=100, spec_id=1, partition_key=key(name))
+        for name in "ab"
+    ]
+    where = Compare(Column("c", PrimitiveType("string"), 1), "=", "a")
+    found = planned(*rows, *keys(5, 1), min_delete_files=5, output_spec_id=1, where=where)
+    (group,) = found.groups
+    assert (group.conversion, inputs(group)) == (None, [["a"]])
+
+
 def test_each_file_has_the_deletes_that_apply_to_it():
     found = planned(
         data("old", sequence_number=1, first_row_id=7),
