@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app, engines
+from icectl.errors import CorruptTable
 from icectl.format.schema import schema_from_json
 from tests.builders.folders import contents_of
 from tests.builders.foreign_table import facts_of
@@ -136,10 +137,14 @@ def test_merged_deletes_delete_the_same_rows(fixtures_dir, tmp_path, icectl, nam
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
     rows, wrong = rows_of(before, heads(before)), findings(icectl)
     _, data, _ = live(table)
-    options = ("--rewrite-all", "--min-input-files", "1")
+    options, files = ("--rewrite-all", "--min-input-files", "1"), contents_of(table)
 
     ended = icectl("compact", "--deletes-only", *options)
 
+    if REFUSED.get(name, (None,))[0] is CorruptTable:  # its equality deletes lack their column
+        assert (ended["exit"], REFUSED[name][1] in ended["error"]["message"]) == (15, True)
+        assert contents_of(table) == files
+        return
     assert (ended["exit"], ended["error"]) == (0, None)
     after = read_metadata(current_metadata(table))
     assert rows_of(after, heads(before)) == rows
