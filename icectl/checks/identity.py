@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns import Integers
 from icectl.entries.rows import RawEntries
 from icectl.errors import OtherFile
-from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
+from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import PUT_BACK, Snapshot
 from icectl.units import read_count
@@ -186,8 +186,8 @@ def doubtful_manifests(
 ) -> Sequence[int]:
     """Find manifests that something speaks against; `described` are their rows of a list.
 
-    `rows` are those of all of them, with the columns of SCREENED and perhaps sequence numbers; the
-    first has `manifest` `first`.
+    `rows` are those of all of them, with the columns of SCREENED and perhaps content and sequence
+    numbers; the first has `manifest` `first`.
     Shape: places in `described`.
     Cost: a pass over numbers.
     """
@@ -205,12 +205,14 @@ def doubtful_manifests(
     is_stated = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)
     of_others = np.bincount(places[is_stated & (ids != added[places])], minlength=count)
     misnumbered = _misnumbered(described, table, places, statuses)
+    misfiled = _misfiled(described, table, places)
     return [
         place
         for place, (row, header, size) in enumerate(zip(described, headers, sizes, strict=True))
         if row.manifest_length != size
         or of_others[place]
         or misnumbered[place]
+        or misfiled[place]
         or _says_another_kind(row, header)
         or _counts_others(row, counts[place])
     ]
@@ -229,6 +231,15 @@ def _misnumbered(
     outside = (own < least[places]) | (own > greatest[places])
     is_stated = (statuses != Status.DELETED) & (own != -1)
     return np.bincount(places[outside & is_stated], minlength=len(described))
+
+
+def _misfiled(described: Sequence[ManifestFile], table: pa.Table, places: Integers) -> Integers:
+    """Count entries by manifest that are data among deletes, or deletes among data (R-061)."""
+    if "content" not in table.column_names:
+        return np.zeros(len(described), np.int64)
+    holds_data = np.array([one.content is ManifestContent.DATA for one in described], np.bool_)
+    is_data = np.asarray(table["content"].to_numpy(), np.int64) == Content.DATA
+    return np.bincount(places[is_data != holds_data[places]], minlength=len(described))
 
 
 def _says_another_kind(row: ManifestFile, header: ManifestHeader) -> bool:

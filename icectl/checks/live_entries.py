@@ -402,7 +402,7 @@ def renumbered(live: LiveRows) -> Iterator[Breach]:
     Only rewritten files keep an older number than that of the commit that added them.
     """
     wanted = ("sequence_number", "file_sequence_number", "snapshot_id", "content")
-    has_deletes = (live.is_live & ~live.is_data & ~live.is_vector).any() or live.beside_deletes
+    has_deletes = (live.is_live & ~live.is_data).any() or live.beside_deletes
     if live.metadata.format_version == 1 or not has_deletes or not live.has(*wanted):
         return
     numbers, given = live.numbers("sequence_number"), live.numbers("file_sequence_number")

@@ -1,7 +1,6 @@
 """Rules of manifest lists and manifests, of their rows and entries."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -23,10 +22,10 @@ from icectl.checks.objects import (
     in_live,
 )
 from icectl.checks.rule import Breach, Check, at_most_once, other_names, rule
+from icectl.checks.schemas import other_fields
 from icectl.entries.columns import Mask
 from icectl.files.manifest.schema import ids_text
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
-from icectl.format.partition import PartitionSpec
 from icectl.format.rule import (
     COMPACT,
     OURS,
@@ -150,27 +149,11 @@ def _other_kind(stored: StoredManifest) -> Iterator[Breach]:
                 f"{row.partition_spec_id}"
             )
         spec = stored.metadata.spec(row.partition_spec_id)
-        if spec is not None and not _has_fields(header.partition_fields, spec):
+        if other_fields(header, spec):
             yield Breach(
                 f"its header has other fields for partition spec {row.partition_spec_id} than the "
                 "table"
             )
-
-
-def _has_fields(stored: Sequence[Mapping[str, Any]] | None, spec: PartitionSpec) -> bool:
-    """Return whether a header has the sources and transforms of a spec; names may have changed."""
-    if stored is None:
-        return True
-    fields = [
-        (
-            item["source-ids"] if "source-ids" in item else [item.get("source-id")],
-            str(item.get("transform", "")).lower(),
-        )
-        for item in stored
-    ]
-    return fields == [
-        (list(field.source_ids), field.transform.text.lower()) for field in spec.fields
-    ]
 
 
 # -- entries --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 from icectl.checks.objects import (
     METADATA,
+    CommitBase,
     MetadataFile,
     StoredManifest,
     in_columns,
@@ -15,7 +16,7 @@ from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.format.json_members import UNUSABLE, parse_json
 from icectl.format.manifest import ManifestHeader
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import PartitionField
+from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.properties import NAME_MAPPING
 from icectl.format.rule import COMPACT, ENGINE, OURS, RESTORE
 from icectl.format.schema import children, schema_from_json
@@ -74,6 +75,22 @@ def other_columns(metadata: TableMetadata, header: ManifestHeader) -> str | None
     return None
 
 
+def other_fields(header: ManifestHeader, spec: PartitionSpec | None) -> bool:
+    """Return whether a header has other sources or transforms of a spec; names may have changed."""
+    if header.partition_fields is None or spec is None:
+        return False
+    fields = [
+        (
+            item["source-ids"] if "source-ids" in item else [item.get("source-id")],
+            str(item.get("transform", "")).lower(),
+        )
+        for item in header.partition_fields
+    ]
+    return fields != [
+        (list(field.source_ids), field.transform.text.lower()) for field in spec.fields
+    ]
+
+
 def _other_copy(stored: StoredManifest) -> Iterator[Breach]:
     problem = other_columns(stored.metadata, stored.header)
     if problem is not None:
@@ -117,18 +134,18 @@ def _unfit_identifier_fields(file: MetadataFile) -> Iterator[Breach]:
 
 SCHEMA_IDS = (
     at_most_once(
-        MetadataFile,
+        CommitBase,
         "field id {value} is used {times} times",
-        lambda file: (
+        lambda base: (
             (f"schema {schema.schema_id}", (field.id for field in _fields(schema.fields)))
-            for schema in file.metadata.schemas
+            for schema in base.metadata.schemas
         ),
     ),
     Check(MetadataFile, _unfit_identifier_fields),
     at_most_once(
-        MetadataFile,
+        CommitBase,
         "id {value} is used {times} times",
-        lambda file: [("schemas", (schema.schema_id for schema in file.metadata.schemas))],
+        lambda base: [("schemas", (schema.schema_id for schema in base.metadata.schemas))],
     ),
 )
 
@@ -167,9 +184,9 @@ def _promotions(file: MetadataFile) -> Iterator[Breach]:
 
 UNKNOWN_TRANSFORM = "the transform `{one.transform.text}` of `{one.name}` is not known"
 REPEATED_SPEC_IDS = at_most_once(
-    MetadataFile,
+    CommitBase,
     "id {value} is used {times} times",
-    lambda file: [("partition specs", (spec.spec_id for spec in file.metadata.partition_specs))],
+    lambda base: [("partition specs", (spec.spec_id for spec in base.metadata.partition_specs))],
 )
 REPEATED_PARTITION_FIELDS = (
     at_most_once(

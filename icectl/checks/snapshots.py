@@ -1,7 +1,6 @@
 """Rules of snapshots and refs in the table metadata, and of commits that make and drop them."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from operator import attrgetter
 
 from icectl.checks.identity import changed_rows
 from icectl.checks.metadata import RETENTION_PROPERTIES, malformed
@@ -15,7 +14,7 @@ from icectl.checks.objects import (
 )
 from icectl.checks.rule import Breach, Check, at_most_once, other_counters, rule
 from icectl.entries.summary import Totals, summary_counters
-from icectl.format.layout import Layout, layout_of_table
+from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import GC_ENABLED
@@ -99,7 +98,6 @@ def _totals(live: LiveSnapshot) -> Iterator[Breach]:
     yield from other_counters(live.snapshot.summary or {}, summary_counters(total, "total"))
 
 
-_LIVE_COUNTS = attrgetter("added_files_count", "existing_files_count")
 _CHANGES = {
     ManifestContent.DATA: ("data files", "data-files", "added-data-files", "deleted-data-files"),
     ManifestContent.DELETES: (
@@ -124,9 +122,8 @@ def _live_counts(
         for sign, rows in zip((-1, 1), changed_rows(last, now), strict=True):
             for row in rows:
                 if row.content is content:
-                    counts = _LIVE_COUNTS(row)
-                    unknown += sign * counts.count(None)
-                    total += sign * sum(filter(None, counts))
+                    unknown += sign * (row.live_files is None)
+                    total += sign * (row.live_files or 0)
         totals[id_] = None if unknown else total
         last = now
     return totals
@@ -135,8 +132,9 @@ def _live_counts(
 def _lost_files(chain: ListedChain) -> Iterator[Breach]:
     """Find snapshots that list fewer files than their parent and their own changes leave.
 
-    A total proves nothing alone: those of some writers are wrong. Only the first snapshot is held
-    to it, whose parent has expired; and where a child agrees with the list, the total is wrong.
+    Roots must not list more either: one that lost a bitmap brings files back. A total proves
+    nothing alone: those of some writers are wrong. Only the first snapshot is held to it, whose
+    parent has expired; and where a child agrees with the list, the total is wrong.
     """
     known = chain.metadata.snapshots_by_id
     for content, (what, name, *_) in _CHANGES.items():
@@ -152,12 +150,19 @@ def _lost_files(chain: ListedChain) -> Iterator[Breach]:
                 if count == before + change:
                     agrees.add(known[id_].parent_snapshot_id)
         for id_, count in counts.items():
+            by_chain = expected.get(id_)
+            least = by_chain
             if known[id_].parent_snapshot_id not in known and id_ not in agrees:
-                expected[id_] = _stated(known[id_], f"total-{name}")
-            least = expected.get(id_)
-            if count is not None and least is not None and count < least:
-                message = f"its list has {count:,} {what}, by the summaries there are {least:,}"
+                least = _stated(known[id_], f"total-{name}")
+            if count is None or least is None:
+                continue
+            if count < least or _brings_back(known[id_], count, by_chain):
+                message = f"it lists {count:,} {what}, by the summaries there are {least:,}"
                 yield Breach(message, f"snapshot {id_}", "error", RESTORE_LIST)
+
+
+def _brings_back(snapshot: Snapshot, count: int, expected: int | None) -> bool:
+    return expected is not None and count > expected and layout_of(snapshot) is Layout.SFC_1
 
 
 def _stated(snapshot: Snapshot, name: str, *, default: str | None = None) -> int | None:
@@ -188,11 +193,16 @@ def removed_data_files(snapshot: Snapshot) -> int:
     return 0 if is_append else _stated(snapshot, "deleted-data-files", default="0") or 0
 
 
-def lists_fewer(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
-    """Return whether a list has fewer files than the totals of its snapshot: a reason to look."""
+def lists_others(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
+    """Return whether a list or root lacks files that its snapshot counts: a reason to look.
+
+    So is a root with more.
+    """
     for content, (_, name, *_) in _CHANGES.items():
         stated, count = _stated(snapshot, f"total-{name}"), _live_counts({0: manifests}, content)[0]
-        if stated is not None and count is not None and count < stated:
+        if stated is None or count is None:
+            continue
+        if count < stated or _brings_back(snapshot, count, stated):
             return True
     return False
 
@@ -239,9 +249,9 @@ SNAPSHOT_RULES = (
     rule("R-032", "a snapshot without a summary has an unknown operation", "Snapshots", "info",
          OURS),
     rule("R-033", "snapshot ids are positive and used once", "Appendix F", "error", WRITER,
-         at_most_once(MetadataFile, "{times} snapshots have this id",
-                      lambda file: [("snapshot {value}",
-                                     (one.snapshot_id for one in file.metadata.snapshots))]),
+         at_most_once(CommitBase, "{times} snapshots have this id",
+                      lambda base: [("snapshot {value}",
+                                     (one.snapshot_id for one in base.metadata.snapshots))]),
          in_snapshots("the id is negative", lambda one, _: one.snapshot_id < 0, "warning")),
     rule("R-035", "version 1 writes no sequence numbers of snapshots", "Appendix E", "info",
          NEXT_COMMIT,

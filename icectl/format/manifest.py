@@ -105,6 +105,13 @@ class ManifestFile:
         return self.added_rows_count + self.existing_rows_count
 
     @property
+    def live_files(self) -> int | None:
+        """Return the files that its list counts as live, without dead ones; None if not known."""
+        if self.added_files_count is None or self.existing_files_count is None:
+            return None
+        return max(0, self.added_files_count + self.existing_files_count - self.dead_count)
+
+    @property
     def identity(self) -> ManifestIdentity:
         """The key that tells it apart: a leaf with other dead rows is another one."""
         return self.manifest_path, self.content, self.dead

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from icectl.entries.columns import NONE, Positions, whole
+from icectl.entries.columns import Positions, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import with_schemes
 from icectl.entries.rows import (
@@ -196,7 +196,7 @@ def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: ListedRow) -> pa.Table
 
 def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:
     """Return rows as the entries of a part. Raises: CorruptTable V4-054."""
-    return Entries(raw_entries(facts, rows, NONE, PLANNING_COLUMNS, number).table)
+    return Entries(raw_entries(facts, rows, PLANNING_COLUMNS, number).table)
 
 
 def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> Entries:

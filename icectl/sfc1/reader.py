@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +19,7 @@ from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import with_schemes
 from icectl.entries.may_match import METRICS, manifests_may_match, may_match
-from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, where, with_manifest_number
+from icectl.entries.rows import CARRIED, PLANNING, Entries, RawEntries, with_manifest_number
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.deletion_vectors import read_bitmap, write_bitmap
 from icectl.files.manifest.manifest import read_manifest
@@ -38,8 +37,9 @@ from icectl.format.manifest import (
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.checks.live import PlannedTree
+from icectl.sfc1.checks.rows import LeafCounts, TreeColumns
 from icectl.sfc1.content_stats import by_field_id, group_id, recover, single_values, to_maps
-from icectl.sfc1.manifest_file import STATS, ListedRow, number_of
+from icectl.sfc1.manifest_file import COUNTS, STATS, ListedRow, number_of
 from icectl.sfc1.manifests import (
     FOR_STATS,
     LEAVES,
@@ -90,7 +90,7 @@ def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
 
 
 @dataclass(frozen=True)
-class RootReader:
+class RootReader(SnapshotReader):
     """Reads the snapshots of one table that have roots."""
 
     metadata: TableMetadata
@@ -108,9 +108,9 @@ class RootReader:
         Order: the root first, then of the root.
         """
         if sound:
-            return _listed(snapshot, *sound_root(store, self._facts, snapshot))
+            return listed_manifests(snapshot, *sound_root(store, self._facts, snapshot))
         root = read_root(store, self._facts, snapshot)
-        return _listed(snapshot, root, vectors(store, root))
+        return listed_manifests(snapshot, root, vectors(store, root))
 
     def manifests_of(
         self, store: Store, snapshot: Snapshot, within: Predicate
@@ -125,7 +125,7 @@ class RootReader:
         # Statistics are those of all files of a leaf; how many rows these have is not looked at.
         rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
         judged = METRICS | {"spec_id", "record_count"}
-        entries = Entries(raw_entries(self._facts, rows, NONE, judged, 0).table)
+        entries = Entries(raw_entries(self._facts, rows, judged, 0).table)
         specs, schemas = self._facts.metadata.partition_specs, self._facts.metadata.schemas
         may = may_match(entries, within, (), schemas)
         left = leaves.filter(pa.array(may))
@@ -133,7 +133,7 @@ class RootReader:
         may[may] = manifests_may_match(of_partitions, within, specs, schemas)
         names = rows["location"].filter(pa.array(~may)).to_pylist()
         excluded = {comparison_key(str(name)) for name in names}
-        listed = _listed(snapshot, root, dead)
+        listed = listed_manifests(snapshot, root, dead)
         needed = [
             comparison_key(manifest.manifest_path) not in excluded
             and comparison_key(manifest.affiliated_to or "") not in excluded
@@ -215,21 +215,19 @@ class RootReader:
         indices: Sequence[int],
         threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
-        """Decode one leaf, or the root as the manifest of its own files, without dead rows.
+        """Decode one leaf, or the root as the manifest of its own files, with dead rows.
 
         Order: of the file; `manifest_pos` is the position there.
         """
         del threads  # pyarrow has its own
         (content,), (index,), facts = contents, indices, self._facts
-        deleted = read_bitmap(manifest.dead) if manifest.dead else NONE
         wanted = columns | _KEYS
         if manifest.file_format is FileFormat.AVRO:
             spec = facts.metadata.spec(manifest.partition_spec_id)
             header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
             entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
-            alive = _alive(len(entries), read_bitmap(manifest.dead))
-            live = RawEntries(with_manifest_number(where(entries, alive), index).table)
-            return [header], with_schemes(facts.metadata, live)
+            numbered = RawEntries(with_manifest_number(entries, index).table)
+            return [header], with_schemes(facts.metadata, numbered)
         if manifest.in_root:
             needed = LeafPart(stats=_part(facts, wanted).stats)
             by_root = {one.root_manifest: one for one in reversed(self.metadata.snapshots)}
@@ -250,7 +248,15 @@ class RootReader:
             unknown_field_ids=(),
             has_lengths_of_fixed=False,
         )
-        return [header], raw_entries(facts, rows, deleted, wanted, index)
+        return [header], raw_entries(facts, rows, wanted, index)
+
+    def doubts(
+        self, manifest: ManifestFile, header: ManifestHeader, size_bytes: int, rows: RawEntries
+    ) -> Sequence[Finding]:
+        if manifest.file_format is FileFormat.AVRO:
+            return super().doubts(manifest, header, size_bytes, rows)
+        leaf = LeafCounts(TreeColumns(rows.table), _row(manifest), size_bytes)
+        return tuple(SFC1_RULES.findings(leaf))
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
@@ -270,9 +276,14 @@ class RootReader:
 # -- manifests of a root --------------------------------------------------------------------------
 
 
-def _listed(
+def listed_manifests(
     snapshot: Snapshot, root: pa.Table, vectors: Mapping[str, Positions]
 ) -> tuple[ManifestFile, ...]:
+    """Return the root itself for the files that it lists, and its leaves with dead positions.
+
+    `root` has the resolved rows; `vectors` the dead positions by the leaf's comparison key.
+    Order: the root first, then of the root.
+    """
     places: dict[str, tuple[str, ...]] = {}
     for of_leaf, row in vector_rows(root):
         if row.location is not None:
@@ -357,6 +368,7 @@ def _row(manifest: ManifestFile) -> ListedRow:
         sequence_number=manifest.sequence_number,
         file_sequence_number=manifest.sequence_number,
         first_row_id=manifest.first_row_id,
+        **{name: getattr(manifest, name) for name in COUNTS},
     )
 
 
@@ -367,19 +379,11 @@ def _row_count(manifest: ManifestFile) -> int:
     return sum(count or 0 for count in counts)
 
 
-def raw_entries(
-    facts: TreeFacts, rows: pa.Table, deleted: Positions, wanted: frozenset[str], index: int
-) -> RawEntries:
-    """Return rows of a root or leaf in the form of manifests' entries, without dead ones.
-
-    Order: kept.
-    """
-    positions = np.flatnonzero(_alive(len(rows), deleted)).astype(np.int32)
-    if len(positions) < len(rows):
-        rows = rows.take(pa.array(positions))
+def raw_entries(facts: TreeFacts, rows: pa.Table, wanted: frozenset[str], index: int) -> RawEntries:
+    """Return rows of a root or leaf in the form of manifests' entries. Order: kept."""
     made: dict[str, pa.Array | pa.ChunkedArray] = {
         "manifest": pa.array(np.full(len(rows), index, np.int32)),
-        "manifest_pos": pa.array(positions),
+        "manifest_pos": pa.array(np.arange(len(rows), dtype=np.int32)),
     }
     if wanted & FOR_STATS:
         stats = whole(rows[STATS])
@@ -407,16 +411,6 @@ def raw_entries(
             pa.nulls(len(rows), member.type) if column is None else column.cast(member.type)
         )
     return RawEntries(pa.table(columns, schema=schema))
-
-
-def _alive(count: int, deleted: Positions) -> npt.NDArray[np.bool_]:
-    """Find which of so many rows no delete vector names. Raises: CorruptTable V4-083."""
-    if len(deleted) and int(deleted[-1]) >= count:  # V4-083
-        message = f"it has {count} rows, and a delete vector names position {int(deleted[-1])}"
-        raise CorruptTable(message, rule="V4-083")
-    alive = np.ones(count, bool)
-    alive[deleted.astype(np.int64)] = False
-    return alive
 
 
 # -- what a snapshot changed ----------------------------------------------------------------------

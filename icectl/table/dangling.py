@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.snapshots import removed_data_files
 from icectl.entries.columns import mask_of
-from icectl.entries.deletes import Matches, NamedFiles, per_delete_file
+from icectl.entries.deletes import Matches, NamedFiles, misplaced_deletes, per_delete_file
 from icectl.entries.files import FileKind, files
 from icectl.entries.rows import (
     EMPTY,
@@ -68,7 +68,10 @@ def check_dangling(
     Cost: only where there are such deletes: their footers, a look-up for each data file, and the
     manifests of older snapshots where such a file is there.
     """
-    dangling = where(matches.deletes, per_delete_file(matches) == 0)
+    is_dangling = per_delete_file(matches) == 0
+    if is_dangling.any():
+        is_dangling[misplaced_deletes(matches)[0]] = False  # R-211 is told of those
+    dangling = where(matches.deletes, is_dangling)
     referring = position_delete_files(dangling)
     referring = where(referring, pc.is_valid(referring.table["referenced_data_file"]))
     vectors = deletion_vectors(dangling)

@@ -11,11 +11,11 @@ from icectl.checks.metadata import other_snapshots
 from icectl.checks.objects import CommitBase, ListedChain
 from icectl.checks.rule import refuse
 from icectl.checks.rules import ALL_RULES, RULES, rules_of_metadata
-from icectl.checks.snapshots import lists_fewer
+from icectl.checks.snapshots import lists_others
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, Refused
 from icectl.format import properties
-from icectl.format.layout import Layout, layout_of, layout_of_table
+from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import ROLL_BACK
@@ -39,7 +39,7 @@ def open_to_change(catalog: Catalog) -> LoadedTable:
 def require_safe_base(metadata: TableMetadata) -> None:
     """Do nothing where it is sure what a commit builds on, and how it numbers its rows.
 
-    Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030; for any oddity.
+    Raises: CorruptTable R-014, R-015, R-033, R-076, R-104, R-184; V4-001 to V4-030; oddities.
     """
     for oddity in metadata.oddities:
         raise CorruptTable(oddity.message, rule=oddity.rule, hint=ALL_RULES[oddity.rule].fix)
@@ -77,17 +77,14 @@ def check_vector_targets(snapshot: Snapshot, lost: Collection[str]) -> None:
 def check_lists(metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
     """Refuse to delete files if a snapshot lists fewer of them than summaries say (R-031).
 
+    A root must not list more either.
+
     Raises: Refused.
     """
-    by_list = {
-        id_: listed
-        for id_, listed in lists.items()
-        if layout_of(metadata.snapshots_by_id[id_]) is Layout.MANIFEST_LISTS
-    }
-    for finding in RULES.findings(ListedChain(metadata, by_list), only=("R-031",)):
+    for finding in RULES.findings(ListedChain(metadata, lists), only=("R-031",)):
         raise Refused(
             f"{finding.subject}: {finding.message} ({finding.rule})",
-            hint="restore the manifest list from a copy, or expire the snapshot with "
+            hint="restore the manifest list or root from a copy, or expire the snapshot with "
             "`--metadata-only`; `--distrust-summaries` goes on if the summaries are wrong",
             id="fewer-files",
         )
@@ -99,13 +96,12 @@ def check_head_list(
     snapshot: Snapshot,
     manifests: Sequence[ManifestFile],
 ) -> None:
-    """Do nothing where the list that a change stands on has lost no row, as far as that is proved.
+    """Do nothing where the list or root that a change stands on lost no row, as far as proved.
 
     Raises: CorruptTable R-031. Cost: the parent's list, where the totals of the head are too high.
     """
     parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
-    is_listed = Layout.SFC_1 not in {layout_of(one) for one in (snapshot, parent) if one}
-    if parent is None or not is_listed or not lists_fewer(snapshot, manifests):
+    if parent is None or not lists_others(snapshot, manifests):
         return
     try:
         before = read_snapshot_manifests(context.store, metadata, parent)

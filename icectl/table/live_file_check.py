@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Hashes, Positions, distinct_count, mask_of
+from icectl.entries.columns import Hashes, Integers, Positions, distinct_count, mask_of
 from icectl.entries.files import FileKind, Files, distinct, files
 from icectl.entries.rows import (
     Entries,
@@ -23,7 +23,6 @@ from icectl.entries.rows import (
 )
 from icectl.errors import CorruptTable, MissingFile
 from icectl.files.deletion_vectors import read_bitmap
-from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
@@ -54,13 +53,15 @@ _COMPARED = frozenset({"location", "status", "file_format"})
 class LiveOnce:
     """A check that no snapshot has a file in two live entries.
 
-    Of trees the rules of roots hold it. Cost: 12 bytes on disk for each live entry; where a hash
-    comes up again, the two manifests once more, to compare what it is of.
+    Cost: 12 bytes on disk for each live entry; where a hash comes up again, the two manifests once
+    more, to compare what it is of.
     """
 
     def __init__(self) -> None:
         self._entries = Spill(_LIVE, PARTS)
         self._numbers: dict[str, int] = {}
+        self._roots: set[int] = set()
+        self._dead: dict[str, bytes] = {}
 
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries, hashes: Hashes) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`.
@@ -68,17 +69,18 @@ class LiveOnce:
         `hashes` are those of their locations' loosest keys, by the same function in all calls.
         """
         places = np.asarray(alive.table["manifest"].to_numpy(), np.int64)
-        numbers = np.full(len(manifests), -1, np.int32)
+        numbers = np.zeros(len(manifests), np.int32)
+        is_compared = ~mask_of(_are_vectors(alive))
         for place in np.flatnonzero(np.bincount(places)).tolist():
             item = manifests[place]
-            if layout_of_manifest(item) is not Layout.SFC_1:
-                path = item.manifest_path
-                numbers[place] = self._numbers.setdefault(path, len(self._numbers))
+            path, first = item.manifest_path, self._dead.setdefault(item.manifest_path, item.dead)
+            numbers[place] = self._numbers.setdefault(path, len(self._numbers))
+            if item.in_root:
+                self._roots.add(int(numbers[place]))
+            elif first != item.dead:  # of a leaf that was taken in, rows that were dead are new
+                revived = np.isin(alive.table["manifest_pos"].to_numpy(), read_bitmap(first))
+                is_compared &= (places != place) | revived
         listed_in = numbers[places]
-        is_compared = listed_in >= 0
-        vectors = _are_vectors(alive)
-        if pc.any(vectors).as_py():
-            is_compared &= ~mask_of(vectors)
         if not is_compared.all():
             hashes, listed_in = hashes[is_compared], listed_in[is_compared]
         columns = [pa.array(hashes), pa.array(listed_in)]
@@ -90,29 +92,43 @@ class LiveOnce:
         metadata: TableMetadata,
         lists: Mapping[int, Sequence[ManifestFile]],
     ) -> None:
-        """Do nothing where no snapshot has a file twice. Raises: CorruptTable R-066."""
+        """Do nothing where no snapshot has a file twice. Raises: CorruptTable R-066, V4-120."""
         pairs = sorted(self._pairs())
         if not pairs:
             return
+        paths = list(self._numbers)
         listed = [
-            (id_, {self._numbers.get(item.manifest_path): item for item in manifests})
+            (id_, {self._numbers.get(item.manifest_path) for item in manifests})
             for id_, manifests in lists.items()
         ]
         for first, second in pairs:
             for id_, of_list in listed:
                 if first in of_list and second in of_list:
-                    both = (of_list[first], of_list[second])
-                    if not _have_in_common(context, metadata, *both):
+                    named = {paths[first], paths[second]}
+                    both = [item for item in lists[id_] if item.manifest_path in named]
+                    if _have_in_common(context, metadata, both):
+                        is_tree = any(item.in_root or item.status is not None for item in both)
+                        raise CorruptTable(
+                            f"snapshot {id_}: a file is live in `{paths[first]}`, and again in "
+                            f"`{paths[second]}`",
+                            rule="V4-120" if is_tree else "R-066",
+                            hint=_HIDDEN,
+                        )  # R-066, V4-120
+                    if not any(item.dead for item in both):
                         break  # two files of one hash
-                    paths = [item.manifest_path for item in both]
-                    message = (
-                        f"snapshot {id_}: a file is live in `{paths[0]}`, and again in `{paths[1]}`"
-                    )
-                    raise CorruptTable(message, rule="R-066", hint=_HIDDEN)  # R-066
 
     def _pairs(self) -> set[tuple[int, int]]:
-        """Return the manifests that have a file in common; a file twice in one pairs it alone."""
+        """Return the manifests that have a file in common; a file twice in one pairs it alone.
+
+        Roots are of one snapshot each: two of them are no pair.
+        """
         pairs: set[tuple[int, int]] = set()
+        count, roots = len(self._numbers), np.array(sorted(self._roots), np.int64)
+
+        def add(first: Integers, second: Integers) -> None:
+            codes = np.unique(first * count + second)
+            pairs.update(divmod(code, count) for code in codes.tolist())
+
         for number in range(PARTS):
             part = pa.Table.from_batches(self._entries.read(number), _LIVE)
             hashes, numbers = part["hash"].to_numpy(), part["manifest"].to_numpy()
@@ -120,14 +136,24 @@ class LiveOnce:
                 continue
             order = np.argsort(hashes, kind="stable")
             hashes, numbers = hashes[order], numbers[order].astype(np.int64)
+            of_root = np.isin(numbers, roots)
+            own, owners = hashes[of_root], numbers[of_root]
+            hashes, numbers = hashes[~of_root], numbers[~of_root]
             same = np.flatnonzero(hashes[1:] == hashes[:-1])
             apart = 1
             while len(same):
-                codes = np.unique(numbers[same] * len(self._numbers) + numbers[same + apart])
-                pairs.update(divmod(code, len(self._numbers)) for code in codes.tolist())
+                add(numbers[same], numbers[same + apart])
                 apart += 1
                 same = same[same + apart < len(hashes)]
                 same = same[hashes[same] == hashes[same + apart]]
+            at = np.searchsorted(hashes, own)
+            while len(at):
+                inside = at < len(hashes)
+                at, own, owners = at[inside], own[inside], owners[inside]
+                is_same = hashes[at] == own
+                at, own, owners = at[is_same], own[is_same], owners[is_same]
+                add(owners, numbers[at])
+                at = at + 1
         return pairs
 
 
@@ -136,13 +162,12 @@ def _are_vectors(alive: RawEntries) -> pa.ChunkedArray:
 
 
 def _have_in_common(
-    context: TableContext, metadata: TableMetadata, first: ManifestFile, second: ManifestFile
+    context: TableContext, metadata: TableMetadata, both: Sequence[ManifestFile]
 ) -> bool:
-    """Return whether two manifests have a live file in common, or one has it twice, by its text.
+    """Return whether manifests have a live file in common, or one has it twice, by its text.
 
     Raises: as scan_manifests.
     """
-    both = [first] if first is second else [first, second]
     read = scan_manifests(context, metadata, both, _COMPARED)
     entries = [live(part.rows) for part in read]
     places = [where(one, pc.invert(_are_vectors(one))).table["location"] for one in entries]

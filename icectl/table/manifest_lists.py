@@ -83,6 +83,8 @@ class MarkedManifest:
 class SnapshotReader(Protocol):
     """Reads the snapshots of one layout of one table; what only some layouts have has defaults."""
 
+    metadata: TableMetadata
+
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
@@ -152,12 +154,23 @@ class SnapshotReader(Protocol):
         indices: Sequence[int],
         threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
-        """Decode manifests like `manifest`, the first of them, without deleted positions.
+        """Decode manifests like `manifest`, the first of them, with their deleted positions.
 
         Shape: `columns`; `manifest` is the index in `indices`. So many `threads` may share it.
         Order: as stored.
         Raises: CorruptTable; Unsupported.
         """
+
+    def doubts(
+        self, manifest: ManifestFile, header: ManifestHeader, size_bytes: int, rows: RawEntries
+    ) -> Sequence["Finding"]:
+        """Find what speaks against a manifest that a list or root describes, as it is stored.
+
+        Raises: OtherFile, where it is another one.
+        """
+        from icectl.checks.rules import doubts_of_manifest
+
+        return doubts_of_manifest(self.metadata, manifest, header, size_bytes, rows)
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.checks.identity import SCREENED, doubtful_manifests
+from icectl.entries.columns import Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import with_schemes
 from icectl.entries.rows import (
@@ -20,10 +21,12 @@ from icectl.entries.rows import (
     Entries,
     RawEntries,
     concat,
+    where,
     with_manifests_moved,
 )
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, OtherFile, Unsupported
+from icectl.files.deletion_vectors import read_bitmap
 from icectl.files.inflate import UnusuallyLargeError, usual_sizes
 from icectl.format.layout import Layout, layout_of_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, ManifestHeader
@@ -311,7 +314,7 @@ class _Decoder(Generic[_Done]):
     finish: Callable[[ManifestsRead], _Done]
     concurrency: int
     trust: Trust
-    other_columns: dict[str, bool] = field(default_factory=dict)
+    other_copies: dict[tuple[str, str, int], bool] = field(default_factory=dict)
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed | _Large]]:
         """Return a group as one, or each of its manifests if one has a problem, with counts.
@@ -353,14 +356,16 @@ class _Decoder(Generic[_Done]):
             return _Failed(index, len(content), error)
 
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> _Done:
-        columns = self.columns[indices[0]]
-        is_listed = layout_of_manifest(self.manifests[indices[0]]) is Layout.MANIFEST_LISTS
-        part = self._decoded(indices, contents, columns | SCREENED if is_listed else columns)
-        if is_listed:
-            part = replace(part, odd=self._check_own(part, contents))
-            added = sorted((SCREENED - columns) & set(part.rows.table.column_names))
-            part = replace(part, rows=RawEntries(part.rows.table.drop_columns(added)))
-        return self.finish(part)
+        columns, first = self.columns[indices[0]], self.manifests[indices[0]]
+        if first.in_root:  # nothing else describes it
+            return self.finish(self._decoded(indices, contents, columns))
+        part = self._decoded(indices, contents, columns | SCREENED)
+        odd = self._check_own(part, contents)
+        added = sorted((SCREENED - columns) & set(part.rows.table.column_names))
+        rows = RawEntries(part.rows.table.drop_columns(added))
+        if first.dead:  # such a leaf is decoded alone
+            rows = without_dead(rows, read_bitmap(first.dead))
+        return self.finish(replace(part, rows=rows, odd=odd))
 
     def _decoded(
         self, indices: Sequence[int], contents: Sequence[bytes], columns: frozenset[str]
@@ -376,15 +381,19 @@ class _Decoder(Generic[_Done]):
         listed = [self.manifests[index] for index in indices]
         return ManifestsRead(indices[0], listed, [*map(len, contents)], headers, rows)
 
-    def _of_other_columns(self, headers: Sequence[ManifestHeader]) -> Iterator[int]:
-        """Yield the manifests whose copy of a schema differs from it; copies are compared once."""
-        for place, header in enumerate(headers):
-            text = header.metadata.get("schema", "")
-            if text not in self.other_columns:
-                from icectl.checks.schemas import other_columns
+    def _of_other_copies(self, part: ManifestsRead) -> Iterator[int]:
+        """Yield the manifests whose copy of a schema or spec is another; each is compared once."""
+        for place, (row, header) in enumerate(zip(part.manifests, part.headers, strict=True)):
+            schema, fields = (header.metadata.get(of, "") for of in ("schema", "partition-spec"))
+            copies = schema, fields, row.partition_spec_id
+            if copies not in self.other_copies:
+                from icectl.checks.schemas import other_columns, other_fields
 
-                self.other_columns[text] = other_columns(self.metadata, header) is not None
-            if self.other_columns[text]:
+                spec = self.metadata.spec(row.partition_spec_id)
+                self.other_copies[copies] = other_columns(
+                    self.metadata, header
+                ) is not None or other_fields(header, spec)
+            if self.other_copies[copies]:
                 yield place
 
     def _check_own(self, part: ManifestsRead, contents: Sequence[bytes]) -> Sequence[OtherFile]:
@@ -396,17 +405,16 @@ class _Decoder(Generic[_Done]):
         sizes, first, odd = part.sizes, part.first, []
         doubtful = doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first)
         if self.trust == "sound":
-            doubtful = sorted({*doubtful, *self._of_other_columns(part.headers)})
+            doubtful = sorted({*doubtful, *self._of_other_copies(part)})
         for place in doubtful:
             from icectl.checks.rule import refuse
-            from icectl.checks.rules import doubts_of_manifest
 
             decoded = self._decoded([first + place], [contents[place]], PLANNING_COLUMNS)
             manifest, header = part.manifests[place], decoded.headers[0]
-            size_bytes, rows = decoded.sizes[0], decoded.rows
+            reader = reader_of(self.metadata, layout_of_manifest(manifest))
             try:
                 with naming(manifest.manifest_path):
-                    found = doubts_of_manifest(self.metadata, manifest, header, size_bytes, rows)
+                    found = reader.doubts(manifest, header, decoded.sizes[0], decoded.rows)
             except OtherFile as error:
                 if self.trust != "any":
                     raise
@@ -436,6 +444,16 @@ def _groups(
             groups.append([index])
             size = manifest.manifest_length
     return groups
+
+
+def without_dead(rows: E, dead: Positions) -> E:
+    """Return the rows of a leaf at no dead position. Order: kept. Raises: CorruptTable V4-083."""
+    if len(dead) and int(dead[-1]) >= len(rows):  # V4-083
+        message = f"it has {len(rows)} rows, and a delete vector names position {int(dead[-1])}"
+        raise CorruptTable(message, rule="V4-083")
+    alive = np.ones(len(rows), np.bool_)
+    alive[dead.astype(np.int64)] = False
+    return where(rows, alive)
 
 
 def _processors(concurrency: int) -> int:

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from tests.builders.broken import ADDED, DELETED, EXISTING, Broken, Damage, Members, Record
 from tests.builders.commits import set_properties
 from tests.builders.rows import local
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import START_MS, EntryRow, TableBuilder
 from tests.builders.tree_table import add_files, data_files, remove_data_files, upgrade
 from tests.stores.fixed_env import FixedEnv
 
@@ -52,11 +52,12 @@ class BrokenTree(Broken):
         content: int = DATA_LEAF,
         status: int | None = None,
         *,
+        path: Path | None = None,
         keep: bool = False,
         **forms: Any,
     ) -> None:
         """Change the rows of a leaf; roots get its new size and, unless kept, its new counts."""
-        path = local(of(self.rows(), content, status)["location"])
+        path = path or local(of(self.rows(), content, status)["location"])
         rewrite_parquet(path, change, **forms)
         rows = pq.read_table(path).to_pylist()
 
@@ -203,7 +204,7 @@ def _grown(directory: Path, partitioning: str = "identity", **properties: str) -
     parts = [range(24, 36)] if table.spec.fields else [range(at, at + 4) for at in (24, 28, 32)]
     new = [row for part in parts for row in table.loose_data_files(part)]
     add_files(directory, env, new)
-    add_files(directory, env, table.loose_vectors({row["location"]: [0, 2] for row in new[:2]}))
+    add_files(directory, env, _vectors(table, new[:2]))
     old = data_files(directory)
     remove_data_files(directory, env, [old[0]])
     remove_data_files(directory, env, [old[1], new[2]["location"]])
@@ -234,8 +235,17 @@ def _leaves(directory: Path) -> None:
     set_properties(directory, env, dict.fromkeys(limits, "0"))
     new = table.loose_data_files(range(24, 36))
     add_files(directory, env, new)
-    vectors = table.loose_vectors({row["location"]: [0, 2] for row in new[:2]})
-    add_files(directory, env, [*vectors, *table.loose_data_files(range(36, 48))])
+    add_files(directory, env, [*_vectors(table, new[:2]), *table.loose_data_files(range(36, 48))])
+
+
+def _vectors(table: TableBuilder, data_files: Sequence[EntryRow]) -> list[EntryRow]:
+    """Vectors over two rows of each data file, in its partition."""
+    vectors = table.loose_vectors({row["location"]: [0, 2] for row in data_files})
+    named = ("partition_values", "partition_key")
+    return [
+        vector | {name: row[name] for name in named}
+        for vector, row in zip(vectors, data_files, strict=True)
+    ]
 
 
 def _equality(directory: Path) -> None:

@@ -5,14 +5,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap
 
 from icectl.cli import app
 from icectl.files.puffin import NewBlob, write_puffin
-from tests.builders.broken import Broken, Record, rewrite_avro
+from tests.builders.broken import ADDED, DELETED, Broken, Record, rewrite_avro
+from tests.builders.broken_tree import (
+    BITMAP,
+    DATA,
+    DATA_LEAF,
+    DELETE_LEAF,
+    TREE_TABLES,
+    VECTOR,
+    BrokenTree,
+    of,
+)
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
-from tests.builders.rows import ids_of
+from tests.builders.rows import ids_of, local
 from tests.builders.table_builder import TableBuilder
 
 ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
@@ -62,7 +74,7 @@ def run(broken: Broken, words: tuple[str, ...]) -> int:
     away = str(broken.directory.parent / "away")
     command, *options = (away if word == "QUARANTINE" else word for word in words)
     line = [command, str(broken.directory), *options, "--yes", "--quiet"]
-    return app.main(line, env=Clock(NOW_MS))
+    return app.main(line, env=Clock(NOW_MS + 10**9))
 
 
 def contents(directory: Path) -> dict[Path, bytes]:
@@ -339,3 +351,196 @@ def test_r141_a_wrong_snapshot_costs_no_statistics(broken, capsys, words, kind):
     broken.edit(lambda members: members.update({kind: [entry | {"snapshot-id": others[0]}]}))
     assert run(broken, ("repair",)) == 0
     assert kind not in broken.members() or not broken.members()[kind]
+
+
+# -- layout sfc-1 ---------------------------------------------------------------------------------
+
+TREES = ("grown", "leaves")
+"""Files in the root and dead rows in leaves; and everything in leaves, vectors by data leaf."""
+
+
+@pytest.fixture(params=TREES, scope="module")
+def grown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    TREE_TABLES[request.param](folder / "t")
+    age(folder / "t", 30)
+    shutil.copytree(folder / "t", folder / "pristine")
+    return folder
+
+
+@pytest.fixture
+def tree(grown: Path) -> BrokenTree:
+    shutil.rmtree(grown / "t")
+    shutil.copytree(grown / "pristine", grown / "t")
+    return BrokenTree(grown / "t")
+
+
+def in_files(tree: BrokenTree, content: int, change: Callable[[Record], None]) -> None:
+    """Change the last live file of a content that the root lists itself, else that of a leaf."""
+
+    def last(rows: list[Record]) -> None:
+        change(next(row for row in reversed(rows) if is_file(row, content)))
+
+    if any(is_file(row, content) for row in tree.rows()):
+        tree.edit_root(last)
+    else:
+        tree.edit_leaf(last, DATA_LEAF if content == DATA else DELETE_LEAF, keep=True)
+
+
+def is_file(row: Record, content: int) -> bool:
+    return bool(row["content_type"] == content and row["tracking_info"]["status"] != DELETED)
+
+
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, MANIFESTS])
+def test_a_true_tree_is_maintained(tree, words):
+    rows = ids_of(tree.directory)
+    assert run(tree, words) == 0
+    assert ids_of(tree.directory) == rows
+
+
+@pytest.mark.parametrize("words", [*COMPACT, EXPIRE])
+def test_v4_122_vectors_of_a_tree_that_name_no_live_file_are_refused(tree, capsys, words):
+    in_files(tree, VECTOR, lambda row: row.update(referenced_file=renamed(row["referenced_file"])))
+    code, rule = refused(tree, words, capsys)
+    assert (code, rule) in {(15, "V4-122"), (15, "V4-114")}  # this one in a leaf of a data leaf
+
+
+@pytest.mark.parametrize("words", [*COMPACT, EXPIRE])
+def test_v4_122_vectors_of_a_tree_whose_data_file_has_another_name_are_refused(tree, capsys, words):
+    leaf = of(tree.rows(), DELETE_LEAF)
+    named = {row["referenced_file"] for row in pq.read_table(local(leaf["location"])).to_pylist()}
+
+    def change(rows: list[Record]) -> None:
+        for row in rows:
+            if row["location"] in named:
+                row["location"] = renamed(row["location"])
+
+    tree.edit_leaf(change, path=local(leaf["referenced_file"]))
+    code, rule = refused(tree, words, capsys)
+    assert (code, rule) in {(15, "V4-122"), (15, "V4-114")}
+
+
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+@pytest.mark.parametrize("content", [DATA, VECTOR])
+def test_r034_nothing_is_an_orphan_while_live_files_of_a_tree_are_missing(
+    tree, capsys, words, content
+):
+    in_files(tree, content, lambda row: row.update(location=renamed(row["location"])))
+    assert refused(tree, words, capsys) == (15, "R-034")
+
+
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, MANIFESTS])
+def test_v4_120_a_file_that_is_live_in_a_leaf_again_is_refused(tree, capsys, words):
+    """The last data file, of the root or of a leaf, gets the path of the first one of a leaf."""
+    leaves = [row for row in tree.rows() if row["content_type"] == DATA_LEAF]
+    other = pq.read_table(local(leaves[-1]["location"])).to_pylist()[-1]["location"]
+    in_files(tree, DATA, lambda row: row.update(location=other))
+    code, rule = refused(tree, words, capsys)
+    assert (code, rule) == (15, "V4-120")
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS])
+@pytest.mark.parametrize(("number", "rule"), [(0, "V4-104"), (99, "V4-064")])
+def test_sequence_numbers_in_a_leaf_beside_those_of_the_root_are_refused(
+    tree, capsys, words, number, rule
+):
+    def change(rows: list[Record]) -> None:
+        rows[-1]["tracking_info"].update(sequence_number=number, file_sequence_number=number)
+
+    tree.edit_leaf(change, keep=True)
+    assert refused(tree, words, capsys) in {(15, rule), (15, "V4-104")}
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, ORPHANS, EXPIRE])
+@pytest.mark.parametrize("content", [DATA_LEAF, DELETE_LEAF])
+def test_v4_103_a_live_row_of_a_leaf_that_is_called_deleted_is_refused(
+    tree, capsys, words, content
+):
+    def change(rows: list[Record]) -> None:
+        row = next(one for one in rows if one["tracking_info"]["status"] != DELETED)
+        row["tracking_info"].update(status=DELETED, sequence_number=1, file_sequence_number=1)
+
+    tree.edit_leaf(change, content, keep=True)
+    assert refused(tree, words, capsys) == (15, "V4-103")
+
+
+def lose(tree: BrokenTree, kind: str) -> None:
+    """The root loses a leaf that nothing else names, a vector, or the bitmap over a leaf."""
+    kinds = {row["content_type"] for row in tree.rows()}
+    wanted = {"delete leaf": DELETE_LEAF, "file": VECTOR, "bitmap": BITMAP}[kind]
+    content = wanted if wanted in kinds else DATA_LEAF
+
+    def change(rows: list[Record]) -> None:
+        lost = of(rows, content)
+        rows[:] = [
+            row
+            for row in rows
+            if row != lost and (content != BITMAP or row["content_type"] != BITMAP)
+        ]
+
+    tree.edit_root(change)
+
+
+@pytest.mark.parametrize("words", [ORPHANS, EXPIRE, QUARANTINE])
+@pytest.mark.parametrize("kind", ["delete leaf", "file", "bitmap"])
+def test_r031_nothing_is_deleted_while_a_root_has_lost_a_row(tree, capsys, words, kind):
+    lose(tree, kind)
+    assert refused(tree, words, capsys) == (5, "R-031")
+    findings = app.main(["validate", str(tree.directory), "--all-snapshots", "--rule", "R-031"])
+    assert (findings, "R-031" in capsys.readouterr().out) == (4, True)
+    assert run(tree, (*words, "--distrust-summaries")) == 0
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS])
+@pytest.mark.parametrize("kind", ["delete leaf", "file", "bitmap"])
+def test_r031_a_root_with_fewer_files_than_its_parent_and_its_changes_is_no_base(
+    tree, capsys, words, kind
+):
+    lose(tree, kind)
+    assert refused(tree, words, capsys) == (15, "R-031")
+
+
+@pytest.mark.parametrize("words", COMPACT)
+@pytest.mark.parametrize("content", [DATA, VECTOR])
+def test_v4_057_a_size_of_a_tree_that_no_file_has_is_refused(tree, capsys, words, content):
+    in_files(tree, content, lambda row: row.update(file_size_in_bytes=10**15))
+    assert refused(tree, words, capsys) == (15, "V4-057")
+
+
+def test_a_file_that_is_dead_in_a_leaf_may_live_in_the_root(tmp_path):
+    """Its row in the leaf is named by a bitmap: it lives once."""
+    TREE_TABLES["grown"](tmp_path / "t")
+    tree = BrokenTree(tmp_path / "t")
+    age(tree.directory, 30)
+    vector = of(tree.rows(), BITMAP, ADDED)
+    dead = BitMap.deserialize(vector["deletion_vector"]["inline_content"])
+    rows = pq.read_table(local(vector["referenced_file"])).to_pylist()
+    in_files(tree, DATA, lambda row: row.update(location=rows[dead[0]]["location"]))
+    assert run(tree, ORPHANS) == 0
+
+
+@pytest.mark.parametrize("words", [ORPHANS, EXPIRE, *COMPACT, ("properties", "set", "a=b")])
+@pytest.mark.parametrize(
+    ("member", "key", "rule"),
+    [("snapshots", "snapshot-id", "R-033"), ("schemas", "schema-id", "R-184")],
+)
+def test_ids_that_two_have_are_refused(broken, capsys, words, member, key, rule):
+    def change(members: dict[str, Any]) -> None:
+        first, *_ = members[member]
+        members[member].insert(0, {**first, key: members[member][-1][key]})
+
+    broken.edit(change)
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, rule)
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, EXPIRE, ORPHANS])
+def test_r061_a_spec_that_its_copies_in_manifests_contradict_is_refused(broken, capsys, words):
+    """Rows would have the partition of another column."""
+
+    def change(members: dict[str, Any]) -> None:
+        members["partition-specs"][0]["fields"][0]["source-id"] = 1
+
+    broken.edit(change)
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, "R-061")

@@ -96,6 +96,7 @@ from icectl.table.removed_files import unless_removed
 
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
+_AS_LISTED = ("R-044", "R-047", "R-051", "R-053", "R-061", "R-097")
 _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 
@@ -285,7 +286,7 @@ def _misdescribed(metadata: TableMetadata, part: ManifestsRead) -> Finding | Non
         columns = Columns(rows_between(part.rows, start, stop))
         described = _without_nan(metadata, row)
         stored = StoredManifest(numbered, [described], header, row.manifest_length, columns)
-        for finding in RULES.findings(stored, only=("R-044", "R-047", "R-051", "R-053")):
+        for finding in RULES.findings(stored, only=_AS_LISTED):
             if finding.severity == "error":
                 return finding
     return None

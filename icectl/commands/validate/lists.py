@@ -9,7 +9,6 @@ from icectl.checks.bound_types import types_of_bounds
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
 from icectl.checks.objects import (
     CHECKED_COLUMNS,
-    ListedChain,
     LiveSnapshot,
     ManifestEntries,
     ManifestList,
@@ -61,12 +60,13 @@ class CheckTally:
 class SnapshotsChecked:
     """What deeper levels look at, once snapshots of one layout are checked at level `metadata`.
 
-    `live` are the planning columns of entries that live; `manifests` tells those of the snapshots.
-    `of_files` and `of_contents` find what the layout has to check further where files are looked
-    for, and where they are read.
+    `live` are the planning columns of entries that live, `lists` the manifests of snapshots whose
+    lists or roots are whole; `manifests` tells those that can be read. `of_files` and `of_contents`
+    find what the layout has to check further where files are looked for, and where they are read.
     """
 
     live: Entries
+    lists: Mapping[int, Sequence[ManifestFile]]
     manifests: Callable[[], Sequence[ManifestFile]]
     of_files: Callable[[], Iterable[Finding]] = tuple
     of_contents: Callable[[], Iterable[Finding]] = tuple
@@ -102,8 +102,6 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
             of_list = (listed.snapshot, listed.properties, listed.manifests)
             found.add(RULES.findings(ManifestList(metadata, *of_list)))
             lists.append(listed)
-    whole = {one.snapshot.snapshot_id: one.manifests for one in lists if not one.problems}
-    found.add(RULES.findings(ListedChain(metadata, whole)))
     rows: dict[str, dict[ManifestFile, None]] = {}
     for listed in lists:
         for manifest in listed.manifests:
@@ -122,7 +120,9 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
         found.add(RULES.findings(alive))
         reader.context.progress.advance(1)
     return SnapshotsChecked(
-        planning(live(entries)), lambda: [rows[0] for rows in described.values()]
+        planning(live(entries)),
+        {one.snapshot.snapshot_id: one.manifests for one in lists if not one.problems},
+        lambda: [rows[0] for rows in described.values()],
     )
 
 

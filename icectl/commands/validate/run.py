@@ -8,9 +8,9 @@ from functools import partial
 from typing import cast
 
 from icectl.catalog.metadata_files import check_own_version
-from icectl.checks.objects import CommitBase, MetadataFile
+from icectl.checks.objects import CommitBase, ListedChain, MetadataFile
 from icectl.checks.rule import Breach, Finding
-from icectl.checks.rules import Level, RuleChoice, fails, finding, rules_of_metadata
+from icectl.checks.rules import RULES, Level, RuleChoice, fails, finding, rules_of_metadata
 from icectl.cli.document import Outcome
 from icectl.cli.failures import with_table
 from icectl.cli.naming import changed_in_hints, name_in_hints
@@ -207,6 +207,8 @@ def _check(
         of_layout = [snapshot for snapshot in snapshots if layout_of(snapshot) is layout]
         if of_layout:
             checked.append(check_snapshots_of(layout)(reader, of_layout, tally))
+    lists = {id_: listed for part in checked for id_, listed in part.lists.items()}
+    tally.add(RULES.findings(ListedChain(metadata, lists)))
     if options.level == "metadata":
         return
     alive = concat([part.live for part in checked])

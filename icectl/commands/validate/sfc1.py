@@ -53,10 +53,11 @@ from icectl.sfc1.checks.vectors import VectorStep
 from icectl.sfc1.commit.lists import legacy_root
 from icectl.sfc1.manifest_file import ListedRow, TreeContent
 from icectl.sfc1.manifests import TreeFacts, manifest_file, vector_rows
+from icectl.sfc1.reader import listed_manifests
 from icectl.sfc1.rules import EVERY_RULE, SFC1_RULES, unreadable
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
+from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import read_or_none
 
@@ -412,20 +413,26 @@ class _Check:
         breaches = breaches_of_places(list(outside.values()))
         self._tally.add(place.finding("snapshots", breach) for breach in breaches)
         only_gone = where(files.entries, removed_files & ~kept_files)
+        lists = self._lists()
         return SnapshotsChecked(
             planning(alive),
-            self._manifests,
+            lists,
+            lambda: distinct_manifests(lists.values()),
             lambda: check_gone(self._reader, only_gone),
             lambda: _check_replaced(self._reader.context.store, replaced),
         )
 
-    def _manifests(self) -> Sequence[ManifestFile]:
-        """Return the leaves of the chosen snapshots whose roots can be read."""
-        read = try_manifest_lists(
-            self._reader.context, self._reader.metadata, list(self._chosen.values())
-        )
-        with closing(read):
-            return distinct_manifests([listed.manifests for listed in read])
+    def _lists(self) -> Mapping[int, Sequence[ManifestFile]]:
+        """Return what the roots of the chosen snapshots list, where they can be read."""
+        lists = {}
+        for id_ in self._chosen.keys() & self._roots.keys():
+            root = self._roots[id_]
+            dead = root.vectors.dead()
+            read = partial(listed_manifests, root.snapshot, root.rows, dead)
+            listed = None if root.unread else read_or_none(read)
+            if listed is not None:
+                lists[id_] = listed
+        return lists
 
     def _step(
         self, snapshot: Snapshot, live: CheckedTree, changed: SaidChanges

@@ -8,7 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.live_entries import LiveRows, late
+from icectl.checks.live_entries import (
+    LiveRows,
+    incomplete_vectors,
+    late,
+    of_no_size,
+    unreadable_formats,
+)
 from icectl.checks.rule import Breach, Check, located, of_object, other_names, rule
 from icectl.entries.columns import Integers, Mask, mask_of, whole
 from icectl.entries.rows import location_keys
@@ -155,18 +161,25 @@ class LeafRows(TreeRows):
         self.listed = listed
 
 
-class ListedLeaf:
+class LeafCounts:
+    """The rows of a leaf of any version, and what a root counts of it; its rows are inherited."""
+
+    def __init__(self, columns: TreeColumns, listed: ListedRow, size_bytes: int) -> None:
+        self.columns = columns
+        self.listed = listed
+        self.size_bytes = size_bytes
+        self.subject = listed.name
+        self.row_count = len(columns)
+
+
+class ListedLeaf(LeafCounts):
     """A leaf of any version against its row in the root of a snapshot; its rows are inherited."""
 
     def __init__(
         self, columns: TreeColumns, listed: ListedRow, size_bytes: int, snapshot: Snapshot
     ) -> None:
-        self.columns = columns
-        self.listed = listed
-        self.size_bytes = size_bytes
+        super().__init__(columns, listed, size_bytes)
         self.snapshot = snapshot
-        self.subject = listed.name
-        self.row_count = len(columns)
 
 
 def in_rows(
@@ -298,7 +311,7 @@ def _other_content(leaf: LeafRows) -> Iterator[Breach]:
 # -- leaves against their roots -------------------------------------------------------------------
 
 
-def _other_description(leaf: ListedLeaf) -> Iterator[Breach]:
+def _other_description(leaf: LeafCounts) -> Iterator[Breach]:
     status, records = leaf.columns.status, leaf.columns.numbers("record_count")
     counts = {"record_count": len(leaf.columns), "file_size_in_bytes": leaf.size_bytes}
     for code in (Status.ADDED, Status.EXISTING, Status.DELETED):
@@ -314,7 +327,7 @@ def _other_description(leaf: ListedLeaf) -> Iterator[Breach]:
         yield Breach(f"it is described with {'; '.join(differing)}")
 
 
-def _other_least_number(leaf: ListedLeaf) -> Iterator[Breach]:
+def _other_least_number(leaf: LeafCounts) -> Iterator[Breach]:
     live = ~leaf.columns.with_status(Status.DELETED)
     numbers = leaf.columns.numbers("sequence_number")[live]
     least = int(numbers.min()) if len(numbers) else leaf.listed.sequence_number
@@ -375,9 +388,11 @@ ROW_RULES = (
          in_rows(_NO_SCHEME, lambda one: one.starting("location", "/")),
          in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/"))),
     rule("V4-052", "the file format is one that the content can have", "Entries", "error",
-         ROLL_BACK, in_rows("has a file format that its content cannot have", _of_other_format)),
+         ROLL_BACK, in_rows("has a file format that its content cannot have", _of_other_format),
+         Check(LiveRows, unreadable_formats)),
     rule("V4-053", "delete vectors say where their bitmap is", "Entries", "error", ROLL_BACK,
-         in_rows("does not say in one way where its bitmap is", _without_one_place)),
+         in_rows("does not say in one way where its bitmap is", _without_one_place),
+         Check(LiveRows, incomplete_vectors)),
     rule("V4-054", "the partition spec of every entry exists", "Entries", "error",
          "restore the spec with the engine",
          in_rows("has a partition spec that does not exist",
@@ -398,7 +413,8 @@ ROW_RULES = (
          in_rows("has no size that makes sense",
                  lambda one: (one.present("file_size_in_bytes") ^ one.present("location"))
                  | (one.present("file_size_in_bytes")
-                    & (one.numbers("file_size_in_bytes") <= 0)))),
+                    & (one.numbers("file_size_in_bytes") <= 0))),
+         Check(LiveRows, of_no_size)),
     rule("V4-058", "leaves have counts of their rows, and nothing else has", "Entries", "error",
          ROLL_BACK, in_rows("has counts that are not those of its rows", _bad_counts)),
     rule("V4-059", "entries name the file that they refer to", "Entries", "error", ROLL_BACK,
@@ -466,9 +482,9 @@ ROW_RULES = (
     rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK,
          in_leaf("is a leaf in a leaf", lambda one: one.of(*LEAVES))),
     rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK,
-         Check(ListedLeaf, _other_description)),
+         Check(LeafCounts, _other_description)),
     rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
-         REWRITE_MANIFESTS, Check(ListedLeaf, _other_least_number)),
+         ROLL_BACK, Check(LeafCounts, _other_least_number)),
     rule("V4-105", "rows that are not ADDED have numbers of their own", "Leaves", "error",
          ROLL_BACK,
          in_leaf("is not ADDED and has no sequence number",

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from icectl.checks.live_entries import LiveRows, renumbered
 from icectl.checks.rule import Breach, Check, other_counters, rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.summary import summary_counters
@@ -317,7 +318,7 @@ STEP_RULES = (
     rule("V4-162", "files that stay keep their numbers", "Across snapshots", "error", ROLL_BACK,
          in_step("lives on with other numbers than before", _renumbered)),
     rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
-         ROLL_BACK, Check(TreeHistory, _other_sequence_numbers)),
+         ROLL_BACK, Check(TreeHistory, _other_sequence_numbers), Check(LiveRows, renumbered)),
     rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
          "error", ROLL_BACK, Check(ReplacedVector, _lost_positions)),
     rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK,

@@ -12,6 +12,7 @@ from icectl.format.manifest import Content, Status
 from icectl.format.rule import NO_ROW, OURS, REWRITE_MANIFESTS, ROLL_BACK, Fault, Severity
 from icectl.sfc1.checks.live import LiveTree, in_tree, strange_in_leaves
 from icectl.sfc1.checks.rows import TreeColumns
+from icectl.storage.location import comparison_key
 from icectl.units import print_count
 
 _LIVE = (Status.ADDED, Status.EXISTING)
@@ -71,6 +72,17 @@ class RootVectors:
                 before = vectors.get(self.statuses[at], self.bitmaps[at][:0])
                 vectors[self.statuses[at]] = np.union1d(before, self.bitmaps[at])
         return vectors
+
+    def dead(self) -> dict[str, Positions]:
+        """Return what live vectors name, as far as they could be read, by comparison key."""
+        leaves = self.columns.rows["referenced_file"]
+        return {
+            comparison_key(str(leaves[live[0]].as_py())): np.unique(
+                np.concatenate([self.bitmaps[at] for at in live])
+            )
+            for key in self.vectors
+            if (live := [at for at in self.of(key, *_LIVE) if at in self.bitmaps])
+        }
 
     def of(self, key: str, *statuses: Status) -> list[int]:
         """Return rows of the vectors over a leaf that have one of the statuses."""

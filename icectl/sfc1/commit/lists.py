@@ -52,7 +52,7 @@ from icectl.storage.new_files import create_own
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests, with_counts
-from icectl.table.manifests import scan_manifests
+from icectl.table.manifests import scan_manifests, without_dead
 from icectl.table.reading import naming, read_file
 
 _COLUMNS = [*PLANNING.names, *CARRIED.names]
@@ -121,7 +121,7 @@ class ListsOfRoots:
     def _own(self, facts: TreeFacts, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
         """Write the files that a root lists itself, with what the snapshot removed from leaves."""
         listed = of_contents(root, *FILES)
-        entries = Entries(raw_entries(facts, listed, NONE, ALL_COLUMNS, 0).table)
+        entries = Entries(raw_entries(facts, listed, ALL_COLUMNS, 0).table)
         gone = pc.equal(entries.table["status"], int(Status.DELETED))
         parts = [where(entries, pc.invert(gone)), _deleted(where(entries, gone), snapshot)]
         for mark in RootReader(facts.metadata).marked(self.context.store, snapshot):
@@ -192,7 +192,7 @@ class ListsOfRoots:
         if leaf.file_format == FileFormat.AVRO:
             return self._load(facts, leaf_manifest(leaf, deleted))
         rows = read_leaf(self.context.store, facts, leaf, carried=True)
-        return Entries(raw_entries(facts, rows, deleted, ALL_COLUMNS, 0).table)
+        return without_dead(Entries(raw_entries(facts, rows, ALL_COLUMNS, 0).table), deleted)
 
     def _load(self, facts: TreeFacts, manifest: ManifestFile) -> Entries:
         (read,) = scan_manifests(self.context, facts.metadata, [manifest], ALL_COLUMNS)

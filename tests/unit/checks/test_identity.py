@@ -176,6 +176,8 @@ def test_a_manifest_that_is_as_its_list_says_is_in_no_doubt():
                       existing_rows_count=10)  # fmt: skip
     assert list(doubtful_manifests([merged], [header()], [1234], older, 0)) == []
     deletes = manifest(content=ManifestContent.DELETES)
+    assert list(doubtful_manifests([deletes], [header(metadata={})], [1234], rows, 0)) == [0]
+    rows = stored(FILE | {"content": 1})
     assert list(doubtful_manifests([deletes], [header(metadata={})], [1234], rows, 0)) == []
 
 
