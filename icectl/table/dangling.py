@@ -88,7 +88,7 @@ def check_dangling(
     if lost:
         lost = _still_there(context, metadata, lost)
     if lost:
-        lost = _never_removed(context, metadata, snapshot, lost)
+        lost = _never_removed(context, metadata, snapshot, data_files(entries), lost)
     for name_, place in lost.items():
         is_vector = place in deletion_vectors(dangling).table["location"].to_pylist()
         message = (
@@ -176,23 +176,28 @@ def _still_there(
 
 
 def _never_removed(
-    context: TableContext, metadata: TableMetadata, snapshot: Snapshot, names: Mapping[str, str]
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    data: Entries,
+    names: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the names of data files that no snapshot has removed, as far as the table knows.
+
+    `data` are those of the snapshot in every state; none of them removes a file of these names.
 
     A snapshot that removes a file has a deleted entry of it, or says how many it removes. Where
     snapshots in between have expired, it is enough that an older one has the file.
     """
     lost = dict(names)
     line = list(ancestors(metadata.snapshots_by_id, snapshot.snapshot_id))
-    child, child_files = snapshot, EMPTY
-    for one in line:
+    child, child_files = snapshot, live(data)
+    for one in line[1:]:
         entries = _data_entries(context, metadata, one)
         lost = _without(lost, of_status(entries, Status.DELETED))
         alive = live(entries)
-        if one is not snapshot and len(
-            gone := minus(alive, child_files.table["location"])
-        ) <= removed_data_files(child):
+        gone = minus(alive, child_files.table["location"])
+        if len(gone) <= removed_data_files(child):
             lost = _without(lost, gone)
         child, child_files = one, alive
         if not lost:

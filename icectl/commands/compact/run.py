@@ -90,6 +90,7 @@ from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, rea
 from icectl.rows.read_data import SourceFile, open_own
 from icectl.rows.row_runs import rows_of
 from icectl.rows.sort_rows import order_words
+from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
 from icectl.table.live_file_check import check_largest
@@ -122,7 +123,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     choice = engine_choice(session.settings, request, has_session=session.spark is not None)
     spark = request.spark_conf or (), request.remote
     engine_of(session, choice, *spark)  # refuses options of another engine before any work
-    context = session.context
+    context = replace(session.context, store=KeepingStore(session.context.store))
 
     def options_for(metadata: TableMetadata) -> CompactOptions:
         chosen = with_method(options(metadata), request, session.settings)

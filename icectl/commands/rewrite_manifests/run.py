@@ -31,6 +31,7 @@ from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
+from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, open_to_change
 from icectl.table.live_parts import MOST_WHOLE, LiveParts
@@ -193,7 +194,7 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
     """Plan the rewrite and, unless only the plan was asked for, execute it."""
     options = options_of(request)
     session = open_session(common, table, read_only=False, change=change)
-    context = session.context
+    context = replace(session.context, store=KeepingStore(session.context.store))
     with unless_removed(context):
         prepared = prepare(
             context,

@@ -1,0 +1,78 @@
+"""A run fetches each manifest, manifest list, root and leaf of a table once."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from icectl.cli import app, session
+from icectl.storage import kept
+from icectl.storage.local.store import LocalStore
+from tests.builders.broken_tree import TREE_TABLES
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import CountingStore
+
+COMMANDS = {
+    "expire": ("expire-snapshots", "--older-than", "0s", "--retain-last", "1"),
+    "rewrite": ("compact", "--method=rewrite", "--rewrite-all"),
+    "merge": ("compact", "--method=merge", "--min-input-files", "2"),
+    "deletes": ("compact", "--deletes-only", "--min-delete-files", "1"),
+    "manifests": ("rewrite-manifests", "--rewrite-all"),
+}
+
+
+@pytest.fixture(scope="module", params=["lists", "sfc-1"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with deletes, replaced files and merged manifests; beside it a copy, `pristine`."""
+    directory = tmp_path_factory.mktemp(request.param) / "t"
+    if request.param == "sfc-1":
+        TREE_TABLES["positions"](directory)
+        assert run(directory, *COMMANDS["manifests"]) == 0  # leaves instead of older manifests
+    else:
+        table = TableBuilder(directory, 2, "identity", merge_manifests_above=3)
+        table.append(range(8), files=2)
+        table.append(range(8, 15))
+        table.delete_rows([1, 9])
+        table.append(range(15, 24))
+        table.replace_data_files(2)
+        table.delete_rows([2, 16])
+        table.append(range(24, 30))
+    shutil.copytree(directory, directory.with_name("pristine"))
+    return directory
+
+
+def run(table: Path, command: str, *options: str) -> int:
+    line = [command, str(table), *options, "--yes", "--quiet"]
+    return app.main(line, env=Clock(NOW_MS + 86_400_000))
+
+
+def reads(table: Path, words: tuple[str, ...]) -> Counter[str]:
+    """How often a run that changes a table fetches each manifest, list, root and leaf."""
+    shutil.rmtree(table)
+    shutil.copytree(table.parent / "pristine", table)
+    store = CountingStore(LocalStore())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "open_store", lambda *_: store)
+        assert run(table, *words) == 0
+    written = {path.name for path in (table / "metadata").glob("*.metadata.json")}
+    assert written > {path.name for path in (table.parent / "pristine").rglob("*.metadata.json")}
+    return Counter(
+        location
+        for method, location in store.calls
+        if method in ("read", "read_range", "open")
+        and "/metadata/" in location
+        and location.endswith((".avro", ".parquet"))
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_is_fetched_once(built, name):
+    assert set(reads(built, COMMANDS[name]).values()) == {1}
+
+
+def test_more_than_is_kept_is_fetched_again(built, monkeypatch):
+    """Memory is bounded: a commit copies entries out of bytes that the plan no longer has."""
+    monkeypatch.setattr(kept, "_KEPT_BYTES", 0)
+    assert max(reads(built, COMMANDS["rewrite"]).values()) > 1
