@@ -56,6 +56,6 @@ def test_r142_r143_partitions_are_counted_as_iceberg_counts_them(told, name):
         row[:total] + row[total + 1 :] for row in theirs
     ]
     assert len(own) == 6
-    rows = told[name]["distinct"]["id"] + 990  # 1,000 came twice, and 10 of them are deleted
-    totals = [row[total] for row in own]
-    assert totals == ["None"] * 6 if name == "v2" else sum(map(int, totals)) == rows
+    known = [int(row[total]) for row in own if row[total] != "None"]
+    # 40 of the 4,000 rows are deleted, all of them odd: vectors say of each partition how many
+    assert (len(known), sum(known)) == {"v2": (3, 2000), "v3": (6, 3960)}[name]
