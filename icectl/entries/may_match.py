@@ -8,7 +8,7 @@ that a spec does not have.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from operator import le, lt
@@ -247,7 +247,12 @@ def manifests_may_match(
     ranges = [_ranges(manifest, known_specs) for manifest in manifests]
 
     def may(leaf: Leaf) -> _Outcome:
-        answers = [_of_ranges(leaf, of_manifest, schemas) for of_manifest in ranges]
+        transforms = {
+            (spec.spec_id, at): _transform(leaf.column, field, schemas)
+            for spec in specs
+            for at, field in enumerate(spec.fields)
+        }
+        answers = [_of_ranges(leaf, of_manifest, transforms) for of_manifest in ranges]
         return _Outcome(
             np.array([answer.be_true for answer in answers], np.bool_),
             np.array([answer.be_false for answer in answers], np.bool_),
@@ -256,7 +261,10 @@ def manifests_may_match(
     return _combined(predicate, len(manifests), may).be_true
 
 
-_Ranges = Sequence[tuple[PartitionField, PartitionRange]]
+_Field = tuple[int, int]
+"""A partition field: its spec and its place there."""
+
+_Ranges = Sequence[tuple[_Field, PartitionRange]]
 """Partition fields of a manifest whose values are known to be in a range."""
 
 
@@ -266,8 +274,8 @@ def _ranges(
     spec, types = specs.get(manifest.partition_spec_id, (None, ()))
     if spec is None or manifest.partitions is None or len(manifest.partitions) != len(types):
         return ()
-    pairs = zip(spec.fields, map(_range, manifest.partitions, types), strict=True)
-    return [(field, known) for field, known in pairs if known is not None]
+    pairs = enumerate(map(_range, manifest.partitions, types))
+    return [((spec.spec_id, at), known) for at, known in pairs if known is not None]
 
 
 def _range(summary: FieldSummary, type_: Type | None) -> PartitionRange | None:
@@ -275,24 +283,21 @@ def _range(summary: FieldSummary, type_: Type | None) -> PartitionRange | None:
     if type_ is None:
         return None
     is_real = isinstance(type_, PrimitiveType) and type_.name in _REALS
-    others = PartitionRange(
-        contains_null=summary.contains_null,
-        contains_nan=is_real and summary.contains_nan is not False,
-    )
+    has_null, has_nan = summary.contains_null, is_real and summary.contains_nan is not False
     if summary.lower_bound is None or summary.upper_bound is None:
-        is_known = summary.lower_bound is summary.upper_bound is None
-        return others if is_known and (others.contains_null or others.contains_nan) else None
+        is_known = summary.lower_bound is summary.upper_bound is None and (has_null or has_nan)
+        return PartitionRange(None, None, has_null, has_nan) if is_known else None
     try:
         low, high = decode(type_, summary.lower_bound), decode(type_, summary.upper_bound)
     except ValueError:
         return None
-    return replace(others, lower=low, upper=high) if low <= high else None  # NaN has no order
+    return PartitionRange(low, high, has_null, has_nan) if low <= high else None  # not of NaN
 
 
-def _of_ranges(leaf: Leaf, ranges: _Ranges, schemas: Sequence[Schema]) -> May:
+def _of_ranges(leaf: Leaf, ranges: _Ranges, transforms: Mapping[_Field, Transform | None]) -> May:
     may = UNKNOWN
     for field, values in ranges:
-        transform = _transform(leaf.column, field, schemas)
+        transform = transforms[field]
         if transform is not None:
             answer = of_range(leaf, transform, values)
             may = May(may.be_true and answer.be_true, may.be_false and answer.be_false)

@@ -112,9 +112,13 @@ def build(
     entries_per_manifest: int,
     *,
     metrics: bool = True,
+    spec: PartitionSpec = SPEC,
     location: str | None = None,
 ) -> list[Path]:
-    """Write the table, at a location or in the directory; returns the paths of its manifests."""
+    """Write the table, at a location or in the directory; returns the paths of its manifests.
+
+    `spec` has one field, whose values are the numbers of the manifests.
+    """
     (directory / "metadata").mkdir(parents=True)
     location = location or str(directory)
     described, paths = [], []
@@ -123,7 +127,7 @@ def build(
         content = write_manifest(
             RawEntries(table),
             schema=SCHEMA,
-            spec=SPEC,
+            spec=spec,
             format_version=2,
             content=ManifestContent.DATA,
             snapshot_id=SNAPSHOT_ID,
@@ -135,7 +139,7 @@ def build(
         bound = number.to_bytes(4, "little")
         described.append(
             ManifestFile(
-                str(path),
+                f"{location}/metadata/{path.name}",
                 len(content),
                 0,
                 ManifestContent.DATA,
@@ -178,7 +182,7 @@ def build(
         STATS_COLUMNS,
         (SCHEMA,),
         0,
-        (SPEC,),
+        (spec,),
         0,
         1000,
         (SortOrder(0, ()),),
@@ -190,7 +194,7 @@ def build(
                 SNAPSHOT_ID,
                 1_750_000_000_000,
                 sequence_number=1,
-                manifest_list=str(list_path),
+                manifest_list=f"{location}/metadata/{list_path.name}",
                 summary={"operation": "append"},
                 schema_id=0,
             ),
