@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import byte_strings, decimal_bytes, integers, packed, plain
+from icectl.entries.columns import byte_strings, decimal_bytes, integers, packed, plain, whole
 from icectl.entries.partition_key import UNKNOWN_KEY, decode_key, encode_keys
 from icectl.entries.rows import CARRIED, E
 from icectl.entries.stats import flat, of_field
@@ -303,10 +303,12 @@ def _lengths(
 def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
     """Return the statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
 
-    Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
+    Shape: one struct per entry; bounds that do not decode are null. `tight_bounds` and lengths are
+    known where all values of a file are one.
     Order: kept.
     """
     count = len(entries)
+    record_counts = whole(entries.table["record_count"])
     flattened = {name: flat(entries, name) for name in _MEMBERS}
     kind = stats_type(columns)
     groups = []
@@ -317,8 +319,38 @@ def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
                 stored = of_field(flattened[source], column.id, count)
                 is_bound = name.endswith("bound")
                 members[name] = typed_bounds(column.type, stored) if is_bound else stored
+        members |= _of_one_value(column.type, members, record_counts)
         groups.append(stats_group(field.type, members, count))
     return pa.StructArray.from_arrays(groups, fields=list(kind))
+
+
+def _of_one_value(
+    type_: Type, members: Mapping[str, pa.Array], record_counts: pa.Array
+) -> dict[str, pa.Array]:
+    """Return what follows for files whose values are all the same, as their bounds are equal.
+
+    There must be a value. Zeros are left out: not all writers tell them apart.
+    """
+    lower, upper = members.get("lower_bound"), members.get("upper_bound")
+    if lower is None or upper is None:
+        return {}
+    none = pa.repeat(pa.scalar(0, pa.int64()), len(lower))
+    known = [members.get(name, none) for name in ("null_count", "nan_count")]
+    is_one = _true(pc.less(pc.add(*known), record_counts))
+    is_one = pc.and_(is_one, pc.and_(lower.is_valid(), upper.is_valid()))
+    is_one = pc.and_not(is_one, differing(lower, upper))
+    if pa.types.is_floating(lower.type):
+        is_one = pc.and_not(is_one, _true(pc.equal(lower, pa.scalar(0, lower.type))))
+    known_tight = pc.if_else(is_one, True, pa.scalar(None, pa.bool_()))  # noqa: FBT003
+    return {"tight_bounds": known_tight, **_lengths_of(type_, lower, is_one)}
+
+
+def _lengths_of(type_: Type, values: pa.Array, is_one: pa.Array) -> dict[str, pa.Array]:
+    """Return the lengths of texts in bytes where a file has one value; none of other types."""
+    if type_ not in (PrimitiveType("string"), PrimitiveType("binary")):
+        return {}
+    lengths = pc.if_else(is_one, pc.binary_length(values), pa.scalar(None, pa.int32()))
+    return dict.fromkeys(_LENGTHS, lengths)
 
 
 def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
@@ -534,6 +566,7 @@ def _with_values(
         "null_count": pc.if_else(nulls, record_counts, zeros),
         "nan_count": pc.if_else(nans, record_counts, zeros),
     }
+    counted |= _lengths_of(type_, bounds, bounds.is_valid())
     columns = [
         counted.get(member.name, part)
         for member, part in zip(group.type, group.flatten(), strict=True)

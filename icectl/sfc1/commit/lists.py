@@ -350,6 +350,8 @@ def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
             "lower_bound": typed_bounds(item.type, pa.array([summary.lower_bound], pa.binary())),
             "upper_bound": typed_bounds(item.type, pa.array([summary.upper_bound], pa.binary())),
         }
+        if manifest.live_rows is not None:
+            members["value_count"] = pa.array([manifest.live_rows], pa.int64())
         if not summary.contains_null:
             members["null_count"] = pa.array([0], pa.int64())
         if summary.contains_nan is False:

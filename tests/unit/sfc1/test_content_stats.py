@@ -32,10 +32,10 @@ COLUMNS = (StatsColumn(1, LONG, is_required=True), StatsColumn(2, STRING), Stats
 
 
 def entries(*rows):
-    """Entries with nothing but maps."""
+    """Entries of 10 records with nothing but maps."""
     names = CARRIED.names
     table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], CARRIED)
-    return RawEntries(table)
+    return RawEntries(table.append_column("record_count", pa.array([10] * len(rows), pa.int64())))
 
 
 @pytest.mark.parametrize("kind", ["variant", "unknown", "geometry(srid:0)", "geography"])
@@ -278,6 +278,73 @@ def test_v4_142_a_range_is_no_value(group):
 def test_v4_142_what_readers_take_for_a_value(group, value):
     found = recover(stats(COLUMNS[1], group), 1, [TupleField(0, 2, STRING)], 1)
     assert found.to_pylist() == [encode_key([STRING], [value])]
+
+
+@pytest.mark.parametrize(
+    ("type_", "bound", "length"),
+    [
+        (PrimitiveType("long"), struct.pack("<q", 7), None),
+        (DATE, struct.pack("<i", 7), None),
+        (PrimitiveType("boolean"), b"\0", None),
+        (DecimalType(9, 2), b"\x01\x00", None),
+        (UUID_TYPE, UUID(int=5).bytes, None),
+        (FixedType(2), b"xy", None),
+        (DOUBLE, struct.pack("<d", 1.5), None),
+        (STRING, "zwölf".encode(), 6),
+        (PrimitiveType("binary"), b"\xff\0", 2),
+    ],
+    ids=str,
+)
+def test_of_files_with_one_value_bounds_are_tight_and_lengths_known(type_, bound, length):
+    def known(**maps):
+        maps = {"lower_bounds": bound, "upper_bounds": bound, "null_value_counts": 9, **maps}
+        pairs = {name: [(4, value)] for name, value in maps.items() if value is not None}
+        (found,) = from_maps(entries(pairs), [StatsColumn(4, type_)]).to_pylist()
+        group = found["s4"]
+        return (
+            group["tight_bounds"],
+            group.get("average_uncompressed_length"),
+            group.get("max_uncompressed_length"),
+        )
+
+    counted = {"nan_value_counts": 0} if type_ == DOUBLE else {}
+    assert known(**counted) == (True, length, length)
+    for unproved in (
+        {**counted, "null_value_counts": None},  # there may be no value
+        {**counted, "null_value_counts": 10},
+        {**counted, "upper_bounds": None},
+        {"nan_value_counts": None if type_ == DOUBLE else 0, "null_value_counts": 11},
+        {**counted, "nan_value_counts": 1} if type_ == DOUBLE else {"lower_bounds": None},
+    ):
+        assert known(**unproved) == (None, None, None)
+
+
+def test_zeros_and_texts_that_are_cut_are_not_known_to_be_one_value():
+    def tight(type_, lower, upper):
+        maps = {"lower_bounds": [(4, lower)], "upper_bounds": [(4, upper)]}
+        maps |= {"null_value_counts": [(4, 0)], "nan_value_counts": [(4, 0)]}
+        (found,) = from_maps(entries(maps), [StatsColumn(4, type_)]).to_pylist()
+        return found["s4"]["tight_bounds"]
+
+    zero, minus_zero = struct.pack("<d", 0.0), struct.pack("<d", -0.0)
+    for lower, upper in ((zero, zero), (minus_zero, zero), (minus_zero, minus_zero)):
+        assert tight(DOUBLE, lower, upper) is None
+    assert tight(STRING, b"abcdefghijklmnop", b"abcdefghijklmnoq") is None
+
+
+def test_lengths_of_partition_values_are_known():
+    written = with_tuples(
+        conform(None, TUPLE_COLUMNS, 2),
+        pa.array([encode_key(TYPES, (1, one, 1.5)) for one in ("ü" * 40, None)], pa.binary()),
+        pa.array([7, 7]),
+        FIELDS,
+        TYPES,
+    )
+    names = ("average_uncompressed_length", "max_uncompressed_length")
+    found = [[row["s2"][name] for name in names] for row in written.to_pylist()]
+    assert found == [[80, 80], [None, None]]
+    (total,) = aggregate(written, TUPLE_COLUMNS, pa.array([7, 7])).to_pylist()
+    assert [total["s2"][name] for name in names] == [80, 80]
 
 
 def test_zeros_of_two_signs_are_a_range():

@@ -1,0 +1,121 @@
+"""Leaves that a condition leaves out hold no row that matches, in values of each type.
+
+PyIceberg writes the rows. Each leaf has one file, of one value or of two.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import eq, gt, lt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, NestedField, TimestamptzType, UUIDType
+
+from icectl.cli import app
+from icectl.commands.compact.run import live_files
+from icectl.entries.conditions import parse_where
+from icectl.entries.may_match import METRICS
+from icectl.entries.rows import by_row
+from icectl.sfc1.reader import RootReader
+from tests.builders.filtered import COLUMNS, on_files
+from tests.builders.inline_rows import way_to
+from tests.builders.rows import local
+
+FILES = 8
+LEAVES = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "1"}
+EVERY = tuple(name for name, column in COLUMNS.items() if column.first is None)
+ONE_OF_EACH_TYPE = (
+    "flag", "small", "big", "float", "double", "minus_zero", "some_nan", "dec38", "day", "instant",
+    "text", "uuid", "bytes", "fixed4",
+)  # fmt: skip
+
+
+def stored(name: str, file: int) -> list[Any]:
+    """The values of a column in a file: one, the same with null, or two neighbours."""
+    values = COLUMNS[name].values
+    first, second = (values[at % len(values)] for at in (file, file + 1))
+    found = [[first, first], [first, None], [first, second]][file % 3]
+    if isinstance(COLUMNS[name].type, UUIDType):
+        return [None if one is None else one.bytes for one in found]
+    return found
+
+
+def written(catalog: SqlCatalog, names: Sequence[str]) -> Path:
+    fields = [NestedField(at, name, COLUMNS[name].type) for at, name in enumerate(names, 1)]
+    table = catalog.create_table("db.t", Schema(*fields))
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    for file in range(FILES):
+        arrays = [pa.array(stored(field.name, file), field.type) for field in schema]
+        table.append(pa.Table.from_arrays(arrays, schema=schema))
+    return on_files(table, LEAVES)
+
+
+def literal(name: str, value: Any) -> str | None:
+    """A value as conditions have it; None where they have none."""
+    kind = COLUMNS[name].type
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(kind, BinaryType | FixedType):
+        return f"X'{value.hex()}'"
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    if isinstance(value, float) or str(kind).startswith("decimal"):
+        return f"{value:f}"
+    if isinstance(kind, TimestamptzType):
+        return f"'{value.isoformat()}'"
+    return f"'{value.isoformat() if hasattr(value, 'isoformat') else value}'"
+
+
+def conditions(name: str, operators: str) -> Iterator[tuple[str, Callable[[Any], bool]]]:
+    """Conditions on a column, and what they are of a value."""
+    yield f"{name} is null", lambda row: row is None
+    if isinstance(COLUMNS[name].values[0], float):
+        yield f"{name} is nan", lambda row: row is not None and math.isnan(row)
+    for value in COLUMNS[name].values:
+        text = literal(name, value)
+        for operator in operators[:1] if isinstance(value, bool) else operators:
+            if text is not None:
+                compare = {"=": eq, "<": lt, ">": gt}[operator]
+                yield f"{name} {operator} {text}", partial(_holds, compare, value)
+
+
+def _holds(compare: Callable[[Any, Any], bool], value: object, row: object) -> bool:
+    return row is not None and compare(row, value)
+
+
+@pytest.mark.parametrize(
+    ("names", "operators"),
+    [(ONE_OF_EACH_TYPE, "="), pytest.param(EVERY, "=<>", marks=pytest.mark.full)],
+    ids=["few", "every"],
+)
+def test_no_leaf_with_a_matching_row_is_left_out(catalog, names, operators):
+    directory = written(catalog, names)
+    upgrade = ["upgrade-to-v4", str(directory), "--layout=sfc-1", "--eager", "--yes", "--quiet"]
+    assert app.main(upgrade) == 0
+    context = way_to(directory)
+    metadata = context.catalog.load().metadata
+    files = live_files(context, metadata, metadata.current_snapshot, {}, METRICS)
+    snapshot, reader = metadata.snapshots[-1], RootReader(metadata)
+    rows = {
+        files.manifests[at].manifest_path: pq.read_table(local(place), partitioning=None)
+        for place, at in by_row(files.data, "location", "manifest")
+    }
+    assert len(rows) == FILES
+    asked = left_out = 0
+    for name in names:
+        held = {leaf: table[name].to_pylist() for leaf, table in rows.items()}
+        for text, is_match in conditions(name, operators):
+            predicate = parse_where(text, metadata)
+            needed, others = reader.manifests_of(context.store, snapshot, predicate)
+            for leaf in others:
+                assert not any(map(is_match, held[leaf.manifest_path])), text
+            assert len(needed) + len(others) == FILES
+            asked, left_out = asked + 1, left_out + len(others)
+    assert left_out > asked
