@@ -139,6 +139,8 @@ class DoubtfulLists:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._plain: dict[int, ManifestFile] = {}
+        """Rows without doubts, by `id`: lists that are read together share rows."""
         self._forget()
 
     def _forget(self) -> None:
@@ -156,9 +158,11 @@ class DoubtfulLists:
             self._paths.update(map(_PATH, added))
             is_once = len(self._paths) == len(manifests)
             is_first = metadata.format_version == 1
-            if not is_once or not (is_first or all(map(partial(_is_plain, metadata), added))):
+            new = [] if is_first else [row for row in added if id(row) not in self._plain]
+            if not is_once or not all(map(partial(_is_plain, metadata), new)):
                 self._forget()
                 return True
+            self._plain.update((id(row), row) for row in new)
             self._last = manifests
             self._greatest = max(self._greatest, *map(_NUMBER, added), 0)
             if self._greatest > snapshot.sequence_number:  # it may be that of an earlier list
@@ -201,9 +205,11 @@ def doubtful_manifests(
     row_counts = np.bincount(at, records, count * width).reshape(count, width)
     counts = np.hstack([file_counts, row_counts]).tolist()
     ids = np.asarray(pc.fill_null(table["snapshot_id"], -1).to_numpy(), np.int64)
-    added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)
-    is_stated = (statuses != Status.EXISTING) & (ids != -1) & (added[places] != -1)
-    of_others = np.bincount(places[is_stated & (ids != added[places])], minlength=count)
+    added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)[places]
+    differs = np.flatnonzero(ids != added)  # mostly none, so that the rest is little
+    is_stated = (ids[differs] != -1) & (added[differs] != -1)
+    is_stated &= statuses[differs] != Status.EXISTING
+    of_others = np.bincount(places[differs[is_stated]], minlength=count)
     misnumbered = _misnumbered(described, table, places, statuses)
     misfiled = _misfiled(described, table, places)
     return [

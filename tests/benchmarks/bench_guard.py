@@ -37,7 +37,7 @@ GUARDS = (
     "icectl.table.live_file_check.LiveOnce.check",
     "icectl.checks.identity.DoubtfulLists.is_doubtful",
     "icectl.table.manifests.doubtful_manifests",
-    "icectl.table.manifests._Decoder._of_other_columns",
+    "icectl.table.manifests._Decoder._of_other_copies",
     "icectl.table.live_files.check_live",
     "icectl.table.live_files.check_head_list",
     "icectl.table.live_files.check_dangling",
