@@ -1,7 +1,7 @@
 """The live files of a snapshot, for compactions and changes of rows; the columns they may have."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -44,6 +44,7 @@ from icectl.entries.rows import (
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.json_members import parse_json
+from icectl.format.layout import Layout, layout_of
 from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -56,9 +57,11 @@ from icectl.storage.location import comparison_key, loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.dangling import check_dangling
 from icectl.table.guard import check_head_list, check_live
+from icectl.table.live_parts import MOST_WHOLE, LiveParts
 from icectl.table.manifest_lists import divided, read_snapshot_manifests, snapshot_reader
-from icectl.table.manifests import load_entries, scan_entries
+from icectl.table.manifests import SharedValues, load_entries, scan_entries, scan_manifests
 from icectl.table.rewrite_tasks import LOADED_COLUMNS, Task
+from icectl.units import read_count
 
 _OTHER_DELETES = (
     "`--where` without these files, or rewrite the deletes with the engine that made them"
@@ -72,7 +75,8 @@ class LiveFiles:
     `entries` are those of load_entries, to be matched, with LOADED_COLUMNS. `named_files` are
     position delete files that were read; `spelling` has the locations of data files that they spell
     differently. Only manifests of `known_spec_ids` can be rewritten. `unread` are data manifests in
-    which no file has a row `within` a condition; deletes may be of their files too.
+    which no file has a row `within` a condition; deletes may be of their files too. Of a table
+    without deletes so many data files may be `settled`, and not among the entries.
     """
 
     manifests: tuple[ManifestFile, ...]
@@ -83,6 +87,7 @@ class LiveFiles:
     spelling: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[ManifestFile, ...] = ()
     within: Predicate | None = None
+    settled: int = 0
 
     @property
     def listed(self) -> tuple[ManifestFile, ...]:
@@ -92,12 +97,7 @@ class LiveFiles:
     @property
     def unread_file_count(self) -> int:
         """The number of live files in manifests that were not read, as their list says."""
-        return sum(
-            (manifest.added_files_count or 0)
-            + (manifest.existing_files_count or 0)
-            - manifest.dead_count
-            for manifest in self.unread
-        )
+        return _live_count(self.unread)
 
     @cached_property
     def data(self) -> Entries:
@@ -153,6 +153,15 @@ class LiveFiles:
             for names in named
         ]
         return np.array(only, np.bool_)
+
+
+def _live_count(manifests: Iterable[ManifestFile]) -> int:
+    return sum(
+        (manifest.added_files_count or 0)
+        + (manifest.existing_files_count or 0)
+        - manifest.dead_count
+        for manifest in manifests
+    )
 
 
 def files_of_snapshot(
@@ -272,6 +281,68 @@ def load_live_files(
     return _checked(context, metadata, snapshot, files, read_names, known)
 
 
+def load_unsettled(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    are_settled: Callable[[Entries], Mask],
+    most_whole: int = MOST_WHOLE,
+) -> LiveFiles | None:
+    """Load the data files of a snapshot that are not settled, of known specs; all are checked.
+
+    None if there are no more than `most_whole` by the snapshot's own account, or there are deletes,
+    or something is doubtful: then load_live_files is to load and to judge all of them.
+    Raises: as load_live_files.
+    Cost: memory for each file that is not settled; 8 bytes on disk for each file.
+    """
+    if snapshot is None or layout_of(snapshot) is not Layout.MANIFEST_LISTS:
+        return None
+    stated = read_count((snapshot.summary or {}).get("total-data-files"))
+    if stated is not None and stated <= most_whole:
+        return None
+    manifests = read_snapshot_manifests(context.store, metadata, snapshot)
+    if _live_count(manifests) <= most_whole or any(
+        manifest.content is ManifestContent.DELETES for manifest in manifests
+    ):
+        return None
+    none = files_of_snapshot(metadata, manifests, EMPTY)
+    check, shared = LiveParts(metadata, snapshot, manifests), SharedValues()
+    parts, settled = [], 0
+    for part in scan_manifests(context, metadata, manifests, LOADED_COLUMNS):
+        entries = live(part.entries())
+        if len(data_files(entries)) < len(entries):
+            return None
+        check.add(entries)
+        mask = are_settled(entries) & of_specs(entries, none.known_spec_ids)
+        settled += int(np.count_nonzero(mask))
+        parts.append(shared.shared(where(entries, ~mask)))
+    if check.is_doubtful:
+        return None
+    check_head_list(context, metadata, snapshot, manifests)
+    return replace(none, entries=concat(parts), settled=settled)
+
+
+def with_whole_manifests(
+    context: TableContext, metadata: TableMetadata, files: LiveFiles, rows: Sequence[int]
+) -> LiveFiles:
+    """Return all files of the manifests that some data files are in, for a change of these.
+
+    The other manifests are unread, if nothing needs their rows. Raises: as scan_manifests.
+    """
+    chosen = set(numbers(take(files.data, rows), "manifest").tolist())
+    read, unread = divided(
+        files.manifests,
+        [at in chosen or _is_numbered(metadata, item) for at, item in enumerate(files.manifests)],
+    )
+    entries = load_entries(context, metadata, read, LOADED_COLUMNS, to_match=True)
+    return replace(files_of_snapshot(metadata, read, entries), unread=unread)
+
+
+def _is_numbered(metadata: TableMetadata, manifest: ManifestFile) -> bool:
+    """Return whether the next commit numbers a manifest's rows, by their count (R-102)."""
+    return metadata.format_version >= 3 and manifest.first_row_id is None  # R-102
+
+
 def load_since(
     context: TableContext,
     metadata: TableMetadata,
@@ -376,9 +447,8 @@ def _manifests(
     of_data, of_deletes = divided(
         others, [manifest.content is ManifestContent.DATA for manifest in others]
     )
-    is_numbered = metadata.format_version < 3  # R-102
     unread, unnumbered = divided(
-        of_data, [is_numbered or manifest.first_row_id is not None for manifest in of_data]
+        of_data, [not _is_numbered(metadata, manifest) for manifest in of_data]
     )
     return (*needed, *unnumbered, *(of_deletes if all_deletes else ())), unread
 

@@ -2,11 +2,11 @@
 
     python tests/benchmarks/bench_ten_million.py [MANIFESTS [ENTRIES]]     default 2000 of 1000
 
-Ten million files are `10000`, which needs 2 GB of memory and some minutes.
+Ten million files are `10000`, twenty million `4000 5000`, which take some minutes.
 
-`inspect`, the plans of expire-snapshots, rewrite-manifests and compact, and a whole run of
-rewrite-manifests, each a process of its own, on an eighth, a quarter, a half and all of the
-manifests: processor seconds and peak memory.
+`inspect`, the plans of remove-orphans (of an inventory), expire-snapshots, rewrite-manifests and
+compact, and a whole run of rewrite-manifests, each a process of its own, on an eighth, a quarter, a
+half and all of the manifests: processor seconds, peak memory, and what that makes of 100 million.
 The table has no statistics of columns: planning carries none. The newest of its two snapshots lists
 all manifests, the one before half of them, and one that only it has.
 """
@@ -14,17 +14,22 @@ all manifests, the one before half of them, and one that only it has.
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.files.metadata_file import read_metadata, write_metadata
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
-from tests.benchmarks.big_table import SNAPSHOT_ID, build
+from tests.benchmarks.big_table import SNAPSHOT_ID, build, entries
 from tests.benchmarks.measure import Run, process, verdict
 
 PARTS = (8, 4, 2, 1)
@@ -32,9 +37,11 @@ HOUR_MS = 3_600_000
 SYNC_MARKER = b"icectl-test-sync"
 # Of the files one in 250 is small, as in a table that is looked after.
 _EXPIRY = ["--older-than", "1d", "--retain-last", "1"]
+_ORPHANS = ["--older-than", "3d", "--max-fraction", "1"]
 _SIZES = ["--target-file-size", "16MiB", "--min-file-size", "128KiB"]
 PLANS = {
     "inspect": ["inspect", "TABLE"],
+    "remove-orphans -n": ["remove-orphans", "TABLE", "--inventory", "INVENTORY", *_ORPHANS],
     "expire-snapshots -n": ["expire-snapshots", "TABLE", *_EXPIRY],
     "rewrite-manifests -n": ["rewrite-manifests", "TABLE"],
     "compact -n": ["compact", "TABLE", "--engine", "local", *_SIZES],
@@ -44,12 +51,37 @@ PLANS = {
 
 _LARGEST_BYTES = {
     "inspect": 20,
+    "remove-orphans -n": 19,
     "expire-snapshots -n": 200,
-    "rewrite-manifests -n": 200,
-    "compact -n": 250,
+    "rewrite-manifests -n": 19,
+    "compact -n": 19,
     "rewrite-manifests": 250,
 }
-"""Of memory for each file more."""
+"""Of memory for each file more: with 19, 100 million files need less than 2 GiB."""
+
+_MANY = 100_000_000
+_OLD_MS = 1_700_000_000_000
+_LISTED = pa.schema(
+    [("location", pa.string()), ("size", pa.int64()), ("last_modified", pa.timestamp("ms", "UTC"))]
+)
+
+
+def inventory(file: Path, table: Path, manifests: Sequence[int], count: int) -> None:
+    """An inventory of all files of some manifests, and of an orphan beside those of each."""
+    with pq.ParquetWriter(file, _LISTED) as writer:
+        for start in range(0, len(manifests), 100):
+            listed = [
+                column
+                for number in manifests[start : start + 100]
+                for column in (
+                    entries(number, count, str(table), metrics=False)["location"].combine_chunks(),
+                    pa.array([f"{table}/data/column_5={number}/orphan.parquet"]),
+                )
+            ]
+            locations = pa.chunked_array(listed)
+            sizes = pa.array(np.full(len(locations), 123_456))
+            times = pa.array(np.full(len(locations), _OLD_MS)).cast(_LISTED.field(2).type)
+            writer.write_table(pa.table([locations, sizes, times], schema=_LISTED))
 
 
 def part_of(whole: Path, table: Path, count: int) -> None:
@@ -106,7 +138,8 @@ def _snapshot(
 def run(name: str, table: Path) -> Run:
     """One process; plans change nothing."""
     icectl = str(Path(sys.executable).parent / "icectl")
-    words = [str(table) if word == "TABLE" else word for word in PLANS[name]]
+    places = {"TABLE": str(table), "INVENTORY": f"{table}.parquet"}
+    words = [places.get(word, word) for word in PLANS[name]]
     return process([icectl, *words, *(["--dry-run"] if name.endswith("-n") else [])])
 
 
@@ -115,11 +148,12 @@ def main() -> int:
     manifests, count = (int(argument) for argument in [*sys.argv[1:], "2000", "1000"][:2])
     found: dict[str, list[Run]] = {name: [] for name in PLANS}
     with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / "whole"
-        build(whole, manifests + 1, count, metrics=False)
+        whole, table = Path(folder) / "whole", Path(folder) / "part"
+        build(whole, manifests + 1, count, metrics=False, location=str(table))
         for part in PARTS:
-            table = Path(folder) / "part"
             part_of(whole, table, manifests // part)
+            listed = [*range(manifests // part), manifests]
+            inventory(table.with_suffix(".parquet"), table, listed, count)
             for name, runs in found.items():
                 runs.append(run(name, table))
             shutil.rmtree(table)
@@ -132,8 +166,10 @@ def main() -> int:
     reached = []
     for name, runs in found.items():
         grown = runs[-1].cpu_seconds / runs[-2].cpu_seconds
-        more = (manifests - manifests // PARTS[0]) * count
-        bytes_each = (runs[-1].peak_bytes - runs[0].peak_bytes) / more
+        more = (manifests - manifests // PARTS[1]) * count
+        bytes_each = (runs[-1].peak_bytes - runs[1].peak_bytes) / more
+        of_many = runs[-1].peak_bytes + bytes_each * (_MANY - manifests * count)
+        print(f"{name}: GiB at 100 million files, by this slope: {of_many / 2**30:.2f}")
         reached += [
             verdict(f"{name}: processor time of all / of half", grown, 2.4),
             verdict(f"{name}: memory for each file in bytes", bytes_each, _LARGEST_BYTES[name]),

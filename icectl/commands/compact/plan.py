@@ -5,6 +5,7 @@ by size, by deletes, by how many there are. Beyond that a file is left alone whe
 copied, so that what a run has made is left alone by the next.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,13 @@ from icectl.commands.compact.equality_plan import (
 )
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.conditions import Predicate
-from icectl.entries.deletes import applying_to, count_among, delete_counts, equality_delete_counts
+from icectl.entries.deletes import (
+    applying_to,
+    count_among,
+    delete_counts,
+    equality_delete_counts,
+    match,
+)
 from icectl.entries.file_verdicts import (
     DELETES,
     FileLimits,
@@ -44,7 +51,7 @@ from icectl.entries.file_verdicts import (
 from icectl.entries.may_match import may_match
 from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import by_row, numbers, take
+from icectl.entries.rows import Entries, by_row, numbers, take
 from icectl.errors import Unsupported, UsageError
 from icectl.format.file_names import mark_of, marked_end
 from icectl.format.metadata import TableMetadata
@@ -226,7 +233,8 @@ class CompactPlan:
     `verdicts` has one for each live data file; `dangling` are rows of the live delete files that
     apply to nothing. `smallest_bytes` is the size of the smallest group, where none is within the
     budget of the run. `odd` says of files that stay why they can't be merged, by location. So many
-    files are `unread`, in manifests of which the condition selects no file.
+    files are `unread`, in manifests of which the condition selects no file. So many are `settled`:
+    they have a good size and no deletes, and no verdict.
     """
 
     branch: Branch
@@ -237,13 +245,15 @@ class CompactPlan:
     smallest_bytes: int | None = None
     odd: Mapping[str, str] = field(default_factory=dict)
     unread: int = 0
+    settled: int = 0
 
     @property
     def left_alone(self) -> Mapping[str, int]:
         """The number of data files that are left alone, by reason."""
-        counts = {FileVerdict.NOT_SELECTED: 0, **count_verdicts(self.verdicts)}
+        counts = Counter(count_verdicts(self.verdicts))
         counts[FileVerdict.NOT_SELECTED] += self.unread
-        return {LEFT_ALONE[reason]: counts[reason] for reason in LEFT_ALONE if counts.get(reason)}
+        counts[FileVerdict.FINE] += self.settled
+        return {LEFT_ALONE[reason]: counts[reason] for reason in LEFT_ALONE if counts[reason]}
 
     @property
     def has_work(self) -> bool:
@@ -301,13 +311,6 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         message += "computed"
         hint = "`--output-spec-id` names another spec"
         raise Unsupported(message, rule="V4-015", hint=hint)  # V4-015
-    limits = FileLimits(
-        options.sizes.smallest,
-        options.sizes.largest,
-        options.min_delete_files,
-        options.min_delete_ratio,
-        options.every,
-    )
     selected = selected_files(metadata, files, options)
     is_read = selected & of_specs(files.data, files.known_spec_ids) & are_readable(files.data)
     counts = delete_counts(files.matches)
@@ -315,7 +318,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
     if options.converts and options.where is None:  # with it, not all files are read
         are_few = are_few_deleted(files, is_read, options.min_delete_ratio)
     of_files = np.where(are_few, counts - equality_delete_counts(files.matches), counts)
-    verdicts = judge(files.matches, limits, selected, of_files)
+    verdicts = judge(files.matches, _limits(options), selected, of_files)
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     stored = numbers(files.data, "file_size_in_bytes")
     as_made = of_names_ending(files.data, marked_end(options.mark)) & (not options.every)
@@ -357,6 +360,23 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         planning.leave(np.flatnonzero(due).tolist(), FileVerdict.LATER)
         return found
     return replace(found, converted=convertible(files, is_read) & applying_to(files.matches, due))
+
+
+def _limits(options: CompactOptions) -> FileLimits:
+    return FileLimits(
+        options.sizes.smallest,
+        options.sizes.largest,
+        options.min_delete_files,
+        options.min_delete_ratio,
+        options.every,
+    )
+
+
+def are_settled(data: Entries, options: CompactOptions) -> Mask:
+    """Return whether data files of known specs stay if no deletes apply, whatever else there is."""
+    matches = match(data, ())
+    verdicts = judge(matches, _limits(options), everything(data), delete_counts(matches))
+    return np.equal(verdicts, FileVerdict.FINE)
 
 
 def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
@@ -465,6 +485,7 @@ class ChosenFiles:
             dangling_of(files, options),
             smallest,
             unread=files.unread_file_count,
+            settled=files.settled,
         )
 
 

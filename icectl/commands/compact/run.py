@@ -28,7 +28,14 @@ from icectl.commands.compact.parsed_options import (
     options_of,
     with_method,
 )
-from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, choose
+from icectl.commands.compact.plan import (
+    Branch,
+    CompactGroup,
+    CompactOptions,
+    CompactPlan,
+    are_settled,
+    choose,
+)
 from icectl.commands.compact.report import (
     Compacted,
     Compaction,
@@ -100,9 +107,12 @@ from icectl.table.live_files import (
     load_live_files,
     load_since,
     load_stated,
+    load_unsettled,
     name_mapping,
     with_stated,
+    with_whole_manifests,
 )
+from icectl.table.live_parts import MOST_WHOLE
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
 from icectl.table.reading import in_threads, naming, present, read_in_threads
@@ -188,10 +198,15 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
 
 
 def prepare(
-    context: TableContext, branch: str, options: Callable[[TableMetadata], CompactOptions]
+    context: TableContext,
+    branch: str,
+    options: Callable[[TableMetadata], CompactOptions],
+    most_whole: int = MOST_WHOLE,
 ) -> PreparedCompaction:
     """Load the table and plan the compaction of a branch; nothing is written.
 
+    Of more than `most_whole` data files without deletes only those are in memory that may have to
+    be rewritten.
     Raises: UsageError for a branch, spec or column that there is not; Refused, where the table must
     not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
     CorruptTable, where its manifests or deletes cannot be read.
@@ -206,7 +221,12 @@ def prepare(
     columns = METRICS if on_columns else frozenset()
     # Whether equality deletes go depends on all files that they may apply to.
     within = None if chosen.deletes_only else chosen.where
-    files = live_files(context, metadata, head.snapshot, {}, columns, within, all_deletes=True)
+    files = None
+    if chosen.where is None and chosen.only is None and not chosen.deletes_only:
+        settled = partial(are_settled, options=chosen)
+        files = load_unsettled(context, metadata, head.snapshot, settled, most_whole)
+    if files is None:
+        files = live_files(context, metadata, head.snapshot, {}, columns, within, all_deletes=True)
     if chosen.deletes_only:
         stated = stated_of_conversions(context, metadata, files)
         planned = plan_deletes(metadata, head, files, chosen, stated)
@@ -385,6 +405,11 @@ class _Run:
         self._context = context
         self._engine = engine
         self._prepared = prepared
+        self._files = prepared.files
+        if self._files.settled:
+            rows = sorted({row for group in prepared.plan.groups for row in group.files})
+            metadata = prepared.loaded.metadata
+            self._files = with_whole_manifests(context, metadata, self._files, rows)
         self.landed: LoadedTable | None = None
         self.snapshot_ids: list[int] = []
         self.outputs: dict[int, GroupOutput] = {}
@@ -548,7 +573,7 @@ class _Run:
         return FileRewrite(
             load=load,
             writer=writer_of(context, layout, branch.name, outputs),
-            planned=PlannedState(branch.name, snapshot_id, version, layout, self._prepared.files),
+            planned=PlannedState(branch.name, snapshot_id, version, layout, self._files),
             results=results,
             snapshot_id=context.env.new_snapshot_id(),
             carrier=carrier,

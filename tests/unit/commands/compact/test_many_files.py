@@ -1,0 +1,73 @@
+"""Compactions of more data files than memory holds: the same plan, the same rows."""
+
+from pathlib import Path
+
+import pytest
+
+from icectl.commands.compact.run import prepare
+from icectl.table.output_sizes import Sizes
+from tests.builders.compactions import compacted, compaction_of, options
+from tests.builders.rows import ids_of
+from tests.builders.table_builder import TableBuilder
+
+SIZED = {"sizes": Sizes(10_000, 4_000, 100_000)}
+"""Files of the first append are of a good size then, the others are small."""
+
+
+def build(directory: Path, format_version: int, partitioning: str) -> TableBuilder:
+    table = TableBuilder(directory, format_version=format_version, partitioning=partitioning)
+    table.append(range(1_600), files=2)
+    for start in range(1_600, 1_640, 10):
+        table.append(range(start, start + 10), files=3)
+    return table
+
+
+def plans(directory: Path, **chosen: object):
+    few, many = (
+        prepare(compaction_of(directory), "main", options(**chosen), most_whole)
+        for most_whole in (1_000_000, 0)
+    )
+    return few, many
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("partitioning", ["none", "bucket"])
+def test_a_compaction_of_many_files_is_that_of_few(tmp_path, version, partitioning):
+    table = build(tmp_path / "t", version, partitioning)
+    before = ids_of(table.directory)
+    few, many = plans(table.directory, **SIZED)
+    assert many.files.settled > 0
+    assert len(many.files.entries) + many.files.settled == len(few.files.entries)
+    assert many.plan.groups
+    assert [group.tasks for group in many.plan.groups] == [g.tasks for g in few.plan.groups]
+    assert [group.reason for group in many.plan.groups] == [g.reason for g in few.plan.groups]
+    assert many.plan.left_alone == few.plan.left_alone
+    compacted(table.directory, many)
+    assert ids_of(table.directory) == before
+    assert prepare(compaction_of(table.directory), "main", options(**SIZED), 0).plan.groups == ()
+
+
+@pytest.mark.parametrize("chosen", [{"every": True}, {"min_delete_ratio": 0.0}, {}])
+def test_files_that_are_asked_for_are_never_settled(tmp_path, chosen):
+    build(tmp_path / "t", 2, "none")
+    few, many = plans(tmp_path / "t", **SIZED, **chosen)
+    assert (many.files.settled == 0) is bool(chosen)
+    assert many.plan.left_alone == few.plan.left_alone
+
+
+def test_with_deletes_every_file_is_looked_at(tmp_path):
+    table = build(tmp_path / "t", 2, "none")
+    table.delete_rows([1, 2])
+    few, many = plans(table.directory, **SIZED)
+    assert many.files.settled == 0
+    assert len(many.files.entries) == len(few.files.entries)
+
+
+def test_a_commit_that_comes_meanwhile_is_kept(tmp_path):
+    table = build(tmp_path / "t", 2, "none")
+    prepared = prepare(compaction_of(table.directory), "main", options(**SIZED), 0)
+    table.append(range(2_000, 2_010))
+    table.delete_rows([1_600])
+    before = ids_of(table.directory)
+    compacted(table.directory, prepared)
+    assert ids_of(table.directory) == before
