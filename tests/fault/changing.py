@@ -229,7 +229,11 @@ CHANGING = {
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
         ),
-        Changing("upgrade-to-v3", ("upgrade-to-v3", "--convert-position-deletes"), _of_version_2),
+        Changing(
+            "upgrade-to-v3",
+            ("upgrade-to-v3", "--convert-position-deletes"),
+            lambda path: _of_small_files(path, 2),
+        ),
         Changing("upgrade", ("upgrade-to-v4", "--layout=sfc-1"), _of_version_2),
         Changing("upgrade-eagerly", ("upgrade-to-v4", "--layout=sfc-1", "--eager"), _of_version_3),
         Changing(

@@ -1,6 +1,7 @@
 """Random operations on a version 4 tree end in the files that plain sets of them end in."""
 
 import itertools
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +62,7 @@ class Table:
 
     def __init__(self) -> None:
         self.files = Files()
+        self.read = cache(partial(read_leaf, self.files, FACTS))  # files never change
         self.rows = FACTS.empty()
         self.next_row_id = 0
         self.commits = 0
@@ -72,9 +74,6 @@ class Table:
     def name(self, suffix: str = ".parquet") -> str:
         self.names += 1
         return f"file:///t/x/{self.names:04}{suffix}"
-
-    def read(self, leaf):
-        return read_leaf(self.files, FACTS, leaf)
 
     def look(self, leaf):
         return read_leaf(self.files, FACTS, leaf, part=PLAIN)
