@@ -77,6 +77,13 @@ def _ratio(text: str) -> float:
     return ratio
 
 
+def _false_positives(text: str) -> float:
+    ratio = _ratio(text)
+    if not 0 < ratio < 1:
+        raise ValueError("not between 0 and 1")
+    return ratio
+
+
 def _at_least_one(text: str) -> int:
     """Return a count of which the reference implementation takes 0 for 1."""
     return max(1, _number(0)(text))
@@ -180,6 +187,13 @@ PARQUET_PAGE_ROW_LIMIT = TableProperty(
 PARQUET_DICTIONARY_SIZE_BYTES = TableProperty(
     "write.parquet.dict-size-bytes", _number(1), 2_097_152, "size that dictionaries may have"
 )
+BLOOM_FILTER_MAX_BYTES = TableProperty(
+    "write.parquet.bloom-filter-max-bytes", _number(32), 1_048_576, "size a Bloom filter may have"
+)
+BLOOM_FILTER_OF_COLUMN = "write.parquet.bloom-filter-enabled.column."
+BLOOM_FILTER_RATIO_OF_COLUMN = "write.parquet.bloom-filter-fpp.column."
+"""Begin the names of properties of a column: whether it gets a Bloom filter, and the share of false
+positives."""
 METRICS_DEFAULT: TableProperty[str | None] = TableProperty(
     "write.metadata.metrics.default", _metrics_mode, None, "which metrics columns have"
 )
@@ -257,8 +271,45 @@ KNOWN: Mapping[str, TableProperty[Any]] = {
 """The properties that icectl reads, by name."""
 
 
+_OF_COLUMNS: Mapping[str, TableProperty[Any]] = {
+    METRICS_OF_COLUMN: METRICS_DEFAULT,
+    BLOOM_FILTER_OF_COLUMN: TableProperty(
+        "",
+        _boolean,
+        False,
+        "whether the column gets a Bloom filter",  # noqa: FBT003
+    ),
+    BLOOM_FILTER_RATIO_OF_COLUMN: TableProperty(
+        "", _false_positives, 0.01, "share of false positives of its Bloom filter"
+    ),
+}
+"""Properties of single columns, by what their names begin with."""
+
+
 def known_property(name: str) -> TableProperty[Any] | None:
     """Return a property that icectl reads, those of single columns too; None for any other."""
-    if name.startswith(METRICS_OF_COLUMN):
-        return replace(METRICS_DEFAULT, name=name)
+    for beginning, of_column in _OF_COLUMNS.items():
+        if name.startswith(beginning):
+            return replace(of_column, name=name)
     return KNOWN.get(name)
+
+
+def bloom_filters(properties: Mapping[str, str]) -> Mapping[str, float]:
+    """Return the columns that get Bloom filters, by name, with their share of false positives.
+
+    Raises: Refused, for a value that makes no sense.
+    """
+
+    def of(beginning: str, column: str) -> Any:
+        return read(properties, replace(_OF_COLUMNS[beginning], name=f"{beginning}{column}"))
+
+    columns = (
+        name.removeprefix(BLOOM_FILTER_OF_COLUMN)
+        for name in properties
+        if name.startswith(BLOOM_FILTER_OF_COLUMN)
+    )
+    return {
+        column: of(BLOOM_FILTER_RATIO_OF_COLUMN, column)
+        for column in columns
+        if of(BLOOM_FILTER_OF_COLUMN, column)
+    }

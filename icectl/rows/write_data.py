@@ -22,12 +22,14 @@ from icectl.files.wkb import Shapes
 from icectl.format.bounding_box import BoundingBox, decode_box
 from icectl.format.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.format.properties import (
+    BLOOM_FILTER_MAX_BYTES,
     PARQUET_COMPRESSION,
     PARQUET_COMPRESSION_LEVEL,
     PARQUET_DICTIONARY_SIZE_BYTES,
     PARQUET_PAGE_ROW_LIMIT,
     PARQUET_PAGE_SIZE_BYTES,
     PARQUET_ROW_GROUP_SIZE_BYTES,
+    bloom_filters,
     read,
 )
 from icectl.format.schema import Schema, schema_json
@@ -84,6 +86,8 @@ def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
         read(properties, PARQUET_PAGE_SIZE_BYTES),
         read(properties, PARQUET_PAGE_ROW_LIMIT),
         read(properties, PARQUET_DICTIONARY_SIZE_BYTES),
+        bloom_filters(properties),
+        read(properties, BLOOM_FILTER_MAX_BYTES),
     )
 
 

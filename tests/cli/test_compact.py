@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -97,6 +98,19 @@ def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(tmp_path, com
     assert "1 group rewritten: " in planned
     text = compact(tmp_path, *SMALL).out  # of a file to merge a third of the rows turns out deleted
     assert " by the local engine, 3 merged without decoding, 6 rewritten; 2 " in text
+
+
+def test_new_files_have_the_bloom_filters_that_the_table_asks_for(tmp_path, compact):
+    table = build(tmp_path)
+    table.set_properties({"write.parquet.bloom-filter-enabled.column.id": "true"})
+    ended = compact(tmp_path, *SMALL, "--method", "rewrite", "--json")
+    assert ended.code == 0
+    (found,) = duckdb.execute(
+        "SELECT count(*), list(DISTINCT path_in_schema) FROM parquet_metadata(?) "
+        "WHERE bloom_filter_length > 0",
+        [[file["file_path"] for file in data_files(tmp_path)]],
+    ).fetchall()
+    assert found == (3, ["id"])
 
 
 @pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])

@@ -8,8 +8,9 @@ a value that a dictionary lacks, where -0.0 is in it. Without these statements a
 the rows.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from types import MappingProxyType
 from typing import IO, Any
@@ -53,6 +54,10 @@ class ParquetOptions:
     page_size_bytes: int = 1 << 20
     page_row_limit: int = 20_000
     dictionary_size_bytes: int = 2 << 20
+    bloom_filters: Mapping[str, float] = field(default_factory=dict)
+    """Columns to write Bloom filters of, by dotted name, with the share of false positives."""
+    bloom_filter_bytes: int = 1 << 20
+    """What one filter may take: with more values its false positives grow."""
 
 
 class ParquetWriter:
@@ -139,6 +144,7 @@ class ParquetWriter:
                 write_page_checksum=True,
                 store_decimal_as_integer=True,  # R-095
                 store_schema=False,
+                bloom_filter_options=_bloom_filters(self._schema, options, rows.num_rows),
             )
             self._writer.add_key_value_metadata(dict(self._properties))
         return self._writer
@@ -181,6 +187,34 @@ def _statistics(shapes: Shapes | None) -> bytes | None:
     if shapes is None or shapes.is_geography or shapes.box is None:
         return None
     return shape_statistics(shapes.box, shapes.types)
+
+
+def _bloom_filters(
+    schema: pa.Schema, options: ParquetOptions, row_count: int
+) -> Mapping[str, Mapping[str, float]] | None:
+    """Return the Bloom filters of row groups of about so many rows, as pyarrow takes them.
+
+    Of floating-point columns there are none: readers look for 0.0 by its bits, and miss -0.0.
+    """
+    filters = {}
+    flat = dict(_flat_columns("", schema))
+    for name, ratio in options.bloom_filters.items():
+        kind = flat.get(name)
+        if kind is None or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
+            continue
+        bits = 8 << (options.bloom_filter_bytes.bit_length() - 1)
+        most = -math.log1p(-(ratio ** (1 / 8))) * bits / 8
+        filters[name] = {"ndv": max(1, min(row_count, int(most))), "fpp": ratio}
+    return filters or None
+
+
+def _flat_columns(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield columns outside of lists and maps by their dotted name."""
+    for item in fields:
+        if pa.types.is_struct(item.type):
+            yield from _flat_columns(f"{above}{item.name}.", child_fields(item.type))
+        elif not pa.types.is_nested(item.type):
+            yield f"{above}{item.name}", item.type
 
 
 def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:

@@ -32,6 +32,7 @@ DEFAULTS = [
     ("write.parquet.page-size-bytes", 1_048_576),
     ("write.parquet.page-row-limit", 20_000),
     ("write.parquet.dict-size-bytes", 2_097_152),
+    ("write.parquet.bloom-filter-max-bytes", 1_048_576),
     ("write.metadata.metrics.max-inferred-column-defaults", 100),
     ("write.object-storage.enabled", False),
     ("write.object-storage.partitioned-paths", True),
