@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Hashes, Integers, Positions, distinct_count, mask_of
+from icectl.entries.columns import NONE, Hashes, Integers, Positions, distinct_count, mask_of
 from icectl.entries.files import FileKind, Files, distinct, files
 from icectl.entries.rows import (
     Entries,
@@ -78,7 +78,8 @@ class LiveOnce:
             if item.in_root:
                 self._roots.add(int(numbers[place]))
             elif first != item.dead:  # of a leaf that was taken in, rows that were dead are new
-                revived = np.isin(alive.table["manifest_pos"].to_numpy(), read_bitmap(first))
+                dead = read_bitmap(first) if first else NONE
+                revived = np.isin(alive.table["manifest_pos"].to_numpy(), dead)
                 is_compared &= (places != place) | revived
         listed_in = numbers[places]
         if not is_compared.all():

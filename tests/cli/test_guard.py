@@ -507,6 +507,13 @@ def test_v4_057_a_size_of_a_tree_that_no_file_has_is_refused(tree, capsys, words
     assert refused(tree, words, capsys) == (15, "V4-057")
 
 
+def test_snapshots_of_a_leaf_without_and_with_dead_rows_may_stay(tree):
+    words = ("expire-snapshots", "--older-than", "0s", "--retain-last", "4")
+    rows = ids_of(tree.directory)
+    assert run(tree, words) == 0
+    assert ids_of(tree.directory) == rows
+
+
 def test_a_file_that_is_dead_in_a_leaf_may_live_in_the_root(tmp_path):
     """Its row in the leaf is named by a bitmap: it lives once."""
     TREE_TABLES["grown"](tmp_path / "t")

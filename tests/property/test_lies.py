@@ -1,9 +1,10 @@
 """One wrong field anywhere in a table's metadata costs no row and no file, whatever command runs.
 
 A lie changes one field of a metadata file, a manifest list, a manifest's entry, a root, a leaf or a
-Puffin footer, and leaves the lengths right that others say. Then a command either ends above 0 and
-changes nothing, or, once the true field is back, every snapshot that stays has the rows that it was
-committed with, and the new ones have those of their parent; so no file of theirs is gone.
+Puffin footer, or drops one row of these, and leaves the lengths right that others say. Then a
+command either ends above 0 and changes nothing, or, once the true field is back, every snapshot
+that stays has the rows that it was committed with, and the new ones have those of their parent; so
+no file of theirs is gone.
 """
 
 import json
@@ -19,8 +20,8 @@ import pytest
 
 from icectl.cli import app
 from icectl.errors import IcectlError
-from icectl.files.puffin import with_properties
 from tests.builders.broken import read_records, rewrite_avro
+from tests.builders.broken_tree import rewrite_parquet
 from tests.builders.compactions import compacted, planned
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
@@ -149,9 +150,17 @@ def _places(table: Path, records_of: dict[Path, list[Any]]) -> Iterator[Place]:
             if "content_stats" not in keys:
                 yield Place(path, keys, "tree")
     for path in sorted((table / "data").rglob("*.puffin")):
-        yield from (
-            Place(path, (name,), "puffin") for name in ("referenced-data-file", "cardinality")
-        )
+        for keys in _leaves(_footer(path.read_bytes())[1]):
+            yield Place(path, keys, "puffin")
+    stored = {path: pq.read_table(path) for path in (table / "metadata").glob("*.parquet")}
+    for path, records in sorted({**records_of, **stored}.items()):
+        yield from (Place(path, (at,), "row") for at in range(len(records)))
+
+
+def _footer(content: bytes) -> tuple[int, Any]:
+    """Where the footer of a Puffin file begins, and what it says."""
+    start = len(content) - 12 - int.from_bytes(content[-12:-8], "little")
+    return start, json.loads(content[start:-12])
 
 
 def _at(value: Any, keys: tuple[Any, ...]) -> Any:
@@ -217,23 +226,34 @@ def tell(case: Case, place: Place, rng: random.Random) -> Any | None:
             _at(members, keys[:-1])[keys[-1]] = lie
             path.write_text(json.dumps(members))
         elif place.kind == "puffin":
-            content, lies = path.read_bytes(), []
-
-            def change(properties: dict[str, str]) -> None:
-                if keys[0] in properties:
-                    others = [str(file) for file in (case.table / "data").rglob("*.parquet")]
-                    lies.append(_lied(rng, properties[keys[0]], others) or "x")
-                    properties[keys[0]] = lies[0]
-
-            path.write_bytes(with_properties(content, change))
-            true, lie = None, lies[0] if lies else None
+            content = path.read_bytes()
+            start, footer = _footer(content)
+            true = _at(footer, keys)
+            others = [str(file) for file in (case.table / "data").rglob("*.parquet")]
+            others = others if keys[-1] == "referenced-data-file" else _siblings(footer, keys)
+            lie = _lied(rng, true, others)
+            _at(footer, keys[:-1])[keys[-1]] = lie
+            text = json.dumps(footer, separators=(",", ":")).encode()
+            text = text.ljust(len(content) - 12 - start)  # as long as entries say, if it can be
+            size = len(text).to_bytes(4, "little")
+            path.write_bytes(content[:start] + text + size + content[-8:])
+        elif place.kind == "row":
+            true, lie = "there", "lost"
+            if path.suffix == ".parquet":
+                rows = pq.read_table(path).to_pylist()
+                del rows[keys[0]]
+                _rewrite_tree(case.table, path, rows)
+            else:
+                length = stat.st_size
+                rewrite_avro(path, lambda found: found.pop(keys[0]) and None)
+                if path.stat().st_size != length:
+                    _refit(case.table, path)
         elif place.kind == "tree":
-            stored = pq.read_table(path)
-            records = stored.to_pylist()
+            records = pq.read_table(path).to_pylist()
             true = _at(records, keys)
             lie = _lied(rng, true, _siblings(records, keys))
             _at(records, keys[:-1])[keys[-1]] = lie
-            pq.write_table(stored.from_pylist(records, stored.schema), path)
+            _rewrite_tree(case.table, path, records)
         else:
             records = read_records(path)
             true = _at(records, keys)
@@ -249,6 +269,21 @@ def tell(case: Case, place: Place, rng: random.Random) -> Any | None:
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError, IndexError):
         return None
     return None if lie == true else (lie,)
+
+
+def _rewrite_tree(table: Path, path: Path, records: list[Any]) -> None:
+    """Write a root or leaf with other rows, and let roots say the new length of a leaf."""
+    rewrite_parquet(path, lambda _: records)
+    size = path.stat().st_size
+
+    def refit(rows: list[Any]) -> None:
+        for row in rows:
+            if row["location"] and local(row["location"]) == path:
+                row["file_size_in_bytes"] = size
+
+    for root in (table / "metadata").glob("root-*.parquet"):
+        if root != path and str(path) in str(pq.read_table(root)["location"].to_pylist()):
+            rewrite_parquet(root, refit)
 
 
 def _other_values(case: Case, place: Place, records: list[Any]) -> list[Any]:
@@ -306,8 +341,8 @@ def broken_law(case: Case, command: str, rng: random.Random, place: Place) -> st
     return _other_rows(case, where)
 
 
-def _list(snapshot: dict[str, Any]) -> Any:
-    return snapshot.get("manifest-list") or snapshot.get("root-manifest")
+def _list(snapshot: dict[str, Any]) -> Path:
+    return local(snapshot.get("manifest-list") or snapshot.get("root-manifest") or "")
 
 
 def _other_rows(case: Case, where: str) -> str | None:
@@ -365,6 +400,9 @@ def _cases(folder: Path) -> dict[str, Case]:
     tree.run("upgrade-to-v4", "--layout=sfc-1", "--yes")
     tree.append(range(24, 30))
     tree.delete_rows([21, 25])
+    tree.run("rewrite-manifests", "--yes")
+    tree.remove_data_files(1)
+    tree.append(range(30, 33))
     made["sfc-1"] = tree
     cases = {}
     for name, table in made.items():
