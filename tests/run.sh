@@ -6,6 +6,8 @@
 #                             benchmarks' targets
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
+# ICECTL_TEST_WORKERS is how many processes run tests, by default one for each core, at most 8.
+#
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
 # Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers and one
 # of Google's storage (from the Go module proxy), with Java also against
@@ -20,7 +22,7 @@ case "${1:-}" in
     --full) tier=full ;;
     --) shift; only_pytest=("$@") ;;
     "") ;;
-    *) sed -n '2,12p' "$0"; exit 2 ;;
+    *) sed -n '2,14p' "$0"; exit 2 ;;
 esac
 
 environment=$(make_environment test "$root[test]")
@@ -331,7 +333,7 @@ set_up_azurite() {
 set_up_azurite
 [ -z "${ICECTL_TEST_NO_AZURITE:-}" ] || say "tests with Azure's emulator are skipped: $ICECTL_TEST_NO_AZURITE"
 
-workers=$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')
+workers=${ICECTL_TEST_WORKERS:-$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')}
 if [ ${#only_pytest[@]} -gt 0 ]; then
     exec python -m pytest "${only_pytest[@]}"
 fi
