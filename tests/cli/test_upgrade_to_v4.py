@@ -599,6 +599,11 @@ def test_a_table_with_an_unknown_transform_is_upgraded_to_be_read(
         metadata["partition-specs"].append({"spec-id": 1, "fields": [field]})
         metadata |= {"default-spec-id": 1, "last-partition-id": 1000}
     path.write_text(json.dumps(metadata))
+    if has_files:  # manifests have a copy of the spec
+        copy = {"partition-spec": json.dumps([field])}
+        Broken(tmp_path / "t").edit_manifest(
+            lambda _: None, header=lambda header: header.update(copy)
+        )
     before = icectl("inspect", directory, "files").out
     words = ("upgrade-to-v4", "--layout=sfc-1", directory, mode, "--yes", "--allow-read-only")
     assert icectl(*words).code == 0
