@@ -116,6 +116,8 @@ def of_range(leaf: Leaf, transform: Transform, values: PartitionRange) -> May:
             parts.append(_between(leaf, transform, values.lower, values.upper))
         except ValueError:  # the transform does not take the column's type
             return UNKNOWN
+    if len(parts) == 1:
+        return parts[0]
     return May(any(part.be_true for part in parts), any(part.be_false for part in parts))
 
 
@@ -300,6 +302,9 @@ def _of_ranges(leaf: Leaf, ranges: _Ranges, transforms: Mapping[_Field, Transfor
         transform = transforms[field]
         if transform is not None:
             answer = of_range(leaf, transform, values)
+            if may is UNKNOWN:
+                may = answer
+                continue
             may = May(may.be_true and answer.be_true, may.be_false and answer.be_false)
     return may
 

@@ -135,8 +135,7 @@ class RootReader(SnapshotReader):
         excluded = {comparison_key(str(name)) for name in names}
         listed = listed_manifests(snapshot, root, dead)
         needed = [
-            comparison_key(manifest.manifest_path) not in excluded
-            and comparison_key(manifest.affiliated_to or "") not in excluded
+            comparison_key(manifest.affiliated_to or manifest.manifest_path) not in excluded
             for manifest in listed
         ]
         return divided(listed, needed)
@@ -295,17 +294,20 @@ def listed_manifests(
         positions = vectors.get(key, NONE)
         if leaf.status == Status.DELETED:  # by foreign writers: nothing of it lives
             positions = np.arange(leaf.record_count, dtype=np.uint64)
-        leaves.append(replace(leaf_manifest(leaf, positions), dead_locations=places.get(key, ())))
+        leaves.append(leaf_manifest(leaf, positions, places.get(key, ())))
     return (*own_manifests(root, snapshot), *leaves)
 
 
-def leaf_manifest(leaf: ListedRow, deleted: Positions) -> ManifestFile:
-    """Return a leaf's row in a root as a manifest with dead positions."""
+def leaf_manifest(
+    leaf: ListedRow, deleted: Positions, dead_locations: tuple[str, ...] = ()
+) -> ManifestFile:
+    """Return a leaf's row in a root as a manifest with dead positions, and their vectors' files."""
     return replace(
         manifest_file(leaf),
         file_format=FileFormat(leaf.file_format),
         dead=write_bitmap(deleted) if len(deleted) else b"",
         dead_count=len(deleted),
+        dead_locations=dead_locations,
         status=Status(leaf.status),
         affiliated_to=leaf.referenced_file,
     )

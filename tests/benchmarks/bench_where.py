@@ -63,7 +63,7 @@ def compared(name: str, store: Store, table: str) -> bool:
     def run(where: str | None) -> None:
         _, opened[where] = plan(store, table, where)
 
-    day, every = in_turn(2, lambda: call(lambda: run(ONE_DAY)), lambda: call(lambda: run(None)))
+    day, every = in_turn(1, lambda: call(lambda: run(ONE_DAY)), lambda: call(lambda: run(None)))
     for what, runs, where in (("one day", day, ONE_DAY), ("all days", every, None)):
         print(
             f"{name}, {what}: {median([one.wall_seconds for one in runs]):.3f} s "
