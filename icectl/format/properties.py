@@ -276,8 +276,8 @@ _OF_COLUMNS: Mapping[str, TableProperty[Any]] = {
     BLOOM_FILTER_OF_COLUMN: TableProperty(
         "",
         _boolean,
-        False,
-        "whether the column gets a Bloom filter",  # noqa: FBT003
+        False,  # noqa: FBT003
+        "whether the column gets a Bloom filter",
     ),
     BLOOM_FILTER_RATIO_OF_COLUMN: TableProperty(
         "", _false_positives, 0.01, "share of false positives of its Bloom filter"
