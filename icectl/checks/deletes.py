@@ -11,7 +11,14 @@ from icectl.checks.objects import Columns, ManifestEntries, in_entries, in_lists
 from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of
 from icectl.format.manifest import Content, ManifestContent, Status
-from icectl.format.rule import OURS, RESTORE, ROLL_BACK, WRITE_DELETES_AGAIN, Severity
+from icectl.format.rule import (
+    OLDER_METADATA,
+    OURS,
+    RESTORE,
+    ROLL_BACK,
+    WRITE_DELETES_AGAIN,
+    Severity,
+)
 from icectl.format.types import PrimitiveType, is_comparable, is_nested, type_text
 
 
@@ -106,7 +113,7 @@ DELETE_RULES = (
     rule("R-119", "a deletion vector has the layout and the checksum of its type",
          "Puffin blob types", "error", ROLL_BACK),
     rule("R-120", "version 1 has no deletes", "Delete Formats", "error",
-         "`icectl migrate-v1-v2 TABLE` makes them valid",
+         OLDER_METADATA,
          in_lists("it holds deletes in a table of version 1",
                   lambda one, _: one.content is ManifestContent.DELETES, versions=(1,)),
          in_entries("deletes before version 2",
@@ -114,7 +121,7 @@ DELETE_RULES = (
                     and one.metadata.format_version == 1 else None),
          Check(LiveRows, deletes_in_version_1)),
     rule("R-121", "position deletes have path and position, in their order",
-         "Position Delete Files", "error", WRITE_DELETES_AGAIN),
+         "Position Delete Files", "error", ROLL_BACK),
     rule("R-122", "version 3 gets no new position delete files", "Delete Formats", "warning",
          WRITE_DELETES_AGAIN,
          in_entries("position delete files added in version 3",

@@ -176,7 +176,7 @@ def _of_other_snapshot(entries: ManifestEntries, status: Status) -> Mask | None:
 
 
 def unordered_split_offsets(entries: ManifestEntries) -> Mask | None:
-    """Find files whose split offsets do not ascend, or lie outside of the file."""
+    """Find live files whose split offsets do not ascend, or lie outside of the file."""
     column = entries.table["split_offsets"].combine_chunks()
     if column.null_count == len(column):
         return None
@@ -187,7 +187,7 @@ def unordered_split_offsets(entries: ManifestEntries) -> Mask | None:
     wrong[parents[(offsets < 0) | (offsets >= sizes[parents])]] = True
     falls = (offsets[1:] <= offsets[:-1]) & (parents[1:] == parents[:-1])
     wrong[parents[1:][falls]] = True
-    return wrong
+    return wrong & ~entries.of("status", Status.DELETED)
 
 
 # fmt: off
@@ -246,7 +246,7 @@ MANIFEST_RULES = (
          in_entries("a content offset on a file that is not a deletion vector",
                     lambda one: one.present("content_offset") & ~one.vectors(), "warning")),
     rule("R-064", "the status of an entry is added, existing or deleted", "Manifest Entry Fields",
-         "error", ROLL_BACK,
+         "error", REWRITE_MANIFESTS,
          in_entries("status ADDED of another snapshot than the manifest's",
                     lambda one: _of_other_snapshot(one, Status.ADDED), "warning"),
          in_entries("status DELETED of another snapshot than the manifest's",

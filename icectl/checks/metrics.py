@@ -15,7 +15,7 @@ from icectl.checks.objects import Columns, ManifestEntries, Numbers, in_entries,
 from icectl.checks.rule import rule
 from icectl.entries.columns import Places, Spans, not_text
 from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
-from icectl.format.manifest import FileFormat
+from icectl.format.manifest import FileFormat, Status
 from icectl.format.rule import (
     COMPACT,
     COMPACT_OWN,
@@ -107,6 +107,11 @@ def distinct_rows(pairs: MetricPairs, places: Places) -> Places:
     return np.unique(pairs.rows(places))
 
 
+def _live_fault(columns: Columns, rows: Places) -> Fault | None:
+    """Return the entries at some rows; no reader uses the metrics of a deleted one."""
+    return columns.fault_at(rows[~columns.of("status", Status.DELETED)[rows]])
+
+
 def impossible_counts(columns: Columns) -> Fault | None:
     """Files with more nulls or NaN in a column than values, or with counts below zero (R-130)."""
     return merge_faults(_impossible_counts(part) for part in columns.parts())
@@ -120,7 +125,7 @@ def counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault 
         places = np.flatnonzero(np.isin(values.field_ids, list(top_level)))
         records = part.numbers("record_count")[values.rows(places)]
         differing = places[_longs(values)[places] != records]
-        faults.append(part.fault_at(distinct_rows(values, differing)))
+        faults.append(_live_fault(part, distinct_rows(values, differing)))
     return merge_faults(faults)
 
 
@@ -147,7 +152,7 @@ def _impossible_counts(columns: Columns) -> Fault | None:
         of_values, of_part = common(values, part)
         above = parts[of_part] > counts[of_values]
         wrong.append(distinct_rows(part, of_part[above]))
-    return columns.fault_at(np.unique(np.concatenate(wrong)))
+    return _live_fault(columns, np.unique(np.concatenate(wrong)))
 
 
 def _longs(pairs: MetricPairs) -> Numbers:
@@ -386,7 +391,7 @@ def _crossed_corners(lower: _Bounds, upper: _Bounds) -> Places:
 
 
 def _fault(columns: Columns, bounds: _Bounds, chosen: Places) -> Fault | None:
-    return columns.fault_at(distinct_rows(bounds.pairs, bounds.places[chosen]))
+    return _live_fault(columns, distinct_rows(bounds.pairs, bounds.places[chosen]))
 
 
 def _bounds(entries: ManifestEntries) -> BoundFaults:

@@ -28,7 +28,7 @@ from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.checks.snapshots import own_ancestors
 from icectl.entries.columns import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
-from icectl.format.rule import OURS, REPAIR_LIST, ROLL_BACK, WRITER
+from icectl.format.rule import OURS, REPAIR_LIST, REWRITE_MANIFESTS, ROLL_BACK, WRITER
 from icectl.format.snapshot import Snapshot
 
 # -- counters of the metadata ---------------------------------------------------------------------
@@ -42,7 +42,9 @@ def _above_counter(name: str, counter: int, used: Iterable[int]) -> Iterator[Bre
 
 
 def sequence_numbers_above_counter(base: CommitBase) -> Iterator[Breach]:
-    """New rows below a number in use fall under older deletes."""
+    """New rows below a number in use fall under older deletes; in version 1 there are none."""
+    if base.metadata.format_version == 1:
+        return
     used = (snapshot.sequence_number for snapshot in base.metadata.snapshots)
     yield from _above_counter("last-sequence-number", base.metadata.last_sequence_number, used)
 
@@ -286,7 +288,7 @@ NUMBER_RULES = (
                   versions=range(2, 5)),
          Check(StoredManifest, _least_of_entries)),
     rule("R-048", "version 1 has no sequence numbers and no deletes in manifests", "Appendix E",
-         "error", "`icectl migrate-v1-v2 TABLE` makes them valid",
+         "error", REWRITE_MANIFESTS,
          in_lists("it has the sequence number {one.sequence_number} in a table of version 1",
                   lambda one, _: bool(one.sequence_number or one.min_sequence_number), "warning",
                   versions=(1,)),

@@ -344,7 +344,7 @@ SCHEMA_RULES = (
          "error", ENGINE),
     rule("R-094", "default values have the JSON form of their type", "Appendix D", "error", ENGINE),
     rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",
-         COMPACT),
+         RESTORE),
     rule("R-097", "columns were promoted only as the format allows", "Schema Evolution", "error",
          ENGINE, Check(MetadataFile, _promotions), Check(StoredManifest, _other_copy)),
     rule("R-099", "a file of rows can be read in whole and holds what its footer says",

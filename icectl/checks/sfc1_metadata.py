@@ -236,7 +236,7 @@ SFC1_METADATA_RULES = (
     rule("V4-032", "sequence numbers of snapshots are unique and rise from the parent", "Snapshots",
          "error", ROLL_BACK, *SNAPSHOT_NUMBERS),
     rule("V4-033", "snapshots after one with a root have a root too", "Snapshots", "error",
-         ROLL_BACK, Check(MetadataFile, _lists_after_roots)),
+         OLDER_METADATA, Check(MetadataFile, _lists_after_roots)),
     rule("V4-034", "the operation is one of the four", "Snapshots", "error", WRITER,
          UNKNOWN_OPERATIONS,
          in_snapshots("its summary names no operation",

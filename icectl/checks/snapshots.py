@@ -260,7 +260,8 @@ SNAPSHOT_RULES = (
                       and bool(one.sequence_number))),
     # Sequence numbers are inherited from lists; without any, every file has number 0.
     rule("R-055", "snapshots of version 2 and 3 have a manifest list", "Manifest Entry Fields",
-         "error", "`icectl migrate-v1-v2 TABLE` writes the lists",
+         "error",
+         "the next commit writes a list; `icectl expire-snapshots TABLE` drops old snapshots",
          in_snapshots("embeds its manifests, which only version 1 may",
                       lambda one, metadata: _lists_manifests(metadata)
                       and metadata.format_version > 1 and one.manifests is not None, "warning")),

@@ -15,6 +15,7 @@ from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, Unsu
 from icectl.format.properties import MALFORMED
 
 if TYPE_CHECKING:  # what reads a table is imported by those who judge one
+    from icectl.cli.settings import Settings
     from icectl.commands.sight import Sight
 
 STEPS = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
@@ -90,7 +91,8 @@ class Check:
 class Step:
     """One maintenance command.
 
-    `request` declares its options. `plan` says what the command would do, and writes nothing;
+    `request` declares its options, and `read` reads them at a time in ms, before any table is.
+    `plan` says what the command would do, and writes nothing;
     `nothing` are the figures where that could not be planned. `deletes` where it drops history or
     deletes files. `not_in_policies` are options of one run on one table, or of no rule, each with
     the key that stands for it. `with_limits` makes a request heed limits.
@@ -98,6 +100,7 @@ class Step:
 
     command: str
     request: type[Any]
+    read: Callable[["Settings", int, Any], object]
     plan: Callable[["Sight", Any], Judgement]
     nothing: Any
     limits: tuple[Limit, ...]

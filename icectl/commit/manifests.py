@@ -271,6 +271,8 @@ class ManifestWriter:
         if self.form.table_location:  # its locations may be relative
             stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
         entries = inherit(stored, [manifest])
+        if self.form.format_version == 1:  # it stores none
+            columns = [name for name in columns if not name.endswith("sequence_number")]
         if LOCATION_HASH in expected.table.column_names:
             entries = Entries(with_location_hashes(entries.table))
             columns = [LOCATION_HASH if name == "location" else name for name in columns]

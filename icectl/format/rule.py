@@ -17,7 +17,7 @@ NEXT_COMMIT = "the next commit of a correct writer sets it right"
 RESTORE_LIST = (
     "restore the manifest list from a copy, or roll back to a snapshot whose list is complete"
 )
-REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` rewrites the manifests"
+REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE --rewrite-all` rewrites the manifests"
 REPAIR_LIST = "`icectl repair TABLE --dry-run` says whether the list can be repaired"
 COMPACT_OWN = (
     "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all` "

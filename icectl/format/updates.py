@@ -253,6 +253,9 @@ def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMeta
         raise Refused("the table has no UUID, which version 2 requires")
     next_row_id = 0 if old < 3 <= new else metadata.next_row_id
     upgraded = replace(metadata, format_version=new, next_row_id=next_row_id)
+    if old == 1:  # numbers in version 1 mean nothing
+        snapshots = tuple(replace(item, sequence_number=0) for item in metadata.snapshots)
+        upgraded = replace(upgraded, snapshots=snapshots, last_sequence_number=0)
     if not old < 4 <= new:
         return upgraded
     if update.layout is Layout.MANIFEST_LISTS:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.cli import app
-from icectl.commands.compact import run as compact
+from icectl.cli import app, engines
+from icectl.commands.maintain.policy import KEYS
 from icectl.env import Env, SystemEnv
 from icectl.errors import CorruptTable, Refused, Unsupported
 from tests.builders.expiry import Clock
@@ -39,7 +39,7 @@ def run(*words: str, env: Env) -> Ended:
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-        patch.setattr(compact, "LocalEngine", InlineEngine)
+        patch.setattr(engines, "LocalEngine", InlineEngine)
         code = app.main(words, env=env)
     return Ended(code, out.getvalue(), err.getvalue())
 
@@ -273,3 +273,38 @@ def test_health_knows_the_ages_that_commands_refuse(
     assert command in needs(long_log.location, MONTH_LATER)
     monkeypatch.setenv(variable, value)
     assert command not in needs(long_log.location, MONTH_LATER)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key.name, marks=() if key.name == "compact.repartition" else pytest.mark.full)
+        for key in KEYS.values()
+        if key.metavar == "BOOL" and key.section
+    ],
+)
+def test_no_switch_of_a_policy_makes_work_every_night(tmp_path, key):
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    for start in range(0, 18, 3):
+        table.append(range(start, start + 3))
+    table.delete_rows(range(6))
+    table.respec("bucket")
+    table.append(range(40, 60), files=3)
+    table.delete_rows([1, 9], kind="equality")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"{key} = true")
+    words = ("maintain", table.location, "--policy", str(policy), "--yes", "--json")
+    ends = [run(*words, env=MONTH_LATER).document["status"] for _ in range(2)]
+    assert ends == ["done", "nothing-to-do"]
+
+
+@pytest.mark.parametrize("command", ["compact", "rewrite-manifests"])
+def test_no_policy_rewrites_everything_every_night(tmp_path, command):
+    table = TableBuilder(tmp_path / "t")
+    calm(table)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"{command}.rewrite-all = true")
+    ended = run("maintain", table.location, "--policy", str(policy), env=MONTH_LATER)
+    assert ended.code == 2
+    assert "no policy takes this option" in ended.err
+    assert ended.err.endswith(f"hint: give it to one run of `icectl {command}`\n")

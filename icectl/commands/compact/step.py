@@ -305,6 +305,7 @@ _LIMITS = (
 STEP: Step = Step(
     COMMAND,
     CompactRequest,
+    lambda _settings, _now_ms, request: options_of(request, RunLimits()),
     plan,
     CompactFigures(),
     _LIMITS,

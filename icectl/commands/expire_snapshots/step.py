@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from icectl.cli.settings import EXPIRE_CLEAN_METADATA
 from icectl.commands.expire_snapshots.options import ExpireRequest
-from icectl.commands.expire_snapshots.parsed_options import options_of
+from icectl.commands.expire_snapshots.parsed_options import options_of, policy_of
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
@@ -165,6 +165,7 @@ _BYTES = Limit(
 STEP: Step = Step(
     COMMAND,
     ExpireRequest,
+    policy_of,
     plan,
     ExpireFigures(),
     (_COUNT, _BYTES),

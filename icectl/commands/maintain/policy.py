@@ -417,6 +417,11 @@ def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mappi
         key = KEYS.get(name)
         if key is None:
             instead = _NOT_IN_POLICIES.get(name)
+            if name in _NOT_IN_POLICIES and instead is None:
+                raise UsageError(
+                    f"`{name}`, {origin}: no policy takes this option",
+                    hint=f"give it to one run of `icectl {name.partition('.')[0]}`",
+                )
             close = [instead] if instead else get_close_matches(name, KEYS, n=1)
             hint = f"did you mean `{close[0]}`?" if close else _HINT
             raise UsageError(f"unknown key `{name}`, {origin}", hint=hint)

@@ -36,8 +36,6 @@ from icectl.cli.settings import (
     resolve,
 )
 from icectl.cli.signals import Interrupts
-from icectl.commands.compact import parsed_options as compact
-from icectl.commands.expire_snapshots.parsed_options import policy_of
 from icectl.commands.launch import run_of
 from icectl.commands.maintain.plan import (
     ASSESS,
@@ -51,9 +49,7 @@ from icectl.commands.maintain.plan import (
 )
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
-from icectl.commands.remove_orphans.run import check_purge_options
 from icectl.commands.remove_orphans.step import looked_ms
-from icectl.commands.rewrite_manifests import parsed_options as rewrite_manifests
 from icectl.commands.sight import Sight
 from icectl.commands.steps import STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
@@ -340,10 +336,8 @@ def _request(step: str, policy: TablePolicy) -> Any:
 def check_options(policy: TablePolicy, shell: Shell) -> None:
     """Have every step read its options, before any table is looked at. Raises: UsageError."""
     settings = settings_with(shell.settings, policy)
-    compact.options_of(_request("compact", policy), RunLimits())
-    rewrite_manifests.options_of(_request("rewrite-manifests", policy))
-    policy_of(settings, shell.env.now_ms(), _request("expire-snapshots", policy))
-    check_purge_options(settings)
+    for step in map(step_of, STEPS):
+        step.read(settings, shell.env.now_ms(), _request(step.command, policy))
 
 
 def _shell(job: StepRequest, place: StepContext) -> Shell:

@@ -11,6 +11,7 @@ from icectl.entries.rows import (
     Entries,
     live,
     location_keys,
+    numbers,
     position_delete_files,
     repeats,
     where,
@@ -200,6 +201,8 @@ def _findings(
             if staying and not migration.convert_position_deletes:  # R-175
                 message = f"{print_count(staying, 'position delete file')} of version 2 stay valid"
                 yield finding("R-175", subject, message)
+        if metadata.format_version == 1:
+            yield from _numbers(head, subject)
         deletes = [item for item in head.manifests if item.content is ManifestContent.DELETES]
         if deletes and metadata.format_version == 1:  # R-120
             count = print_count(len(deletes), "manifest")
@@ -215,6 +218,14 @@ def _findings(
     if shared:  # R-077
         message = f"field ids {shared} have different meanings in different specs; that stays so"
         yield finding("R-077", "partition specs", message, severity="info")
+
+
+def _numbers(head: RefHead, subject: str) -> Iterator[Finding]:
+    """Yield sequence numbers that version 1 ignores, and version 2 would take for its own."""
+    numbered = [item for item in head.manifests if item.sequence_number]
+    if numbered or (numbers(head.entries, "sequence_number") > 0).any():  # R-048
+        message = "its manifests have sequence numbers, which version 2 would count on"
+        yield finding("R-048", subject, message, severity="error")
 
 
 def updates(

@@ -13,7 +13,6 @@ from icectl.cli.settings import (
     ORPHANS_OLDER_THAN,
     ORPHANS_PURGE_AFTER,
     ORPHANS_QUARANTINE,
-    Settings,
 )
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.commands.change import Finished, PlannedChange, carry_out
@@ -27,6 +26,7 @@ from icectl.commands.remove_orphans.report import (
     question,
 )
 from icectl.commands.remove_orphans.search import COMMAND, OrphanOptions, prepare
+from icectl.commands.remove_orphans.step import check_purge_options
 from icectl.entries.files import listed_files, listed_none
 from icectl.errors import Refused, UsageError
 from icectl.rows.orphan_search import LocalOrphanSearch, OrphanSearch
@@ -139,13 +139,6 @@ def _options(session: Session, request: OrphansRequest, same_store: SameStore) -
         only=session.reviewed,
         engine=request.engine,
     )
-
-
-def check_purge_options(settings: Settings) -> None:
-    """Raises: UsageError, where there is no quarantine to purge."""
-    if settings.read(ORPHANS_PURGE_AFTER) is not None and settings.read(ORPHANS_QUARANTINE) is None:
-        origin = settings.origin(ORPHANS_PURGE_AFTER).name
-        raise UsageError(f"{origin} needs a quarantine", hint="`--quarantine URI` names it")
 
 
 def _absolute(location: str) -> str:

@@ -3,7 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from icectl.cli.settings import ORPHANS_OLDER_THAN
+from icectl.cli.settings import (
+    ORPHANS_OLDER_THAN,
+    ORPHANS_PURGE_AFTER,
+    ORPHANS_QUARANTINE,
+    Settings,
+)
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.sight import Sight
 from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
@@ -22,6 +27,13 @@ COMMAND = "remove-orphans"
 
 _FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
 """The former name of the property, read if the table has no newer one."""
+
+
+def check_purge_options(settings: Settings) -> None:
+    """Raises: UsageError, where there is no quarantine to purge."""
+    if settings.read(ORPHANS_PURGE_AFTER) is not None and settings.read(ORPHANS_QUARANTINE) is None:
+        origin = settings.origin(ORPHANS_PURGE_AFTER).name
+        raise UsageError(f"{origin} needs a quarantine", hint="`--quarantine URI` names it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,7 @@ _CHECK = Check("metadata_file_debt", "metadata files", (_LIMIT.name,), _found, _
 STEP: Step = Step(
     COMMAND,
     OrphansRequest,
+    lambda settings, _now_ms, _request: check_purge_options(settings),
     plan,
     MetadataFileFigures(),
     (_LIMIT,),

@@ -120,9 +120,10 @@ _CHECK = Check("manifest_debt", "manifests", (_LIMIT.name,), _found, _members)
 STEP: Step = Step(
     COMMAND,
     RewriteRequest,
+    lambda _settings, _now_ms, request: options_of(request),
     plan,
     ManifestFigures(),
     (_LIMIT,),
     (_CHECK,),
-    not_in_policies={"branch": None},
+    not_in_policies={"branch": None, "rewrite-all": None},
 )

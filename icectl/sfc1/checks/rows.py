@@ -22,6 +22,7 @@ from icectl.format.layout import LAYOUT_KEY, Layout
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import (
+    COMPACT,
     NEXT_COMMIT,
     NO_ROW,
     OURS,
@@ -427,10 +428,10 @@ ROW_RULES = (
                  lambda one: one.of(_EQUALITY)
                  != mask_of(pc.greater(pc.list_value_length(one.rows["equality_ids"]), 0))),
          in_rows("compares columns that cannot be compared", _incomparable, "warning")),
-    rule("V4-061", "split offsets ascend", "Entries", "error", REWRITE_MANIFESTS,
+    rule("V4-061", "split offsets ascend", "Entries", "error", COMPACT,
          in_rows("has split offsets that do not ascend", _falling_split_offsets)),
     rule("V4-062", "rows of a root have snapshot id and sequence numbers", "Entries", "error",
-         REWRITE_MANIFESTS,
+         ROLL_BACK,
          in_root("lacks its snapshot id or a sequence number",
                  lambda one: _lacking_numbers(one) & ~one.with_status(Status.ADDED)),
          in_root("lacks its snapshot id or a sequence number",
