@@ -89,7 +89,11 @@ def part_of(whole: Path, table: Path, count: int) -> None:
     (table / "metadata").mkdir(parents=True)
     metadata = read_metadata((whole / "metadata" / "v1.metadata.json").read_bytes())
     (head,) = metadata.snapshots
-    listed = read_manifest_list(Path(head.manifest_list or "").read_bytes())
+    stored = whole / "metadata"
+    listed = [
+        replace(item, manifest_path=str(stored / Path(item.manifest_path).name))
+        for item in read_manifest_list((stored / Path(head.manifest_list or "").name).read_bytes())
+    ]
     now = listed[:count]
     before = [*now[: count // 2], listed[-1]]
     snapshots = _snapshot(table, metadata, 1, before), _snapshot(table, metadata, 2, now)
