@@ -48,7 +48,7 @@ def partition_type(metadata: TableMetadata) -> StructType:
 
 
 def statistics_schema(partition: StructType, format_version: int) -> Schema:
-    """Return the schema of the file (R-142, R-143)."""
+    """Return the schema of the file (R-142)."""
     counts = [
         ("data_record_count", _LONG), ("data_file_count", _INT),
         ("total_data_file_size_in_bytes", _LONG), ("position_delete_record_count", _LONG),
@@ -131,7 +131,7 @@ def _counts(
         "data_record_count": group["record_count"],
         "data_file_count": group["file_count"],
         "total_data_file_size_in_bytes": group["size_bytes"],
-        "position_delete_record_count": position_records + vector_records,  # R-143
+        "position_delete_record_count": position_records + vector_records,
         "position_delete_file_count": group["position_delete_file_count"],
         "equality_delete_record_count": group["equality_delete_record_count"],
         "equality_delete_file_count": group["equality_delete_file_count"],
