@@ -57,7 +57,7 @@ def test_r212_rewrite_manifests_mends_what_validate_warns_of(tmp_path, icectl, f
     told = icectl(location, "--level", "data", "--json")
     assert (told.code, findings(told)) == (0, [("R-212", "warning")] * count)
     told = " ".join(icectl(location).out.split())
-    assert f"`icectl rewrite-manifests {location}`" in told
+    assert f"`icectl rewrite-manifests {location} --rewrite-all`" in told
 
     done = result(icectl(location, "--json", command="rewrite-manifests"))
     assert (done["rewritten"], done["added"]) == (count, count)
