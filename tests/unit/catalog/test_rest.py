@@ -9,7 +9,12 @@ from icectl.catalog.rest.wire import check_updates, requirement_json, update_jso
 from icectl.errors import Unsupported
 from icectl.format.layout import Layout
 from icectl.format.metadata_json import parse_metadata
-from icectl.format.snapshot import Snapshot, SnapshotRef
+from icectl.format.snapshot import (
+    PartitionStatisticsFile,
+    Snapshot,
+    SnapshotRef,
+    StatisticsFile,
+)
 from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,
@@ -27,8 +32,10 @@ from icectl.format.updates import (
     RemoveStatistics,
     SetLayout,
     SetManifestList,
+    SetPartitionStatistics,
     SetProperties,
     SetSnapshotRef,
+    SetStatistics,
     Update,
     UpgradeFormatVersion,
 )
@@ -37,6 +44,10 @@ NEW = Snapshot(
     5, 99, 4, 3, manifest_list="s3://b/l.avro", summary={"operation": "replace"}, schema_id=1,
     first_row_id=7, added_rows=2, unknown={"x": 1},
 )  # fmt: skip
+BLOB = {
+    "type": "apache-datasketches-theta-v1", "snapshot-id": 5, "sequence-number": 3, "fields": [1],
+    "properties": {"ndv": "7"},
+}  # fmt: skip
 SPELLED: list[tuple[Update, dict[str, Any]]] = [
     (AssignUuid("u"), {"action": "assign-uuid", "uuid": "u"}),
     (UpgradeFormatVersion(2), {"action": "upgrade-format-version", "format-version": 2}),
@@ -62,6 +73,25 @@ SPELLED: list[tuple[Update, dict[str, Any]]] = [
     (RemoveSnapshotRef("b"), {"action": "remove-snapshot-ref", "ref-name": "b"}),
     (SetProperties({"a": "b"}), {"action": "set-properties", "updates": {"a": "b"}}),
     (RemoveProperties(("a",)), {"action": "remove-properties", "removals": ["a"]}),
+    (
+        SetStatistics(StatisticsFile(5, "s3://b/s.stats", 120, 80, (BLOB,))),
+        {
+            "action": "set-statistics", "snapshot-id": 5,
+            "statistics": {
+                "snapshot-id": 5, "statistics-path": "s3://b/s.stats", "file-size-in-bytes": 120,
+                "file-footer-size-in-bytes": 80, "blob-metadata": [BLOB],
+            },
+        },
+    ),
+    (
+        SetPartitionStatistics(PartitionStatisticsFile(5, "s3://b/p.parquet", 90)),
+        {
+            "action": "set-partition-statistics",
+            "partition-statistics": {
+                "snapshot-id": 5, "statistics-path": "s3://b/p.parquet", "file-size-in-bytes": 90,
+            },
+        },
+    ),
     (RemoveStatistics(5), {"action": "remove-statistics", "snapshot-id": 5}),
     (RemovePartitionStatistics(5), {"action": "remove-partition-statistics", "snapshot-id": 5}),
     (RemoveSchemas((1,)), {"action": "remove-schemas", "schema-ids": [1]}),
