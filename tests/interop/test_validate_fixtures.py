@@ -58,6 +58,9 @@ EXPLAINED: dict[str, dict[str, str]] = {
     "impala/iceberg_v2_delete_different_equality_ids": {
         "R-123": "made so: position delete files listed as equality deletes"
     },
+    "trino/invalid_compression_codec_none_parquet": {
+        "R-018": "made so: its `write.parquet.compression-codec` is `NONE`, which is no codec"
+    },
 }
 """What is reported beyond the recorded faults, and why it is true."""
 
