@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import engines
+from icectl.commands.analyze import run as analyze_run
 from icectl.env import Env
 from icectl.files.puffin import NewBlob, read_blob, read_puffin, write_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, read_sketch
@@ -100,7 +101,7 @@ def test_r142_partitions_are_counted(table, analyze):
     table.delete_rows([3, 8])
     table.delete_rows([4], kind="equality")
     written = result(analyze(table.location, "--only", "partitions", "--json"))
-    rows = pq.read_table(written["partitions"]["file"]).to_pylist()
+    rows = pq.read_table(written["partition_statistics_file"]).to_pylist()
     assert written["partitions"]["count"] == len(rows)
     values = [tuple(row["partition"].values()) for row in rows]
     assert values == sorted(values, key=lambda key: tuple((part is not None, part) for part in key))
@@ -297,6 +298,21 @@ def test_r140_statistics_that_are_not_what_the_metadata_says_are_not_built_upon(
     assert path.name in ended.err
     assert ("repair" if damage == "gone" else "--full") in ended.err
     assert analyze(table.location, "--full").code == 0
+    assert stored(table) == distinct(table)
+
+
+def test_statistics_that_others_name_meanwhile_end_the_run(table, analyze, monkeypatch):
+    computed = analyze_run.partition_file
+
+    def beside(*arguments: Any) -> bytes:
+        monkeypatch.setattr(analyze_run, "partition_file", computed)
+        assert analyze(table.location).code == 0
+        return computed(*arguments)
+
+    monkeypatch.setattr(analyze_run, "partition_file", beside)
+    ended = analyze(table.location)
+    assert (ended.code, "another writer has named statistics" in ended.err) == (11, True)
+    assert len(list(Path(table.location, "metadata").glob("*.stats"))) == 1
     assert stored(table) == distinct(table)
 
 

@@ -128,6 +128,7 @@ LINES = {
         "24 files into 1 by the local engine, 1 delete file removed",
     ),
     "rewrite-manifests": ((), "12 manifests into 1", "12 manifests into 1"),
+    "analyze": (("--engine", "local"), *["5 columns, SIZE read"] * 2),
     "expire-snapshots": (
         (), "12 snapshots to expire, SIZE to free", "12 snapshots expired, SIZE freed",
     ),

@@ -56,7 +56,7 @@ def kept(subject: Subject) -> set[str]:
 
 def counts(result: dict[str, Any]) -> dict[str, Any]:
     """What a result counts, and the old files and snapshots that it names."""
-    new = ("snapshot_id", "snapshot_ids", "manifests_added", "bytes", "_bytes", "quarantine")
+    new = ("snapshot_id", "snapshot_ids", "manifests_added", "bytes", "quarantine", "_file")
     return {key: value for key, value in result.items() if not key.endswith(new)}
 
 

@@ -85,7 +85,7 @@ class AnalyzeRequest:
     examples=[
         ("icectl analyze /wh/db/t --dry-run", "which files would be read, and how many bytes"),
         ("icectl analyze /wh/db/t", "columns and partitions"),
-        ("icectl analyze /wh/db/t --columns customer,day", "the columns that queries join by"),
+        ("icectl analyze /wh/db/t --columns id,category", "the columns that queries join by"),
         ("icectl analyze /wh/db/t --only partitions", "metadata alone: no data file is read"),
         ("icectl analyze /wh/db/t --check", "for CI: exit 4 if statistics are out of date"),
     ],

@@ -65,8 +65,8 @@ def analysis_result(analysis: Analysis) -> dict[str, Any]:
         "partitions": {
             "planned": plan.partitions,
             "count": None if outcome is None else outcome.partition_count,
-            "file": None if partitions is None else partitions.statistics_path,
         },
+        "partition_statistics_file": None if partitions is None else partitions.statistics_path,
     }
 
 

@@ -240,8 +240,8 @@ def execute(
 ) -> Analyzed:
     """Compute the statistics of a plan, and commit them.
 
-    Raises: CommitConflict, where the snapshot expired meanwhile; as prepare; what reading data
-    files raises.
+    Raises: CommitConflict, where the snapshot expired meanwhile, or others have named statistics of
+    it; as prepare; what reading data files raises.
     """
     loaded, plan = prepared.loaded, prepared.plan
     snapshot = plan.snapshot
@@ -264,10 +264,22 @@ def execute(
                     f"snapshot {snapshot.snapshot_id} expired while its statistics were computed",
                     hint="run the command again",
                 )
+            if _described(metadata, snapshot) != _described(loaded.metadata, snapshot):
+                raise CommitConflict(
+                    f"another writer has named statistics of snapshot {snapshot.snapshot_id}",
+                    hint="`icectl analyze TABLE --check` says whether any are missing",
+                )
             return Proposal(updates, frozenset(outputs.locations))
 
         landed = opened.commit(propose)
     return Analyzed(landed, sketches, statistics, partitions, count)
+
+
+def _described(metadata: TableMetadata, snapshot: Snapshot) -> list[str]:
+    """Return the files that have statistics of a snapshot."""
+    files: list[StatisticsFile | PartitionStatisticsFile] = list(metadata.statistics)
+    files += metadata.partition_statistics
+    return [file.statistics_path for file in files if file.snapshot_id == snapshot.snapshot_id]
 
 
 def _column_statistics(
