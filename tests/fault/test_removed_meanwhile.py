@@ -66,7 +66,7 @@ def change(table: TableBuilder, store: WrappedStore, name: str) -> tuple[int, An
         ("merge deletes", 2, "merge deletes", r"-deletes\.parquet"),
         ("merge deletes", 3, "compact", r"\.puffin"),
         ("compact", 2, "rewrite-manifests", r"-m\d+\.avro"),
-        ("rewrite-manifests", 2, "rewrite-manifests", r"-m\d+\.avro"),
+        ("rewrite-manifests", 2, "rewrite-manifests", r"-m0\.avro"),  # not of deletes: it stays
         ("rewrite-manifests", 2, "rewrite-manifests", r"-snap-"),
         ("expire", 2, "compact", r"-snap-"),
         ("expire", 2, "compact", r"-m\d+\.avro"),
