@@ -471,7 +471,7 @@ def v4_035_a_manifest_list_that_is_a_root(broken: BrokenTree) -> None:
     broken.edit(lambda members: members["snapshots"][0].update({"manifest-list": root}))
 
 
-@damage("grown")
+@damage("grown", "R-031")
 def v4_036_an_append_that_removes_files(broken: BrokenTree) -> None:
     broken.edit_head(lambda head: head["summary"].update({"operation": "append"}))
 
@@ -637,7 +637,7 @@ def v4_067_row_ids_of_two_files(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA, EXISTING, first_row_id=1))
 
 
-@damage("grown", "V4-065", "V4-161", "V4-081", "V4-114", "V4-122", "V4-160")
+@damage("grown", "R-031", "V4-065", "V4-161", "V4-081", "V4-114", "V4-122", "V4-160")
 def v4_068_a_leaf_listed_as_deleted(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA_LEAF, status=DELETED))
 
@@ -663,7 +663,7 @@ def v4_080_two_vectors_of_a_leaf(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown", "V4-086", "V4-087", "V4-120", "V4-121", "V4-122", "V4-160")
+@damage("grown", "R-031", "V4-086", "V4-087", "V4-120", "V4-121", "V4-122", "V4-160")
 def v4_081_a_vector_of_an_unknown_leaf(broken: BrokenTree) -> None:
     broken.edit_root(in_row(BITMAP, ADDED, referenced_file="file:///x.parquet"))
 
@@ -673,12 +673,12 @@ def v4_082_bytes_behind_a_bitmap(broken: BrokenTree) -> None:
     broken.edit_root(with_bitmap(list, lambda found: bitmap(*found) + b"\0"))
 
 
-@damage("grown", "V4-160", "V4-038")
+@damage("grown", "R-031", "V4-160", "V4-038")
 def v4_083_a_position_behind_the_leaf(broken: BrokenTree) -> None:
     broken.edit_root(with_bitmap(lambda found: [*found, 99]))
 
 
-@damage("grown", "V4-160", "V4-161", "V4-106", "V4-146")
+@damage("grown", "R-031", "V4-160", "V4-161", "V4-106", "V4-146")
 def v4_084_a_vector_over_a_removed_row(broken: BrokenTree) -> None:
     (first, *_) = BitMap.deserialize(
         of(broken.rows(), BITMAP, DELETED)["deletion_vector"]["inline_content"]
@@ -690,7 +690,7 @@ def v4_084_a_vector_over_a_removed_row(broken: BrokenTree) -> None:
     broken.edit_leaf(change)
 
 
-@damage("grown", "V4-087", "V4-160", "V4-085", "V4-122", "V4-114")
+@damage("grown", "R-031", "V4-087", "V4-160", "V4-085", "V4-122", "V4-114")
 def v4_085_a_vector_that_holds_less(broken: BrokenTree) -> None:
     old = of(broken.rows(), BITMAP, DELETED)["deletion_vector"]["inline_content"]
     broken.edit_root(
@@ -698,7 +698,7 @@ def v4_085_a_vector_that_holds_less(broken: BrokenTree) -> None:
     )
 
 
-@damage("grown", "V4-087", "V4-160", "V4-120", "V4-121", "V4-122")
+@damage("grown", "R-031", "V4-087", "V4-160", "V4-120", "V4-121", "V4-122")
 def v4_086_a_replaced_vector_without_another(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         return [r for r in rows if r is not of(rows, BITMAP, ADDED)]
@@ -727,7 +727,7 @@ def v4_090_a_blob_of_another_cardinality(broken: BrokenTree) -> None:
     path.write_bytes(content.replace(b'"cardinality":"2"', b'"cardinality":"3"'))
 
 
-@damage("leaves", "V4-160", "V4-106")
+@damage("leaves", "R-031", "V4-160", "V4-106")
 def v4_091_a_vector_over_a_new_leaf(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         leaf = of(rows, DATA_LEAF, ADDED)
@@ -824,7 +824,7 @@ def v4_107_an_old_row_among_new_ones(broken: BrokenTree) -> None:
     broken.edit_leaf(change, status=ADDED)
 
 
-@damage("leaves", "V4-160", "V4-036", "V4-105")
+@damage("leaves", "R-031", "V4-160", "V4-036", "V4-105")
 def v4_108_a_removed_row_in_a_leaf(broken: BrokenTree) -> None:
     broken.edit_leaf(in_row(DATA, status=DELETED), status=ADDED)
 
@@ -841,12 +841,12 @@ def v4_109_a_new_leaf_with_nothing_new(broken: BrokenTree) -> None:
     broken.edit_leaf(change, status=ADDED)
 
 
-@damage("grown", "V4-160", "V4-083", "V4-121", "V4-122", "V4-104", "V4-161")
+@damage("grown", "R-031", "V4-160", "V4-083", "V4-121", "V4-122", "V4-104", "V4-161")
 def v4_110_a_leaf_without_rows(broken: BrokenTree) -> None:
     broken.edit_leaf(lambda _: [], DELETE_LEAF)
 
 
-@damage("listed", "R-061", "V4-160", "V4-161", "V4-067", "V4-162")
+@damage("listed", "R-031", "R-061", "V4-160", "V4-161", "V4-067", "V4-162")
 def v4_111_a_manifest_of_data_as_one_of_deletes(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA_LEAF, content_type=DELETE_LEAF, first_row_id=None))
 
@@ -874,7 +874,7 @@ def v4_114_vectors_of_files_elsewhere(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DELETE_LEAF, referenced_file=named))
 
 
-@damage("grown", "V4-120", "V4-160", "V4-067", "V4-162")
+@damage("grown", "R-031", "V4-120", "V4-160", "V4-067", "V4-162")
 def v4_116_a_leaf_listed_twice(broken: BrokenTree) -> None:
     broken.edit_root(lambda rows: [*rows, of(rows, DATA_LEAF)])
 
@@ -891,7 +891,7 @@ def v4_116_a_dead_leaf_listed_twice(broken: BrokenTree) -> None:
 # -- across entries -----------------------------------------------------------------------------
 
 
-@damage("grown", "V4-162", "V4-067", "V4-160")
+@damage("grown", "R-031", "V4-162", "V4-067", "V4-160")
 def v4_120_a_file_live_twice(broken: BrokenTree) -> None:
     broken.edit_root(lambda rows: [*rows, of(rows, DATA, EXISTING)])
 
@@ -950,7 +950,7 @@ def v4_126_a_partition_that_deletes_need(broken: BrokenTree) -> None:
     broken.edit_leaf(_no_partition)
 
 
-@damage("grown", "V4-160")
+@damage("grown", "R-031", "V4-160")
 def v4_127_a_file_live_and_removed(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         gone = of(rows, DATA, DELETED)
@@ -1068,7 +1068,7 @@ def v4_160_a_file_gone_without_a_word(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown", "V4-081", "V4-114", "V4-122")
+@damage("grown", "R-031", "V4-081", "V4-114", "V4-122")
 def v4_161_a_leaf_gone_with_its_files(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         return [row for row in rows if row["content_type"] != DATA_LEAF]
@@ -1100,7 +1100,7 @@ def v4_164_a_new_vector_with_fewer_rows(broken: BrokenTree) -> None:
     add_files(broken.directory, _later(), _more(broken.directory).loose_vectors({home: [0]}))
 
 
-@damage("carried", "V4-160")
+@damage("carried", "R-031", "V4-160")
 def v4_165_a_vector_gone_without_another(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> None:
         row = of(rows, VECTOR)["tracking_info"]
