@@ -264,7 +264,15 @@ class Scenario:
         for status, record_count in zip(statuses, records, strict=True):
             counts[f"{status.lower()}_files_count"] += 1
             counts[f"{status.lower()}_rows_count"] += record_count
-        counts["min_sequence_number"] = sequence_number
+        # Added rows inherit the number of the leaf; a leaf without live rows has that too (V4-104).
+        counts["min_sequence_number"] = min(
+            (
+                sequence_number if status == "ADDED" else self.added_in(file)
+                for file, status in described["rows"]
+                if status != "DELETED"
+            ),
+            default=sequence_number,
+        )
         location = leaf_location(name, described["format"])
         affiliated = described.get("referenced")
         return {
