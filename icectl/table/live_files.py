@@ -75,8 +75,9 @@ class LiveFiles:
     `entries` are those of load_entries, to be matched, with LOADED_COLUMNS. `named_files` are
     position delete files that were read; `spelling` has the locations of data files that they spell
     differently. Only manifests of `known_spec_ids` can be rewritten. `unread` are data manifests in
-    which no file has a row `within` a condition; deletes may be of their files too. Of a table
-    without deletes so many data files may be `settled`, and not among the entries.
+    which no file has a row `within` a condition; deletes may be of their files too. `needless` are
+    those of deletes for these alone that were not read. Of a table without deletes so many data
+    files may be `settled`, and not among the entries.
     """
 
     manifests: tuple[ManifestFile, ...]
@@ -86,13 +87,14 @@ class LiveFiles:
     named_files: NamedFiles = field(default_factory=dict)
     spelling: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[ManifestFile, ...] = ()
+    needless: tuple[ManifestFile, ...] = ()
     within: Predicate | None = None
     settled: int = 0
 
     @property
     def listed(self) -> tuple[ManifestFile, ...]:
         """All manifests of the snapshot, those that were read first."""
-        return (*self.manifests, *self.unread)
+        return (*self.manifests, *self.unread, *self.needless)
 
     @property
     def unread_file_count(self) -> int:
@@ -275,9 +277,16 @@ def load_live_files(
     """
     if snapshot is None:
         return files_of_snapshot(metadata, (), EMPTY)
-    manifests, unread = _manifests(context, metadata, snapshot, within, all_deletes=all_deletes)
+    manifests, unread, needless = _manifests(context, metadata, snapshot, within)
+    if all_deletes:
+        manifests, needless = (*manifests, *needless), ()
     entries = load_entries(context, metadata, manifests, LOADED_COLUMNS | columns, to_match=True)
-    files = replace(files_of_snapshot(metadata, manifests, entries), unread=unread, within=within)
+    files = replace(
+        files_of_snapshot(metadata, manifests, entries),
+        unread=unread,
+        needless=needless,
+        within=within,
+    )
     return _checked(context, metadata, snapshot, files, read_names, known)
 
 
@@ -357,7 +366,8 @@ def load_since(
     """
     if snapshot is None:
         return files_of_snapshot(metadata, (), EMPTY)
-    listed, unread = _manifests(context, metadata, snapshot, earlier.within, all_deletes=True)
+    needed, unread, needless = _manifests(context, metadata, snapshot, earlier.within)
+    listed = (*needed, *needless)
     by_identity = {manifest.identity: manifest for manifest in (*listed, *unread)}
     before = enumerate(earlier.manifests)
     common = [at for at, manifest in before if by_identity.get(manifest.identity) == manifest]
@@ -432,16 +442,14 @@ def _manifests(
     metadata: TableMetadata,
     snapshot: Snapshot,
     within: Predicate | None,
-    *,
-    all_deletes: bool,
-) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
-    """Return the manifests of a snapshot to read, and data manifests that may stay unread.
+) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
+    """Return the manifests of a snapshot to read, and those of data and deletes that need not be.
 
     The next commit numbers the rows of manifests without row ids by their count, so that these are
     read too.
     """
     if within is None:
-        return read_snapshot_manifests(context.store, metadata, snapshot), ()
+        return read_snapshot_manifests(context.store, metadata, snapshot), (), ()
     reader = snapshot_reader(metadata, snapshot)
     needed, others = reader.manifests_of(context.store, snapshot, within)
     of_data, of_deletes = divided(
@@ -450,7 +458,7 @@ def _manifests(
     unread, unnumbered = divided(
         of_data, [not _is_numbered(metadata, manifest) for manifest in of_data]
     )
-    return (*needed, *unnumbered, *(of_deletes if all_deletes else ())), unread
+    return (*needed, *unnumbered), unread, of_deletes
 
 
 def _named(
