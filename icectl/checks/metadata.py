@@ -23,6 +23,7 @@ from icectl.format.rule import NEXT_COMMIT, OLDER_METADATA, OURS, ROLL_BACK, WRI
 from icectl.format.snapshot import (
     MetadataLogEntry,
     PartitionStatisticsFile,
+    Snapshot,
     SnapshotLogEntry,
     StatisticsFile,
 )
@@ -130,13 +131,25 @@ def snapshots_named(file: StatisticsFile | PartitionStatisticsFile) -> frozenset
 def other_snapshots(
     metadata: TableMetadata, file: StatisticsFile | PartitionStatisticsFile
 ) -> frozenset[int]:
-    """Return the snapshots of the table that a statistics file names; none if its own is one."""
-    named = snapshots_named(file)
-    return frozenset() if file.snapshot_id in named else named & metadata.snapshots_by_id.keys()
+    """Return the snapshots of the table that a statistics file names; none if its own is one.
+
+    Nor are older ones: engines give a snapshot that only rewrites files the statistics of another.
+    """
+    named, known = snapshots_named(file), metadata.snapshots_by_id
+    if file.snapshot_id in named:
+        return frozenset()
+    own = known.get(file.snapshot_id)
+    others = named & known.keys()
+    return frozenset(id_ for id_ in others if own is None or _order(known[id_]) > _order(own))
+
+
+def _order(snapshot: Snapshot) -> tuple[int, int]:
+    """Return what grows from commit to commit; version 1 has only times."""
+    return snapshot.sequence_number, snapshot.timestamp_ms
 
 
 def wrong_statistics(file: MetadataFile) -> Iterator[Breach]:
-    """Find statistics of snapshots that are gone, or that name other snapshots than their own."""
+    """Find statistics of snapshots that are gone, or that name newer snapshots than their own."""
     metadata = file.metadata
     for one in metadata.every_statistics:
         message = f"it describes snapshot {one.snapshot_id}"

@@ -113,7 +113,7 @@ def check_head_list(
 
 
 def check_statistics(metadata: TableMetadata, expired_ids: Collection[int]) -> None:
-    """Refuse to expire snapshots whose statistics name only snapshots that stay.
+    """Refuse to expire snapshots whose statistics name a newer one that stays instead of them.
 
     The commit would drop the entries. Raises: CorruptTable R-141, V4-023.
     """

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from icectl.checks.metadata import other_snapshots
 from icectl.commands.expire_snapshots.plan import (
     ExpirePlan,
     ReachedFiles,
@@ -15,6 +16,7 @@ from icectl.commands.expire_snapshots.plan import (
     updates_again,
 )
 from icectl.entries.files import FileKind, Files, files, rows, together
+from icectl.errors import CorruptTable
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
@@ -31,6 +33,7 @@ from icectl.format.updates import (
     RemoveStatistics,
     apply_all,
 )
+from icectl.table.guard import check_statistics
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.history import history, ms
 
@@ -167,6 +170,20 @@ def test_r141_a_wrong_id_of_a_snapshot_costs_no_statistics(file, goes):
         partition_statistics=() if is_whole else (file,),
     )
     assert lost_statistics(table) == ((9,) if goes else ())
+
+
+@pytest.mark.parametrize("numbers", [{}, {"sequence_number": 0}])  # version 1 has times alone
+def test_r141_statistics_that_a_rewrite_took_over_expire_with_it(numbers):
+    """Trino gives the snapshot of an `optimize` the statistics of the one before."""
+    snapshots = [
+        replace(one, **({"sequence_number": one.snapshot_id} | numbers)) for one in TABLE.snapshots
+    ]
+    table = replace(TABLE, snapshots=tuple(snapshots), statistics=(described(3, "/s", 1),))
+    assert other_snapshots(table, table.statistics[0]) == set()
+    check_statistics(table, {2, 3})
+    table = replace(table, statistics=(described(2, "/s", 1, 3),))
+    with pytest.raises(CorruptTable, match="names snapshot 3, which stays"):
+        check_statistics(table, {2})
 
 
 def test_r141_statistics_of_a_snapshot_that_the_log_knows_go():
