@@ -181,7 +181,8 @@ def refuse(findings: Iterable[Finding]) -> None:
         if finding.severity == "error":
             subject = f"`{finding.subject}`" if "/" in finding.subject else finding.subject
             message = f"{subject}: {finding.message}"
-            raise CorruptTable(message, rule=finding.rule, hint=finding.hint)
+            location = finding.subject if "/" in finding.subject else None
+            raise CorruptTable(message, rule=finding.rule, hint=finding.hint, location=location)
 
 
 class RuleSet:

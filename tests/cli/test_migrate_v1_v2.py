@@ -211,6 +211,16 @@ def test_r007_an_unknown_transform_in_the_default_spec_is_refused(tmp_path, migr
     assert [one["rule"] for one in result(checked)["findings"]] == ["R-007"]
 
 
+def test_r061_a_manifest_of_other_partition_fields_is_refused_and_named_once(tmp_path, migrate):
+    table = build(tmp_path / "t")
+    path = current_metadata(tmp_path / "t")
+    path.write_bytes(path.read_bytes().replace(b'"identity"', b'"void"'))
+    refused = migrate(table.location, "--yes")
+    assert refused.code == 5
+    assert "(R-061)" in refused.err
+    assert refused.err.splitlines()[0].count(".avro`: ") == 1
+
+
 def test_r066_a_file_that_is_live_twice_is_refused(tmp_path, migrate):
     table = TableBuilder(tmp_path / "t", format_version=1)
     table.append(range(4))
