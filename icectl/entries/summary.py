@@ -36,6 +36,12 @@ _PARTITION_COUNTS = (
     "deletion_vector_count", "deletion_vector_record_count",
 )  # fmt: skip
 
+PARTITION_SOURCES: frozenset[str] = frozenset({
+    "content", "status", "file_format", "spec_id", "partition_key", "record_count",
+    "file_size_in_bytes", "snapshot_id",
+})  # fmt: skip
+"""Columns of entries that `by_partition` and `rows.live` read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:

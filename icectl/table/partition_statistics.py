@@ -16,12 +16,6 @@ from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import NestedField, PrimitiveType, StructType
 
-PARTITION_SOURCES: frozenset[str] = frozenset({
-    "content", "status", "file_format", "spec_id", "partition_key", "record_count",
-    "file_size_in_bytes", "snapshot_id",
-})  # fmt: skip
-"""Columns of entries that the counts are made of."""
-
 _LONG, _INT = PrimitiveType("long"), PrimitiveType("int")
 _REQUIRED = 5
 """Fields that every version requires: partition, spec, and the counts of data files."""

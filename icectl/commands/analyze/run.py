@@ -31,7 +31,7 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, Outputs, Proposal, transaction
 from icectl.entries.rows import Entries, data_files, live
-from icectl.entries.summary import by_partition
+from icectl.entries.summary import PARTITION_SOURCES, by_partition
 from icectl.errors import CommitConflict, CorruptTable, MissingFile, Unsupported
 from icectl.files.puffin import NewBlob, footer_size, read_puffin, write_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, NO_VALUES, ThetaSketch, read_sketch, union
@@ -52,11 +52,7 @@ from icectl.table.guard import open_to_change
 from icectl.table.live_files import check_deletes, every_column, load_live_files, name_mapping
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.partition_statistics import (
-    PARTITION_SOURCES,
-    partition_file,
-    partition_type,
-)
+from icectl.table.partition_statistics import partition_file, partition_type
 from icectl.table.rewrite_tasks import DeleteFile, InputFile, TaskMaker, data_inputs
 from icectl.table.statistics import (
     READ_COLUMNS,
@@ -75,11 +71,11 @@ COMMAND = "analyze"
 
 @dataclass(frozen=True, slots=True)
 class PreparedAnalysis:
-    """A plan, and the table that it is of."""
+    """A plan, and the table that it is of; an empty one has no entries."""
 
     loaded: LoadedTable
     plan: AnalyzePlan
-    entries: "_Entries"
+    entries: "_Entries | None" = None
 
 
 @dataclass(frozen=True)
@@ -160,9 +156,7 @@ def prepare(context: TableContext, branch: str, options: AnalyzeOptions) -> Prep
     snapshot = branch_head(metadata, branch)
     fields, skipped = chosen_columns(metadata, options)
     if snapshot is None:
-        return PreparedAnalysis(
-            loaded, AnalyzePlan(None, options, skipped=skipped), _no_entries(context, metadata)
-        )
+        return PreparedAnalysis(loaded, AnalyzePlan(None, options, skipped=skipped))
     entries = _Entries(context, metadata, snapshot)
     plan = AnalyzePlan(snapshot, options, skipped=skipped if options.of_columns else ())
     if options.of_columns:
@@ -187,11 +181,6 @@ def prepare(context: TableContext, branch: str, options: AnalyzeOptions) -> Prep
                 is_due = False
         plan = replace(plan, partitions=is_due)
     return PreparedAnalysis(loaded, plan, entries)
-
-
-def _no_entries(context: TableContext, metadata: TableMetadata) -> _Entries:
-    nothing = Snapshot(snapshot_id=0, timestamp_ms=0)
-    return _Entries(context, metadata, nothing)
 
 
 def _known(
@@ -250,8 +239,8 @@ def execute(
         outputs = opened.outputs
         statistics, sketches = _column_statistics(context, engine, prepared, outputs)
         partitions, count = None, None
-        if plan.partitions:
-            partitions, count = _partition_statistics(context, prepared, outputs)
+        if plan.partitions and prepared.entries is not None:
+            partitions, count = _partition_statistics(prepared.entries, outputs)
         updates: list[Update] = []
         if statistics is not None:
             updates.append(SetStatistics(statistics))
@@ -396,19 +385,18 @@ def _kept(
 
 
 def _partition_statistics(
-    context: TableContext, prepared: PreparedAnalysis, outputs: Outputs
+    entries: _Entries, outputs: Outputs
 ) -> tuple[PartitionStatisticsFile, int]:
     """Count entries by partition, and write the counts; second: how many partitions there are."""
-    snapshot, metadata = prepared.plan.snapshot, prepared.loaded.metadata
-    assert snapshot is not None
+    snapshot, metadata = entries.snapshot, entries.metadata
     newest_last = sorted(
         metadata.snapshots, key=lambda item: (item.timestamp_ms, item.sequence_number)
     )
     ranks = {item.snapshot_id: rank for rank, item in enumerate(newest_last)}
-    counted = by_partition(prepared.entries.loaded, ranks).to_pylist()
+    counted = by_partition(entries.loaded, ranks).to_pylist()
     content = partition_file(metadata, counted, newest_last)
     location = outputs.partition_statistics(snapshot.snapshot_id)
-    with context.store.open_new(location) as file:
+    with entries.context.store.open_new(location) as file:
         file.write(content)
     named = _named(metadata, location)
     return PartitionStatisticsFile(snapshot.snapshot_id, named, len(content)), len(counted)

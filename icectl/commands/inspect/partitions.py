@@ -142,10 +142,6 @@ _COLUMNS = (
     "position_delete_file_count", "equality_delete_record_count", "equality_delete_file_count",
     "last_updated_at", "last_updated_snapshot_id",
 )  # fmt: skip
-PARTITION_SOURCES: frozenset[str] = frozenset({
-    "content", "status", "file_format", "spec_id", "partition_key", "record_count",
-    "file_size_in_bytes", "snapshot_id",
-})  # fmt: skip
 
 
 def partition_columns(metadata: TableMetadata) -> tuple[str, ...]:

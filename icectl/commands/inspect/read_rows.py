@@ -20,7 +20,6 @@ from icectl.commands.inspect.metadata_rows import (
     metadata_rows,
 )
 from icectl.commands.inspect.partitions import (
-    PARTITION_SOURCES,
     Partitions,
     json_value,
     partition_rows,
@@ -30,6 +29,7 @@ from icectl.commands.inspect.views import NO_HEADINGS, Headings, Row, RowSet, Vi
 from icectl.entries.conditions import Predicate
 from icectl.entries.may_match import METRICS, manifests_may_match, may_match
 from icectl.entries.rows import Entries, by_row, live, numbers, of, where
+from icectl.entries.summary import PARTITION_SOURCES
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
