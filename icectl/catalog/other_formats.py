@@ -30,7 +30,7 @@ _TABLES = {
     "Delta": OtherFormat(
         "a Delta table",
         "Delta's `OPTIMIZE` and `VACUUM` maintain it; with UniForm, Delta writes Iceberg metadata "
-        "too, which `icectl inspect` reads",
+        "too, which icectl reads",
     ),
     "Hudi": OtherFormat(
         "a Hudi table", "Hudi's own table services (clustering, cleaning) maintain it"
@@ -38,7 +38,7 @@ _TABLES = {
     "Paimon": OtherFormat(
         "a Paimon table",
         "Paimon's own procedures maintain it; if `metadata.iceberg.storage` is set, Paimon writes "
-        "Iceberg metadata too, which `icectl inspect` reads",
+        "Iceberg metadata too, which icectl reads",
     ),
     "Lance": OtherFormat(
         "a Lance dataset",

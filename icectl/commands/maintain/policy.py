@@ -128,7 +128,7 @@ def _min_age(text: str) -> int:
     if age_ms < _DAY_MS:
         raise UsageError(
             f"`{text}` is under a day, and other writers may still use younger files",
-            hint="use `icectl remove-orphans --allow-recent` only if no writer is active",
+            hint="run `icectl remove-orphans TABLE --allow-recent`, only if no writer is active",
         )
     return age_ms
 

@@ -75,7 +75,8 @@ def run(common: Common, table: str, request: MigrateRequest, change: Change) -> 
     if request.rewrite_manifests and change.metadata_file is not None:
         raise UsageError(
             "`--rewrite-manifests` makes a second commit, and `--metadata-file` allows only one",
-            hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
+            hint="migrate, point the catalog at the new file, then run "
+            "`icectl rewrite-manifests TABLE`",
         )
     migration = Migration(COMMAND, 2, rewrite_manifests=request.rewrite_manifests)
     return migrate(common, table, migration, change, MIGRATION_NOTES)
@@ -93,7 +94,7 @@ def migrate(
     if planned.branches and change.metadata_file is not None:
         raise UsageError(
             "manifests have to be rewritten first, and `--metadata-file` allows only one commit",
-            hint="`icectl rewrite-manifests` before counts their rows",
+            hint="first count their rows: `icectl rewrite-manifests TABLE`",
         )
     shown = notes if planned.from_version < migration.to_version else ()
     commands = (migration.command, rewriting.COMMAND, compacting.COMMAND)

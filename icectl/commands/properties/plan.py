@@ -10,11 +10,11 @@ from icectl.format.properties import KNOWN, known_property
 from icectl.format.updates import RemoveProperties, SetProperties, Update
 
 RESERVED: Mapping[str, str] = {
-    "format-version": "`icectl upgrade-to-v3` leads to version 3, `icectl migrate-v1-v2` to 2, "
-    "`icectl upgrade-to-v4` to 4",
+    "format-version": "`icectl upgrade-to-v3 TABLE` upgrades to version 3, "
+    "`icectl migrate-v1-v2 TABLE` to 2, `icectl upgrade-to-v4 TABLE --layout iceberg-1.12` to 4",
     "uuid": "the uuid of a table never changes",
     "snapshot-count": "`icectl inspect TABLE` shows it",
-    "current-snapshot-id": "`icectl refs TABLE rollback` changes the current snapshot",
+    "current-snapshot-id": "`icectl refs TABLE rollback --to SNAPSHOT` changes it",
     "current-snapshot-summary": "`icectl inspect TABLE snapshots` shows it",
     "current-snapshot-timestamp-ms": "`icectl inspect TABLE snapshots` shows it",
     "current-schema": "`icectl inspect TABLE schemas` shows it",

@@ -226,7 +226,7 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
 def _spelled_otherwise(location: str) -> Unsupported:
     return Unsupported(
         f"the delete file `{location}` has another spelling elsewhere in the table",
-        hint="`icectl compact --deletes-only` at the old place writes such deletes again",
+        hint="rewrite such deletes before the move, by `compact --deletes-only`",
     )
 
 

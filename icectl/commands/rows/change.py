@@ -56,8 +56,8 @@ def open_for_rows(context: TableContext, branch: str) -> LoadedTable:
         kind = layout_name(metadata) or f"format version {metadata.format_version}"
         raise Unsupported(
             f"icectl writes rows only to tables of layout sfc-1, not of {kind}",
-            hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` converts it "
-            "to layout sfc-1",
+            hint="Iceberg's own Spark writes this table; "
+            "`icectl upgrade-to-v4 TABLE --layout sfc-1` converts it",
         )
     data_format = read(metadata.properties, FORMAT_DEFAULT)
     if data_format != "parquet":

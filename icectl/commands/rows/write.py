@@ -134,8 +134,8 @@ class _Overwriting:
             raise Refused(
                 f"{other:,} live data files have another partition spec, and may have rows of "
                 "these partitions",
-                hint="`icectl compact` rewrites files of other specs; `delete_where` and `append` "
-                "say which rows are meant",
+                hint="`icectl compact TABLE` rewrites files of other specs; `delete_where` and "
+                "`append` say which rows are meant",
             )
         return [row for row, partition in enumerate(keys) if partition in partitions]
 

@@ -26,7 +26,8 @@ def run(common: Common, table: str, request: UpgradeToV3Request, change: Change)
         raise UsageError(
             "`--convert-position-deletes` makes a second commit, and `--metadata-file` allows only "
             "one",
-            hint="upgrade, point the catalog at the new file, then `icectl compact --deletes-only`",
+            hint="upgrade, point the catalog at the new file, then run "
+            "`icectl compact TABLE --deletes-only`",
         )
     migration = Migration(
         COMMAND, VERSION, convert_position_deletes=request.convert_position_deletes

@@ -71,7 +71,7 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
         ("[remove-orphans]\nolder-than = '23h'",
          ("`remove-orphans.older-than`, FILE: `23h` is under a day, and other writers may still "
           "use younger files"),
-         "use `icectl remove-orphans --allow-recent` only if no writer is active"),
+         "run `icectl remove-orphans TABLE --allow-recent`, only if no writer is active"),
         ("steps = ['compat']",
          ("`steps`, FILE: `compat` is not one of `compact`, `rewrite-manifests`, "
           "`expire-snapshots`, `remove-orphans`"), "`icectl man maintain.toml` lists the keys"),
