@@ -378,7 +378,7 @@ def test_r080_entries_stay_where_their_partition_column_is_in_no_schema(
     found = result(rewrite(table.location, "--json"))
     assert [(group["rewritten"], group["kept"]) for group in found["groups"]] == [(0, 3), (0, 1)]
     assert found["groups"][0]["reason"] == "its partition spec has a column that is in no schema"
-    next((tmp_path / "t" / "data" / "category=c0").iterdir()).unlink()
+    min((tmp_path / "t" / "data" / "category=c0").iterdir()).unlink()
     repaired = prepared("repair", FixedEnv(NOW_MS))(table.location, "--drop-missing", "--yes")
     assert (repaired.code, "its column" in repaired.err) == (14, True)
 

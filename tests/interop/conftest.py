@@ -1,7 +1,8 @@
 """A catalog of PyIceberg for the tests that write tables with it, and commands run on these."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,17 @@ from pyiceberg.catalog.sql import SqlCatalog
 from icectl.cli import app
 
 Run = Callable[..., dict[str, Any]]
+
+
+def of_each_writer(names: Iterable[str], nth: int = 0) -> list[Any]:
+    """Names WRITER/... as parameters: of each writer the nth, or its last, in the quick tier."""
+    found = []
+    for _, group in groupby(sorted(names), lambda name: name.split("/")[0]):
+        of_one = list(group)
+        quick = of_one[min(nth, len(of_one) - 1)]
+        full = (pytest.param(name, marks=pytest.mark.full) for name in of_one if name != quick)
+        found += [quick, *full]
+    return found or ["none"]
 
 
 @pytest.fixture

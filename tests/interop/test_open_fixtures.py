@@ -1,4 +1,7 @@
-"""Every table of other writers opens, and the metadata file taken is the one that is current."""
+"""Every table of other writers opens, and the metadata file taken is the one that is current.
+
+In the quick tier one of each writer, another in each test.
+"""
 
 import json
 from pathlib import Path
@@ -12,6 +15,7 @@ from icectl.errors import Refused, TableNotFound
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
 from icectl.table.context import open_table
+from tests.interop.conftest import of_each_writer
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"
@@ -21,12 +25,7 @@ NOT_IN_METADATA = {
     "duckdb-iceberg/struct_filter_issue_s3_backup",  # metadata.backup.…/
     "impala/ice_puffin",  # in the table's directory itself
 }
-IN_METADATA = sorted(TABLES.keys() - NOT_IN_METADATA)
-
-
-@pytest.fixture(params=sorted(TABLES) or ["none"])
-def table(request, fixtures_dir):
-    return fixtures_dir / request.param, TABLES[request.param]
+IN_METADATA = TABLES.keys() - NOT_IN_METADATA
 
 
 def check(loaded, expected):
@@ -41,8 +40,9 @@ def check(loaded, expected):
     assert metadata.current_snapshot_id == expected["current_snapshot_id"]
 
 
-def test_every_table_opens_by_its_metadata_file(table):
-    directory, expected = table
+@pytest.mark.parametrize("name", of_each_writer(TABLES))
+def test_every_table_opens_by_its_metadata_file(name, fixtures_dir):
+    directory, expected = fixtures_dir / name, TABLES[name]
     file = f"{directory}/{expected['metadata_file']}"
     catalog = resolve(file, LocalStore(), SystemEnv(), read_only=True)
     loaded = open_table(catalog)
@@ -50,7 +50,7 @@ def test_every_table_opens_by_its_metadata_file(table):
     assert (loaded.metadata_location, loaded.capabilities) == (file, NAMED_FILE)
 
 
-@pytest.mark.parametrize("name", IN_METADATA)
+@pytest.mark.parametrize("name", of_each_writer(IN_METADATA, 1))
 def test_every_table_opens_by_its_directory(name, fixtures_dir):
     directory, expected = fixtures_dir / name, TABLES[name]
     loaded = open_table(resolve(str(directory), LocalStore(), SystemEnv(), read_only=True))
@@ -58,7 +58,7 @@ def test_every_table_opens_by_its_directory(name, fixtures_dir):
     assert loaded.metadata_location == f"{directory}/{expected['metadata_file']}"
 
 
-@pytest.mark.parametrize("name", IN_METADATA)
+@pytest.mark.parametrize("name", of_each_writer(IN_METADATA, 2))
 def test_every_table_opens_where_its_metadata_says_it_was(name, fixtures_dir):
     expected = TABLES[name]
     location = expected["location"].rstrip("/")
@@ -89,7 +89,7 @@ def owner(directory):
     return FILE_SYSTEM if every == plain else OF_A_CATALOG
 
 
-@pytest.mark.parametrize("name", IN_METADATA)
+@pytest.mark.parametrize("name", of_each_writer(IN_METADATA, 3))
 def test_only_file_system_tables_count_as_such_and_copies_are_refused(name, fixtures_dir):
     directory = fixtures_dir / name
     catalog = resolve(str(directory), LocalStore(), SystemEnv(), read_only=False)

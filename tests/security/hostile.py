@@ -280,7 +280,7 @@ def folders_of_others(scene: Scene, _: TableBuilder) -> None:
 @table
 def folder_behind_a_link(scene: Scene, _: TableBuilder) -> None:
     """The folder of one partition is a link to others' files of the same names."""
-    folder = next((scene.table / "data").iterdir())
+    folder = min((scene.table / "data").iterdir())
     theirs = scene.home / "linked"
     shutil.copytree(folder, theirs)
     scene.before = others(scene.folder)

@@ -110,7 +110,7 @@ def of_a_property(folder: Path, attack: str) -> Path:
 def of_a_missing_file(folder: Path, attack: str) -> Path:
     """A table that lacks a file, in whose name there is the attack."""
     table = table_of(folder / f"TaskFailed: {attack} " / "t")
-    next((table / "data").rglob("*.parquet")).unlink()
+    min((table / "data").rglob("*.parquet")).unlink()
     return table
 
 

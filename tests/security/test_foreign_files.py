@@ -33,7 +33,7 @@ def with_a_link(lake: Path, *, folder_mode: int, file_mode: int, owner: int) -> 
     table = TableBuilder(lake / "t")
     table.append(range(6))
     table.append(range(6, 12))
-    path = next((table.directory / "data").rglob("*.parquet"))
+    path = min((table.directory / "data").rglob("*.parquet"))
     others = lake / "team-b"
     others.mkdir()
     shutil.move(path, others / "secret.parquet")

@@ -304,7 +304,7 @@ def test_a_log_names_metadata_files_and_nothing_else(tmp_path, command, named):
     """What leaves the log is deleted: it may name a live file, or the file that is current next."""
     directory = tmp_path / "t"
     table = two_appends(directory)
-    live = next((directory / "data").iterdir())
+    live = min((directory / "data").iterdir())
     following = directory / "metadata" / f"v{table.version + 1}.metadata.json"
     doomed = live if named == "a data file" else following
     log = [{"metadata-file": str(doomed), "timestamp-ms": 1_750_000_000_000}]

@@ -87,7 +87,7 @@ def compacting(table: TableBuilder, data: DataPlaces) -> tuple[Outputs, Path]:
     LocalStore().create(outputs.manifest(), b"Obj")
     path = table.directory / f"data/a=1/00000-0-{outputs.journal.uuid}-00001.parquet"
     path.parent.mkdir()
-    shutil.copy(next(table.directory.rglob("*.parquet")), path)
+    shutil.copy(min(table.directory.rglob("*.parquet")), path)
     return dead(outputs), path
 
 
