@@ -37,7 +37,7 @@ _icectl() {
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;
         validate)
-            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --remote --spark-conf --fail-on --format --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --snapshot --ref --all-snapshots --where --sample --rule --skip --engine --master --remote --spark-conf --fail-on --format --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers data" ;;
                 --engine) words="local spark" ;;
@@ -45,7 +45,7 @@ _icectl() {
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --ref|--catalog) asks="yes" ;;
-                --snapshot|--sample|--rule|--skip|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --snapshot|--where|--sample|--rule|--skip|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         repair)

@@ -74,6 +74,7 @@ complete -c icectl -n '__fish_seen_subcommand_from validate' -l level -x -a 'met
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l snapshot -x -d 'check this snapshot'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l ref -x -a '(__icectl_ask)' -d 'check the head of this branch or tag'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l all-snapshots -d 'check every snapshot of the table'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l where -x -d 'check only files that may have rows matching EXPR'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l sample -x -d 'check a random part of the files: 0.05 or 5%'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l rule -x -d 'report findings of this rule only; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l skip -x -d 'report no findings of this rule; repeatable'

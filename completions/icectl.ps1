@@ -28,7 +28,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'tree', 'changes')
             }
             'validate' {
-                $options = @('--level', '--snapshot', '--ref', '--all-snapshots', '--sample', '--rule', '--skip', '--engine', '--master', '--remote', '--spark-conf', '--fail-on', '--format', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--level', '--snapshot', '--ref', '--all-snapshots', '--where', '--sample', '--rule', '--skip', '--engine', '--master', '--remote', '--spark-conf', '--fail-on', '--format', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--level'] = @('metadata', 'files', 'footers', 'data')
                 $values['--engine'] = @('local', 'spark')
                 $values['--fail-on'] = @('error', 'warning')

@@ -98,7 +98,8 @@ DELETE_RULES = (
     rule("R-116", "a deletion vector is removed with its data file", "Delete Formats", "warning",
          WRITE_DELETES_AGAIN,
          in_live("has a deletion vector, but is not live",
-                 lambda one: one.faults.vectors.lost(one.chosen))),
+                 lambda one: one.faults.vectors.lost(one.chosen)
+                 if one.is_whole else None)),
     rule("R-117", "filters are projected to partitions without losing files", "Scan Planning",
          "error", OURS),
     rule("R-118", "entries of deletion vectors are complete and match the Puffin file",

@@ -35,7 +35,7 @@ from icectl.entries.conditions import (
 from icectl.entries.partition_key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.entries.stats import flat, of_field
-from icectl.format.manifest import FieldSummary, ManifestFile
+from icectl.format.manifest import Content, FieldSummary, ManifestFile
 from icectl.format.moments import DAY_SECONDS
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.schema import Schema
@@ -218,6 +218,22 @@ def may_match(
     """
     evaluation = _Evaluation(entries, specs, schemas)
     return _combined(predicate, len(entries), evaluation.may).be_true
+
+
+def files_may_match(
+    entries: Entries,
+    predicate: Predicate,
+    specs: Sequence[PartitionSpec],
+    schemas: Sequence[Schema],
+) -> Mask:
+    """Return may_match of data files, and of delete files as far as their partitions tell.
+
+    Metrics of a delete file are of what it deletes by. Errors, cost: as may_match.
+    """
+    is_data = numbers(entries, "content") == Content.DATA
+    by_partition = Entries(entries.table.drop_columns(sorted(METRICS)))
+    data, deletes = (may_match(part, predicate, specs, schemas) for part in (entries, by_partition))
+    return np.where(is_data, data, deletes)
 
 
 def all_match(

@@ -194,9 +194,14 @@ def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: ListedRow) -> pa.Table
     return leaf_inherited(located(facts, stored.rows), leaf)
 
 
-def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:
-    """Return rows as the entries of a part. Raises: CorruptTable V4-054."""
-    return Entries(raw_entries(facts, rows, PLANNING_COLUMNS, number).table)
+def entries_of(
+    facts: TreeFacts, rows: pa.Table, number: int, columns: frozenset[str] = frozenset()
+) -> Entries:
+    """Return rows as the entries of a part, with `columns` beside those of planning.
+
+    Raises: CorruptTable V4-054.
+    """
+    return Entries(raw_entries(facts, rows, PLANNING_COLUMNS | columns, number).table)
 
 
 def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> Entries:

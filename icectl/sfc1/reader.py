@@ -4,7 +4,7 @@ A root is a list of manifests: its leaves, each with its dead positions, and its
 that it lists directly. What a snapshot changed is marked in its root (sfc-1 9).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -121,18 +121,7 @@ class RootReader(SnapshotReader):
         fields, and delete leaves that belong to one of them.
         """
         root, dead = sound_root(store, self._facts, snapshot)
-        leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
-        # Statistics are those of all files of a leaf; how many rows these have is not looked at.
-        rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
-        judged = METRICS | {"spec_id", "record_count"}
-        entries = Entries(raw_entries(self._facts, rows, judged, 0).table)
-        specs, schemas = self._facts.metadata.partition_specs, self._facts.metadata.schemas
-        may = may_match(entries, within, (), schemas)
-        left = leaves.filter(pa.array(may))
-        of_partitions = _judged_by_partitions(self._facts, left)
-        may[may] = manifests_may_match(of_partitions, within, specs, schemas)
-        names = rows["location"].filter(pa.array(~may)).to_pylist()
-        excluded = {comparison_key(str(name)) for name in names}
+        excluded = leaves_without(self._facts, root, within)
         listed = listed_manifests(snapshot, root, dead)
         needed = [
             comparison_key(manifest.affiliated_to or manifest.manifest_path) not in excluded
@@ -296,6 +285,21 @@ def listed_manifests(
             positions = np.arange(leaf.record_count, dtype=np.uint64)
         leaves.append(leaf_manifest(leaf, positions, places.get(key, ())))
     return (*own_manifests(root, snapshot), *leaves)
+
+
+def leaves_without(facts: TreeFacts, root: pa.Table, within: Predicate) -> Set[str]:
+    """Return the comparison keys of data leaves of a root whose statistics exclude a condition."""
+    leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
+    # Statistics are those of all files of a leaf; how many rows these have is not looked at.
+    rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
+    judged = METRICS | {"spec_id", "record_count"}
+    entries = Entries(raw_entries(facts, rows, judged, 0).table)
+    specs, schemas = facts.metadata.partition_specs, facts.metadata.schemas
+    may = may_match(entries, within, (), schemas)
+    left = leaves.filter(pa.array(may))
+    may[may] = manifests_may_match(_judged_by_partitions(facts, left), within, specs, schemas)
+    names = rows["location"].filter(pa.array(~may)).to_pylist()
+    return {comparison_key(str(name)) for name in names}
 
 
 def leaf_manifest(

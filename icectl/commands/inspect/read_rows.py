@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from itertools import compress, islice
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from icectl.commands.inspect.metadata_rows import (
     METADATA_VIEWS,
     all_manifest_rows,
@@ -27,8 +24,8 @@ from icectl.commands.inspect.partitions import (
 )
 from icectl.commands.inspect.views import NO_HEADINGS, Headings, Row, RowSet, View, columns_hint
 from icectl.entries.conditions import Predicate
-from icectl.entries.may_match import METRICS, manifests_may_match, may_match
-from icectl.entries.rows import Entries, by_row, live, numbers, of, where
+from icectl.entries.may_match import METRICS, files_may_match, manifests_may_match
+from icectl.entries.rows import Entries, by_row, live, of, where
 from icectl.entries.summary import PARTITION_SOURCES
 from icectl.errors import UsageError
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
@@ -299,7 +296,10 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
     manifests = _chosen_manifests(reader, request, manifests)
     batches: Iterable[Entries] = reader.scan(manifests, sources)
     if within is not None:
-        batches = (_matching(entries, within, reader.metadata) for entries in batches)
+        specs, schemas = reader.metadata.partition_specs, reader.metadata.schemas
+        batches = (
+            where(entries, files_may_match(entries, within, specs, schemas)) for entries in batches
+        )
     if request.content is not None:
         deletes = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
         contents = (Content.DATA,) if request.content == "data" else deletes
@@ -319,14 +319,3 @@ def _chosen_manifests(
         may = manifests_may_match(manifests, request.where, specs, schemas)
         manifests = list(compress(manifests, may.tolist()))
     return tuple(manifests)
-
-
-def _matching(entries: Entries, within: Predicate, metadata: TableMetadata) -> Entries:
-    """Return files that may hold a matching row; delete files by their partitions alone."""
-    is_data = numbers(entries, "content") == Content.DATA
-    by_partition = Entries(entries.table.drop_columns(sorted(METRICS)))
-    data, deletes = (
-        may_match(part, within, metadata.partition_specs, metadata.schemas)
-        for part in (entries, by_partition)
-    )
-    return where(entries, pa.array(np.where(is_data, data, deletes)))

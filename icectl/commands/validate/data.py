@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from icectl.checks.rule import Finding
 from icectl.checks.rules import READ_AGAIN, finding
+from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
+from icectl.entries.may_match import files_may_match
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import (
     ALL_COLUMNS,
@@ -22,6 +24,7 @@ from icectl.entries.rows import (
     delete_files,
     live,
     sample,
+    where,
     with_manifest_number,
 )
 from icectl.env import SystemEnv
@@ -125,10 +128,13 @@ def check_data(
     snapshots: Sequence[Snapshot],
     *,
     part: float | None,
+    within: Predicate | None,
     by_footers: bool,
     elsewhere: RemoteReaders | None,
 ) -> Generator[FileChecked, None, None]:
     """Read the files of live entries, or a part of them, and the statistics of snapshots.
+
+    Files that have no row `within` a condition are left out.
 
     Every column of every row is decoded; `by_footers` only what footers do not tell. `entries` are
     the planning columns of all live entries. Manifests are read again, one after the other, for
@@ -148,7 +154,7 @@ def check_data(
     check = reader.context.deadline.check
     if elsewhere is None:
         total = None
-        if part is None:  # many manifests may list one file
+        if part is None and within is None:  # many manifests may list one file
             total = pc.count_distinct(entries.table["location"]).as_py()
         reader.context.progress.phase(
             "reading footers" if by_footers else "decoding files", total=total
@@ -159,7 +165,7 @@ def check_data(
         spark: Spark | None = None
         deleted = _deleted_counts(entries)
         count = _BUNDLE if elsewhere is None else _BUNDLE_OF_SPARK
-        for tasks in _bundles(_tasks(reader, manifests, deleted, part), count):
+        for tasks in _bundles(_tasks(reader, manifests, deleted, part, within), count):
             if elsewhere is None:
                 checked_files = _checked_here(reader, checks, tasks)
             else:
@@ -239,7 +245,11 @@ def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[
 
 
 def _tasks(
-    reader: Reader, manifests: Sequence[ManifestFile], deleted: "_DeletedCounts", part: float | None
+    reader: Reader,
+    manifests: Sequence[ManifestFile],
+    deleted: "_DeletedCounts",
+    part: float | None,
+    within: Predicate | None,
 ) -> Iterator[Sequence[_Task]]:
     """Yield the files of each manifest that no manifest before it lists alike."""
     metadata = reader.metadata
@@ -259,6 +269,9 @@ def _tasks(
             except CorruptTable:
                 continue  # level metadata reports it
             chosen = live(entries)
+            if within is not None:
+                specs, schemas = metadata.partition_specs, metadata.schemas
+                chosen = where(chosen, files_may_match(chosen, within, specs, schemas))
             if part is not None:
                 chosen = sample(chosen, part, seed + manifest_read.index)
             yield list(_of_manifest(chosen, metadata, deleted, seen))

@@ -4,6 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import compress
+
+import numpy as np
+import pyarrow.compute as pc
 
 from icectl.checks.bound_types import types_of_bounds
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
@@ -16,11 +20,15 @@ from icectl.checks.objects import (
 )
 from icectl.checks.rule import Finding
 from icectl.checks.rules import READ_AGAIN, RULES, RuleChoice, finding, unread_finding
+from icectl.entries.columns import Mask, mask_of
+from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, concat, live, planning, with_manifest_number
+from icectl.entries.may_match import files_may_match, manifests_may_match
+from icectl.entries.rows import Entries, concat, planning, where, with_manifest_number
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.layout import Layout, layout_of_table
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import ManifestFile, Status
+from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
 from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
@@ -37,14 +45,21 @@ _CHECKS: Mapping[Layout, str] = {
 
 @dataclass(slots=True)
 class CheckTally:
-    """Findings and counts while a check is under way; a finding that comes again counts once."""
+    """Findings and counts while a check is under way; a finding that comes again counts once.
+
+    `within` is a condition: manifests and files without a row that matches are skipped. Live files
+    of skipped manifests are as their lists count them, `skipped_files` those of other manifests.
+    """
 
     rules: RuleChoice
+    within: Predicate | None = None
     findings: dict[Finding, None] = field(default_factory=dict)
     snapshots: int = 0
     files: int = 0
     bytes_read: int = 0
     contents_read: int = 0
+    skipped_manifests: dict[str, int] = field(default_factory=dict)
+    skipped_files: int = 0
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Keep what is to be reported."""
@@ -55,17 +70,40 @@ class CheckTally:
         self.files += 1
         self.bytes_read += size_bytes or 0
 
+    def skip(self, manifests: Iterable[ManifestFile]) -> None:
+        """Count manifests that are not read."""
+        for manifest in manifests:
+            self.skipped_manifests[manifest.manifest_path] = manifest.live_files or 0
+
+    def matching(self, entries: Entries, metadata: TableMetadata) -> Mask:
+        """Return which files may have a matching row; `entries` have METRICS.
+
+        Raises: CorruptTable R-068.
+        """
+        if self.within is None:
+            return np.ones(len(entries), np.bool_)
+        specs, schemas = metadata.partition_specs, metadata.schemas
+        return files_may_match(entries, self.within, specs, schemas)
+
+    def chosen(self, alive: Entries, matching: Mask) -> Entries:
+        """Return the live files that may have a matching row, and count the others."""
+        chosen = where(alive, matching)
+        self.skipped_files += len(alive) - len(chosen)
+        return chosen
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotsChecked:
     """What deeper levels look at, once snapshots of one layout are checked at level `metadata`.
 
-    `live` are the planning columns of entries that live, `lists` the manifests of snapshots whose
-    lists or roots are whole; `manifests` tells those that can be read. `of_files` and `of_contents`
-    find what the layout has to check further where files are looked for, and where they are read.
+    `live` are the planning columns of entries that live, `chosen` those of them to look at, `lists`
+    the manifests of snapshots whose lists or roots are whole; `manifests` tells those that can be
+    read. `of_files` and `of_contents` find what the layout has to check further where files are
+    looked for, and where they are read.
     """
 
     live: Entries
+    chosen: Entries
     lists: Mapping[int, Sequence[ManifestFile]]
     manifests: Callable[[], Sequence[ManifestFile]]
     of_files: Callable[[], Iterable[Finding]] = tuple
@@ -107,23 +145,42 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
         for manifest in listed.manifests:
             rows.setdefault(manifest.manifest_path, {})[manifest] = None
     described = {location: tuple(distinct) for location, distinct in rows.items()}
-    entries, numbers = _check_manifests(reader, described, found)
+    if found.within is not None:
+        described = _described_within(metadata, described, found.within)
+        found.skip(next(iter(rows[place])) for place in rows.keys() - described.keys())
+    entries, numbers, matching = _check_manifests(reader, described, found)
     faults = live_faults(entries, len(numbers), roots(metadata))
     reader.context.progress.phase("checking snapshots", total=len(lists))
     for listed in lists:
         reader.context.deadline.check()
-        known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
+        known = [numbers.get(manifest.manifest_path) for manifest in listed.manifests]
         chosen = [number for number in known if number is not None]
         is_whole = not listed.problems and len(chosen) == len(known)
         flags = chosen_manifests(set(chosen), len(numbers))
         alive = LiveSnapshot(metadata, listed.snapshot, chosen, faults, flags, is_whole)
         found.add(RULES.findings(alive))
         reader.context.progress.advance(1)
+    is_live = pc.not_equal(entries.table["status"], Status.DELETED)
+    files = where(entries, is_live)
     return SnapshotsChecked(
-        planning(live(entries)),
+        files,
+        found.chosen(files, matching[mask_of(is_live)]),
         {one.snapshot.snapshot_id: one.manifests for one in lists if not one.problems},
         lambda: [rows[0] for rows in described.values()],
     )
+
+
+def _described_within(
+    metadata: TableMetadata, described: Mapping[str, Sequence[ManifestFile]], within: Predicate
+) -> dict[str, tuple[ManifestFile, ...]]:
+    """Return manifests that may list files with a matching row, or deletes that apply to some.
+
+    Deletes apply to files of their partition, or are of no partition and may always match (R-112).
+    """
+    rows = [row for of_manifest in described.values() for row in of_manifest]
+    may = manifests_may_match(rows, within, metadata.partition_specs, metadata.schemas)
+    wanted = {row.manifest_path for row in compress(rows, may.tolist())}
+    return {place: tuple(described[place]) for place in described if place in wanted}
 
 
 def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
@@ -138,16 +195,18 @@ def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
 
 def _check_manifests(
     reader: Reader, described: Mapping[str, Sequence[ManifestFile]], tally: CheckTally
-) -> tuple[Entries, Mapping[str, int | None]]:
+) -> tuple[Entries, Mapping[str, int | None], Mask]:
     """Read every manifest once.
 
     First: the planning columns of all entries; their `manifest` is the number of the manifest.
-    Second: the number of each manifest, None where it could not be read.
+    Second: the number of each manifest, None where it could not be read. Third: which entries
+    match the condition of the check.
     """
     metadata = reader.metadata
     manifests = [rows[0] for rows in described.values()]
     types = types_of_bounds(metadata)
     parts: list[Entries] = []
+    matching = [np.ones(0, np.bool_)]
     numbers: dict[str, int | None] = dict.fromkeys(described)
     progress = reader.context.progress
     progress.phase("checking manifests", total=len(manifests))
@@ -170,17 +229,15 @@ def _check_manifests(
             faults = tuple(RULES.findings(entries))
             tally.add(faults)
             try:
-                parts.append(
-                    with_manifest_number(
-                        inherit(with_manifest_number(planning(rows), 0), [manifest]), item.index
-                    )
-                )
+                inherited = inherit(with_manifest_number(planning(rows), 0), [manifest])
+                matching.append(tally.matching(Entries(rows.table), metadata))
+                parts.append(with_manifest_number(inherited, item.index))
             except CorruptTable as error:
                 if error.rule not in {fault.rule for fault in faults}:
                     tally.add([_unreadable(manifest.manifest_path, error)])
             else:
                 numbers[manifest.manifest_path] = item.index
-    return concat(parts), numbers
+    return concat(parts), numbers, np.concatenate(matching)
 
 
 def _unreadable(location: str, problem: Problem | None) -> Finding:

@@ -26,7 +26,8 @@ class CheckedTable:
 
     `files_decoded` are content files of which each row was read, `files_judged` those that were
     judged by their footers. `sample` is the part of the content files that was looked at, None for
-    all. `complete` is false where the time limit came first.
+    all. `where` is the condition that files may match; manifests and live files that can't were
+    `skipped`. `complete` is false where the time limit came first.
     """
 
     table_location: str
@@ -38,6 +39,9 @@ class CheckedTable:
     files_decoded: int = 0
     files_judged: int = 0
     sample: float | None = None
+    where: str | None = None
+    skipped_manifests: int = 0
+    skipped_files: int = 0
     complete: bool = True
 
 
@@ -46,6 +50,10 @@ def checked_result(checked: CheckedTable) -> dict[str, Any]:
     return {
         "level": checked.level,
         "sample": checked.sample,
+        "where": checked.where,
+        "partial": checked.sample is not None or checked.where is not None,
+        "skipped_manifests": checked.skipped_manifests,
+        "skipped_files": checked.skipped_files,
         "complete": checked.complete,
         "snapshots_checked": checked.snapshots_checked,
         "files_checked": checked.files_checked,
@@ -61,7 +69,8 @@ def checked_line(checked: CheckedTable) -> str:
     """Return how many errors and warnings were found, and how many files were checked."""
     number = counts(checked.findings)
     texts = [print_count(number[kind], kind) for kind in ("error", "warning") if number[kind]]
-    return ", ".join([*texts, f"{print_count(checked.files_checked, 'file')} checked"])
+    counted = f"{print_count(checked.files_checked, 'file')} checked{_skipped(checked)}"
+    return ", ".join([*texts, counted])
 
 
 def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> None:
@@ -139,4 +148,13 @@ def _verdict(checked: CheckedTable) -> str:
         f"{print_size(checked.bytes_read)} read"
     )
     part = "" if checked.sample is None else f", a sample of {checked.sample:.3%}"
-    return f"{verdict} (level {checked.level}{part}: {looked_at})"
+    part += "" if checked.where is None else ", files that may match"
+    return f"{verdict} (level {checked.level}{part}: {looked_at}{_skipped(checked)})"
+
+
+def _skipped(checked: CheckedTable) -> str:
+    """Return what a condition left out, as the end of a line."""
+    if checked.where is None:
+        return ""
+    manifests = print_count(checked.skipped_manifests, "manifest")
+    return f"; not looked at: {print_count(checked.skipped_files, 'file')}, {manifests}"

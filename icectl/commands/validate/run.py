@@ -28,6 +28,7 @@ from icectl.commands.validate.report import (
     checked_result,
     print_checked,
 )
+from icectl.entries.conditions import Predicate, parse_where
 from icectl.entries.rows import concat, sample
 from icectl.errors import CommitConflict, Incomplete, OtherFile, UsageError
 from icectl.files.metadata_file import read_metadata_json
@@ -50,7 +51,8 @@ class ValidateOptions:
     """The options of a check: how deep to look, at which snapshots and files, for which rules.
 
     Without a choice the current snapshot is checked; `sample` None looks at every file, else at
-    that part of the content files. `elsewhere` is where files are read, if not here.
+    that part of the content files. `where` is a condition that their rows may match. `elsewhere` is
+    where files are read, if not here.
     """
 
     level: Level
@@ -58,6 +60,7 @@ class ValidateOptions:
     all_snapshots: bool
     sample: float | None
     rules: RuleChoice
+    where: Predicate | None = None
     elsewhere: RemoteReaders | None = None
 
 
@@ -75,7 +78,9 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     reader = session.open_for_reading("checked")
     if elsewhere is not None:
         options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
-    checked = validate(reader, options)
+    if request.where is not None:
+        options = replace(options, where=parse_where(request.where, reader.metadata))
+    checked = replace(validate(reader, options), where=request.where)
     name = name_in_hints(common, table)
     broken = BrokenTable(session.context, changed_in_hints(name))
     findings = broken.hinted(checked.findings, "metadata" if level == "metadata" else "files")
@@ -164,7 +169,7 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
         if not options.all_snapshots:
             chosen = chosen_snapshot(reader.metadata, options.choice)
             snapshots = () if chosen is None else (chosen,)
-        tally, complete = CheckTally(options.rules), True
+        tally, complete = CheckTally(_kept_rules(options), options.where), True
         try:
             _check(reader, options, snapshots, tally)
         except Incomplete:
@@ -194,7 +199,16 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
         bytes_read=tally.bytes_read,
         sample=options.sample,
         complete=complete,
+        skipped_manifests=len(tally.skipped_manifests),
+        skipped_files=tally.skipped_files + sum(tally.skipped_manifests.values()),
     )
+
+
+def _kept_rules(options: ValidateOptions) -> RuleChoice:
+    """Return the rules to report; whether deletes are left over, a part of the files can't tell."""
+    if options.where is None:
+        return options.rules
+    return replace(options.rules, skipped=options.rules.skipped | {"R-111"})
 
 
 def _check(
@@ -212,9 +226,9 @@ def _check(
     if options.level == "metadata":
         return
     alive = concat([part.live for part in checked])
-    chosen = alive
+    chosen = concat([part.chosen for part in checked])
     if options.sample is not None:
-        chosen = sample(alive, options.sample, seed=reader.context.env.new_snapshot_id())
+        chosen = sample(chosen, options.sample, seed=reader.context.env.new_snapshot_id())
     files = check_files(reader, chosen, snapshots)
     tally.add(_with_layout_ids(metadata, _OF_FILES, files.findings))
     tally.files += files.files
@@ -224,7 +238,7 @@ def _check(
         return
     manifests = [manifest for part in checked for manifest in part.manifests()]
     read = check_data(
-        reader, manifests, alive, snapshots, part=options.sample,
+        reader, manifests, alive, snapshots, part=options.sample, within=options.where,
         by_footers=options.level == "footers", elsewhere=options.elsewhere,
     )  # fmt: skip
     with closing(read):

@@ -1,10 +1,11 @@
 """Running `validate` on version 4 snapshots: each root and each leaf is read once, and checked."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from icectl.checks.bound_types import types_of_bounds
@@ -15,6 +16,8 @@ from icectl.checks.rule import Breach, Finding
 from icectl.checks.rules import RULES
 from icectl.commands.validate.files import check_gone
 from icectl.commands.validate.lists import CheckTally, SnapshotsChecked
+from icectl.entries.columns import NONE
+from icectl.entries.may_match import METRICS
 from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.errors import CorruptTable, Unsupported
 from icectl.format.locations import named_in_vector
@@ -53,7 +56,7 @@ from icectl.sfc1.checks.vectors import VectorStep
 from icectl.sfc1.commit.lists import legacy_root
 from icectl.sfc1.manifest_file import ListedRow, TreeContent
 from icectl.sfc1.manifests import TreeFacts, manifest_file, vector_rows
-from icectl.sfc1.reader import listed_manifests
+from icectl.sfc1.reader import leaf_manifest, leaves_without, listed_manifests
 from icectl.sfc1.rules import EVERY_RULE, SFC1_RULES, unreadable
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
@@ -131,6 +134,10 @@ class _Check:
         self._vectors_seen: set[tuple[object, ...]] = set()
         self._parts: list[Entries] = []
         """The entries of roots and leaves, by their number."""
+        self._matching = [np.ones(0, np.bool_)]
+        self._metrics = frozenset[str]() if tally.within is None else METRICS
+        self._excluded: dict[int, Set[str]] = {}
+        """The keys of data leaves without a matching row, by snapshot."""
         self._own: dict[int, int] = {}
         self._roots: dict[int, RootRead] = {}
         self._leaves: dict[tuple[object, ...], int] = {}
@@ -219,8 +226,13 @@ class _Check:
             yield from self._leaf_vectors(root)
 
     def _keep(self, snapshot: Snapshot, root: RootRead) -> None:
-        number = len(self._parts)
-        self._parts.append(entries_of(self._facts, root_files(root.rows), number))
+        number, within = len(self._parts), self._tally.within
+        files = entries_of(self._facts, root_files(root.rows), number, self._metrics)
+        self._matching.append(self._tally.matching(files, self._facts.metadata))
+        self._parts.append(planning(files))
+        if within is not None:
+            excluded = leaves_without(self._facts, root.rows, within)
+            self._excluded[snapshot.snapshot_id] = excluded
         self._own[snapshot.snapshot_id] = number
         self._roots[snapshot.snapshot_id] = root
 
@@ -257,10 +269,18 @@ class _Check:
 
     def _read_leaves(self) -> None:
         uses: dict[tuple[object, ...], list[_Use]] = {}
+        skipped: dict[tuple[object, ...], ManifestFile] = {}
         for snapshot_id, root in self._roots.items():
+            excluded = self._excluded.get(snapshot_id, ())
+            dead = root.vectors.dead() if excluded else {}
             for at, row in root.leaves.items():
-                use = _Use(root, row, at, snapshot_id in self._chosen)
-                uses.setdefault(_key(row), []).append(use)
+                if comparison_key(row.referenced_file or row.name) not in excluded:
+                    use = _Use(root, row, at, snapshot_id in self._chosen)
+                    uses.setdefault(_key(row), []).append(use)
+                elif snapshot_id in self._chosen:
+                    gone = dead.get(comparison_key(row.name), NONE)
+                    skipped[_key(row)] = leaf_manifest(row, gone)
+        self._tally.skip(skipped[key] for key in skipped.keys() - uses.keys())
         leaves = list(uses.values())
         self._reader.context.progress.phase("reading leaves", total=len(leaves))
         sizes = [int(str(uses_of_leaf[0].row.file_size_in_bytes or 0)) for uses_of_leaf in leaves]
@@ -302,16 +322,20 @@ class _Check:
                             listed.name, use.stats, rows, self._facts.columns
                         )
                         findings += SFC1_RULES.findings(statistics)
-                    entries = entries_of(self._facts, rows, number)
+                    entries = entries_of(self._facts, rows, number, self._metrics)
+                    matching = self._tally.matching(entries, self._facts.metadata)
                 else:
                     findings = list(self._manifest(stored, listed)) if chosen else []
                     entries = manifest_entries(stored, listed, number)
                     findings += self._manifest_in_root(stored, entries, chosen)
+                    of_manifest = Entries(stored.rows.table)
+                    matching = self._tally.matching(of_manifest, self._facts.metadata)
             except (CorruptTable, Unsupported) as error:
                 if error.rule not in {finding.rule for finding in findings}:
                     findings.append(unreadable(listed.name, error, "V4-181"))
             else:
-                self._parts.append(entries)
+                self._parts.append(planning(entries))
+                self._matching.append(matching)
                 part = number
         if chosen:
             self._tally.count_file(stored.size_bytes)
@@ -370,7 +394,7 @@ class _Check:
             root = self._roots[snapshot_id]
             vectors, columns = root.vectors, root.vectors.columns
             leaves = []
-            is_whole = not root.unread
+            is_whole = not root.unread and not any(self._excluded.values())
             for at, row in root.leaves.items():
                 part = self._leaves.get(_key(row))
                 if part is None:
@@ -412,15 +436,26 @@ class _Check:
         place = EVERY_RULE["R-161"]
         breaches = breaches_of_places(list(outside.values()))
         self._tally.add(place.finding("snapshots", breach) for breach in breaches)
-        only_gone = where(files.entries, removed_files & ~kept_files)
+        matching = np.concatenate(self._matching)
+        only_gone = where(files.entries, removed_files & ~kept_files & matching)
         lists = self._lists()
         return SnapshotsChecked(
-            planning(alive),
+            alive,
+            self._tally.chosen(alive, matching[kept_files]),
             lists,
-            lambda: distinct_manifests(lists.values()),
+            lambda: distinct_manifests(map(self._opened, lists, lists.values())),
             lambda: check_gone(self._reader, only_gone),
             lambda: _check_replaced(self._reader.context.store, replaced),
         )
+
+    def _opened(self, id_: int, listed: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
+        """Return the manifests of a snapshot without those that were not read."""
+        excluded = self._excluded.get(id_, ())
+        return [
+            one
+            for one in listed
+            if comparison_key(one.affiliated_to or one.manifest_path) not in excluded
+        ]
 
     def _lists(self) -> Mapping[int, Sequence[ManifestFile]]:
         """Return what the roots of the chosen snapshots list, where they can be read."""
