@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Mask, Spans
+from icectl.entries.bound_values import decimal_bounds, integer_bounds, real_bounds
+from icectl.entries.columns import Mask
 from icectl.entries.conditions import (
     And,
     Column,
@@ -36,12 +37,10 @@ from icectl.entries.partition_key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
 from icectl.entries.stats import flat, of_field
 from icectl.format.manifest import Content, FieldSummary, ManifestFile
-from icectl.format.moments import DAY_SECONDS
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import (
     EXACT,
-    PROMOTED_FROM_DATE,
     UNITS_PER_SECOND,
     Value,
     decode,
@@ -547,43 +546,21 @@ def _comparing(type_: Type) -> _Comparing | None:
     return _compare_strings if type_.name in _STRINGS else None
 
 
-def _packed(stored: pa.Array) -> Spans:
-    _, offsets, content = stored.buffers()
-    ends = np.frombuffer(offsets, np.int32)[stored.offset : stored.offset + len(stored) + 1]
-    octets = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return Spans(octets, ends[:-1], np.diff(ends))
-
-
 def _compare_integers(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:
-    packed, wanted = _packed(stored), int(value)
-    name = type_.name if isinstance(type_, PrimitiveType) else ""
-    for width, form in ((1, "<i1"), (4, "<i4"), (8, "<i8")):
-        at = np.flatnonzero(packed.lengths == width)
-        bounds = packed.numbers(at, form).astype(np.int64)
-        if width == 1:
-            bounds = (bounds != 0).astype(np.int64)
-        if width == 4 and name in PROMOTED_FROM_DATE:
-            units = DAY_SECONDS * UNITS_PER_SECOND[name]
-            known = np.abs(bounds) < 2**63 // units
-            at, bounds = at[known], bounds[known] * units
+    wanted = int(value)
+    for at, bounds in integer_bounds(stored, type_):
         signs[at] = (bounds > wanted).astype(np.int8) - (bounds < wanted)
 
 
 def _compare_reals(stored: pa.Array, value: Value, _: Type, signs: Signs) -> None:
-    packed = _packed(stored)
-    for width, form in ((4, "<f4"), (8, "<f8")):
-        at = np.flatnonzero(packed.lengths == width)
-        bounds = packed.numbers(at, form).astype(np.float64)
-        at, bounds = at[~np.isnan(bounds)], bounds[~np.isnan(bounds)]
+    for at, bounds in real_bounds(stored):
         signs[at] = (bounds > value).astype(np.int8) - (bounds < value)
 
 
 def _compare_decimals(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:
-    packed = _packed(stored)
-    at = np.flatnonzero((packed.lengths > 0) & (packed.lengths <= 16))
+    at, high, low = decimal_bounds(stored)
     wanted = int.from_bytes(encode(type_, value), "big", signed=True)
     wanted_high, wanted_low = wanted >> 64, np.uint64(wanted & (2**64 - 1))
-    high, low = packed.decimals(at)
     same = high == wanted_high
     above = (high > wanted_high) | (same & (low > wanted_low))
     below = (high < wanted_high) | (same & (low < wanted_low))

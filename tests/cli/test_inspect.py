@@ -8,11 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from icectl.commands.inspect.views import VIEWS
+from icectl.format.sort import SortField, SortOrder
+from icectl.format.transforms import parse_transform
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import HOUR_MS, result
@@ -141,6 +144,8 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect, table):
         (("snapshots", "--where", "id = 1"), "does not apply to the view `snapshots`"),
         (("files", "--where", "nothing = 1"), "no column `nothing`"),
         (("file",), "there is no view `file`"),
+        (("clustering", "--columns", "idd"), "no column `idd`\nhint: did you mean `id`?"),
+        (("clustering", "--format", "csv"), "not a format of this view; it has text, json"),
     ],
 )
 def test_options_that_make_no_sense_are_wrong_usage(inspect, table, arguments, message):
@@ -345,6 +350,53 @@ def test_a_rewrite_shows_as_files_added_and_removed(inspect, tmp_path):
     found = result(inspect(table.location, "changes", "--json"))
     counts = ("added_files", "added_rows", "removed_files", "removed_rows")
     assert [found[key] for key in counts] == [1, 6, 2, 6]
+
+
+@pytest.mark.parametrize("layout", ["lists", "sfc-1"])
+def test_clustering_counts_the_files_that_hold_a_value(inspect, tmp_path, layout):
+    table = TableBuilder(tmp_path / "t")
+    keys = [(1, "identity"), (1, "bucket[4]")]
+    fields = tuple(SortField((id_,), parse_transform(t), "asc", "nulls-first") for id_, t in keys)
+    order = SortOrder(1, fields)
+    table.metadata = replace(table.metadata, sort_orders=(order,), default_sort_order_id=1)
+    for ids in ([0, 10], [5, 20], [30, 40]):
+        table.append(ids)
+    table.delete_rows([5])
+    if layout == "sfc-1":
+        upgrade(tmp_path / "t", FixedEnv(START_MS + HOUR_MS))
+    found = result(inspect(table.location, "clustering", "--json"))
+    assert found["sort_order"] == "id asc nulls first, bucket[4](id) asc nulls first"
+    assert (found["record_count"], found["deleted_record_count"]) == (6, 1)
+    by_id, by_bucket = found["columns"]
+    assert by_id["average_depth"] == pytest.approx((1.5 + 4 / 3 + 1) / 3)
+    assert by_id["average_depth_in_partitions"] == by_id["average_depth"]
+    assert (by_id["max_depth"], by_id["unknown_file_count"]) == (2, 0)
+    assert by_id["point_lookup_file_ratio"] == pytest.approx(by_id["average_depth"] / 3)
+    assert [band["file_count"] for band in by_id["depths"]] == [3, *[0] * 7]
+    assert (by_bucket["average_depth"], by_bucket["unknown_file_count"]) == (None, 3)
+    text = inspect(table.location, "clustering").out
+    assert "3 data files in 1 partition; sort order: id asc" in text
+    assert "depths count rows before deletes: 1 deleted row, 0 equality delete files" in text
+    assert re.search(r"^id +1\.28 +2 +1\.28 +2 +1\.3 \(42\.6%\)", text, re.MULTILINE)
+    assert "bucket[4](id): bounds do not show the order of bucket[4]" in text
+
+
+def test_clustering_of_partitions_shows_the_worst_first(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    for ids in ([0, 6], [3, 9], [1, 4], [7, 10]):  # ids of a partition differ by 3
+        table.append(ids)
+    words = ("clustering", "--columns", "id", "--limit", "1")
+    found = result(inspect(table.location, *words, "--json"))
+    (by_id,) = found["columns"]
+    assert (found["sort_order"], found["partition_count"]) == (None, 2)
+    assert by_id["average_depth_in_partitions"] == pytest.approx((1.5 + 1.5 + 1 + 1) / 4)
+    assert by_id["average_depth"] == pytest.approx((12 / 6 + 12 / 6 + 7 / 3 + 5 / 3) / 4)
+    (worst,) = by_id["partitions"]
+    assert (worst["average_depth"], worst["max_depth"], worst["file_count"]) == (1.5, 2, 2)
+    text = inspect(table.location, *words).out
+    assert "and 1 partition more: `--limit`" in text
+    every = result(inspect(table.location, "clustering", "--json"))["columns"]
+    assert [column["column"] for column in every] == ["id", "category", "amount", "at", "note"]
 
 
 @pytest.mark.parametrize("version", [2, 3])

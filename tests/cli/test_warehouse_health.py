@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from icectl.commands.inspect.warehouse import WAREHOUSE_COLUMNS
 from icectl.commands.inspect.warehouse_page import warehouse_page
 from icectl.commands.many import TableEnd
 from icectl.env import Env
+from icectl.format.sort import SortField, SortOrder
+from icectl.format.transforms import parse_transform
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.warehouse import at_rest, broken, rotten, warehouse
 from tests.catalogs.sql_servers import SqlServer
@@ -260,6 +263,22 @@ def test_a_page_of_tables_written_over_days_shows_growth(inspect, tmp_path):
     page = Page()
     page.feed(place.read_text())
     assert page.titles[1:3] == ["Growth", "Snapshots over time"]
+
+
+def test_a_page_shows_how_deep_sorted_tables_are(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    field = SortField((1,), parse_transform("identity"), "asc", "nulls-first")
+    order = SortOrder(1, (field,))
+    table.metadata = replace(table.metadata, sort_orders=(order,), default_sort_order_id=1)
+    for ids in ([0, 6], [3, 9]):
+        table.append(ids)
+    place = tmp_path / "health.html"
+    inspect(tmp_path / "t", "health", "--html", str(place))
+    page = Page()
+    page.feed(place.read_text())
+    assert page.titles[-2:] == ["Clustering of sorted tables", "Depth by id"]
+    assert "<span>1.50 by id</span>" in place.read_text()
+    assert "a look-up opens 75.0% of the files" in place.read_text()
 
 
 def test_a_page_of_many_tables_folds_all_but_those_with_most_need():

@@ -41,7 +41,8 @@ PARTLY = (
 )
 """Tables of which some manifests were."""
 MANIFEST_VIEWS = frozenset(
-    {"summary", "health", "manifests", "files", "entries", "partitions", "tree", "changes"}
+    {"summary", "health", "manifests", "files", "entries", "partitions", "clustering", "tree"}
+    | {"changes"}
 )
 
 

@@ -13,7 +13,7 @@ from icectl.commands.launch import run_of
 _VIEWS = (
     "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
     "partitions", "schemas", "specs", "sort-orders", "properties", "metadata-log", "statistics",
-    "tree", "changes",
+    "clustering", "tree", "changes",
 )  # fmt: skip
 """For completion, which must not import what shows them."""
 
@@ -64,13 +64,18 @@ class ViewRequest:
     ] = None
     columns: Annotated[
         str | None,
-        option("--columns", "show these columns; A.B is field B of A", metavar="NAME,..."),
+        option(
+            "--columns",
+            "show these columns; A.B is field B of A; clustering: default the sort order's",
+            metavar="NAME,...",
+        ),
     ] = None
     limit: Annotated[
         str | None,
         option(
             "--limit",
-            "at most N rows, the newest of a log; tree: N files a manifest (default 20)",
+            "at most N rows, the newest of a log; clustering: N partitions (default 10); "
+            "tree: N files a manifest (default 20)",
             metavar="N",
             parse=parse_count,
         ),
@@ -109,6 +114,7 @@ class ViewRequest:
         ("icectl inspect /wh/db/t health", "what maintenance it needs"),
         ("icectl inspect 'prod.**' health --html health.html", "a page of all tables by need"),
         ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 if it is bad"),
+        ("icectl inspect /wh/db/t clustering --columns at", "how well files are sorted"),
         ("icectl inspect prod.db", "the tables in a namespace of catalog prod"),
         ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
         ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
@@ -149,8 +155,8 @@ def inspect(
     """Show a table's state, contents, history and health.
 
     VIEW is one of: summary (the default), health, snapshots, history, refs, manifests, files,
-    entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree and
-    changes. Views of files show the current snapshot unless another is chosen.
+    entries and partitions; schemas, specs, sort-orders, properties, metadata-log and statistics;
+    clustering, tree and changes. Views of files show the current snapshot unless another is chosen.
 
     For a catalog, a namespace or a folder the tables in and below it are listed, from their
     metadata alone; --limit, --columns and --format apply to that list.
@@ -158,6 +164,10 @@ def inspect(
     --where chooses files by partitions and column metrics, as `compact --where` does; a file
     without the metrics is shown. Only manifests that may list such files are read. Delete files
     are chosen by their partition.
+
+    The view clustering says by column how many files hold a value: the depth, in the table and
+    in each partition, and how many files a look-up and a 1% range open. It shows the keys of the
+    sort order, or the columns of --columns; all columns if the table has no sort order.
 
     The view health takes many tables: a catalog, a namespace, a folder, a glob such as prod.sales.*
     or /wh/*/*, or several names. Tables with the most need come first; --html writes one page.

@@ -284,6 +284,14 @@ def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     )
 
 
+def _show_clustering(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.clustering import SHOWN_PARTITIONS, clustering, print_clustering
+
+    limit = request.limit or SHOWN_PARTITIONS
+    result = clustering(reader, request.choice, request.columns, limit)
+    return result, lambda console: print_clustering(console, result)
+
+
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.changes import changes, print_changes
     from icectl.commands.inspect.changes_plan import CHANGED_FILE_COLUMNS
@@ -387,7 +395,7 @@ def _write(path: str, text: str, env: Env) -> None:
 
 _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
     "summary": _show_summary, "health": _show_health, "changes": _show_changes,
-    "tree": _show_tree,
+    "clustering": _show_clustering, "tree": _show_tree,
 }  # fmt: skip
 
 
@@ -459,7 +467,7 @@ def _view(table: str, name: str) -> View:
 
 def _check_options(view: View, options: ViewRequest, form: str, *, several: bool = False) -> None:
     """Refuse options that the view lacks; `several` if it shows several tables."""
-    changes, tree = view.name == "changes", view.name == "tree"
+    changes, tree, clustering = (view.name == name for name in ("changes", "tree", "clustering"))
     rows = view.rows or several
     for option, value, concerned in (
         ("--snapshot", options.snapshot, view.of_snapshot),
@@ -470,8 +478,8 @@ def _check_options(view: View, options: ViewRequest, form: str, *, several: bool
         ("--where", options.where, view.by_content),
         ("--from", options.from_, changes),
         ("--to", options.to, changes),
-        ("--columns", options.columns, rows),
-        ("--limit", options.limit, rows or changes or tree),
+        ("--columns", options.columns, rows or clustering),
+        ("--limit", options.limit, rows or changes or tree or clustering),
         ("--html", options.html, tree or several),
         ("--check", options.check or None, view.name == "health"),
         ("--fail-on", options.fail_on, view.name == "health"),
@@ -494,9 +502,9 @@ def _columns(view: str, text: str | None) -> tuple[str, ...] | None:
     """Return the named columns; headings of the text form are names too."""
     if text is None:
         return None
-    from icectl.commands.inspect.rows_report import named_columns
+    from icectl.commands.inspect.rows_report import TEXT_VIEWS, named_columns
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise UsageError("`--columns` names no column")
-    return named_columns(view, names)
+    return named_columns(view, names) if view in TEXT_VIEWS else names

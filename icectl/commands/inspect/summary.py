@@ -183,7 +183,7 @@ def is_incomplete(
     if reader.gaps is None or not reader.gaps.problems:
         return bool(lost)
     has_shown = reader.gaps.has_listed if view.name == "manifests" else reader.gaps.has_read
-    if view.rows and not has_shown:
+    if (view.rows or view.name == "clustering") and not has_shown:
         raise next(iter(reader.gaps.problems.values()))
     return True
 

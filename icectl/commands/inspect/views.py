@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view; `rows` is false for documents (summary, health, tree, changes).
+    """One view; `rows` is false for documents (summary, health, clustering, tree, changes).
 
     `of_snapshot` views show one snapshot, the current one unless another is chosen;
     `all_snapshots` views can show every snapshot of the table together;
@@ -37,6 +37,7 @@ VIEWS: Mapping[str, View] = {
         View("entries", of_snapshot=True, all_snapshots=True, by_content=True),
         View("partitions", of_snapshot=True),
         *map(View, ("schemas", "specs", "sort-orders", "properties", "metadata-log", "statistics")),
+        View("clustering", rows=False, of_snapshot=True),
         View("tree", rows=False, of_snapshot=True),
         View("changes", rows=False),
     )

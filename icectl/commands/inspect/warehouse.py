@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from icectl.cli.targets import (
     tables_on_disk,
 )
 from icectl.commands.inspect import rows_report as row_output
+from icectl.commands.inspect.clustering import SHOWN_PARTITIONS, clustering
 from icectl.commands.inspect.health import health
 from icectl.commands.inspect.rows_report import print_rows
 from icectl.commands.inspect.views import Row, RowSet, columns_hint
@@ -42,7 +44,7 @@ from icectl.commands.many import TableEnd, end_on, many_result, missing_ends, pr
 from icectl.errors import Incomplete, ProblemsFound, TableNotFound, UsageError
 from icectl.storage.location import scheme
 from icectl.storage.open import open_store, requests_at_once
-from icectl.table.reader import SnapshotChoice
+from icectl.table.reader import Gaps, SnapshotChoice
 from icectl.units import print_count, print_size
 
 
@@ -107,8 +109,10 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     progress = common.shell.console.progress
     progress.phase("looking at tables", total=len(tables.tables))
 
+    assess = partial(_assess, with_clustering=request.html is not None)
+
     def look(table: str) -> TableEnd:
-        end = end_on(common, table, _assess)
+        end = end_on(common, table, assess)
         progress.advance(1)
         return end
 
@@ -159,14 +163,18 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     )
 
 
-def _assess(common: Common, table: str) -> Outcome:
-    """Assess one table, as `icectl inspect TABLE health` does."""
+def _assess(common: Common, table: str, *, with_clustering: bool) -> Outcome:
+    """Assess one table, as `icectl inspect TABLE health` does, and how well a sorted one is."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
     judged = health(reader, SnapshotChoice(), common.shell.settings, name_in_hints(common, table))
-    result = {"view": "health", **judged.row}
+    result = {"view": "health", **judged.row, "history": history(reader.metadata)}
+    order = reader.metadata.sort_order(reader.metadata.default_sort_order_id)
+    if with_clustering and order is not None and order.fields:
+        as_far_as_read = replace(reader, gaps=Gaps())
+        result["clustering"] = clustering(as_far_as_read, SnapshotChoice(), None, SHOWN_PARTITIONS)
     return Outcome(
         command="inspect",
-        result={**result, "history": history(reader.metadata)},
+        result=result,
         render=lambda _: None,
         table=identity_of(reader.loaded),
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from icectl.commands.inspect.clustering import depth_bars, depth_text
 from icectl.commands.inspect.health import band
 from icectl.commands.inspect.health_plan import every_check
 from icectl.commands.inspect.views import Row
@@ -154,6 +155,7 @@ def warehouse_page(
             *_sizes(results),
             *_over_time(results),
             *_most(rows),
+            *_clustering(rows, ends),
             "</div>",
             *_table(rows, ends),
             *_details(rows, ends, options),
@@ -239,6 +241,41 @@ def _most(rows: Sequence[Row]) -> Iterator[str]:
         if most:
             bars = [(row["table"], row[key], show(row[key])) for row in most]
             yield _figure(title, caption, _bars(bars, look, full))
+
+
+def _clustering(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
+    """Yield how deep sorted tables are, and of the deepest the files by depth and partitions."""
+    sorted_tables = []
+    for row, end in zip(rows, ends, strict=True):
+        columns = ((end.result or {}).get("clustering") or {}).get("columns", ())
+        if columns and columns[0]["average_depth"] is not None:
+            sorted_tables.append((row["table"], columns[0]))
+    sorted_tables.sort(key=lambda item: -item[1]["average_depth_in_partitions"])
+    bars = [
+        (table, column["average_depth_in_partitions"],
+         f"{depth_text(column['average_depth_in_partitions'])} by {column['column']}")
+        for table, column in sorted_tables[:_MOST_BARS]
+    ]  # fmt: skip
+    if bars:
+        caption = "files in a partition that hold a value of the first sort key; 1 is best"
+        yield _figure("Clustering of sorted tables", caption, _bars(bars))
+    for table, column in sorted_tables[:_NAMED]:
+        files = [(name, count, f"{count:,}") for name, count, _ in depth_bars(column["depths"])]
+        partitions = [
+            (partition["partition_path"], partition["average_depth"],
+             depth_text(partition["average_depth"]))
+            for partition in column["partitions"]
+            if partition["partition_path"] and partition["average_depth"] is not None
+        ]  # fmt: skip
+        drawn = f"<p>files by depth</p>{_bars(files)}"
+        if partitions:
+            drawn += f"<p>depth of the worst partitions</p>{_bars(partitions, 'freed')}"
+        title = f"Depth by {column['column']}"
+        look_up, ranged = column["point_lookup_file_ratio"], column["range_file_ratio"]
+        yield _figure(
+            title, f"{table}: a look-up opens {look_up:.1%} of the files, a 1% range {ranged:.1%}",
+            drawn,
+        )  # fmt: skip
 
 
 def _figure(title: str, caption: str, drawn: str) -> str:
