@@ -320,7 +320,7 @@ complete -c icectl -n '__fish_seen_subcommand_from analyze' -l full -d 'read all
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l exact-deletes -d 'do not count values of deleted rows; reads all data files'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l max-removed -x -d 'read all data files if more than this ratio of rows went (default 20%)'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l branch -x -a '(__icectl_ask)' -d 'the branch to analyze (default main)'
-complete -c icectl -n '__fish_seen_subcommand_from analyze' -l engine -x -a 'auto local spark' -d 'auto (default), local or spark, from 1 GiB on'
+complete -c icectl -n '__fish_seen_subcommand_from analyze' -l engine -x -a 'auto local spark' -d 'auto (default), local, or spark for 1 GiB or more'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l master -x -d 'the Spark master (default: the local cores)'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l remote -x -d 'a Spark Connect server: sc://host:15002'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l spark-conf -x -d 'a Spark setting; repeatable'

@@ -212,7 +212,7 @@ def append(
     access: Access = _NOWHERE,
     progress: OnProgress | None = None,
 ) -> RowChange:
-    """Add the rows of a data frame to a table of layout sfc-1, its columns found by name.
+    """Add the rows of a DataFrame to a table of layout sfc-1, its columns found by name.
 
     Workers write Parquet as the table's properties, partitions and sort order ask for; a column
     that the frame lacks gets its default, or null. Nothing is committed where there are no rows.
@@ -232,7 +232,7 @@ def overwrite_partitions(
     access: Access = _NOWHERE,
     progress: OnProgress | None = None,
 ) -> RowChange:
-    """Put the rows of a data frame in the place of all that their partitions have, in one commit.
+    """Put the rows of a DataFrame in the place of all that their partitions have, in one commit.
 
     The rows tell which partitions; without partition fields it is the whole table. What others have
     committed to them before goes too. Nothing is committed where there are no rows.
@@ -261,7 +261,7 @@ def delete_where(
 
     session = spark or SparkSession.getActiveSession()
     if session is None:
-        raise UsageError("there is no active session of Spark", hint="`spark=` names one")
+        raise UsageError("there is no active Spark session", hint="`spark=` names one")
     call = Call(session, table, access, progress)
     return on_rows(call, WRITE, lambda session: program.delete_where(session, where, branch))
 

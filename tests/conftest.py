@@ -197,7 +197,7 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 @pytest.fixture(scope="session")
 def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
-    """Google's storage as fake-gcs-server has it, one for the session."""
+    """Google Cloud Storage as fake-gcs-server has it, one for the session."""
     binary = os.environ.get("ICECTL_TEST_FAKE_GCS") or shutil.which("fake-gcs-server")
     if binary is None:
         reason = os.environ.get("ICECTL_TEST_NO_FAKE_GCS")

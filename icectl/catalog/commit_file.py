@@ -84,7 +84,7 @@ def why_changed(base: LoadedTable, content: bytes) -> str | None:
     newer = read_metadata(content)
     check_same_table(base, newer)
     if newer != base.metadata:
-        return f"{locations.name(base.metadata_location)} was rewritten meanwhile"
+        return f"{locations.name(base.metadata_location)} was rewritten by another writer"
     return None
 
 
@@ -110,7 +110,7 @@ def _landed_or_not(
         return Unknown(target, _reason(error))
     if content == written:
         return committed
-    return Conflict(f"{locations.name(target)} was committed meanwhile")
+    return Conflict(f"{locations.name(target)} was committed by another writer")
 
 
 def _reason(error: Exception) -> str:

@@ -131,7 +131,7 @@ class FileSystemCatalog:
 
         hint, versions = self._survey(base)
         if base.capabilities.numbers_versions and (ahead := newer_than(base, versions)):
-            return Conflict(f"{ahead[0].name} was committed meanwhile")
+            return Conflict(f"{ahead[0].name} was committed by another writer")
         check_place(self.store, self.table_location, base)
         self._check_current(base, hint, versions)
         under_way, _ = uncommitted_files(versions, self.store, self.env)
@@ -182,7 +182,7 @@ class FileSystemCatalog:
         if not loaded.capabilities.is_certain:  # it was not, a moment ago
             raise CommitConflict(
                 f"the metadata files of {locations.redacted(self.table_location)} have changed "
-                "meanwhile"
+                "since they were read"
             )
         newest_number = max((v.version for v in versions if v.version is not None), default=None)
         if hint is not None and newest_number is not None and hint > newest_number:
@@ -251,7 +251,7 @@ def refresh_hint(store: Store, target: str) -> None:
     hint, number = locations.join(directory, VERSION_HINT), metadata_version(target).version
     stale = [locations.check_sum(file) for file in (hint, target)]
     try:
-        store.remove(stale)  # Hadoop refuses files that do not match their check sum
+        store.remove(stale)  # Hadoop refuses files that do not match their checksum
         store.replace(hint, str(number).encode())
     except Exception:  # the commit has landed
         _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)

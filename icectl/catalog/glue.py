@@ -456,7 +456,7 @@ class GluePointer:
     def _rejected(self, error: GlueRejection, lost: str | None) -> Conflict:
         """Return Glue's conflict. Raises: StorageError; SwapUncertain, after a lost answer."""
         if error.code == _CHANGED and lost is None:
-            return Conflict("another writer has changed the table in AWS Glue meanwhile")
+            return Conflict("another writer has changed the table in AWS Glue")
         if lost is not None:  # the version may be gone because the first request was carried out
             self.is_settled = error.code == _CHANGED
             raise SwapUncertain(lost) from error

@@ -187,7 +187,7 @@ def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
             answer.close()
             raise GivenUpError(f"its answer is longer than {most >> 20} MiB")
     answer.close()
-    raise GivenUpError("nobody waits for it any more")
+    raise GivenUpError("no caller waits for it")
 
 
 def redacted_url(url: str) -> str:

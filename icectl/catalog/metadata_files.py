@@ -58,7 +58,7 @@ class MetadataVersion:
 
 
 def is_metadata_file_name(name: str) -> bool:
-    """Return whether a file of this name is a metadata file: hidden ones and check sums are not."""
+    """Return whether a file of this name is a metadata file: hidden ones and checksums are not."""
     return name.endswith(_SUFFIXES) and not name.startswith(".")
 
 

@@ -158,7 +158,8 @@ class PointerCatalog:
         self.pointer.check_writable(pointed)
         check_original(self.store, base)
         if pointed.metadata_location != base.metadata_location:
-            return Conflict(f"{locations.name(pointed.metadata_location)} was committed meanwhile")
+            name = locations.name(pointed.metadata_location)
+            return Conflict(f"{name} was committed by another writer")
         try:
             content = self.store.read(base.metadata_location)
         except FileNotFoundError:
@@ -216,7 +217,8 @@ class PointerCatalog:
         if locations.loosest_key(now.metadata_location) == before:
             return Conflict("the catalog did not carry out the commit") if is_settled else None
         if before in logged:  # what followed it was another writer's file
-            return Conflict(f"{locations.name(now.metadata_location)} was committed meanwhile")
+            name = locations.name(now.metadata_location)
+            return Conflict(f"{name} was committed by another writer")
         return None
 
     def _remove(self, ours: LoadedTable) -> None:

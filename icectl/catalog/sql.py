@@ -495,7 +495,7 @@ class SqlPointer:
         assert isinstance(pointed.token, Row)
         if self.warehouse.rows.swap(pointed.token, metadata_location):
             return None
-        return Conflict("another writer has changed the table's row in the catalog meanwhile")
+        return Conflict("another writer has changed the table's row in the catalog")
 
     def settle(self, pointed: PointerState) -> bool:
         assert isinstance(pointed.token, Row)

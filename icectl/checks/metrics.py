@@ -170,7 +170,7 @@ METRIC_RULES = (
     rule("R-131", "delete files may be skipped by their metrics", "Scan Planning", "info", OURS,
          not_enforced="icectl reads every delete file that sequence number and partition select"),
     rule("R-132", "metrics of delete files describe the deleted rows", "Delete File Stats",
-         "warning", WRITE_DELETES_AGAIN, not_enforced="the deleted rows need not exist any more"),
+         "warning", WRITE_DELETES_AGAIN, not_enforced="the deleted rows may be gone"),
     rule("R-133", "distinct counts are not written, and Avro files have no column sizes",
          "Field-level Metrics", "info", REWRITE_MANIFESTS,
          in_entries("sizes of columns of an Avro file", avro_with_column_sizes)),

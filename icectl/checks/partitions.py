@@ -353,7 +353,7 @@ PARTITION_RULES = (
     rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
          "Appendix A", "warning", REWRITE_MANIFESTS,
          of_object(StoredManifest, "lengths stand before its fixed partition values, as Iceberg "
-                   "for Java writes and reads them; by its Avro schema nobody else can read it",
+                   "for Java writes and reads them; by its Avro schema no other reader can read it",
                    lambda one: one.header.has_lengths_of_fixed)),
 )
 # fmt: on

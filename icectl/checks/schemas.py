@@ -340,7 +340,7 @@ SCHEMA_RULES = (
          Check(MetadataFile, faults_of_sort_orders)),
     rule("R-085", "a spec with nothing but void fields is unpartitioned", "Partitioning", "info",
          OURS),
-    rule("R-090", "types of version 3 are written as the format spells them", "Primitive Types",
+    rule("R-090", "types of version 3 are written as in the format", "Primitive Types",
          "error", ENGINE),
     rule("R-094", "default values have the JSON form of their type", "Appendix D", "error", ENGINE),
     rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",

@@ -202,7 +202,7 @@ SFC1_METADATA_RULES = (
          "Table metadata", "error", OLDER_METADATA),
     rule("V4-012", "an expression has its sources, and the type that follows from them",
          "Table metadata", "error", OLDER_METADATA, Check(MetadataFile, _expressions)),
-    rule("V4-013", "expressions of specs have partition field ids of their own", "Table metadata",
+    rule("V4-013", "expressions of specs have their own partition field ids", "Table metadata",
          "error", OLDER_METADATA,
          *REPEATED_PARTITION_FIELDS,
          Check(MetadataFile, partition_ids_above_counter)),

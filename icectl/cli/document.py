@@ -38,7 +38,7 @@ def print_new_metadata_file(
     console.say(f"new metadata file: {location}")
     console.say("point the catalog at it" + (f"; {also}" if also else ""))
     console.say(
-        "(NEW is that file, OLD the one it follows; make sure that nobody commits meanwhile):"
+        "(NEW is that file, OLD the one it follows; make sure that no writer commits before):"
     )
     for kind, statement in _REGISTRATIONS:
         console.say(f"  {kind:<9}  {statement}")

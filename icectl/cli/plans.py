@@ -72,7 +72,7 @@ class SavedPlan:
 
 
 def plan_text(request: PlanRequest, outcome: Outcome) -> str:
-    """Write the file of a plan: JSON, for a reviewer to read, with its own check sum at the end."""
+    """Write the file of a plan: JSON, for a reviewer to read, with its own checksum at the end."""
     assert outcome.table is not None
     return sealed_plan(
         {
@@ -160,7 +160,7 @@ _HINT = "`--dry-run --save-plan FILE` writes one"
 
 
 def _hash(built: Mapping[str, Any]) -> str:
-    """Return the check sum of a plan, whatever its white space and order of keys."""
+    """Return the checksum of a plan, whatever its white space and order of keys."""
     text = json.dumps(built, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 

@@ -40,7 +40,7 @@ from icectl.format.transforms import accepts, parse_transform
 from icectl.format.types import PrimitiveType
 
 _SECONDS = 1.0
-"""How long answers of catalogs and stores are waited for."""
+"""How long responses of catalogs and stores are waited for."""
 
 _GRACE_SECONDS = 2.0
 """How long a driver that knows no deadline may go on behind it."""
@@ -80,7 +80,7 @@ class _NoWaiting(SystemEnv):
 
     def sleep(self, seconds: float) -> None:  # noqa: ARG002
         """Raises: Incomplete."""
-        raise Incomplete("nobody waits for another attempt")
+        raise Incomplete("no caller waits for another attempt")
 
 
 @dataclass(slots=True)

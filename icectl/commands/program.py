@@ -207,12 +207,12 @@ def _values_of(access: Access) -> dict[str, Any]:
 
 
 def append(session: Session, frame: Any, branch: str) -> RowChange:
-    """Add the rows of a data frame. Raises: as write_rows.append."""
+    """Add the rows of a DataFrame. Raises: as write_rows.append."""
     return write_rows.append(session.context, _frame(session, frame), branch)
 
 
 def overwrite_partitions(session: Session, frame: Any, branch: str) -> RowChange:
-    """Put the rows of a data frame in the place of others. Raises: as write's."""
+    """Put the rows of a DataFrame in the place of others. Raises: as write's."""
     return write_rows.overwrite_partitions(session.context, _frame(session, frame), branch)
 
 
@@ -231,7 +231,7 @@ def delete_rows(session: Session, keys: Any, branch: str) -> RowChange:
 
 
 def load(session: Session, selection: read_rows.Selection) -> Any:
-    """Return a data frame of rows. Raises: as read_rows.load."""
+    """Return a DataFrame of rows. Raises: as read_rows.load."""
     return read_rows.load(session.context, _reader(session), selection)
 
 

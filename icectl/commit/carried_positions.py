@@ -86,7 +86,7 @@ def positions_of_rows(
     if (row_ids < 0).any() or not np.array_equal(
         np.sort(np.concatenate(matched_ids)), np.sort(row_ids)
     ):
-        raise NotCarried("rows that were deleted meanwhile can't be found by their `_row_id`")
+        raise NotCarried("rows that were deleted concurrently can't be found by their `_row_id`")
     return positions
 
 

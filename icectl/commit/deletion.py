@@ -113,8 +113,8 @@ def remove_files(
 ) -> Removal:
     """Delete files in their order; never raises for one that cannot be deleted.
 
-    The check sum `.x.crc` of a file `x` is deleted with it, unless its loosest key is among
-    `kept_check_sums`. None means that there are no check sums. Each batch has one kind of files: no
+    The checksum `.x.crc` of a file `x` is deleted with it, unless its loosest key is among
+    `kept_check_sums`. None means that there are no checksums. Each batch has one kind of files: no
     manifest is deleted before a file that it describes.
     """
     context.progress.phase("deleting files", total=len(files))

@@ -269,9 +269,9 @@ class FileRewrite:
         Unsupported for manifests with fields that would be lost.
         """
         if metadata.format_version != self.planned.format_version:
-            raise CommitConflict("the table's format version has changed meanwhile")
+            raise CommitConflict("the table's format version has changed since then")
         if layout_of_table(metadata) is not self.planned.layout:
-            raise CommitConflict("the table's layout has changed meanwhile")
+            raise CommitConflict("the table's layout has changed since then")
         # The head is most often that of the plan.
         snapshot, files = head(metadata, self.planned.branch), self.planned.files
         if snapshot is None or snapshot.snapshot_id != self.planned.snapshot_id:

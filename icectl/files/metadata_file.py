@@ -64,7 +64,7 @@ def check_texts(members: Mapping[str, Any]) -> None:
     try:
         json.dumps(members, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        message = "the metadata file has a text that is not Unicode"
+        message = "the metadata file has a string that is not Unicode"
         raise CorruptTable(message, rule="R-005") from error
 
 

@@ -210,7 +210,7 @@ OBJECT_STORAGE = TableProperty(
 )  # fmt: skip
 OBJECT_STORAGE_PARTITIONED_PATHS = TableProperty(
     "write.object-storage.partitioned-paths", _boolean, True,  # noqa: FBT003
-    "whether spread data files lie below their partition",
+    "whether spread data files are under their partition",
 )  # fmt: skip
 OBJECT_STORAGE_PATH = TableProperty(
     "write.object-storage.path", _optional, None, "folder of data files that are spread, once"

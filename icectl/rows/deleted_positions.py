@@ -87,7 +87,7 @@ class DeletedPositions:
 def spelled_otherwise(location: str, row_count: int) -> Unsupported:
     """Return the error for deletes that spell a path differently."""
     return Unsupported(
-        f"position deletes spell the path of {location} in another way, so that readers disagree "
+        f"position deletes spell the path of {location} in another way, so readers disagree "
         f"on {row_count:,} rows",
         hint="rewrite the position deletes with the engine that wrote them",
     )

@@ -1,4 +1,4 @@
-"""Rows sorted by binary keys, in a sort order of the table or along a z-curve.
+"""Rows sorted by binary keys, in a sort order of the table or in Z-order.
 
 Rows that do not fit in memory become sorted runs on disk. On the command line, keys are columns or
 transforms, as in Iceberg's procedures or `inspect` (`bucket[16](id)`):
@@ -72,7 +72,7 @@ _FEWEST_ON_CURVE = 2
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """An order along a z-curve through the values of these columns."""
+    """An order in Z-order of the values of these columns."""
 
     column_ids: tuple[int, ...]
 
@@ -82,10 +82,10 @@ RowOrder = SortOrder | ZOrder
 
 
 def order_words(order: RowOrder, schema: Schema) -> str:
-    """Return an order in words: `sorted by id asc nulls first`, `along a z-curve through id`."""
+    """Return an order in words: `sorted by id asc nulls first`, `in Z-order of id`."""
     if isinstance(order, ZOrder):
         names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
-        return f"along a z-curve through {names}"
+        return f"in Z-order of {names}"
     return f"sorted by {order_text(order, schema)}"
 
 
@@ -94,7 +94,7 @@ def table_order(metadata: TableMetadata) -> SortOrder:
     order = metadata.sort_order(metadata.default_sort_order_id)
     if order is None or not order.fields:
         raise UsageError(
-            "the table has no sort order of its own to sort by",
+            "the table has no sort order to sort by",
             hint="`--sort-order` says what to sort by",
         )
     return order

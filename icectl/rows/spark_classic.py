@@ -75,7 +75,7 @@ class SparkOptions:
     """The Spark to run on, and its settings; those named in `secret` are in no process list.
 
     Without a session and a master it is the one that runs already, else the cores of this machine;
-    `remote` is a server of Spark Connect.
+    `remote` is a Spark Connect server.
     """
 
     master: str | None = None

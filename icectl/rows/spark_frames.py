@@ -57,7 +57,7 @@ _SPARK_VARIANT = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRows:
-    """Batches of some columns of a table for a data frame: UUIDs as text, fixed as binary.
+    """Batches of some columns of a table for a DataFrame: UUIDs as text, fixed as binary.
 
     Timestamps of nanoseconds are some of microseconds, if nothing is lost. What batches have beyond
     these columns is left out.
@@ -114,8 +114,8 @@ def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
         return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid as error:
         raise Unsupported(
-            f"the column `{field.name}` has moments between two microseconds, which Spark can't be "
-            "given",
+            f"the column `{field.name}` has timestamps between two microseconds, which Spark "
+            "can't be given",
             hint="`columns=` names the others",
         ) from error
 
@@ -228,7 +228,7 @@ def _spark_schema(session: Any, schema: pa.Schema) -> Any:
             has_times = session.conf.get(_TIMES) == "true"
     if name is not None and not has_times:
         raise Unsupported(
-            f"the column `{name}` is or holds a time, which this session of Spark does not have",
+            f"the column `{name}` is or holds a time, which this Spark session does not have",
             hint=f"`{_TIMES}` of Spark 4.1 lets it; `columns=` names the others",
         )
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
@@ -345,7 +345,7 @@ def collect_small_frame(frame: Any) -> pa.Table:
     Raises: Unsupported, before Spark 4; EngineError.
     """
     if not hasattr(frame, "toArrow"):
-        raise Unsupported("keys are read from data frames of Spark 4 or newer")
+        raise Unsupported("keys are read from DataFrames of Spark 4 or newer")
     with spark_failures():
         keys_table: pa.Table = frame.toArrow()
     return keys_table

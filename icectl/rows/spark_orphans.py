@@ -206,7 +206,7 @@ class SparkOrphanSearch:
             spark = stack.enter_context(classic_session(options, self.progress, self.deadline))
             if spark.speculates:
                 raise Refused(
-                    "this session of Spark has `spark.speculation`: a second attempt at a listing "
+                    "this Spark session has `spark.speculation`: a second attempt at a listing "
                     "would list later than the table is read",
                     hint="a session with `spark.speculation=false`, or `--engine local`, is safe",
                 )

@@ -62,7 +62,7 @@ def decode(content: bytes, types: Sequence[type] = ()) -> Any:
             raise ValueError("its parts are not as long as it says")
         return _value(plain, parts, classes)
     except _NO_SENSE as error:
-        raise EngineError(f"the answer of a worker makes no sense: {error}") from error
+        raise EngineError(f"a worker sent an invalid response: {error}") from error
 
 
 def decode_result(content: bytes, types: Sequence[type] = ()) -> Any:

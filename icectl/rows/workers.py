@@ -161,7 +161,7 @@ class _Worker:
             elif kind == _FAILED and isinstance(value, Exception):
                 raise value
             else:
-                raise EngineError("the answer of a worker makes no sense")
+                raise EngineError("a worker sent an invalid response")
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Rows of a data frame as rows of a table, and written as new data files."""
+"""Rows of a DataFrame as rows of a table, and written as new data files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ class IncomingRows:
         Raises: Refused, where a required column has a null, or a value has no place in its column.
         """
         schema = replace(self.table, fields=tuple(map(_as_written, self.table.fields)))
-        projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.frame, schema)
+        projection = projected(SourceFile("the DataFrame", "arrow", 0, 0), self.frame, schema)
         for batch in batches:
             columns = []
             for column, field in zip(batch.columns, self.frame, strict=True):
@@ -92,7 +92,7 @@ class IncomingRows:
                     columns.append(retype_array(column, field.type, _fitted_values))
                 except ValueError as error:
                     raise Refused(
-                        f"a value of the data frame's column `{field.name}` does not fit the "
+                        f"a value of the DataFrame's column `{field.name}` does not fit the "
                         f"table's: {error}"
                     ) from None
             rows = typed_batch(columns, self.frame, batch.num_rows)
@@ -128,7 +128,7 @@ def _check_values(column: pa.Array, field: pa.Field, schema: Schema) -> None:
         return
     if wrong:
         name = schema.name_of(item.id)
-        raise Refused(f"a value of the data frame's column `{name}` is not {kind}: {wrong}")
+        raise Refused(f"a value of the DataFrame's column `{name}` is not {kind}: {wrong}")
 
 
 def frame_schema(frame: pa.Schema, table: Schema) -> pa.Schema:
@@ -149,7 +149,7 @@ def _matched(
     for frame_field in frame:
         shown = f"{inside}{frame_field.name}"
         if frame_field.name in names_seen:
-            raise Refused(f"the data frame has two columns `{shown}`")
+            raise Refused(f"the DataFrame has two columns `{shown}`")
         names_seen.add(frame_field.name)
         item = names.get(frame_field.name)
         if item is None:
@@ -157,12 +157,12 @@ def _matched(
                 similar_name_hint(frame_field.name, list(names))
                 or "drop it, or add it to the table's schema"
             )
-            raise Refused(f"the table has no column `{shown}`, which the data frame has", hint=hint)
+            raise Refused(f"the table has no column `{shown}`, which the DataFrame has", hint=hint)
         fields.append(_field(frame_field, item, shown))
     for item in columns:
         if item.name not in names_seen and item.required and item.write_default is None:
             raise Refused(
-                f"the data frame lacks `{inside}{item.name}`, which the table requires",
+                f"the DataFrame lacks `{inside}{item.name}`, which the table requires",
                 hint="add the column; only optional ones, and those with a default, may be missing",
             )
     return fields
@@ -191,7 +191,7 @@ def _kind(stored: pa.DataType, type_: Type, shown: str) -> pa.DataType:
     is_binary = isinstance(type_, FixedType) or is_shape(type_)
     name = "binary" if is_binary else type_text(type_)
     raise Refused(
-        f"`{shown}` is {stored} in the data frame and {type_text(type_)} in the table",
+        f"`{shown}` is {stored} in the DataFrame and {type_text(type_)} in the table",
         hint=f"cast it to {_SPARK.get(name, name)}",
     )
 

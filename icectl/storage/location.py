@@ -187,7 +187,7 @@ def parent(location: str) -> str:
 
 
 def check_sum(location: str) -> str:
-    """Return where Hadoop puts the check sum of a file: `.x.crc` beside `x`."""
+    """Return where Hadoop puts the checksum of a file: `.x.crc` beside `x`."""
     return join(parent(location), f".{name(location)}.crc")
 
 

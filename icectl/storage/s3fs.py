@@ -296,7 +296,7 @@ class _CopiedUpload:
             raise
         etag = answer.get("CopyPartResult", {}).get("ETag")
         if not etag:
-            raise CopyRefused("the storage copies no ranges: it takes them for bytes to store")
+            raise CopyRefused("the storage copies no ranges: it would store the request itself")
         return str(etag)
 
     def send(self, number: int, content: bytes) -> str:

@@ -122,7 +122,7 @@ _METADATA_FILE = (
 
 
 def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -> pa.RecordBatch:
-    """Return the listed files that are not known; a check sum `.x.crc` counts as its file `x`.
+    """Return the listed files that are not known; a checksum `.x.crc` counts as its file `x`.
 
     Shape: UNREACHED_SCHEMA. Order: kept.
     """
@@ -139,9 +139,9 @@ def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -
 
 
 def described_files(locations: pa.Array) -> pa.Array:
-    """Return the file of each check sum, and other locations as they are.
+    """Return the file of each checksum, and other locations as they are.
 
-    Order: kept. Returns `locations` itself without a check sum.
+    Order: kept. Returns `locations` itself without a checksum.
     """
     if not pc.any(pc.ends_with(locations, ".crc")).as_py():
         return locations
@@ -199,7 +199,7 @@ def orphans_among(
 
 
 def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
-    """Return check sums whose file is not listed, each with that file. Order: kept."""
+    """Return checksums whose file is not listed, each with that file. Order: kept."""
     locations = listed.table["location"].combine_chunks()
     owners = described_files(locations)
     is_listed = pc.is_in(owners, value_set=locations)
@@ -209,7 +209,7 @@ def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
 
 
 def check_sums_last(listed: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
-    """Return files that are no check sums, and check sums. Order: kept."""
+    """Return files that are no checksums, and checksums. Order: kept."""
     locations = listed.table["location"].combine_chunks()
     is_check_sum = pc.not_equal(described_files(locations), locations)
     others, check_sums = (listed.table.filter(f) for f in (pc.invert(is_check_sum), is_check_sum))

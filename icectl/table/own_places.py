@@ -325,7 +325,7 @@ class OtherTables:
             if uuid is not None and uuid.lower() in self.context.dropped.uuids:
                 raise Refused(
                     f"`{table}` is table {uuid}: it was not dropped, and its files may lie here",
-                    hint="give each table a location of its own",
+                    hint="give each table its own location",
                     id="leftover-in-use",
                 )
 
@@ -358,7 +358,7 @@ class OtherTables:
                     raise Refused(
                         f"`{table}`, another table of the catalog, {how} in "
                         f"{redacted(place.folder)}: its files could be deleted",
-                        hint="give each table a location of its own, and folders of its own",
+                        hint="give each table its own location and its own folders",
                         id="other-table",
                     )
         except StorageError as error:
@@ -387,7 +387,7 @@ class OtherTables:
             if ahead > 0 or (ahead == 0 and not is_beside) or is_recounted:
                 raise Refused(
                     f"{redacted(location)} is not older than {redacted(loaded.metadata_location)}: "
-                    "if it is current, its files would be taken for orphans",
+                    "if it is current, its files would be treated as orphans",
                     hint="ask the catalog which is current and name that one; move files of failed "
                     "commits away",
                     id="newer-metadata",
@@ -470,7 +470,7 @@ def _other_table(location: str, why: str) -> Refused:
     return Refused(
         f"{redacted(location)} may be metadata of another table, whose files could be deleted: "
         f"{why}",
-        hint="give each table a location of its own; move that file away if it is left over",
+        hint="give each table its own location; move that file away if it is left over",
         id="other-table",
     )
 
@@ -503,7 +503,7 @@ def _other_tables(loaded: LoadedTable, files: Mapping[str, "_Foreign"]) -> Refus
         options = " ".join(f"--leftover-uuid {uuid}" for uuid in uuids)
         error.hint = (
             f"if a dropped table has left them, `remove-orphans` with `{options}` deletes them and "
-            "the files that only they name; else give each table a location of its own; "
+            "the files that only they name; else give each table its own location; "
             "`expire-snapshots --metadata-only` deletes no file"
         )
     return error

@@ -138,7 +138,7 @@ def going_back(metadata: TableMetadata, head: Snapshot, target: Snapshot) -> Way
 
 
 def _rows(count: int | None) -> str:
-    return "rows that nobody has counted" if count is None else print_count(count, "row")
+    return "an unknown number of rows" if count is None else print_count(count, "row")
 
 
 def loss_of_going_back(metadata: TableMetadata, head: Snapshot, target: Snapshot) -> Loss:

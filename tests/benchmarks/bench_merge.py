@@ -1,4 +1,4 @@
-"""`icectl compact --method merge`: data files put together without decoding them.
+"""`icectl compact --method merge`: data files concatenated without decoding them.
 
     python tests/benchmarks/bench_merge.py [footers] [local] [s3] [--files N] [--rounds N]
 

@@ -188,7 +188,7 @@ def test_a_pointer_that_has_moved_or_a_requirement_that_fails_is_a_conflict(entr
     another_commit(entry)
     moved = catalog.commit(base, (), UPDATES)
     assert isinstance(moved, Conflict)
-    assert moved.reason == f"{Path(entry.location).name} was committed meanwhile"
+    assert moved.reason == f"{Path(entry.location).name} was committed by another writer"
 
 
 def test_a_table_that_was_replaced_is_refused(entry, tmp_path):

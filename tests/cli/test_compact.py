@@ -309,7 +309,7 @@ def test_files_in_the_tables_own_order_are_marked_as_sorted(tmp_path, compact):
 def test_rows_move_along_a_curve(tmp_path, compact):
     table = shuffled(tmp_path)
     ended = compact(tmp_path, "--zorder", "id,at", "--dry-run")
-    assert "rows of each group along a z-curve through id, at" in ended.out
+    assert "rows of each group in Z-order of id, at" in ended.out
     assert compact(tmp_path, "--zorder", "id,at").code == 0
     (file,) = data_files(tmp_path)
     assert [row["id"] for row in read_records(file)] == sorted(table.ids())  # `at` grows with `id`
@@ -335,7 +335,7 @@ def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_pat
             ["--strategy", "zoder"],
             "`--strategy`: `zoder` is not one of `binpack`, `sort`, `zorder`",
         ),
-        (["--strategy", "sort"], "the table has no sort order of its own to sort by"),
+        (["--strategy", "sort"], "the table has no sort order to sort by"),
         (["--strategy", "zorder"], "`--strategy zorder` needs columns"),
         (
             ["--strategy", "zorder", "--sort-order", "id"],

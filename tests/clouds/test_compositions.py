@@ -1,4 +1,4 @@
-"""Objects that Google's storage composes of whole others, and merges of data files by that."""
+"""Objects that Google Cloud Storage composes of whole others, and merges of data files by that."""
 
 import itertools
 import json

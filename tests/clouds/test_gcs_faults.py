@@ -1,4 +1,4 @@
-"""Google's storage that fails: storms, tokens that end, files of credentials that hold none."""
+"""Google Cloud Storage that fails: storms, tokens that end, files of credentials that hold none."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

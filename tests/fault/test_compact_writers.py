@@ -235,7 +235,7 @@ def test_v4_033_a_table_of_another_layout_meanwhile_gets_no_snapshot_of_the_old_
 
     code, document = compact(table, MeanwhileStore(convert))
     assert (code, document["error"]["message"]) == (
-        11, "the table's layout has changed meanwhile"
+        11, "the table's layout has changed since then"
     )  # fmt: skip
     assert ids(table) == sorted(table.ids())
     check_clean(table)

@@ -199,7 +199,7 @@ class MetStore(WrappedStore):
 
 @pytest.mark.parametrize("other", ["append", "remove"])
 def test_rules_2_and_5_a_losing_attempt_is_made_anew_and_only_its_files_go(tmp_path, other):
-    """The rewrite is planned on what another writer has changed meanwhile, or changed again."""
+    """The rewrite is planned on what another writer has changed since then, or changed again."""
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     for start in range(0, 24, 6):
         table.append(range(start, start + 6))

@@ -258,7 +258,7 @@ top counts, then the environment and icectl.toml(5), then icectl's own value. A 
 name of its limit in `[health]` of icectl.toml(5), which counts if this file has none. An unknown
 key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the origin of
 each value. `master`, `remote` and `spark-conf` can start programs. They count only in a file that
-the caller or root owns and nobody else may write. With `--untrusted-policy` they never count."""
+the caller or root owns and no other user may write. With `--untrusted-policy` they never count."""
 
 _POLICY_BOUNDS = """\
 A table can only restrict what the policy does. It does so by `icectl.maintain.enabled=false`,

@@ -60,7 +60,7 @@ def referenced(metadata: dict[str, Any]) -> set[Path]:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a part of a path begins so that engines pass it over; a check sum is its file."""
+    """Whether a part of a path begins so that engines pass it over; a checksum is its file."""
     *folders, last = Path(name).parts
     if last.startswith(".") and last.endswith(".crc"):
         last = last[1:-4]
@@ -68,7 +68,7 @@ def is_hidden(name: str) -> bool:
 
 
 def checked_by(path: Path) -> Path:
-    """The file that a check sum belongs to; any other file itself."""
+    """The file that a checksum belongs to; any other file itself."""
     if path.name.startswith(".") and path.name.endswith(".crc"):
         return path.with_name(path.name[1:-4])
     return path

@@ -147,7 +147,7 @@ def check_typed(told: Mapping[str, Any], directory: Path) -> None:
     assert "`f47ac10b` is not a UUID" in unfit["text"]
     assert "column `f` does not fit the table's" in unfit["octets"]
     assert "out of bounds" in unfit["far"]
-    assert "`t` is int64 in the data frame and time in the table" in unfit["number"]
+    assert "`t` is int64 in the DataFrame and time in the table" in unfit["number"]
 
 
 def check_clean(directory: Path) -> None:

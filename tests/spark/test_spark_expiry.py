@@ -34,7 +34,7 @@ def documents(output: str) -> dict[str, Any]:
 
 
 def files(table: Path) -> set[str]:
-    """Everything but metadata files and check sums."""
+    """Everything but metadata files and checksums."""
     every = (path for path in table.rglob("*") if path.is_file())
     return {str(path.relative_to(table)) for path in every if not path.name.endswith(KEPT_BY_SPARK)}
 

@@ -149,7 +149,7 @@ def test_version_1_becomes_version_2_and_others_stay(spark_tables, name):
 
 @pytest.mark.parametrize("name", tables())
 def test_orphans_are_those_that_spark_finds_too(spark_tables, name):
-    """Beside them the check sums of files that are gone, which it passes over as hidden."""
+    """Beside them the checksums of files that are gone, which it passes over as hidden."""
     run = spark_tables.removals[name]
     assert run.exit_code == 0, run.document["error"]
     paths = [item["path"].removeprefix("file://") for item in run.document["result"]["orphans"]]

@@ -1,4 +1,4 @@
-"""S3 behind a proxy that fails requests as it is told: storms, cuts, lost answers."""
+"""S3 behind a proxy that fails requests as it is told: storms, cuts, lost responses."""
 
 import http.client
 import http.server

@@ -1,4 +1,4 @@
-"""Google's storage for tests: fake-gcs-server, behind a front that speaks the XML interface.
+"""Google Cloud Storage for tests: fake-gcs-server, behind a front that speaks the XML interface.
 
 The server has Google's JSON interface, with its conditions, and of the XML one only reads. obstore
 speaks XML, so the front passes each such request on as the JSON one that Google documents as its

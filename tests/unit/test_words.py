@@ -56,6 +56,17 @@ HOUSE_WORDS = {
     r"\bbehind one another\b": "concatenated",
     r"\bpast (?:the table's (?:own )?)?retention\b": "eligible for expiration",
     r"orphans-looked-for": "last-orphan-scan",
+    r"\bmeanwhile\b": "since then, concurrently, by another writer",
+    r"\bnobody\b": "no user, no reader, unknown",
+    r"\b(?:server|session)s? of Spark\b": "Spark Connect server, Spark session",
+    r"\bdata frames?\b": "DataFrame",
+    r"\bmakes? no sense\b": "is invalid",
+    r"\bcheck sums?\b": "checksum",
+    r"\bz-curve": "Z-order",
+    r"\bput back\b|\bputs back\b": "restored",
+    r"\bany ?more\b": "no longer",
+    r"\bfrom \d+ [KMG]iB on\b": "1 GiB or more",
+    r"\bdealt\b": "distributed",
     r"--expire-id|--keep-files|--to-snapshot whole": "the option of today",
 }
 """What may stand in no message, help, manual or page, and what is said for it."""

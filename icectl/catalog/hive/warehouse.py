@@ -243,7 +243,7 @@ class HivePointer:
         """Return what the table becomes, from what it is now."""
         now = self._pointed(connection)
         if now.metadata_location != pointed.metadata_location:
-            return Conflict("another writer has committed to the table in the metastore meanwhile")
+            return Conflict("another writer has committed to the table in the metastore")
         assert isinstance(now.token, HiveTable)
         parameters = next_parameters(now.parameters, target, metadata, self._properties)
         return _Change(now.metadata_location, target, now.token.with_parameters(parameters))

@@ -145,7 +145,7 @@ def authentication_of(
     kind = (properties.get("auth.type") or properties.get("rest.auth.type") or "").lower()
     if kind in _ELSEWHERE:
         raise Unsupported(
-            f"icectl does not log in as `{kind}` by itself",
+            f"icectl does not log in as `{kind}`",
             hint=f"give a token: `token=env:NAME`, from `{_ELSEWHERE[kind]}` for example",
         )
     if kind and kind not in _KINDS:

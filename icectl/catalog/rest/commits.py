@@ -257,9 +257,9 @@ class RestAttempt:
             if set(refs) <= set(now.metadata.refs):
                 self.table.warn(
                     f"another writer set {names} on a snapshot while it was expired, and the "
-                    "server dropped that: it was put back, on a snapshot with the same content"
+                    "server dropped that: it was restored, on a snapshot with the same content"
                 )
-        return self._uncertain(f"{names} cannot be put back")
+        return self._uncertain(f"{names} cannot be restored")
 
     def _uncertain(self, reason: str) -> Unknown:
         return Unknown(

@@ -188,7 +188,7 @@ class ServedTable:
 
     def _not_found(self, refusal: Refusal) -> IcectlError:
         if self._is_view():
-            return Unsupported(f"{self.shown} is a view", hint="a view has no files of its own")
+            return Unsupported(f"{self.shown} is a view", hint="a view has no files")
         client, space = self.client, self.namespace
         try:
             names = client.pages(client.config.addresses.tables(space), {}, "identifiers")

@@ -69,7 +69,7 @@ class AnalyzeRequest:
         str,
         option(
             "--engine",
-            "auto (default), local or spark, from 1 GiB on",
+            "auto (default), local, or spark for 1 GiB or more",
             ENGINE,
             "ENGINE",
             choices=("auto", "local", "spark"),
@@ -109,6 +109,6 @@ def analyze(
     metadata alone.
 
     The commit names the new statistics files, and adds no snapshot. Rows and data files stay as
-    they are. If the snapshot expires meanwhile, the command exits with 11.
+    they are. If the snapshot expires before the commit, the command exits with 11.
     """
     return run_on_each_table("analyze")(common, tables, request, change)

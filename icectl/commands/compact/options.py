@@ -207,10 +207,10 @@ def compact(
     target size, and files written by an earlier run with the same settings, are skipped. So running
     it twice does nothing. Old files stay until their snapshots expire. New data files are Parquet.
 
-    No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
+    icectl asks no question for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
 
-    With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so that its files
+    With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so its files
     overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
     them; nulls come first in ascending keys, last in descending ones. Sorting does not change which
     files are selected. Use `--rewrite-all` to sort files that are already the right size. New files
@@ -226,7 +226,7 @@ def compact(
     possible: their row groups are concatenated, and not decoded. That takes about as
     long as copying the files. Rows keep their order; pages, statistics, page indexes and Bloom
     filters stay as they are. Position deletes become deletes of the new file; so do rows that
-    equality deletes remove. Row groups without a live row are left out. Merged files need the same
+    equality deletes remove. Row groups without a live row are omitted. Merged files need the same
     writer and partition spec, columns stored in the same way, and few deletes
     (`--min-delete-ratio`, `--min-delete-files`). Columns that some of them lack are null there.
     `--method merge` skips all others, `--method rewrite` merges none. A merge checks every page,
@@ -245,11 +245,11 @@ def compact(
     merged into one. From version 3 on, position deletes become deletion vectors, and small Puffin
     files are merged from `--min-input-files` on. Sizes apply to delete files (default
     write.delete.target-file-size-bytes). Position deletes are merged in one local process unless
-    Spark is asked for.
+    `--engine spark` is given.
 
     Before the commit the rows of each new file are compared with those that were read. New files
-    keep the sequence number that the run started from, so that rows which are deleted meanwhile
-    stay deleted. Others may delete rows by position meanwhile, or remove files: the same commit
+    keep the sequence number that the run started from, so that rows which are deleted concurrently
+    stay deleted. Others may delete rows by position concurrently, or remove files: the same commit
     deletes these rows in the new files. This works from version 2 on, for sorted rows from version
     3 on. It does not work if a rewrite applied equality deletes, moved rows to another partition or
     split a file. Then groups that another writer touched are dropped. So are groups that lost half

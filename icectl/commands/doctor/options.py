@@ -32,8 +32,8 @@ def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
     """Show what icectl finds on this machine, and try catalogs and stores.
 
     It checks Python, libraries, Java, Spark, the settings file and credentials, whose values are
-    never shown. Each catalog is asked for its namespaces, each location is listed, with 20 seconds
-    for each. If a location is a table, its format version is shown. Nothing is changed. The exit
-    code is 13 if a catalog or location could not be reached.
+    never shown. It lists the namespaces of each catalog and the files of each location, with 20
+    seconds for each. If a location is a table, its format version is shown. Nothing is changed. The
+    exit code is 13 if a catalog or location could not be reached.
     """
     return run_of("doctor")(common, places or [])

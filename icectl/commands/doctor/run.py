@@ -34,7 +34,7 @@ _SECONDS = 20
 _LIBRARIES = ("pyarrow", "fastavro", "obstore", "fsspec", "s3fs")
 _EXTRAS: Mapping[str, tuple[str, str]] = {
     "pyspark": ("spark", "compaction on Spark"),
-    "google-auth": ("gcs", "Google's storage"),
+    "google-auth": ("gcs", "Google Cloud Storage"),
     "adlfs": ("azure", "Azure's storage with options of adlfs"),
     "hdfs-native": ("hdfs", "HDFS"),
     "psycopg": ("sql", "SQL catalogs in PostgreSQL"),

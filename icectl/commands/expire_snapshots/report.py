@@ -267,6 +267,6 @@ def _print_outside(console: Console, expiry: Expiry) -> None:
     if not len(outside):
         return
     count = print_count(len(outside), "file")
-    console.note(f"kept {count} outside the table's location that no snapshot reads any more")
+    console.note(f"kept {count} outside the table's location that no snapshot reads")
     for location, _, _ in rows(outside)[:LISTED_WITHOUT_VERBOSE]:
         console.note(f"  {location}")

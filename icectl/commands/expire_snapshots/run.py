@@ -378,7 +378,7 @@ def _to_delete(
 ) -> tuple[Files, frozenset[str] | None] | None:
     """Return planned files that the newest metadata does not reach.
 
-    Second: check sums of the table's own that stay, as remove_files takes them. None if the
+    Second: checksums of the table's own that stay, as remove_files takes them. None if the
     newest metadata, or a file that it names, cannot be read: then every file stays (R-192).
     """
     if not len(prepared.deletable):

@@ -123,7 +123,7 @@ def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list
             continue
         base = base or end.plan["base"]
         if end.plan["base"] != base:
-            moved.append(f"{end.step}: another writer has changed the table meanwhile")
+            moved.append(f"{end.step}: another writer has changed the table")
             continue
         step: dict[str, Any] = {"command": end.step, "why": needed.get(end.step, "")}
         step["applies"] = "within" if steps else "exactly"

@@ -51,7 +51,7 @@ def properties(
 
     A change is one commit that changes no file of the table and makes no snapshot. Values of
     properties that icectl reads are checked first. Names of Iceberg's own metadata fields, such as
-    format-version, are refused. If another writer changes one of the properties meanwhile, the
+    format-version, are refused. If another writer changes one of the properties concurrently, the
     command exits with 11.
     """
     return run_of("properties")(common, table, request, change)

@@ -43,7 +43,7 @@ def parse_pairs(texts: Sequence[str]) -> Mapping[str, str]:
         if key in pairs:
             raise UsageError(f"`{key}` is set twice")
         if key in RESERVED:
-            raise UsageError(f"`{key}` is not a property of its own", hint=RESERVED[key])
+            raise UsageError(f"`{key}` is not a table property", hint=RESERVED[key])
         known = known_property(key)
         if known is not None:
             try:

@@ -121,6 +121,6 @@ def refs(common: Common, table: TableArgument, request: RefsRequest, change: Cha
     snapshots out of a branch asks first. Those snapshots stay in the table until `icectl
     expire-snapshots` drops them; until then `--replace` brings them back.
 
-    If another writer moves the ref meanwhile, the command exits with 11.
+    If another writer moves the ref concurrently, the command exits with 11.
     """
     return run_of("refs")(common, table, request, change)

@@ -153,7 +153,7 @@ def updates(metadata: TableMetadata, changes: Sequence[RefChange]) -> Sequence[U
                 hint="look at it with `icectl refs TABLE`, then run the command again",
             )
         if change.after is not None and metadata.snapshot(change.after.snapshot_id) is None:
-            raise CommitConflict(f"snapshot {change.after.snapshot_id} has expired meanwhile")
+            raise CommitConflict(f"snapshot {change.after.snapshot_id} has expired since then")
     return [
         RemoveSnapshotRef(change.name)
         if change.after is None

@@ -110,7 +110,7 @@ def decide_move(
         raise Refused(
             f"the new place, {locations.redacted(new_location)}, and the old one, "
             f"{locations.redacted(recorded)}, overlap",
-            hint="a table needs a folder of its own",
+            hint="a table needs its own folder",
         )
     return Move(sources, target, recorded, new_location)
 
@@ -331,7 +331,7 @@ class Names:
         relative = relative_location(self.move.new_location, location)
         if layout_of_table(self.metadata) is Layout.SFC_1 or relative != location:
             return relative
-        raise Refused(f"`{stored}` would no longer lie below the table's location")
+        raise Refused(f"`{stored}` would no longer be under the table's location")
 
     def of_deleted(self, path: str) -> str:
         """Return the new name of a data file in a position delete file.

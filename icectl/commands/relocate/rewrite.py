@@ -225,7 +225,7 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
 
 def _spelled_otherwise(location: str) -> Unsupported:
     return Unsupported(
-        f"the delete file `{location}` has another spelling elsewhere in the table",
+        f"the delete file `{location}` is written differently elsewhere in the table",
         hint="rewrite such deletes before the move, by `compact --deletes-only`",
     )
 

@@ -146,7 +146,7 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
     if plan.done:
         console.say(f"new metadata file: {plan.metadata_file}")
         if plan.needs_registering:
-            console.say("register it under a name of its own; NEW is that file:")
+            console.say("register it under a separate name; NEW is that file:")
             for kind, statement in _REGISTRATIONS:
                 console.say(f"  {kind:<9}  {statement}")
 

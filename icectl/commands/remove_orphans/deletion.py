@@ -133,7 +133,7 @@ class _Deletion:
         self.done.purged = listed_together([self.done.purged, purged])
 
     def _unchanged(self, batch: ListedFiles) -> ListedFiles:
-        """Return the unchanged files; a check sum only if its own file is missing."""
+        """Return the unchanged files; a checksum only if its own file is missing."""
         locations = batch.table["location"].combine_chunks()
         owners = described_files(locations)
         pairs = list(zip(listed_files(batch), owners.to_pylist(), strict=True))

@@ -132,10 +132,10 @@ def remove_orphans(
 ) -> Outcome:
     """Delete or move files that the table does not refer to.
 
-    Files are listed first and metadata is read afterwards, so files committed meanwhile are kept.
-    Files that any snapshot, log entry or statistics entry names are kept, in every spelling; so are
-    hidden files, recent files and journals. Hidden files of killed icectl runs are removed. Before
-    each batch is deleted, its files and the newest metadata are checked again.
+    Files are listed first and metadata is read afterwards, so files committed since then are kept.
+    Files that any snapshot, log entry or statistics entry names are kept, in any form of the name;
+    so are hidden files, recent files and journals. Hidden files of killed icectl runs are removed.
+    Before each batch is deleted, its files and the newest metadata are checked again.
 
     With `--engine spark` Spark workers list and compare the files below the first folders; the
     result is checked again here, where files are deleted. This needs `icectl[spark]` and Java 17 or

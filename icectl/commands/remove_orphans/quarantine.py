@@ -1,4 +1,4 @@
-"""A run's folder in a quarantine: copies of orphans, and lists from which they can be put back."""
+"""A run's folder in a quarantine: copies of orphans, and lists from which they can be restored."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _S3 = re.compile(r"^s3[an]:", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Quarantine:
-    """One run's folder in a quarantine, from which files can be put back.
+    """One run's folder in a quarantine, from which files can be restored.
 
     Below `files/` is what it moved, under the paths that the files had in the table. Before any
     file of a list is moved, `moved-<n>.jsonl` is written, with a line `{"from": …, "to": …,

@@ -29,7 +29,7 @@ _REASONS = {
     "journal": "journals of icectl",
     "running": "files of an icectl run that may still commit",
     "gone": "already deleted by others",
-    "changed": "rewritten meanwhile",
+    "changed": "rewritten since then",
     "referenced": "referenced by a commit since the listing",
     "with_its_file": "checksums of kept files",
 }

@@ -156,7 +156,7 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
             now = list_versions(context.store, locations.parent(broken.location))
             if _newest(without_uncommitted(now)) != broken:
                 raise CommitConflict(
-                    f"{broken.name} was changed meanwhile, or there is a newer file"
+                    f"{broken.name} was changed since then, or there is a newer file"
                 )
             # On a disk, as a second name of the same file.
             context.store.copy(broken.location, whole.aside)
@@ -168,7 +168,7 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
         if "version-hint" in kinds and whole.hint is not None:
             folder = whole.loaded.metadata_folder
             if newer := newer_than(whole.loaded, list_versions(context.store, folder)):
-                raise CommitConflict(f"{newer[0].name} was committed meanwhile")
+                raise CommitConflict(f"{newer[0].name} was committed by another writer")
             place = locations.join(folder, VERSION_HINT)
             context.store.remove([locations.check_sum(place)])
             context.store.replace(place, whole.hint)

@@ -50,7 +50,7 @@ _REASONS = (
     ("R-034", "the file is gone, and nothing else says what was in it"),
     ("R-063", "the footer of the file does not prove what the manifest should say"),
     ("R-066", "it is unknown which of the entries is right"),
-    ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
+    ("R-099", "the file can't be read: restore it, or move it away and use `--drop-missing`"),
     ("R-", _NO_PROOF),
     ("V4-00", _NO_PROOF),
     ("V4-01", _NO_PROOF),

@@ -161,7 +161,7 @@ class _Search:
         """Find the list itself, where what it named is proved."""
         ((location, _),) = self.head.listed.problems
         count = sum(len(entry) for entry in self.head.entries if entry is not None)
-        what = f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own"
+        what = f"commit a snapshot of the same {print_count(count, 'file')}, with its own list"
         proof = (
             "the snapshot before it and its own manifests have exactly the files and rows that "
             "its summary counts"
@@ -407,7 +407,7 @@ class _Search:
         unanswered = {finding.severity for finding in self.findings if finding not in answered}
         if answers and self.head.is_whole and "error" not in unanswered:
             subject = f"snapshot {self.head.snapshot.snapshot_id}"
-            what = "commit a snapshot of the same files, with a list and totals of its own"
+            what = "commit a snapshot of the same files, with its own list and totals"
             proof = "all that it lists can be read, and was counted"
             self._offer("manifest-list", subject, what, proof, answers)
 

@@ -103,7 +103,7 @@ def rewrite_manifests(
     Manifests keep their file format; a group with some Parquet manifests becomes Parquet.
     `--manifest-format` also rewrites manifests of another format.
 
-    No question is asked for tables that are named, since no row can be lost; `--yes` is accepted
+    icectl asks no question for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
 
     The set of live files, their sequence numbers and row ids stay as they are. They are compared

@@ -388,7 +388,7 @@ def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManife
         def propose(metadata: TableMetadata) -> Proposal:
             is_same_version = metadata.format_version == base.format_version
             if layout_of_table(metadata) is not layout or not is_same_version:
-                raise CommitConflict("the table's format version has changed meanwhile")
+                raise CommitConflict("the table's format version has changed since then")
             return writer.rewrite_manifests(metadata, snapshot_id, rewrite)
 
         landed = opened.commit(propose)

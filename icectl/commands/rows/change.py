@@ -79,14 +79,14 @@ class OpenChange:
     def propose(self, metadata: TableMetadata, change: ChangeState, data: Entries) -> Proposal:
         """Propose a change of the newest state; `data` are entries of new files that it needs.
 
-        Raises: CommitConflict, where the table's schema or form has changed meanwhile, or what the
+        Raises: CommitConflict, where the table's schema or form has changed since then, or what the
         change removes is gone; as TreeWriter.propose.
         """
         base = self.opened.base.metadata
         if metadata.current_schema_id != base.current_schema_id:
-            raise CommitConflict("the table's schema has changed meanwhile")
+            raise CommitConflict("the table's schema has changed since then")
         if layout_of_table(metadata) is not Layout.SFC_1:
-            raise CommitConflict("the table's layout has changed meanwhile")
+            raise CommitConflict("the table's layout has changed since then")
         writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
         proposal = writer.propose(metadata, self.snapshot_id, change)
         files = (location for (location,) in by_row(data, "location"))

@@ -1,4 +1,4 @@
-"""Rows of a data frame appended to a table, or put in the place of those of their partitions."""
+"""Rows of a DataFrame appended to a table, or put in the place of those of their partitions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Deletes that name their data file in another spelling than its manifest entry does.
+"""Deletes that name their data file in another form than its manifest entry does.
 
 icectl, and readers of layout sfc-1, take `file:///wh/f`, `file:/wh/f` and `/wh/f` for one file.
 Iceberg's own readers compare locations to the letter: there such a delete applies to nothing, and

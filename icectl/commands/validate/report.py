@@ -82,7 +82,7 @@ def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> No
     for _, of_rule in groupby(sorted(checked.findings, key=place), key=place):
         _print_rule(console, list(of_rule), checked.table_location, whole=whole)
     if not checked.complete:
-        console.warn("stopped at the time limit: the rest of the table was not looked at")
+        console.warn("stopped at the time limit: the rest of the table was not checked")
     console.say(_verdict(checked))
 
 

@@ -381,7 +381,7 @@ class _Room:
             try:
                 array.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise damaged("a text is not UTF-8") from error
+                raise damaged("a string is not UTF-8") from error
         return array
 
 

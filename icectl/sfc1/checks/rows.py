@@ -353,7 +353,7 @@ def _new_in_existing(leaf: ListedLeaf) -> Iterator[Breach]:
         yield from leaf.columns.breaches(leaf.subject, what, wrong)
 
 
-_NO_SCHEME = "begins with a slash and has no scheme, so that readers take it for different places"
+_NO_SCHEME = "begins with a slash and has no scheme, and readers resolve it to different places"
 
 # fmt: off
 ROW_RULES = (
@@ -407,7 +407,7 @@ ROW_RULES = (
                  & ~np.isin(one.numbers("sort_order_id"),
                             [order.order_id for order in one.metadata.sort_orders]), "warning")),
     rule("V4-056", "record counts make sense", "Entries", "error", ROLL_BACK,
-         in_rows("has a record count that makes no sense",
+         in_rows("has an invalid record count",
                  lambda one: (one.numbers("record_count") < 0)
                  | (one.of(_VECTOR, Content.MANIFEST_DV) & (one.numbers("record_count") < 1)))),
     rule("V4-057", "every file has a size", "Entries", "error", ROLL_BACK,
@@ -486,7 +486,7 @@ ROW_RULES = (
          Check(LeafCounts, _other_description)),
     rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
          ROLL_BACK, Check(LeafCounts, _other_least_number)),
-    rule("V4-105", "rows that are not ADDED have numbers of their own", "Leaves", "error",
+    rule("V4-105", "rows that are not ADDED have their own numbers", "Leaves", "error",
          ROLL_BACK,
          in_leaf("is not ADDED and has no sequence number",
                  lambda one: ~one.with_status(Status.ADDED) & (one.absent("sequence_number")

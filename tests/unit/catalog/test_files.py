@@ -424,7 +424,7 @@ def test_a_version_that_came_before_the_commit_is_a_conflict(table, fixed_env):
     hint(table, b"4")
     before = names(table)
     outcome = files.commit(loaded, (), OWNED)
-    assert outcome == Conflict("v4.metadata.json was committed meanwhile")
+    assert outcome == Conflict("v4.metadata.json was committed by another writer")
     assert names(table) == before
 
 
@@ -440,7 +440,7 @@ class Rival(WrappedStore):
 
 def test_a_version_that_comes_during_the_commit_is_a_conflict(table, fixed_env):
     outcome = commit(catalog(table, fixed_env, Rival(LocalStore())))
-    assert outcome == Conflict("v4.metadata.json was committed meanwhile")
+    assert outcome == Conflict("v4.metadata.json was committed by another writer")
     assert (table / "metadata/v4.metadata.json").read_bytes() == Rival.content
     assert "version-hint.text" not in names(table)
 
@@ -533,7 +533,8 @@ def test_a_file_written_anew_under_its_name_is_a_conflict(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     put(table, "v3.metadata.json", 77)
-    assert files.commit(loaded, (), OWNED) == Conflict("v3.metadata.json was rewritten meanwhile")
+    message = "v3.metadata.json was rewritten by another writer"
+    assert files.commit(loaded, (), OWNED) == Conflict(message)
 
 
 def test_r017_the_time_of_a_commit_is_not_before_that_of_its_base(table, fixed_env):

@@ -116,7 +116,7 @@ def test_a_rename_between_two_listings_is_a_conflict_not_a_crash(table, fixed_en
     loaded = files.load()
     files.check_writable(loaded)
     outcome = files.commit(loaded, (), OWNED)
-    assert outcome == Conflict("v4.metadata.json was committed meanwhile")
+    assert outcome == Conflict("v4.metadata.json was committed by another writer")
 
 
 def test_a_catalogs_file_that_is_gone_again_is_a_conflict(table, fixed_env):
@@ -126,7 +126,7 @@ def test_a_catalogs_file_that_is_gone_again_is_a_conflict(table, fixed_env):
     (table / f"metadata/00004-{UUID}.metadata.json").unlink()
     with pytest.raises(CommitConflict) as caught:
         files.check_writable(loaded)
-    assert caught.value.message == f"the metadata files of {table} have changed meanwhile"
+    assert caught.value.message == f"the metadata files of {table} have changed since then"
 
 
 def test_a_table_of_a_catalog_that_comes_meanwhile_is_refused(table, fixed_env):

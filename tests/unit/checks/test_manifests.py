@@ -108,7 +108,7 @@ def test_r063_fields_that_no_version_has_are_worth_knowing():
 def test_r212_lengths_that_the_schema_does_not_tell_are_warned_of():
     message = (
         "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
-        "them; by its Avro schema nobody else can read it"
+        "them; by its Avro schema no other reader can read it"
     )
     assert check(of=header(has_lengths_of_fixed=True)) == [("R-212", "warning", message)]
 

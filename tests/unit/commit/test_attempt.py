@@ -42,7 +42,7 @@ def committed(updated: TableMetadata) -> CommitOutcome:
 
 
 def conflict(_: TableMetadata) -> CommitOutcome:
-    return Conflict("v2.metadata.json was committed meanwhile")
+    return Conflict("v2.metadata.json was committed by another writer")
 
 
 @dataclass
@@ -125,7 +125,7 @@ def test_retries_and_pauses_are_those_of_the_table():
     base = replace(BASE, metadata=replace(TABLE, properties=properties))
     context, catalog, env = scripted(*[conflict] * 4)
     catalog.newest = base
-    with pytest.raises(CommitConflict, match=r"v2\.metadata\.json was committed meanwhile"):
+    with pytest.raises(CommitConflict, match=r"v2\.metadata\.json was committed by another writer"):
         commit(context, base, owned)
     assert len(catalog.commits) == 4
     assert env.slept == [1.0, 2.0, 2.5]

@@ -1,4 +1,4 @@
-"""Whether a rewritten group may be committed on a head that has changed meanwhile."""
+"""Whether a rewritten group may be committed on a head that has changed since then."""
 
 from dataclasses import replace
 from typing import Any

@@ -148,7 +148,7 @@ def told(*value: Any, sizes: Any = ()) -> bytes:
     ],
 )
 def test_whatever_else_comes_is_an_error_of_the_engine(content, capsys):
-    with pytest.raises(EngineError, match="the answer of a worker makes no sense"):
+    with pytest.raises(EngineError, match="a worker sent an invalid response"):
         decode(content, TYPES)
     assert capsys.readouterr().out == ""
 

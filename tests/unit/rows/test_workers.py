@@ -138,7 +138,7 @@ class Answer:
 
 
 def test_an_answer_of_a_type_that_nobody_named_is_not_read(workers):
-    with pytest.raises(EngineError, match="the answer of a worker makes no sense: 'Answer'"):
+    with pytest.raises(EngineError, match="a worker sent an invalid response: 'Answer'"):
         workers.call(unknown, io.BytesIO())
     with WorkerPool((Answer,)) as others:
         assert others.call(unknown, io.BytesIO()) == (Answer(1),)

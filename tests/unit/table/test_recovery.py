@@ -68,7 +68,7 @@ def test_rows_that_later_snapshots_added_are_lost_and_deleted_ones_reappear(
     [
         (Loss(), "loses no row"),
         (Loss(1), "loses at most 1 row"),
-        (Loss(None), "loses rows that nobody has counted"),
+        (Loss(None), "loses an unknown number of rows"),
         (Loss(20, 3), "loses at most 20 rows; brings back at most 3 deleted rows"),
         (Loss(rows_back=1), "brings back at most 1 deleted row"),
         (Loss(rows_back=None), "brings back deleted rows"),

@@ -112,7 +112,7 @@ def test_files_that_have_gone_have_no_row_left(tmp_path, version, way):
 
 @pytest.mark.parametrize(
     ("way", "words"),
-    [("sort", "sorted by id desc nulls last"), ("curve", "along a z-curve through id, category")],
+    [("sort", "sorted by id desc nulls last"), ("curve", "in Z-order of id, category")],
 )
 def test_version_2_finds_no_row_that_was_sorted(tmp_path, way, words):
     table = built(tmp_path, 2)

@@ -377,7 +377,7 @@ def test_r163_a_hint_is_not_set_back_behind_a_commit_that_came_meanwhile(table):
     table.append([12])
     before = contents(table)
     assert before["version-hint.text"] == b"5"
-    with pytest.raises(CommitConflict, match=r"v5\.metadata\.json was committed meanwhile"):
+    with pytest.raises(CommitConflict, match=r"v5\.metadata\.json was committed by another writer"):
         restore(context, found, BOTH)
     assert contents(table) == before
 

@@ -61,7 +61,7 @@ def test_repairs_of_some_kinds_are_told_in_their_order():
         ("R-034", "the file is gone, and nothing else says what was in it"),
         ("R-063", "the footer of the file does not prove what the manifest should say"),
         ("R-066", "it is unknown which of the entries is right"),
-        ("R-099", "nobody can read the file: restore it, or move it away and use `--drop-missing`"),
+        ("R-099", "the file can't be read: restore it, or move it away and use `--drop-missing`"),
         ("R-012", "nothing else in the table proves the right content"),
         ("V4-023", "nothing else in the table proves the right content"),
         ("V4-081", "roots and leaves of version 4 are not rebuilt"),

@@ -158,7 +158,7 @@ def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table):
     assert told(head_fix) == (
         "manifest-list",
         location,
-        "commit a snapshot of the same 3 files, with a list of its own",
+        "commit a snapshot of the same 3 files, with its own list",
         (
             "the snapshot before it and its own manifests have exactly the files and rows that "
             "its summary counts"
@@ -702,7 +702,7 @@ def test_r050_of_two_rows_that_differ_none_is_taken(table):
     assert head_fixes(table, wrong("R-066", "a file")) == ([], [])
 
 
-ONLY = "commit a snapshot of the same files, with a list and totals of its own"
+ONLY = "commit a snapshot of the same files, with its own list and totals"
 
 
 @pytest.mark.parametrize("rule", ["R-031", "R-054"])

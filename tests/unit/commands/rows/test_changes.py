@@ -126,8 +126,8 @@ def test_columns_are_found_by_name_and_optional_ones_may_be_missing(tmp_path):
     ("rows", "told"),
     [
         ({"id": [1], "nte": ["a"]}, "the table has no column `nte`"),
-        ({"note": ["a"]}, "the data frame lacks `id`"),
-        ({"id": [1.5]}, "`id` is double in the data frame and long in the table"),
+        ({"note": ["a"]}, "the DataFrame lacks `id`"),
+        ({"id": [1.5]}, "`id` is double in the DataFrame and long in the table"),
         ({"id": [1], "amount": [Decimal("1.234")]}, "`amount` is decimal128(4, 3)"),
         ({"id": [1], "at": pa.array([1], pa.timestamp("us", "UTC"))}, "`at` is timestamp"),
         ({"id": pa.array([1, None])}, "nulls in the required column `id`"),

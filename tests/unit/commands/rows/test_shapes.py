@@ -89,6 +89,6 @@ def test_what_is_no_shape_is_refused_before_a_commit(table, values, told):
 
 def test_text_is_refused_with_the_type_to_cast_to(table):
     rows = InlineFrame(pa.table({"id": [5], "place": ["POINT (1 2)"]}), LocalStore())
-    with pytest.raises(Refused, match="`place` is string in the data frame") as raised:
+    with pytest.raises(Refused, match="`place` is string in the DataFrame") as raised:
         append(way_to(table), rows, "main")
     assert raised.value.hint == "cast it to binary"

@@ -117,7 +117,7 @@ def test_loaded_rows_are_those_that_were_written(table):
 def test_moments_between_microseconds_are_not_cut(table):
     column = Schema(0, (NestedField(5, "ns", PrimitiveType("timestamp_ns"), required=False),))
     fine = pa.record_batch({"ns": pa.array([1_000, None, 1_001], pa.timestamp("ns"))})
-    with pytest.raises(Unsupported, match="`ns` has moments between two microseconds"):
+    with pytest.raises(Unsupported, match="`ns` has timestamps between two microseconds"):
         OutgoingRows(column).of(fine)
     assert OutgoingRows(column).of(fine.slice(0, 2)).to_pylist()[0]["ns"].microsecond == 1
 
@@ -132,9 +132,9 @@ def test_moments_between_microseconds_are_not_cut(table):
         ({"u": b"abc"}, pa.binary(), "`u` does not fit"),
         ({"f": b"abcde"}, pa.binary(), r"`f` does not fit the table's: .*fixed_size_binary\[4\]"),
         ({"ns": 9223372036854776}, pa.timestamp("us"), "`ns` does not fit .*out of bounds"),
-        ({"f": "abcd"}, pa.string(), r"`f` is string in the data frame and fixed\[4\]"),
-        ({"t": 1}, pa.int64(), "`t` is int64 in the data frame and time"),
-        ({"t": "10:00"}, pa.string(), "`t` is string in the data frame and time"),
+        ({"f": "abcd"}, pa.string(), r"`f` is string in the DataFrame and fixed\[4\]"),
+        ({"t": 1}, pa.int64(), "`t` is int64 in the DataFrame and time"),
+        ({"t": "10:00"}, pa.string(), "`t` is string in the DataFrame and time"),
         ({"ns": 1}, pa.timestamp("us", "UTC"), "`ns` is timestamp"),
         ({"ns": 1}, pa.int64(), "`ns` is int64"),
     ],
