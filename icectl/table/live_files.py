@@ -193,7 +193,7 @@ def check_deletes(files: LiveFiles, rows: Sequence[int] | Integers) -> None:
     misspelt = int(files.named.misspelt[rows].sum())
     if misspelt:
         message = (
-            f"position deletes of {misspelt:,} rows name their data file in another spelling "
+            f"position deletes of {misspelt:,} rows name their data file in another form "
             "than its manifest entry: not all readers apply them"
         )
         raise Unsupported(message, hint=_OTHER_DELETES)

@@ -79,7 +79,7 @@ def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(iceberg_rest
     ) as proxy:
         code, document = expire(proxy, table)
     assert code == 0, document
-    assert any("`keep`" in each and "put back" in each for each in document["warnings"]), document
+    assert any("`keep`" in each and "restored" in each for each in document["warnings"]), document
     after = load(iceberg_rest, table)["metadata"]
     back = after["refs"]["keep"]["snapshot-id"]
     kept = {ref["snapshot-id"] for ref in before["refs"].values()}

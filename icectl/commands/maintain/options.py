@@ -128,7 +128,7 @@ def maintain(
     Without `--policy` and `--yes` it asks before anything is changed.
 
     Spark settings in a policy (`master`, `remote`, `spark-conf`) can start programs and send
-    secrets. They are used only if the file belongs to the caller or to root and no other user may
+    secrets. They are used only if the file belongs to the caller or to root and others cannot
     write it; `--untrusted-policy` refuses them. `--master`, `--remote` and `--spark-conf` take
     precedence.
 

@@ -126,7 +126,8 @@ def test_a_catalogs_file_that_is_gone_again_is_a_conflict(table, fixed_env):
     (table / f"metadata/00004-{UUID}.metadata.json").unlink()
     with pytest.raises(CommitConflict) as caught:
         files.check_writable(loaded)
-    assert caught.value.message == f"the metadata files of {table} have changed since then"
+    changed = f"the metadata files of {table} have changed since they were read"
+    assert caught.value.message == changed
 
 
 def test_a_table_of_a_catalog_that_comes_meanwhile_is_refused(table, fixed_env):

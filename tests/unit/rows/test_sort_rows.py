@@ -246,7 +246,7 @@ def test_names_that_are_nearly_right_are_proposed():
 @pytest.mark.parametrize("orders", [(SortOrder(0, ()),), ()])
 def test_a_table_that_is_not_sorted_has_no_order(orders):
     unsorted = replace(METADATA, sort_orders=orders, default_sort_order_id=0)
-    with pytest.raises(UsageError, match="the table has no sort order of its own"):
+    with pytest.raises(UsageError, match="the table has no sort order to sort by"):
         table_order(unsorted)
 
 

@@ -280,5 +280,5 @@ def test_deletes_that_readers_apply_differently_are_refused(tmp_path):
     table = build(tmp_path)
     assert read_metadata(current_metadata(tmp_path))["location"] == table.location
     respell_data_files(table, f"file://{table.location}")
-    with pytest.raises(Unsupported, match="in another spelling"):
+    with pytest.raises(Unsupported, match="in another form"):
         merging(tmp_path)

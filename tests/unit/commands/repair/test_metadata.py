@@ -365,7 +365,7 @@ def test_a_file_is_moved_aside_only_as_it_was_seen_and_while_it_is_the_newest(ta
     found = find(context)
     meanwhile(table)
     before = contents(table)
-    with pytest.raises(CommitConflict, match="changed meanwhile, or there is a newer file"):
+    with pytest.raises(CommitConflict, match="changed since then, or there is a newer file"):
         restore(context, found, BOTH)
     assert contents(table) == before
 
