@@ -21,19 +21,15 @@ from icectl.cli.options import Command
 from icectl.cli.settings import CATALOG_TABLE, ENV_VARS, SETTINGS, STORAGE_TABLE, Setting
 from icectl.commands.candidates import value_named
 from icectl.commands.maintain.policy import KEYS, Key
+from icectl.commands.steps import STEPS, step_of
 from icectl.errors import EXIT_CODES
 from icectl.sfc1.rules import EVERY_RULE
 from tests.generate import completions
 
 _THRESHOLDS = frozenset(
-    {
-        "compact.files-to-save", "compact.deleted-rows", "compact.deletes-per-file",
-        "compact.dangling-deletes", "rewrite-manifests.manifests-to-save",
-        "expire-snapshots.snapshots-past-retention",
-        "expire-snapshots.reclaimable", "remove-orphans.untracked-metadata-files",
-        "remove-orphans.every",
-    }
-)  # fmt: skip
+    [f"{name}.{limit.name}" for name in STEPS for limit in step_of(name).limits]
+    + ["remove-orphans.every"]
+)
 """Keys that call for a step, from their value on."""
 
 _ORDER = """\
