@@ -146,11 +146,12 @@ def number_sizes(values: Integers) -> Integers:
 def replace_numbers(content: Octets, at: int, end: int, spans: Integers, values: Integers) -> bytes:
     """Return some bytes with other numbers in these spans, which are in order."""
     output = np.empty(end - at + _LONGEST_NUMBER * len(values), np.uint8)
+    # An address keeps no array: what is copied here has to live as long as the loop runs.
+    copied = [np.ascontiguousarray(numbers, np.int64) for numbers in (spans, values)]
     size: int = loops().replace_numbers(
         *(address(content, np.uint8), at, end),
-        address(np.ascontiguousarray(spans, np.int64), np.int64),
-        *(address(np.ascontiguousarray(values, np.int64), np.int64), len(values)),
-        address(output, np.uint8),
+        *(address(numbers, np.int64) for numbers in copied),
+        *(len(values), address(output, np.uint8)),
     )
     return output[:size].tobytes()
 

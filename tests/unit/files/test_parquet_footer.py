@@ -4,12 +4,19 @@ import io
 import math
 import struct
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable
-from icectl.files.parquet.footer import FooterChanges, changed, shape_statistics
+from icectl.files.parquet.footer import (
+    FooterChanges,
+    changed,
+    octets,
+    replace_numbers,
+    shape_statistics,
+)
 from icectl.format.bounding_box import BoundingBox
 
 NOTHING: frozenset[tuple[int, int]] = frozenset()
@@ -131,3 +138,12 @@ def test_shapes_get_statistics_of_their_own():
 def test_r099_what_is_no_footer_is_damaged(content):
     with pytest.raises(CorruptTable, match="R-099"):
         changed(content, FooterChanges(FIRST, FIRST))
+
+
+def test_numbers_are_replaced_whatever_memory_their_places_are_in():
+    count = 200_000  # whose places are megabytes, which the system takes back at once
+    content = octets(b"a\x02" * count)
+    starts = np.arange(count) * 2 + 1
+    places = np.stack([starts, starts + 1, starts], axis=1)
+    found = replace_numbers(content, 0, len(content), places[:, :2], np.full(count, 3))
+    assert found == b"a\x06" * count
