@@ -161,8 +161,10 @@ def build(
     return paths
 
 
-def adopt(directory: Path, paths: Sequence[Path], location: str = "") -> list[Path]:
-    """A table in a directory of its own with the same data files, as links.
+def adopt(
+    directory: Path, paths: Sequence[Path], location: str = "", columns: Schema = COLUMNS
+) -> list[Path]:
+    """A table in a directory of its own with the same data files of some columns, as links.
 
     Its metadata says that it lies at `location`, where one is given.
     """
@@ -171,10 +173,10 @@ def adopt(directory: Path, paths: Sequence[Path], location: str = "") -> list[Pa
     linked = [directory / "data" / path.name for path in paths]
     for path, link in zip(paths, linked, strict=True):
         link.hardlink_to(path)
-    entries = [file_entry(path, COLUMNS, Content.DATA) for path in linked]
+    entries = [file_entry(path, columns, Content.DATA) for path in linked]
     for entry in entries if location else ():
         entry["location"] = entry["location"].replace(str(directory), location)
-    commit(directory, [entries], location or str(directory))
+    commit(directory, [entries], location or str(directory), columns)
     return linked
 
 
@@ -196,7 +198,12 @@ def file_entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
     }
 
 
-def commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], location: str) -> None:
+def commit(
+    directory: Path,
+    commits: Sequence[Sequence[dict[str, Any]]],
+    location: str,
+    columns: Schema = COLUMNS,
+) -> None:
     """A snapshot for each of the commits, one upon the other."""
     manifests: list[ManifestFile] = []
     snapshots: list[Snapshot] = []
@@ -204,7 +211,7 @@ def commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], locatio
     rows = sum(entry["record_count"] for entry in commits[0])
     totals = {"total-data-files": str(len(commits[0])), "total-records": str(rows)}
     for number, added in enumerate(commits, 1):
-        made = _manifest(directory, number, added)
+        made = _manifest(directory, number, added, columns)
         manifests.append(replace(made, manifest_path=f"{location}/metadata/m{number}.avro"))
         path = directory / "metadata" / f"snap-{number}.avro"
         path.write_bytes(
@@ -230,15 +237,19 @@ def commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], locatio
             )
         )
     last = len(commits)
+    last_column = max(columns.all_fields)
     metadata = TableMetadata(
-        2, UUID, location, last, START_MS, 8, (COLUMNS,), 0, (PartitionSpec(0, ()),), 0, 999,
-        (SortOrder(0, ()),), 0, {}, last, tuple(snapshots), {"main": SnapshotRef(last, "branch")},
+        2, UUID, location, last, START_MS, last_column, (columns,), 0, (PartitionSpec(0, ()),), 0,
+        999, (SortOrder(0, ()),), 0, {}, last, tuple(snapshots),
+        {"main": SnapshotRef(last, "branch")},
     )  # fmt: skip
     newest = directory / "metadata" / "v1.metadata.json"
     newest.write_bytes(write_metadata(metadata, compressed=False))
 
 
-def _manifest(directory: Path, number: int, added: Sequence[dict[str, Any]]) -> ManifestFile:
+def _manifest(
+    directory: Path, number: int, added: Sequence[dict[str, Any]], columns: Schema
+) -> ManifestFile:
     rows = [
         row | {"snapshot_id": number, "manifest": 0, "manifest_pos": at}
         for at, row in enumerate(added)
@@ -248,7 +259,7 @@ def _manifest(directory: Path, number: int, added: Sequence[dict[str, Any]]) -> 
     content = ManifestContent.DATA if is_data else ManifestContent.DELETES
     written = write_manifest(
         RawEntries(table),
-        schema=COLUMNS,
+        schema=columns,
         spec=PartitionSpec(0, ()),
         format_version=2,
         content=content,
