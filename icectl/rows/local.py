@@ -124,11 +124,16 @@ class LocalEngine:
             if stopped.is_set():
                 raise Incomplete("stopped")
 
+        bundles = bundle_small_tasks(tasks, count)
+        threads = threads_of(len(bundles), count)
         with WorkerPool((kind,), check) as workers, ThreadPoolExecutor(count) as pool:
             running = [
-                pool.submit(self._run, workers, part, partial(kernel, at, job, number, part))
-                for number, part in enumerate(bundle_small_tasks(tasks, count))
-            ]
+                pool.submit(
+                    self._run, workers, part,
+                    partial(kernel, replace(at, threads=threads[number]), job, number, part),
+                )
+                for number, part in enumerate(bundles)
+            ]  # fmt: skip
             try:
                 for future in running:
                     yield from future.result()
@@ -179,6 +184,12 @@ class LocalEngine:
         except KernelCrashed as crash:
             message = f"`{opened}`: {crash}"
             raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash  # R-099
+
+
+def threads_of(bundle_count: int, core_count: int) -> list[int]:
+    """Return the number of threads for each bundle: the last ones share cores that are left."""
+    last = bundle_count % core_count
+    return [1] * (bundle_count - last) + [core_count // max(last, 1)] * last
 
 
 def _rewrite(

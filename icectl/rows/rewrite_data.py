@@ -1,9 +1,12 @@
 """The rewrite of one file group: reads, deletes, sorts, writes and counts rows."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby, pairwise
 from operator import attrgetter
+from threading import Lock
 from typing import IO
 
 import numpy as np
@@ -14,8 +17,8 @@ import pyarrow.compute as pc
 from icectl.checks.file_identity import RESTORE_IT
 from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.data_file import DataFile, open_data_file
-from icectl.files.data_rows import FileRows
 from icectl.files.deletion_vectors import REFERENCED_DATA_FILE, Positions
+from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import NameMapping, Shredding, arrow_schema, is_same_schema
 from icectl.files.parquet.shredding import common_shredding
 from icectl.files.puffin import PuffinBlob
@@ -45,9 +48,17 @@ from icectl.rows.write_data import (
     with_joined_bounds,
 )
 from icectl.storage.location import name
+from icectl.table.reading import in_threads, streamed_in_threads
+from icectl.table.rewrite_tasks import even_splits
 
 _VARIANT = PrimitiveType("variant")
 _MEMORY_BYTES = 64 << 20
+_READ_BYTES = 48 << 20
+"""Rows that a thread has read and nobody has taken yet."""
+
+_PART_BYTES = 16 << 20
+"""Stored bytes of a file that threads read apart from its others."""
+
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
 
@@ -165,8 +176,10 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
                 opened = open_own(handle, file, columns.written, columns.name_mapping)
                 schemas.append(opened.schema)
         group = replace(group, columns=replace(columns, shredding=common_shredding(schemas)))
-    read = RowsRead()
-    files, totals = write_rows(group, live_batches(group, outputs, read), options, outputs)
+    read = RowsRead(RowTotals())
+    files, totals = write_rows(
+        group, live_batches(group, outputs, read), options, outputs, read.live
+    )
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
         schema = columns.written
@@ -175,24 +188,42 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
 
 
 def write_rows(
-    group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: FileOutputs
+    group: FileGroup,
+    batches: Iterator[pa.RecordBatch],
+    options: WriteOptions,
+    outputs: FileOutputs,
+    counted: RowTotals | None = None,
 ) -> tuple[tuple[WrittenFile, ...], RowTotals]:
-    """Write rows of a group into new files, and read these again. Raises: as rewrite_data."""
+    """Write rows of a group into new files, and read these again.
+
+    The totals of the rows are those that whoever yields them has `counted`, if anybody has.
+    Raises: as rewrite_data.
+    """
     record_count = sum(file.record_count for file in group.files)
     row_size_bytes = group.size_bytes / max(record_count, 1)
-    before, after = RowTotals(), RowTotals()
+    before, after = RowTotals() if counted is None else counted, RowTotals()
     most_bytes = min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
     batches = joined(batches, most_bytes)
     columns = group.columns
     of_files = options, outputs, row_size_bytes, columns.shredding
     with DataWriter(columns.written, *of_files) as writer:
-        for partition, batch in _placed(group, counting_rows(batches, before)):
+        if counted is None:
+            batches = counting_rows(batches, before)
+        for partition, batch in _placed(group, batches):
             writer.write(batch, partition.key, partition.path)
-    files = tuple(
-        _read_again(written, columns, options, outputs, after) for written in writer.written
-    )
+    files = []
+    sizes = [written.file_size_in_bytes for written in writer.written]
+    at_once = outputs.threads if len(sizes) >= outputs.threads else 1
+    read_again = partial(
+        _read_again, columns=columns, options=options, outputs=outputs,
+        threads=outputs.threads // at_once,
+    )  # fmt: skip
+    with closing(in_threads(read_again, writer.written, sizes, threads=at_once)) as found:
+        for written, totals in found:
+            files.append(written)
+            after.add_totals(totals)
     check_rows(before, after, [written.footer for written in files])
-    return files, before
+    return tuple(files), before
 
 
 def joined(
@@ -249,22 +280,50 @@ def _placed(
 
 @dataclass(slots=True)
 class RowsRead:
-    """The number of rows read so far, with deleted ones."""
+    """The number of rows read, with deleted ones, once a part of a file was read to its end.
 
+    `live` takes the totals of those that are not deleted, where it is there.
+    """
+
+    live: RowTotals | None = None
     row_count: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def counting(self, rows: Iterable["StoredRows"]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are not deleted, and add up all of them; any thread may do so."""
+        row_count, live = 0, RowTotals()
+        for row in rows:
+            row_count += len(row.positions)
+            batch = row.live()
+            if batch is None:
+                continue
+            if self.live is not None:
+                live.add(batch)
+            yield batch
+        with self._lock:
+            self.row_count += row_count
+            if self.live is not None:
+                self.live.add_totals(live)
 
 
 def live_batches(
     group: FileGroup, outputs: FileOutputs, read: RowsRead
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a group that are not deleted, with the columns to write."""
-    for row in stored_rows(group, outputs):
-        read.row_count += len(row.positions)
-        if not row.is_deleted.any():
-            yield row.source.project(row.batch, row.positions)
-        elif not row.is_deleted.all():
-            is_live = ~row.is_deleted
-            yield row.source.project(row.batch.filter(pa.array(is_live)), row.positions[is_live])
+    """Yield the rows of a group that are not deleted, with the columns to write.
+
+    Parts of files are read by as many threads as `outputs` has. Order: as of stored_rows.
+    """
+
+    def counting(part: Callable[[], Iterator[StoredRows]]) -> Iterator[pa.RecordBatch]:
+        return read.counting(part())
+
+    parts = [partial(counting, part) for part in _parts(group, outputs)]
+    yield from streamed_in_threads(
+        parts,
+        attrgetter("nbytes"),
+        threads=outputs.threads,
+        most_bytes=_READ_BYTES * outputs.threads,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +335,15 @@ class StoredRows:
     positions: npt.NDArray[np.int64]
     is_deleted: Flags
 
+    def live(self) -> pa.RecordBatch | None:
+        """Return the rows that are not deleted, with the columns to write; None for none."""
+        if not self.is_deleted.any():
+            return self.source.project(self.batch, self.positions)
+        if self.is_deleted.all():
+            return None
+        is_live = ~self.is_deleted
+        return self.source.project(self.batch.filter(pa.array(is_live)), self.positions[is_live])
+
 
 def stored_rows(
     group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
@@ -284,6 +352,13 @@ def stored_rows(
 
     Order: of the files, and in each of its rows.
     """
+    return chain.from_iterable(part() for part in _parts(group, outputs, more))
+
+
+def _parts(
+    group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
+) -> Sequence[Callable[[], Iterator[StoredRows]]]:
+    """Return what reads each file of a group, or each part of one, once deletes are read."""
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
     by_rank = equality_indexes(
@@ -293,20 +368,44 @@ def stored_rows(
         # Each part of very many deletes, except the last, needs its own pass over the rows.
         _mark(group, outputs, indexes, deleted)
         indexes = part
-    for file in group.files:
-        with outputs.reading(file.location) as handle:
-            columns = group.columns
-            of_columns = columns.written, columns.name_mapping, columns.shredding
-            source = open_source(handle, file, *of_columns)
-            applied = [index for index in indexes if index.applies_to(file.location)]
-            flags = deleted.of(file.location)
-            for rows in source.stored(_compared(applied) | set(more)):
-                positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
-                none = np.zeros(len(positions), np.bool_)
-                is_deleted = none if flags is None else flags[positions]
-                for index in applied:
-                    is_deleted[index.deleted(source, rows.batch)] = True
-                yield StoredRows(source, rows.batch, positions, is_deleted)
+    return [
+        partial(_file_rows, file, group.columns, outputs, deleted, indexes, more)
+        for file in group.files
+        for file in _split(file, outputs.threads)
+    ]
+
+
+def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
+    """Return the parts of a file that several threads can read."""
+    size_bytes = file.size_bytes or 0
+    if threads == 1 or file.file_format.lower() != "parquet" or size_bytes < 2 * _PART_BYTES:
+        return [file]
+    start, stop = file.split or (0, size_bytes)
+    count = max(1, min(2 * threads, (stop - start) // _PART_BYTES))
+    splits = [(start + low, start + high) for low, high in even_splits(stop - start, count)]
+    return [replace(file, split=split) for split in splits]
+
+
+def _file_rows(
+    file: SourceFile,
+    columns: TableColumns,
+    outputs: FileOutputs,
+    deleted: DeletedPositions,
+    indexes: Sequence[EqualityIndex],
+    more: Collection[int],
+) -> Iterator[StoredRows]:
+    with outputs.reading(file.location) as handle:
+        of_columns = columns.written, columns.name_mapping, columns.shredding
+        source = open_source(handle, file, *of_columns)
+        applied = [index for index in indexes if index.applies_to(file.location)]
+        flags = deleted.of(file.location)
+        for rows in source.stored(_compared(applied) | set(more)):
+            positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
+            none = np.zeros(len(positions), np.bool_)
+            is_deleted = none if flags is None else flags[positions]
+            for index in applied:
+                is_deleted[index.deleted(source, rows.batch)] = True
+            yield StoredRows(source, rows.batch, positions, is_deleted)
 
 
 def deleted_rows(
@@ -381,28 +480,45 @@ def _read_again(
     columns: TableColumns,
     options: WriteOptions,
     outputs: FileOutputs,
-    totals: RowTotals,
-) -> WrittenFile:
+    threads: int,
+) -> tuple[WrittenFile, RowTotals]:
     """Read and count the rows of a new file, and return it with all of its bounds."""
     schema = columns.written
     unbounded = columns_without_bounds(written, schema, options.modes)
     facts = {id_: ColumnFacts() for id_ in unbounded}
-    with outputs.open(written.location) as file:
-        opened = open_data_file(file, "parquet")
-        if not is_same_schema(opened.schema, columns.arrow):
-            raise SelfCheckFailed(f"{written.location} has other columns than the table")
-        paths = {id_: path_to(opened.schema, id_) or () for id_ in unbounded}
-        rows: FileRows
-        for rows in opened.batches([item.id for item in schema.fields]):
-            totals.add(rows.batch)
-            for id_, measured in [*facts.items()]:
-                place, *inner = paths[id_]
-                column = inside(rows.batch.column(place), tuple(inner))
-                try:
-                    measured.add(column, unbounded[id_].type)
-                except UnicodeDecodeError:  # Spark keeps any bytes as text: no bound can be told
-                    del facts[id_]
-    return with_bounds(written, facts, schema, options) if facts else written
+    paths = {id_: path_to(columns.arrow, id_) or () for id_ in unbounded}
+    totals, lock = RowTotals(), Lock()
+
+    def rows(split: tuple[int, int] | None) -> Iterator[pa.RecordBatch]:
+        of_part = RowTotals()
+        with outputs.open(written.location) as file:
+            opened = open_data_file(file, "parquet")
+            if not is_same_schema(opened.schema, columns.arrow):
+                raise SelfCheckFailed(f"{written.location} has other columns than the table")
+            if isinstance(opened, ParquetDataFile):
+                opened = replace(opened, split=split)
+            for file_rows in opened.batches([item.id for item in schema.fields]):
+                of_part.add(file_rows.batch)
+                yield file_rows.batch
+        with lock:
+            totals.add_totals(of_part)
+
+    splits: Sequence[tuple[int, int] | None] = [None]
+    if threads > 1:  # each row group apart
+        inner = written.footer.split_offsets[1:]
+        splits = list(pairwise([0, *inner, written.file_size_in_bytes]))
+    parts = [partial(rows, split) for split in splits]
+    most_bytes = _READ_BYTES * threads
+    size_of = attrgetter("nbytes")
+    for batch in streamed_in_threads(parts, size_of, threads=threads, most_bytes=most_bytes):
+        for id_, measured in [*facts.items()]:
+            place, *inner_path = paths[id_]
+            column = inside(batch.column(place), tuple(inner_path))
+            try:
+                measured.add(column, unbounded[id_].type)
+            except UnicodeDecodeError:  # Spark keeps any bytes as text: no bound can be told
+                del facts[id_]
+    return (with_bounds(written, facts, schema, options) if facts else written), totals
 
 
 def gather_partitions(

@@ -280,10 +280,11 @@ def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[byte
     )
     columns = replace(group.columns, written=Schema(0, key_columns))
     bare = replace(group, columns=columns, deletes=DeletesOfGroup())
-    keys, read = range_keys(bare), RowsRead()
+    keys, row_count = range_keys(bare), 0
     sampled: list[bytes] = []
-    for batch in live_batches(bare, outputs, read):
-        first = -(read.row_count - batch.num_rows) % step
+    for batch in live_batches(bare, outputs, RowsRead()):
+        first = -row_count % step
+        row_count += batch.num_rows
         rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
         sampled += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
     return sampled

@@ -42,6 +42,8 @@ class WorkerContext:
 
     storage: StorageOptions
     names: FileNames
+    threads: int = 1
+    """Threads that a task may have."""
 
     @staticmethod
     def of(storage: StorageOptions, names: FileNames) -> "WorkerContext":
@@ -72,7 +74,7 @@ class WorkerContext:
                 written.append(self.names.location(of, writer, partition, count))
                 return written[-1]
 
-            return FileOutputs(next_location, store.open_new, read, assemble)
+            return FileOutputs(next_location, store.open_new, read, assemble, self.threads)
 
         def assemble(location: str) -> AbstractContextManager[Assembly] | None:
             assembly = store.assemble(location)

@@ -7,6 +7,7 @@ a row group may, the largest part of them is written.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics, widest
 from icectl.files.parquet.schema import Shredding, arrow_schema
+from icectl.files.parquet.side_by_side import SideBySideWriter, can_write_side_by_side
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
 from icectl.format.bounding_box import BoundingBox, decode_box
@@ -47,6 +49,12 @@ MOST_OPEN_FILES = 64
 
 _NEARLY = 0.95
 """Part of its target size from which a file is ended: what could be added is no good row group."""
+
+_MARGIN = 1.25
+"""How much more than others, by row, a row group that is being encoded may take."""
+
+_WAITING_BYTES = 192 << 20
+"""Row groups that wait for a thread to encode them, or are encoded there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ class FileOutputs:
     open: Callable[[str], IO[bytes]]
     assemble: Callable[[str], AbstractContextManager[Assembly] | None] = lambda _: None
     """Make a file as `create`, that the storage puts together; none where it can't."""
+    threads: int = 1
+    """Threads that may read, encode and check rows of one task at a time."""
 
     @contextmanager
     def reading(self, location: str) -> Iterator[IO[bytes]]:
@@ -148,6 +158,9 @@ class DataWriter:
         self._outputs = outputs
         self._row_size_bytes = max(row_size_bytes, 0.01)
         self._open: dict[bytes, _NewFile] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        if outputs.threads > 1 and can_write_side_by_side():
+            self._pool = ThreadPoolExecutor(outputs.threads, thread_name_prefix="encode")
         self.written: list[WrittenFile] = []
         """Files that are complete, in the order in which they were ended."""
 
@@ -155,11 +168,15 @@ class DataWriter:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if error[0] is None:
-            for partition_key in list(self._open):
-                self._end(partition_key)
-        for new in self._open.values():
-            new.abandon(*error)
+        try:
+            if error[0] is None:
+                for partition_key in list(self._open):
+                    self._end(partition_key)
+        finally:
+            for new in self._open.values():
+                new.abandon(*error)
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
 
     def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
         """Take rows of a partition; `path` is the one of its folder."""
@@ -168,10 +185,13 @@ class DataWriter:
             if new is None:
                 if len(self._open) == MOST_OPEN_FILES:
                     self._end(next(iter(self._open)))
-                columns = self._schema, self._arrow
-                new = _NewFile(*columns, self._options, self._outputs, partition_key, path)
+                new = _NewFile(
+                    self._schema, self._arrow, self._options, self._outputs, partition_key, path,
+                    self._pool,
+                )  # fmt: skip
             self._open[partition_key] = new  # behind the others: it was written to last
-            rows_left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
+            left_bytes = self._options.target_size_bytes - new.size_bytes
+            rows_left = left_bytes / self._row_size_bytes - new.waiting_rows
             room = max(1, int(rows_left) - new.pending_rows)
             new.add(batch.slice(0, room))
             if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:
@@ -185,8 +205,12 @@ class DataWriter:
 
     def _flush(self, new: "_NewFile") -> None:
         new.flush()
-        self._row_size_bytes = max(new.size_bytes / max(new.row_count, 1), 0.01)
-        if new.size_bytes >= _NEARLY * self._options.target_size_bytes:
+        nearly = _NEARLY * self._options.target_size_bytes
+        if new.most_bytes >= nearly:
+            new.drain()
+        if new.size_bytes:
+            self._row_size_bytes = max(new.size_bytes / new.encoded_rows, 0.01)
+        if new.size_bytes >= nearly:
             self._end(new.partition_key)
 
     def _end(self, partition_key: bytes) -> None:
@@ -205,7 +229,9 @@ class _NewFile:
         outputs: FileOutputs,
         partition_key: bytes,
         path: str,
+        pool: ThreadPoolExecutor | None,
     ) -> None:
+        """Let threads of a pool, if there is one, encode row groups beside one another."""
         self.partition_key = partition_key
         self.location = outputs.next_location(path)
         self._stack = ExitStack()
@@ -228,11 +254,38 @@ class _NewFile:
         self._shapes, self._all_shapes = self._no_shapes(), self._no_shapes()
         file = self._stack.enter_context(outputs.create(self.location))
         properties = {"iceberg.schema": json.dumps(schema_json(schema))}
-        self._writer = ParquetWriter(file, arrow, options.parquet, properties)
+        self._writer: ParquetWriter | SideBySideWriter
+        if pool is None:
+            self._writer = ParquetWriter(file, arrow, options.parquet, properties)
+        else:
+            most = outputs.threads * _WAITING_BYTES // max(options.row_group_size_bytes, 1)
+            most = max(1, min(outputs.threads, most))
+            self._writer = SideBySideWriter(file, arrow, options.parquet, properties, pool, most)
 
     @property
     def size_bytes(self) -> int:
+        """The bytes of all row groups that are encoded."""
         return self._writer.size_bytes
+
+    @property
+    def waiting_rows(self) -> int:
+        """The rows of row groups that are not encoded yet."""
+        return self._writer.waiting_rows
+
+    @property
+    def encoded_rows(self) -> int:
+        return self.row_count - self.waiting_rows
+
+    @property
+    def most_bytes(self) -> float:
+        """What the file may have once all row groups are encoded."""
+        if not self.encoded_rows:
+            return self._writer.waiting_bytes
+        return self.size_bytes * (1 + _MARGIN * self.waiting_rows / self.encoded_rows)
+
+    def drain(self) -> None:
+        """Wait until all row groups are encoded."""
+        self._writer.drain()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Hold a batch for the next row group, and count its NaN."""

@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from typing import TypeVar
+from threading import Condition
+from typing import Generic, TypeVar
 
 from icectl.errors import CorruptTable, MissingFile, OtherFile, StorageError, Unsupported
 from icectl.storage.failures import ACCESS_DENIED, NOT_A_FILE
@@ -138,6 +139,93 @@ def in_threads(
             yield running.popleft()[0].result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Stream(Generic[_Done]):
+    """The items of one source, of which some bytes may wait for the consumer."""
+
+    def __init__(self, source: Callable[[], Iterator[_Done]], changed: Condition) -> None:
+        self._source = source
+        self._changed = changed
+        self._waiting: deque[tuple[_Done, int]] = deque()
+        self._waiting_bytes = 0
+        self._is_complete = self._is_stopped = False
+        self._error: BaseException | None = None
+
+    def run(self, size_of: Callable[[_Done], int], most_bytes: int) -> None:
+        """Let items wait, until the source ends or the stream is stopped."""
+        try:
+            for item in () if self._is_stopped else self._source():
+                size = size_of(item)
+
+                def has_room(size: int = size) -> bool:
+                    is_small = self._waiting_bytes + size <= most_bytes
+                    return self._is_stopped or is_small or not self._waiting
+
+                with self._changed:
+                    self._changed.wait_for(has_room)
+                    if self._is_stopped:
+                        break
+                    self._waiting.append((item, size))
+                    self._waiting_bytes += size
+                    self._changed.notify_all()
+        except BaseException as error:  # noqa: BLE001 - the consumer raises it
+            self._error = error
+        with self._changed:
+            self._is_complete = True
+            self._changed.notify_all()
+
+    def items(self) -> Iterator[_Done]:
+        """Yield the items as they come. Raises: what the source raises."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_complete)
+                if not self._waiting:
+                    break
+                item, size = self._waiting.popleft()
+                self._waiting_bytes -= size
+                self._changed.notify_all()
+            yield item
+            del item
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+
+def streamed_in_threads(
+    sources: Sequence[Callable[[], Iterator[_Done]]],
+    size_of: Callable[[_Done], int],
+    *,
+    threads: int,
+    most_bytes: int,
+) -> Generator[_Done, None, None]:
+    """Yield the items of some sources in order; as many sources as `threads` run at once.
+
+    About `most_bytes` of items, by `size_of`, wait for the consumer, and one item a source. Close
+    the generator to stop early.
+    Raises: what a source raises, after the items before it.
+    """
+    if threads == 1 or len(sources) <= 1:
+        for source in sources:
+            yield from source()
+        return
+    changed = Condition()
+    streams = [_Stream(source, changed) for source in sources]
+    with ThreadPoolExecutor(threads, thread_name_prefix="icectl-rows") as pool:
+        started = 0
+        try:
+            for number, stream in enumerate(streams):
+                for begun in streams[started : number + threads]:
+                    pool.submit(begun.run, size_of, most_bytes // threads)
+                    started += 1
+                yield from stream.items()
+        finally:
+            for stream in streams:
+                stream.stop()
 
 
 def read_in_threads(

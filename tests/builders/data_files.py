@@ -39,11 +39,12 @@ class Composed:
 class MemoryFiles:
     """Files by location; `left` are those whose writer was left with an error.
 
-    Where this `composes`, it puts whole files together by itself.
+    Where this `composes`, it puts whole files together by itself. A kernel has so many `threads`.
     """
 
-    def __init__(self, *, composes: bool = False) -> None:
+    def __init__(self, *, composes: bool = False, threads: int = 1) -> None:
         self.composes = composes
+        self.threads = threads
         self.content: dict[str, bytes] = {}
         self.opened: list[str] = []
         self.left: list[str] = []
@@ -79,6 +80,7 @@ class MemoryFiles:
             self.create,
             self.open,
             self.assemble if self.composes else lambda _: None,
+            self.threads,
         )
 
     @contextmanager

@@ -78,6 +78,8 @@ class ParquetWriter:
         self._writer: Any = None
         self._with_nan: list[Collection[int]] = []
         self._shapes: list[Mapping[int, Shapes]] = []
+        self.waiting_rows = self.waiting_bytes = 0
+        """Those of row groups that are not encoded yet: there are none."""
 
     @property
     def size_bytes(self) -> int:
@@ -95,6 +97,9 @@ class ParquetWriter:
         self._begun(table).write_table(table, row_group_size=max(1, table.num_rows))
         self._with_nan.append(with_nan)
         self._shapes.append(shapes)
+
+    def drain(self) -> None:
+        """Wait for row groups that are not encoded yet."""
 
     def close(self) -> Any:
         """Write the footer; what pyarrow would have had it say, as its FileMetaData."""

@@ -12,7 +12,8 @@ from icectl.commands.compact.report import Compacted
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import CorruptTable, EngineError, Incomplete, MissingFile
 from icectl.progress import SilentProgress
-from icectl.rows.local import LocalEngine
+from icectl.rows import local
+from icectl.rows.local import LocalEngine, threads_of
 from icectl.storage.local.store import LocalStore
 from tests.builders.broken import DAMAGES, TABLES, Broken
 from tests.builders.compactions import build, compacted, lineage, planned
@@ -69,6 +70,34 @@ def test_workers_make_the_files_that_this_process_makes(tmp_path, format_version
     assert ids_of(tmp_path / "there") == before
     assert format_version < 3 or lineage(tmp_path / "there") == ages
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("bundles", "cores", "threads"),
+    [(1, 2, [2]), (2, 2, [1, 1]), (3, 2, [1, 1, 2]), (5, 16, [3] * 5), (17, 16, [1] * 16 + [16])],
+)
+def test_cores_that_have_no_task_of_their_own_are_threads_of_others(bundles, cores, threads):
+    assert threads_of(bundles, cores) == threads
+
+
+def test_one_task_has_the_threads_of_all_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "_WORTH_A_WORKER_BYTES", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    threads = []
+    kernel = local._rewrite
+    build(tmp_path, 3, "none")
+    before, ages = ids_of(tmp_path), lineage(tmp_path)
+
+    def seen(workers: Any, bundle: Any, of_bundle: Any) -> Any:
+        threads.append(of_bundle.args[0].threads)
+        assert of_bundle.func is kernel
+        return honest(carrier, workers, bundle, of_bundle)
+
+    carrier, honest = engine(concurrency=3), LocalEngine._run
+    monkeypatch.setattr(LocalEngine, "_run", lambda _, *arguments: seen(*arguments))
+    run(tmp_path, carrier)
+    assert threads == [3]
+    assert (ids_of(tmp_path), lineage(tmp_path)) == (before, ages)
 
 
 def test_progress_counts_the_bytes_of_all_files_once(tmp_path):

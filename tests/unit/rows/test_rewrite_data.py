@@ -46,7 +46,7 @@ class Group:
     """A group of files in memory that is put together step by step."""
 
     def __init__(self, columns=COLUMNS, version=2, **changed):
-        self.store = MemoryFiles()
+        self.store = MemoryFiles(threads=changed.get("threads", 1))
         self.files = []
         self.positions = []
         self.vectors = []
@@ -142,6 +142,58 @@ def test_deletes_meet_rows_of_every_batch_at_their_place_in_the_file():
     group.delete_equal([ID], [(0,), (99,)], [1], [location])
     gone = {50, *range(70, 77), 0, 99}
     assert [row["id"] for row in group.rows_after()] == [n for n in range(100) if n not in gone]
+
+
+SMALL_PARTS = {"write.parquet.row-group-size-bytes": "400"}
+
+
+def deleted_in_row_groups(threads):
+    """Files of many row groups with deletes of every kind in them."""
+    group = Group(threads=threads, properties=SMALL_PARTS, target=3_000)
+    for first in range(0, 500, 100):
+        rows = [(number, f"n{number}") for number in range(first, first + 100)]
+        location = group.add(rows)
+        sink = io.BytesIO()
+        pq.write_table(table([ID, NAME], rows), sink, row_group_size=9)
+        group.store.content[location] = sink.getvalue()
+        group.files[-1] = replace(group.files[-1], size_bytes=len(sink.getvalue()))
+        group.delete_positions([(location, at) for at in (0, 9, 50)], [location])
+        group.delete_by_vector(location, [98, 99])
+    every = [file.location for file in group.files]
+    group.delete_equal([ID], [(number,) for number in range(20, 500, 100)], [1], every)
+    return group
+
+
+def test_several_threads_make_the_files_that_one_makes(monkeypatch):
+    monkeypatch.setattr(kernel, "_PART_BYTES", 500)
+    gone = {first + at for first in range(0, 500, 100) for at in (0, 9, 20, 50, 98, 99)}
+    expected = [number for number in range(500) if number not in gone]
+    found = []
+    for threads in (1, 2, 3):
+        group = deleted_in_row_groups(threads)
+        made = group.run()
+        rows = [[row["id"] for row in group.store.rows(file.location)] for file in made.files]
+        assert [id_ for of_file in rows for id_ in of_file] == expected
+        assert (made.deleted_row_count, made.totals.row_count) == (30, 470)
+        assert len(made.files) > 1
+        for file, of_file in zip(made.files, rows, strict=True):
+            assert file.metrics.record_count == file.footer.record_count == len(of_file)
+            assert file.file_size_in_bytes == len(group.store.content[file.location])
+            assert len(file.metrics.split_offsets) > 2
+            bounds = [of[1] for of in (file.metrics.lower_bounds, file.metrics.upper_bounds)]
+            assert bounds == [of_file[at].to_bytes(8, "little") for at in (0, -1)]
+        found.append((made.totals.row_hash, len(made.files)))
+    assert found[0][0] == found[1][0] == found[2][0]
+    assert [parts for _, parts in found] == [found[0][1]] * 3
+
+
+def test_damage_that_a_thread_meets_leaves_no_file():
+    group = deleted_in_row_groups(3)
+    group.store.content["f4"] = group.store.content["f4"][:-9] + b"PAR1 PAR1"
+    group.files[-1] = replace(group.files[-1], size_bytes=None)
+    with pytest.raises(CorruptTable, match="`f4`"):
+        group.run()
+    assert group.store.left == [] or set(group.store.left).isdisjoint(group.store.content)
 
 
 def test_very_many_equality_deletes_take_passes_of_their_own(monkeypatch):
@@ -353,8 +405,9 @@ def test_a_file_that_is_begun_when_damage_is_met_is_abandoned():
         (lambda rows: rows.rename_columns(["id", "n"]), "has other columns than the table"),
     ],
 )
-def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, message):
-    group = Group()
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, message, threads):
+    group = Group(threads=threads)
     group.add([(1, "a"), (2, "b"), (3, "c")])
     content = group.store.content
     made = group.store.create

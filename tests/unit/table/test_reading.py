@@ -6,7 +6,7 @@ import pytest
 
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.storage.failures import ACCESS_DENIED, NOT_A_FILE
-from icectl.table.reading import in_threads, read_in_threads, read_or_none
+from icectl.table.reading import in_threads, read_in_threads, read_or_none, streamed_in_threads
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -85,3 +85,47 @@ def test_what_is_wrong_with_the_store_is_raised():
     with pytest.raises(StorageError, match="no route"):
         read_or_none(read)
     assert read_or_none(lambda: b"a") == b"a"
+
+
+def counting(number, up_to, started=None):
+    """A source of some items, each with its number."""
+
+    def items():
+        for at in range(up_to):
+            if started is not None:
+                started.append((number, at))
+            yield number, at
+
+    return items
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("most_bytes", [1, 1_000])
+def test_streams_come_in_order_whatever_waits(threads, most_bytes):
+    lengths = [3, 0, 40, 1, 7, 0]
+    sources = [counting(number, length) for number, length in enumerate(lengths)]
+    found = streamed_in_threads(sources, lambda _: 10, threads=threads, most_bytes=most_bytes)
+    assert list(found) == [
+        (number, at) for number, length in enumerate(lengths) for at in range(length)
+    ]
+
+
+def test_streams_wait_for_whoever_takes_their_items():
+    started: list[tuple[int, int]] = []
+    sources = [counting(number, 1_000, started) for number in range(4)]
+    found = streamed_in_threads(sources, lambda _: 10, threads=2, most_bytes=100)
+    assert next(found) == (0, 0)
+    found.close()
+    assert len(started) <= 2 * (5 + 2) + 1  # five wait in each of two, one is held, one was taken
+    assert {number for number, _ in started} <= {0, 1}
+
+
+def test_an_error_of_a_stream_comes_behind_the_items_before_it():
+    def broken():
+        yield 1
+        raise CorruptTable("damaged", rule="R-099")
+
+    found = streamed_in_threads([broken, broken], lambda _: 1, threads=2, most_bytes=10)
+    assert next(found) == 1
+    with pytest.raises(CorruptTable, match="damaged"):
+        next(found)
