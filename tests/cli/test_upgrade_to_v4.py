@@ -17,6 +17,7 @@ from icectl.format.manifest import FieldSummary, ManifestFile
 from tests.builders import table_builder
 from tests.builders.broken import Broken, in_first, in_first_file
 from tests.builders.first_writers import as_first_writers_did
+from tests.builders.folders import files_of
 from tests.builders.rows import current_metadata, live_entries, read_metadata, rows_by_snapshot
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import remove_data_files
@@ -161,6 +162,19 @@ def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, vers
     }
     there = {str(path) for path in (directory / "data").rglob("*") if path.is_file()}
     assert there == live
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_v4_030_a_snapshot_without_a_list_is_refused_before_the_first_commit(
+    tmp_path, icectl, mode
+):
+    build(tmp_path / "t", 2)
+    Broken(tmp_path / "t").edit(lambda members: members["snapshots"][1].pop("manifest-list"))
+    before = files_of(tmp_path / "t")
+    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), mode, "--yes")
+    assert ran.code == 15
+    assert "it has nothing to read (V4-030)" in ran.err
+    assert files_of(tmp_path / "t") == before
 
 
 def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, icectl):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, zip_longest
 from math import inf, isnan
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -89,7 +90,7 @@ from icectl.sfc1.manifests import (
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
-from icectl.table.guard import check_head_list, check_live, open_to_change
+from icectl.table.guard import check_head_list, check_live, open_to_change, require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestsRead, Trust, scan_manifests
 from icectl.table.removed_files import unless_removed
@@ -97,6 +98,7 @@ from icectl.table.removed_files import unless_removed
 COMMAND = "upgrade-to-v4"
 _REFUSED = "not-upgradable"
 _AS_LISTED = ("R-044", "R-047", "R-051", "R-053", "R-061", "R-097")
+_ANY_UUID = str(UUID(int=0))
 _FLOATS = (PrimitiveType("float"), PrimitiveType("double"))
 
 
@@ -198,7 +200,11 @@ def _planned(
         if (snapshot := metadata.snapshot(refs[name])) is not None
     ]
     if options.layout is Layout.SFC_1:
-        return plan(metadata, heads, options)
+        planned = plan(metadata, heads, options)
+        if not planned.forbidding:  # the next commit stands on this one
+            updates = _new_version(metadata, options.layout, _ANY_UUID)
+            require_safe_base(apply_all(metadata, updates))
+        return planned
     leaf_count = check_roots(context, metadata)
     planned = plan_with_lists(metadata, heads, options, leaf_count)
     if planned.has_work:
@@ -373,15 +379,9 @@ def _commit(
                 forbidding = _planned(context, metadata, options).forbidding
                 if forbidding:
                     raise refused(forbidding, _REFUSED)
-            updates: list[Update] = []
-            if metadata.format_version < TO_VERSION:
-                if metadata.table_uuid is None:
-                    updates.append(AssignUuid(uuid))
-                updates.append(UpgradeFormatVersion(TO_VERSION, layout))
-            elif layout_of_table(metadata) is not layout:
-                if layout is Layout.MANIFEST_LISTS:
-                    return _with_lists(lists, metadata)
-                updates.append(SetLayout(layout))
+            updates = _new_version(metadata, layout, uuid)
+            if layout is Layout.MANIFEST_LISTS and SetLayout(layout) in updates:
+                return _with_lists(lists, metadata)
             upgraded = apply_all(metadata, updates)
             snapshot = None if branch is None else head(upgraded, branch)
             if snapshot is None or (layout_of(snapshot) is Layout.SFC_1 and not eager):
@@ -390,6 +390,17 @@ def _commit(
 
         landed = opened.commit(propose)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
+
+
+def _new_version(metadata: TableMetadata, layout: Layout, uuid: str) -> list[Update]:
+    """Return the updates that take a table to a layout of version 4; none if it has it.
+
+    A table without a UUID gets `uuid`.
+    """
+    if metadata.format_version < TO_VERSION:
+        first = [AssignUuid(uuid)] if metadata.table_uuid is None else []
+        return [*first, UpgradeFormatVersion(TO_VERSION, layout)]
+    return [] if layout_of_table(metadata) is layout else [SetLayout(layout)]
 
 
 def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:

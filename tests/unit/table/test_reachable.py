@@ -10,6 +10,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.entries.files import FileKind, Files, distinct, rows
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
+from icectl.errors import CorruptTable
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
 from icectl.storage.local.store import LocalStore
@@ -27,6 +28,7 @@ from icectl.table.reachable import (
     log_files,
     metadata_files,
     read_live,
+    read_sound,
     statistics_files,
 )
 from tests.builders.broken_tree import TREE_TABLES
@@ -263,6 +265,10 @@ def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
     lost = vector_targets.lost(deletes)
     assert len(lost) == 2
     assert read_live(READER, metadata, deletes).vector_targets.lost(manifests) == lost
+    assert len(read_sound(READER, metadata, {head.snapshot_id: manifests}).files)
+    with pytest.raises(CorruptTable, match="2 data files of delete vectors not live") as raised:
+        read_sound(READER, metadata, {head.snapshot_id: deletes})
+    assert raised.value.rule == "V4-122"
 
 
 def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.errors import MissingFile
+from icectl.errors import MissingFile, Refused
 from icectl.format.snapshot import StatisticsFile
 from icectl.storage.identity import SameStore
 from icectl.storage.local.store import LocalStore
 from icectl.table.reachable import References
+from tests.builders.broken import Broken
 from tests.builders.expiry import context_of
 from tests.builders.folders import files_of
 from tests.builders.table_builder import TableBuilder
@@ -72,6 +73,17 @@ def test_what_cannot_be_read_ends_it(table):
     manifest.unlink()
     with pytest.raises(MissingFile, match=manifest.name):
         add(references_of(table, CountingStore(LocalStore())), table)
+
+
+def test_r031_a_list_that_lost_a_row_hides_files_unless_the_caller_trusts_it(table):
+    Broken(table.directory).edit_head_list(lambda rows: rows[:-1])
+    references = references_of(table, CountingStore(LocalStore()))
+    with pytest.raises(Refused, match="by the summaries there are") as raised:
+        add(references, table)
+    assert raised.value.error_id == "fewer-files"
+    loaded = FileSystemCatalog(LocalStore(), table.location, FixedEnv()).load()
+    references.add(loaded, trusted=True)
+    assert references.unread(loaded.metadata) == []
 
 
 def refers_to(table: TableBuilder, *stored: str, places: tuple[str, ...] = ()) -> References:
