@@ -1,7 +1,9 @@
 """Rules of partition values: what a manifest stores, and what its list says of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,13 @@ import pyarrow.compute as pc
 
 from icectl.checks.objects import Columns, ManifestList, StoredManifest
 from icectl.checks.rule import Breach, Check, of_object, rule
-from icectl.entries.columns import Mask, Places, Spans, not_text, packed
+from icectl.entries.columns import Mask, Places, Spans, mask_of, not_text, packed, whole
 from icectl.entries.partition_key import PartitionValue, decode_key, join_values, sort_key
+from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable
 from icectl.format import single_value
-from icectl.format.manifest import FieldSummary
+from icectl.format.manifest import FieldSummary, ManifestFile
+from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.rule import (
     COMPACT_OWN,
@@ -318,6 +322,74 @@ def _excluded(summary: FieldSummary, type_: Type | None, range_: FieldRange) -> 
             shown = [print_text(single_value.text(type_, one)) for one in (stated, extreme)]
             return f"has the {name} bound `{shown[0]}`, but there is `{shown[1]}`{_where(entries)}"
     return None
+
+
+_FEW = 32
+"""Distinct partitions of a manifest that are sooner decoded one by one."""
+
+
+def outside_summaries(
+    metadata: TableMetadata, described: Sequence[ManifestFile], rows: RawEntries, first: int
+) -> Iterator[int]:
+    """Yield the places of manifests with a partition that the summaries of their row exclude.
+
+    `described` are rows of lists, all of one spec; the first has `manifest` `first`.
+    Spec: R-053. Cost: some passes over the distinct partitions of each manifest.
+    """
+    spec = metadata.spec(described[0].partition_spec_id)
+    if spec is None or not spec.fields or "partition_key" not in rows.table.column_names:
+        return
+    types = tuple(result_types(spec, metadata.schemas))
+    keys, numbers = whole(rows.table["partition_key"]), rows.table["manifest"].to_numpy()
+    differs = np.ones(len(keys), np.bool_)  # from the row before
+    differs[1:] = (numbers[1:] != numbers[:-1]) | mask_of(pc.not_equal(keys[1:], keys[:-1]))
+    at = np.flatnonzero(differs)
+    some = keys.take(pa.array(at)).to_pylist()
+    ends = np.searchsorted(numbers[at], np.arange(first, first + len(described) + 1)).tolist()
+    for place, row in enumerate(described):
+        if row.partitions is None or len(row.partitions) != len(types):
+            continue  # unknown, or a finding on the manifest list
+        distinct = frozenset(some[ends[place] : ends[place + 1]])
+        if len(distinct) <= _FEW:
+            is_outside = _exclude_some(row.partitions, types, distinct)
+        else:
+            start, stop = np.searchsorted(numbers, (first + place, first + place + 1))
+            part = Columns(RawEntries(rows.table.slice(start, stop - start)))
+            is_outside = _exclude(row.partitions, types, partial(field_ranges, part, types))
+        if is_outside:
+            yield place
+
+
+def _exclude(
+    summaries: Sequence[FieldSummary],
+    types: Sequence[Type | None],
+    ranges: Callable[[], Sequence[FieldRange]],
+) -> bool:
+    try:
+        return any(map(_excluded, summaries, types, ranges()))
+    except CorruptTable:  # R-068
+        return True
+
+
+@lru_cache(1_000)
+def _exclude_some(
+    summaries: tuple[FieldSummary, ...], types: tuple[Type | None, ...], keys: frozenset[bytes]
+) -> bool:
+    def ranges() -> Sequence[FieldRange]:
+        fields = zip(*(decode_key(key, types) for key in keys), strict=True)
+        return [_range_of(values) for values in fields]
+
+    return _exclude(summaries, types, ranges)
+
+
+def _range_of(values: Sequence[PartitionValue]) -> FieldRange:
+    present = [value for value in values if value is not None]
+    ordered = [value for value in present if not (isinstance(value, float) and isnan(value))]
+    has_null, has_nan = len(present) < len(values), len(ordered) < len(present)
+    if not ordered:
+        return FieldRange(has_null, has_nan)
+    least, greatest = (extreme(ordered, key=sort_key) for extreme in (min, max))
+    return FieldRange(has_null, has_nan, least, greatest=greatest)
 
 
 def _text(type_: Type | None) -> str:

@@ -405,7 +405,10 @@ class _Decoder(Generic[_Done]):
         sizes, first, odd = part.sizes, part.first, []
         doubtful = doubtful_manifests(part.manifests, part.headers, sizes, part.rows, first)
         if self.trust == "sound":
-            doubtful = sorted({*doubtful, *self._of_other_copies(part)})
+            from icectl.checks.partitions import outside_summaries
+
+            outside = outside_summaries(self.metadata, part.manifests, part.rows, first)
+            doubtful = sorted({*doubtful, *self._of_other_copies(part), *outside})
         for place in doubtful:
             from icectl.checks.rule import refuse
 

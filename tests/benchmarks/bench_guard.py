@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import icectl.checks.partitions
 import icectl.commands.compact.run
 import icectl.commands.expire_snapshots.run  # noqa: F401 - what is timed is imported before
 from icectl.cli import app
@@ -37,6 +38,7 @@ GUARDS = (
     "icectl.table.live_file_check.LiveOnce.check",
     "icectl.checks.identity.DoubtfulLists.is_doubtful",
     "icectl.table.manifests.doubtful_manifests",
+    "icectl.checks.partitions.outside_summaries",
     "icectl.table.manifests._Decoder._of_other_copies",
     "icectl.table.live_files.check_live",
     "icectl.table.live_files.check_head_list",

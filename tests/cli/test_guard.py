@@ -134,6 +134,15 @@ def test_a_true_table_is_maintained(broken, words):
     assert ids_of(broken.directory) == rows
 
 
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, UPGRADE_3])
+def test_r053_a_partition_that_the_list_excludes_moves_no_row(broken, version, capsys, words):
+    """Equality deletes would apply to other rows, and a new file hold those of two partitions."""
+    if (version, words) == (3, UPGRADE_3):
+        pytest.skip("it has version 3")
+    in_entries(broken, lambda file: file["partition"].update(category="c3"), content=0, count=1)
+    assert refused(broken, words, capsys) == (5 if words == UPGRADE_3 else 15, "R-053")
+
+
 @pytest.mark.parametrize("words", [REWRITE, MERGE, DELETES, ("compact", "--min-input-files", "99")])
 @pytest.mark.parametrize("count", [1, 100])
 def test_deletes_that_name_no_live_file_are_not_left_over_by_their_entry_alone(

@@ -3,6 +3,8 @@ from uuid import UUID
 
 import pytest
 
+from icectl.checks import partitions
+from icectl.checks.partitions import outside_summaries
 from icectl.entries.partition_key import encode_key, join_values
 from icectl.format.manifest import FieldSummary
 from icectl.format.partition import PartitionField, PartitionSpec
@@ -36,14 +38,25 @@ def check(source, *values, transform="identity", summary=None, kind=None, record
         value if isinstance(value, bytes) else encode_key([source], [value]) for value in values
     ]
     rows = stored(*(data(f"s3://b/{at}", partition_key=key) for at, key in enumerate(keys)))
-    return check_manifest(
-        table(version, schemas=(schema,), partition_specs=(spec,)),
-        [manifest(partition_spec_id=0, partitions=None if summary is None else (summary,))],
+    metadata = table(version, schemas=(schema,), partition_specs=(spec,))
+    described = manifest(partition_spec_id=0, partitions=None if summary is None else (summary,))
+    findings = check_manifest(
+        metadata,
+        [described],
         header(version, partition_record=((1000, kind),) if record is None else record),
         1234,
         rows,
         RULES_OF_PARTITIONS,
     )
+    found = list(findings)
+    # What a change stands on is screened for the same, by either way.
+    for few in (partitions._FEW, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partitions, "_FEW", few)
+            places = list(outside_summaries(metadata, [described], rows, 0))
+        assert places == [0] or "R-053" not in {one.rule for one in found}
+        assert places == [] or found
+    return found
 
 
 def between(source, low, high, *, null=False, nan=None):
