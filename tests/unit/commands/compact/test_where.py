@@ -14,7 +14,7 @@ from icectl.commands.compact.report import PreparedCompaction
 from icectl.commands.compact.run import prepare
 from icectl.entries.conditions import parse_where
 from icectl.env import SystemEnv
-from icectl.errors import CommitConflict
+from icectl.errors import CommitConflict, CorruptTable
 from icectl.files.metadata_file import read_metadata
 from icectl.storage.local.store import LocalStore
 from tests.builders.broken import Broken
@@ -180,7 +180,7 @@ def narrowed(directory: Path, rng: random.Random) -> int:
     def change(listed: list[dict[str, Any]]) -> None:
         nonlocal count
         for row in listed:
-            if row.get("content", 0) == 0 and rng.random() < 0.4:
+            if row.get("content", 0) == 0 and rng.random() < 0.2:
                 summary = row["partitions"][0]
                 low, high = (int.from_bytes(summary[name], "little") for name in BOUNDS)
                 shift = rng.choice([-9, 9, -1, 1])
@@ -199,7 +199,8 @@ def narrowed(directory: Path, rng: random.Random) -> int:
 def test_summaries_that_are_too_narrow_cost_no_row_and_bring_none_back(tmp_path, rounds):
     """Days overlap in manifests, deletes of all kinds are of several of them, and lists lie.
 
-    They lie when the plan is made, or about the head that another commit has made meanwhile.
+    They lie when the plan is made, or about the head that another commit has made meanwhile. A
+    manifest that is opened nevertheless is compared with its summaries (R-053).
     """
     rng = random.Random(20261128)
     for version in (2, 3):
@@ -222,12 +223,12 @@ def test_summaries_that_are_too_narrow_cost_no_row_and_bring_none_back(tmp_path,
         assert ids_of(directory) == rows
         day = rng.choice([15, 16, 17])
         where = f"at < '2023-11-{day}T12:00:00' AND at >= '2023-11-{day}T00:00:00'"
-        prepared = selected(directory, where, every=True)
-        if at % 2:
-            again = ["rewrite-manifests", str(directory), "-y", "-q", "--target-size", "1KiB"]
-            app.main(again, env=Clock(NOW_MS))
-            narrowed(directory, rng)
-        with suppress(CommitConflict):
+        with suppress(CommitConflict, CorruptTable):
+            prepared = selected(directory, where, every=True)
+            if at % 2:
+                again = ["rewrite-manifests", str(directory), "-y", "-q", "--target-size", "1KiB"]
+                app.main(again, env=Clock(NOW_MS))
+                narrowed(directory, rng)
             rewritten += len(compacted(directory, prepared).outputs)
         assert ids_of(directory) == rows, at
     assert lies > rounds
