@@ -464,9 +464,10 @@ class GluePointer:
             raise TableNotFound(f"`{self.name}` is no longer in AWS Glue") from error
         if error.code == "ResourceNumberLimitExceededException":
             raise StorageError(
-                f"AWS Glue keeps no more versions of `{self.name}`: {error.message}",
-                hint="`glue.skip-archive=true` in the catalog's configuration keeps no old ones; "
-                "`aws glue batch-delete-table-version` deletes existing ones",
+                f"cannot commit to `{self.name}`: AWS Glue's limit of table versions is reached: "
+                f"{error.message}",
+                hint="set `glue.skip-archive=true` in the catalog's configuration to keep no old "
+                "ones; `aws glue batch-delete-table-version` deletes existing ones",
             ) from error
         raise self.warehouse.service.failure(error, f"change `{self.name}`") from error
 

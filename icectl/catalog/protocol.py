@@ -157,8 +157,8 @@ def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
     expected = loaded.metadata.table_uuid
     if now.table_uuid != expected:
         raise Refused(
-            f"another table is at {redacted(loaded.metadata_location)} now: its table-uuid is "
-            f"{now.table_uuid}, that of the table read before is {expected}",
+            f"{redacted(loaded.metadata_location)} now belongs to another table: its table-uuid is "
+            f"{now.table_uuid}; the table read earlier has {expected}",
             hint="run the command again if that table is meant",
         )
 

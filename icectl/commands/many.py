@@ -156,7 +156,7 @@ def on_each(
     }
     for option, value in about_one.items():
         if value:
-            raise UsageError(f"`{option}` works for one table, and TABLE stands for several")
+            raise UsageError(f"`{option}` accepts one table, but TABLE selects several")
     matched = find_tables(common, tables)
     if asks or any(is_glob(common, target) for target in tables):
         change = _confirm(command, common, matched.tables, change)

@@ -37,7 +37,7 @@ def second_of(type_: Type) -> int | None:
 
 
 def may_be_earlier(values: pa.Array, second: int) -> pa.Array:
-    """Whether values that a file shows may be of a second before; false where they are null.
+    """Return whether each stored value may belong to the previous second; false for nulls.
 
     `second` is how many units of theirs a second has.
     """

@@ -191,7 +191,7 @@ def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
         if not is_nested(item.type) and not is_comparable(item.type):
             raise Refused(
                 f"a key can't have `{item.name}`, which is {type_text(item.type)}",
-                hint="its values don't compare; take other columns",
+                hint="choose key columns whose values can be compared",
             )
     incoming = IncomingRows(frame_schema(frame.schema, columns), columns)
     table = pa.Table.from_batches(

@@ -304,7 +304,7 @@ class SparkFrame:
         return arrow_schema
 
     def write(self, job: WriteJob, places: OutputPlaces, *, by_partition: bool) -> pa.Table:
-        """Write the rows on the workers, those of a partition by one of them where asked.
+        """Write the rows on Spark workers; with `by_partition`, one worker writes each partition.
 
         Returns entries of the new files, which are on record from then on.
         Raises: as run_write; Incomplete, at the time limit; EngineError. What was written stays,

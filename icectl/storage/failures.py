@@ -262,7 +262,10 @@ def retry(
 
 
 def in_time(work: Callable[[], Result], seconds: float) -> Result:
-    """Return the result of work, or leave it to itself. Raises: TimeoutError; as the work."""
+    """Run `work` in a thread and return its result.
+
+    Raises: TimeoutError, while the thread keeps running; what `work` raises.
+    """
     future: Future[Result] = Future()
 
     def run() -> None:

@@ -168,7 +168,7 @@ def remove_in_batches(
 
 
 def check_creatable(location: str) -> None:
-    """Do nothing where `create` is offered, by the scheme. Raises: Refused elsewhere."""
+    """Check that storage with this URI scheme supports `create`. Raises: Refused if not."""
     scheme = locations.scheme(location)
     if scheme not in CREATABLE:
         raise Refused(

@@ -172,7 +172,7 @@ def _added(snapshot: Snapshot, by_id: Mapping[int, Snapshot]) -> int | None:
 
 
 def _deleted_rows(snapshot: Snapshot) -> int | None:
-    """Return the rows that a snapshot deleted; None for deletes by value, which have no count."""
+    """Return how many rows a snapshot deleted; None for equality deletes: no count is known."""
     summary = snapshot.summary or {}
     if snapshot.operation == "append":
         return 0

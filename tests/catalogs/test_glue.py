@@ -136,7 +136,7 @@ def test_being_too_busy_is_no_lost_answer(glue):
         ),
         (
             (400, "ResourceNumberLimitExceededException", "TABLE_VERSION exceeds the limit"),
-            "AWS Glue keeps no more versions of",
+            "AWS Glue's limit of table versions is reached",
         ),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_table_that_was_replaced_is_refused(entry, tmp_path):
     uuid = base.metadata.table_uuid
     assert uuid is not None
     path.write_text(path.read_text().replace(uuid, "0" * 8 + uuid[8:]))
-    with pytest.raises(Refused, match="another table is at"):
+    with pytest.raises(Refused, match="now belongs to another table"):
         catalog.commit(base, (), UPDATES)
 
 

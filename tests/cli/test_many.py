@@ -184,7 +184,7 @@ def test_what_is_about_one_table_is_refused(server, run, words):
     at_rest(server, "calm")
     ended = run("main.**", *words, command="expire-snapshots")
     assert ended.code == 2
-    assert f"`{words[-2]}` works for one table, and TABLE stands for several" in ended.err
+    assert f"`{words[-2]}` accepts one table, but TABLE selects several" in ended.err
 
 
 def test_formats_of_ci_tell_of_each_table(server, run):

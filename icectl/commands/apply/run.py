@@ -28,8 +28,8 @@ def run(common: Common, file: str, request: ApplyRequest, spark: SparkRun) -> Ou
     shell = common.shell
     if built["instant_ms"] > shell.env.now_ms():
         raise Refused(
-            f"{file} was made in the future, by the clock of this machine",
-            hint="set the clocks right, or make a new plan",
+            f"plan {file} is dated in the future by this machine's clock",
+            hint="correct the clocks, or save a new plan",
             id="plan-changed",
         )
     if built["command"] == MAINTAIN:

@@ -192,7 +192,7 @@ MOVED = {
     "away, and another made": (
         another,
         Refused,
-        "another table is at {0}/metadata/v2.metadata.json now: its table-uuid is ",
+        "{0}/metadata/v2.metadata.json now belongs to another table: its table-uuid is ",
     ),
 }
 
