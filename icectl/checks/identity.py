@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from icectl.entries.columns import Integers
 from icectl.entries.rows import RawEntries
-from icectl.errors import OtherFile
+from icectl.errors import CorruptTable, OtherFile
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.format.metadata import TableMetadata
+from icectl.format.rule import REPAIR_LIST
 from icectl.format.snapshot import PUT_BACK, Snapshot
 from icectl.units import read_count
 
@@ -103,6 +104,26 @@ def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iter
         if None not in counts and str(sum(counts)) != summary[name]:
             yield f"it lists {sum(counts)} as `{name}`, the summary {summary[name]}"
             return
+
+
+_DESCRIBED = attrgetter(
+    "manifest_length", "partition_spec_id", "sequence_number", "min_sequence_number",
+    "added_snapshot_id", *(f"{one.name.lower()}_{of}_count" for one in Status for of in _COUNTS),
+)  # fmt: skip
+
+
+def check_alike(one: ManifestFile, other: ManifestFile) -> None:
+    """Do nothing where rows of two manifest lists may describe the same manifest.
+
+    Raises: CorruptTable R-051.
+    """
+    for stated, by_other in zip(_DESCRIBED(one), _DESCRIBED(other), strict=True):
+        if stated != by_other and None not in (stated, by_other):
+            message = (
+                f"{one.manifest_path}: two manifest lists describe it differently: one says "
+                f"{stated}, the other {by_other}"
+            )
+            raise CorruptTable(message, rule="R-051", hint=REPAIR_LIST)
 
 
 _PATH, _NUMBER = attrgetter("manifest_path"), attrgetter("sequence_number")

@@ -283,8 +283,11 @@ def _named(
 def all_manifests(
     lists: Mapping[int, Sequence[ManifestFile]], snapshots: Iterable[Snapshot]
 ) -> tuple[ManifestFile, ...]:
-    """Return the manifests of several snapshots, each once."""
-    return distinct_manifests(lists[snapshot.snapshot_id] for snapshot in snapshots)
+    """Return the manifests of several snapshots, each once.
+
+    Raises: CorruptTable R-051, where lists describe one differently.
+    """
+    return distinct_manifests((lists[one.snapshot_id] for one in snapshots), sound=True)
 
 
 _NAMED_FILES = frozenset({"location", "content", "status", "file_format"})

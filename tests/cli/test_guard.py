@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from icectl.cli import app
 from icectl.files.puffin import NewBlob, write_puffin
-from tests.builders.broken import ADDED, DELETED, Broken, Record, rewrite_avro
+from tests.builders.broken import ADDED, DELETED, Broken, Record, read_records, rewrite_avro
 from tests.builders.broken_tree import (
     BITMAP,
     DATA,
@@ -268,6 +268,22 @@ def test_r044_r047_sequence_numbers_beside_those_of_the_list_are_refused(
 def test_r051_a_live_entry_that_is_called_deleted_is_refused(broken, capsys, words, content):
     in_numbers(broken, content, lambda entry, _: entry.update(status=2, sequence_number=1))
     assert refused(broken, words, capsys)[0] == 15
+
+
+@pytest.mark.parametrize("words", [ORPHANS, (*EXPIRE[:-1], "6")])
+def test_r051_lists_that_describe_one_manifest_differently_are_refused(broken, capsys, words):
+    """The row of the older list is true: only it would be compared with the manifest."""
+    rows = [read_records(path) for path in broken.lists()]
+    row = max(rows[-1], key=lambda one: one["existing_files_count"])
+    older = next(one for one in rows[2] if one["content"] == row["content"])
+    lie = older["manifest_path"]
+    assert lie not in {one["manifest_path"] for one in rows[-1]}
+
+    def change(listed: list[Record]) -> None:
+        next(one for one in listed if one == row)["manifest_path"] = lie
+
+    broken.edit_head_list(change)
+    assert refused(broken, words, capsys) == (15, "R-051")
 
 
 @pytest.mark.parametrize("words", [ORPHANS, EXPIRE, QUARANTINE])
