@@ -55,7 +55,9 @@ def commit_changes(
 ) -> LoadedTable:
     """Commit the updates of `changes` to the newest metadata; after a conflict, on a fresh base.
 
-    Returns the table after the commit. A first Ctrl-C waits for its end. `request` says afterwards,
+    Returns the table after the commit. Between attempts it waits twice as long each time, but no
+    longer than an attempt takes: beside a writer that never pauses, a wait only adds to what the
+    next attempt has to read. A first Ctrl-C waits for its end. `request` says afterwards,
     also after an error, whether the commit may have landed. With `forgets`, metadata files that
     leave the log are deleted if the table wants that. An old base (`is_old`) is read again before
     the first attempt.
@@ -72,6 +74,7 @@ def commit_changes(
         ends_at = now() + read_or_default(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
         attempt, uuid = 0, base.metadata.table_uuid
         while True:
+            began_at = now()
             reason = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))
             if reason is not None:  # R-002
                 raise CommitConflict(reason)
@@ -91,8 +94,9 @@ def commit_changes(
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
             shortest = read_or_default(newest.metadata.properties, COMMIT_MIN_WAIT_MS)
             longest = read_or_default(newest.metadata.properties, COMMIT_MAX_WAIT_MS)
+            most = max(shortest, (now() - began_at) * 1000)
             context.progress.warn(f"{outcome.reason}; planning again")
-            context.env.sleep(min(shortest * 2**attempt, longest) / 1000)
+            context.env.sleep(min(shortest * 2**attempt, longest, most) / 1000)
             attempt += 1
             newest = context.catalog.load()
             added = {item.snapshot.snapshot_id for item in updates if isinstance(item, AddSnapshot)}

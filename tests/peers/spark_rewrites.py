@@ -7,7 +7,7 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 It answers each line on stdin with a line on stdout. A request is {"do": "coalesce", "files": [...],
 "count": N, "to": DIRECTORY}, Spark's own read, coalesce and write, {"do": "read", "table": NAME},
 all rows of a table below WAREHOUSE/db, {"do": "statistics", "table": NAME}, `compute_table_stats`
-of one, or {"do": "rewrite", "table": NAME, "options": {...}},
+of one, {"do": "sql", "sql": STATEMENT}, or {"do": "rewrite", "table": NAME, "options": {...}},
 `rewrite_data_files` of one. With "metadata", the
 location of its metadata file on S3, the table is one of there, which Iceberg's bundle for AWS
 reaches at ENDPOINT, with a catalog in SQLite: JARS are both, as in a class path. The answer is
@@ -84,6 +84,8 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         frame.write.parquet(request["to"])
     elif request["do"] == "read":
         spark.table(f"{catalog}.{table}").write.format("noop").mode("overwrite").save()
+    elif request["do"] == "sql":
+        spark.sql(request["sql"]).collect()
     elif request["do"] == "statistics":
         spark.sql(f"CALL {catalog}.system.compute_table_stats(table => '{table}')").collect()
     else:

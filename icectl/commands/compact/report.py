@@ -75,9 +75,9 @@ class PreparedCompaction:
 class Compacted:
     """The result of a run: the table after it, and its groups by number.
 
-    `outputs` has the groups that were committed, `failed` why others were not. `carried_deletes`
-    are rows that other writers deleted meanwhile. `not_assembled` says why bytes of merged files
-    passed through workers.
+    `outputs` has the groups that were committed, `failed` why others were not, and `lost` which of
+    these lost against other writers. `carried_deletes` are rows that other writers deleted
+    meanwhile. `not_assembled` says why bytes of merged files passed through workers.
     """
 
     landed: LoadedTable
@@ -87,6 +87,7 @@ class Compacted:
     removed_delete_files: int
     carried_deletes: int
     not_assembled: tuple[str, ...] = ()
+    lost: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "failed": [
             {"group": number, "reason": reason} for number, reason in sorted(report.failed.items())
         ],
+        "lost_groups": 0 if outcome is None else len(outcome.lost),
     }
 
 

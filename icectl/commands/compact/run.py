@@ -388,6 +388,7 @@ def execute(
         run.removed_delete_files,
         run.carried_deletes,
         tuple(sorted(run.not_assembled)),
+        frozenset(run.lost),
     )
 
 
@@ -414,6 +415,7 @@ class _Run:
         self.snapshot_ids: list[int] = []
         self.outputs: dict[int, GroupOutput] = {}
         self.failed: dict[int, str] = {}
+        self.lost: set[int] = set()
         self._failed_commits = 0
         self.conflict: CommitConflict | None = None
         self.refused: IcectlError | None = None
@@ -430,7 +432,7 @@ class _Run:
         except (CommitUnknown, SelfCheckFailed):
             raise
         except CommitConflict as error:
-            self.failed |= {group.number: error.message for group in batch}
+            self._lose({group.number: error.message for group in batch})
             self.conflict = self.conflict or error
             self._failed_commits += 1
             return self._failed_commits <= max_failed_commits
@@ -517,7 +519,12 @@ class _Run:
         reasons = {number: removed_by_another(place) for number, place in missing.items()}
         if len(reasons) == len(rewritten):
             raise CommitConflict(next(iter(reasons.values())))
+        self._lose(reasons)
+
+    def _lose(self, reasons: Mapping[int, str]) -> None:
+        """Note groups as failed since other writers committed first."""
         self.failed |= reasons
+        self.lost |= reasons.keys()
 
     def _group_result(self, group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
         """Make the result of a group, once all rows of its files are known to have been read.
@@ -610,7 +617,7 @@ class _Run:
         rewrite: FileRewrite,
     ) -> None:
         self.snapshot_ids.append(rewrite.snapshot_id)
-        self.failed |= rewrite.lost
+        self._lose(rewrite.lost)
         for (group, task_results), result in zip(rewritten, results, strict=True):
             self.not_assembled |= {task.not_assembled for task in task_results} - {""}
             if group.number not in rewrite.lost:

@@ -128,6 +128,12 @@ class StepEnd:
     plan: Mapping[str, Any] | None = None
     metadata_location: str | None = None
 
+    @property
+    def lost_to_others(self) -> bool:
+        """Whether all that failed did so because another writer committed first."""
+        failed = self.figures.get("failed", 0)
+        return self.status == "conflict" or 0 < failed == self.figures.get("lost_groups", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class AssessedTable:
@@ -234,7 +240,7 @@ class TableRun:
             return
         self.ends = [step_end for step_end in self.ends if step_end.step != end.step]
         self.ends.append(end)
-        if end.status == "conflict" and end.step not in self.again and not self.is_fixed:
+        if end.lost_to_others and end.step not in self.again and not self.is_fixed:
             self.again.add(end.step)
             return
         self.left.pop(0)

@@ -90,6 +90,14 @@ def owned(_: TableMetadata) -> Sequence[Update]:
     return [SetProperties({"owner": "ops"})]
 
 
+def slow(env: FixedEnv, seconds: float) -> Changes:
+    def build(metadata: TableMetadata) -> Sequence[Update]:
+        env.sleep(seconds)
+        return owned(metadata)
+
+    return build
+
+
 def test_r150_the_updates_are_committed_on_the_metadata_they_were_made_from():
     context, catalog, env = scripted(committed)
     landed = commit(context, BASE, owned)
@@ -113,10 +121,15 @@ def test_after_a_conflict_the_updates_are_made_anew_on_the_newest_metadata():
     first = TABLE.last_updated_ms
     assert seen == [first, first + 1, first + 2]
     assert [base.version for base, _, _ in catalog.commits] == [1, 2, 3]
-    assert env.slept == [0.1, 0.2]
+    assert env.slept == [0.1, 0.1]
 
 
-def test_retries_and_pauses_are_those_of_the_table():
+@pytest.mark.parametrize(
+    ("attempt_seconds", "pauses"), [(30, [1.0, 2.0, 2.5]), (1.5, [1.0, 1.5, 1.5]), (0, [1.0] * 3)]
+)
+def test_retries_and_pauses_are_those_of_the_table_up_to_the_time_of_an_attempt(
+    attempt_seconds, pauses
+):
     properties = {
         "commit.retry.num-retries": "3",
         "commit.retry.min-wait-ms": "1000",
@@ -126,9 +139,9 @@ def test_retries_and_pauses_are_those_of_the_table():
     context, catalog, env = scripted(*[conflict] * 4)
     catalog.newest = base
     with pytest.raises(CommitConflict, match=r"v2\.metadata\.json was committed by another writer"):
-        commit(context, base, owned)
+        commit(context, base, slow(env, attempt_seconds))
     assert len(catalog.commits) == 4
-    assert env.slept == [1.0, 2.0, 2.5]
+    assert env.slept[1::2] == pauses
 
 
 def test_nothing_left_to_change_after_a_conflict_is_a_conflict():
@@ -166,9 +179,9 @@ def test_no_try_begins_after_the_time_that_the_table_allows():
     base = replace(BASE, metadata=replace(TABLE, properties=limited))
     catalog.newest = base
     with pytest.raises(CommitConflict):
-        commit(context, base, owned)
-    assert env.slept == [0.1, 0.2, 0.4]
-    assert len(catalog.commits) == 4
+        commit(context, base, slow(env, 0.125))
+    assert env.slept == pytest.approx([0.125, 0.1, 0.125, 0.125, 0.125])
+    assert len(catalog.commits) == 3
 
 
 def test_the_time_to_read_an_old_base_again_is_not_of_the_time_for_tries(monkeypatch):

@@ -200,12 +200,23 @@ def test_a_step_that_lost_is_tried_again_once_when_the_others_had_their_turn():
     assert (schedule.next(), lost.status, lost.exit_code) == (None, "conflict", 11)
 
 
-def test_a_second_try_that_succeeds_is_what_counts():
+@pytest.mark.parametrize(
+    "first", [("conflict", 11, {}), ("incomplete", 3, {"failed": 2, "lost_groups": 2})]
+)
+def test_a_second_try_that_succeeds_is_what_counts(first):
     lost = table("a", "compact")
+    status, code, figures = first
     ended(lost, VALIDATE)
-    ended(lost, "compact", "conflict", 11)
+    ended(lost, "compact", status, code, figures=figures)
     ended(lost, "compact")
     assert (lost.status, lost.exit_code, len(lost.ends)) == ("done", 0, 1)
+
+
+def test_what_failed_for_another_reason_is_not_tried_again():
+    one = table("a", "compact")
+    ended(one, VALIDATE)
+    ended(one, "compact", "incomplete", 3, figures={"failed": 2, "lost_groups": 1})
+    assert (one.next_step, one.status, one.exit_code) == (None, "incomplete", 3)
 
 
 def test_after_an_unknown_outcome_no_step_touches_the_table():
