@@ -28,6 +28,10 @@ _LEAST_PLAIN_BYTES = 1024
 _EVERYWHERE = 12
 """Characters from which on a secret is hidden within words too: no word has it by chance."""
 
+_SECRET_WORDS = (
+    "secret", "password", "passphrase", "token", "credential", "account_key", "private_key",
+    "connection_string",
+)  # fmt: skip
 _LONG, _SHOWN = 64, 40
 """Characters of a value that is printed whole, and of a longer one those that are."""
 
@@ -105,6 +109,12 @@ def print_value(value: object) -> str:
         noun = "characters" if isinstance(value, str) else "bytes"
         return f"{value[:_SHOWN]!r}... ({len(value):,} {noun})"
     return print_text(repr(value))
+
+
+def names_secret(name: str) -> bool:
+    """Return whether an option or property of this name holds a credential."""
+    words = re.sub("[.-]", "_", name.lower())
+    return any(word in words for word in _SECRET_WORDS)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from icectl.catalog.identifier import dotted_name
 from icectl.errors import TableNotFound, Unsupported, UsageError
-from icectl.units import is_text
+from icectl.units import is_text, names_secret
 
 PYICEBERG_FILE = ".pyiceberg.yaml"
 PYICEBERG_HOME = "PYICEBERG_HOME"
@@ -30,7 +30,6 @@ _KIND_OF_URI = (
     (("sqlite", "postgresql", "mysql", "mariadb", "jdbc:"), "sql"),
 )
 _NEEDS_URI = frozenset({"rest", "sql", "hive"})
-_SECRET_WORDS = ("secret", "password", "token", "credential", "account-key", "connection-string")
 _NO_SECRETS = re.compile(r"(enabled|uri|endpoint|expires-at|-ms|-seconds|scope|type|provider)$")
 _PASSWORDS = re.compile(
     r"://[^/?#@:]*:([^/?#@]+)@|[?&;][^=&;]*(?:password|pwd|secret|token)[^=&;]*=([^&;]+)",
@@ -187,7 +186,7 @@ def is_secret_property(key: str, value: str) -> bool:
     words = key.lower().replace("_", "-")
     if _NO_SECRETS.search(words) or _PLAIN_VALUE.fullmatch(value):
         return False
-    return any(word in words for word in _SECRET_WORDS) or words == "header.authorization"
+    return names_secret(words) or words == "header.authorization"
 
 
 def passwords_in(text: str) -> list[str]:

@@ -16,14 +16,17 @@ from icectl.catalog.configured import Layer as CatalogLayer
 from icectl.catalog.configured import own_layer
 from icectl.cli.console import COLORS, Color
 from icectl.errors import UsageError
-from icectl.units import DURATION_UNITS_MS, parse_duration, parse_ratio, parse_size, print_size
+from icectl.units import (
+    DURATION_UNITS_MS,
+    names_secret,
+    parse_duration,
+    parse_ratio,
+    parse_size,
+    print_size,
+)
 
 _Value = TypeVar("_Value")
 
-_SECRET_KEYS = (
-    "secret", "password", "passphrase", "token", "credential", "account_key", "private_key",
-    "connection_string",
-)  # fmt: skip
 STORAGE_TABLE = "storage-options"
 CATALOG_TABLE = "catalog"
 _PREFIX = "ICECTL_"
@@ -593,8 +596,7 @@ _SECTIONS = {setting.key.rpartition(".")[0] for setting in SETTINGS}
 
 def is_secret(name: str) -> bool:
     """Return whether a storage option of this name holds a credential."""
-    words = re.sub("[.-]", "_", name.lower())
-    return name == "key" or any(word in words for word in _SECRET_KEYS)
+    return name == "key" or names_secret(name)
 
 
 ENV_VARS: Mapping[str, str] = {

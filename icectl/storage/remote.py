@@ -39,6 +39,7 @@ from icectl.storage.store import (
     check_creatable,
 )
 from icectl.storage.streams import Tail, range_reader
+from icectl.units import names_secret
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 _INSTALLED_BY = {
@@ -295,9 +296,10 @@ def _modified_ms(info: Mapping[str, Any]) -> int | None:
 
 def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of options that no message repeats."""
-    words = ("key", "secret", "token", "password", "credential", "connection_string")
     return tuple(
-        value for name, value in options.items() if value and any(w in name.lower() for w in words)
+        value
+        for name, value in options.items()
+        if value and ("key" in name.lower() or names_secret(name))
     )
 
 
