@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import le, lt
 
 import numpy as np
@@ -168,20 +168,24 @@ _HOLDS: Mapping[str, Callable[[Value, Value], object]] = {"<": lt, "<=": le}
 
 def _of_ordered(leaf: Compare, transform: Transform, low: Value, high: Value) -> May:
     """Transforms that keep the order: `x < v` may hold where theirs is not above that of `v`."""
-    type_, wanted, width = leaf.column.type, leaf.value, transform.width or 0
+    width, (highest, lowest) = transform.width or 0, _ends(leaf, transform)
     if isinstance(low, int) and any(low <= end and high > end - width for end in _GREATEST):
         return UNKNOWN  # the least numbers, rounded down, became the greatest ones
     if transform.name in _DATE_UNITS and isinstance(low, int) and low <= 0:
         low -= 1  # old writers rounded moments before 1970 up
-
-    def applied(to: Value) -> Value:
-        return apply(transform, type_, to)
-
     if leaf.operator == "=":
-        return May(bool(low <= applied(wanted) <= high), be_false=True)
-    highest = _next_to(type_, wanted, -1) if leaf.operator == "<" else wanted
-    lowest = wanted if leaf.operator == "<" else _next_to(type_, wanted, 1)
-    return May(bool(low <= applied(highest)), bool(high >= applied(lowest)))
+        return May(bool(low <= highest <= high), be_false=True)
+    return May(bool(low <= highest), bool(high >= lowest))
+
+
+@lru_cache(64)
+def _ends(leaf: Compare, transform: Transform) -> tuple[Value, Value]:
+    """Return the greatest partition value of which a comparison may be true, and the least of which
+    it may be false; of equality both are that of its value. Raises: ValueError."""
+    type_, operator = leaf.column.type, leaf.operator
+    highest = _next_to(type_, leaf.value, -1) if operator == "<" else leaf.value
+    lowest = _next_to(type_, leaf.value, 1) if operator == "<=" else leaf.value
+    return apply(transform, type_, highest), apply(transform, type_, lowest)
 
 
 def _next_to(type_: Type, value: Value, step: int) -> Value:

@@ -232,8 +232,8 @@ def _added_filled(rows: pa.Table, name: str, number: int | None, what: str, rule
     return with_column(rows, name, filled)
 
 
-def manifest_file(row: ListedRow) -> ManifestFile:
-    """Return a leaf's row in the form that older versions list manifests in."""
+def manifest_file(row: ListedRow, **members: Any) -> ManifestFile:
+    """Return a leaf's row in the form that older versions list manifests in, with more members."""
     is_data = row.content == Content.DATA_MANIFEST
     counts: dict[str, Any] = {name: number_of(getattr(row, name)) for name in COUNTS}
     return ManifestFile(
@@ -246,6 +246,7 @@ def manifest_file(row: ListedRow) -> ManifestFile:
         key_metadata=row.key_metadata,
         first_row_id=row.first_row_id,
         **counts,
+        **members,
     )
 
 

@@ -306,8 +306,8 @@ def leaf_manifest(
     leaf: ListedRow, deleted: Positions, dead_locations: tuple[str, ...] = ()
 ) -> ManifestFile:
     """Return a leaf's row in a root as a manifest with dead positions, and their vectors' files."""
-    return replace(
-        manifest_file(leaf),
+    return manifest_file(
+        leaf,
         file_format=FileFormat(leaf.file_format),
         dead=write_bitmap(deleted) if len(deleted) else b"",
         dead_count=len(deleted),
