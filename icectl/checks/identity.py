@@ -6,17 +6,18 @@ of a writer, and two tell of another file.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from threading import Lock
+from threading import local
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import Integers
+from icectl.entries.columns import Integers, Mask
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, OtherFile
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
@@ -28,7 +29,7 @@ from icectl.units import read_count
 SCREENED = frozenset({"snapshot_id", "record_count"})
 """What `doubtful_manifests` looks at, beside columns that are always read."""
 
-_STATUSES = tuple(Status)
+_STATUSES = tuple(map(int, Status))
 _GREATEST = np.iinfo(np.int64).max
 
 
@@ -136,59 +137,69 @@ def changed_rows(
 
     Cost: little, where lists share rows and differ at one end: it may be more than what differs.
     """
-    most = min(len(before), len(now))
-    head = _shared(most, lambda count: before[:count] == now[:count])
-    before, now, most = before[head:], now[head:], most - head
-    tail = _shared(most, lambda count: before[-count:] == now[-count:])
+    head = _shared(before, now)
+    before, now = before[head:], now[head:]
+    tail = _shared(before[::-1], now[::-1])
     return before[: len(before) - tail], now[: len(now) - tail]
 
 
-def _shared(most: int, is_shared: Callable[[int], bool]) -> int:
-    """Return a count that is shared; ever larger steps down from the largest."""
-    step = 0
-    while step < most and not is_shared(most - step):
+def _shared(before: tuple[ManifestFile, ...], now: tuple[ManifestFile, ...]) -> int:
+    """Return a count of first rows that are the same; ever larger steps down from the largest."""
+    most, step = min(len(before), len(now)), 0
+    while step < most:
+        count = most - step
+        if before[count - 1] is now[count - 1] and before[:count] == now[:count]:
+            return count
         step = 2 * step + 1
-    return max(most - step, 0)
+    return 0
+
+
+class _LastList(local):
+    """The list that a thread saw last, with its paths and its greatest sequence number."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self.rows: tuple[ManifestFile, ...] = ()
+        self.paths: set[str] = set()
+        self.greatest = 0
 
 
 class DoubtfulLists:
     """Tells which manifest lists have to be held against the rules of lists.
 
     Of a list that has most rows of the last one, only the others are looked at. Safe to share among
-    threads.
+    threads, each of which reads several lists in a row.
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._last = _LastList()
         self._plain: dict[int, ManifestFile] = {}
         """Rows without doubts, by `id`: lists that are read together share rows."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._last: tuple[ManifestFile, ...] = ()
-        self._paths: set[str] = set()
-        self._greatest = 0
 
     def is_doubtful(
         self, metadata: TableMetadata, snapshot: Snapshot, manifests: tuple[ManifestFile, ...]
     ) -> bool:
         """Return whether something speaks against the list of a snapshot."""
-        with self._lock:
-            removed, added = changed_rows(self._last, manifests)
-            self._paths.difference_update(map(_PATH, removed))
-            self._paths.update(map(_PATH, added))
-            is_once = len(self._paths) == len(manifests)
-            is_first = metadata.format_version == 1
-            new = [] if is_first else [row for row in added if id(row) not in self._plain]
-            if not is_once or not all(map(partial(_is_plain, metadata), new)):
-                self._forget()
+        last = self._last
+        removed, added = changed_rows(last.rows, manifests)
+        last.paths.difference_update(map(_PATH, removed))
+        last.paths.update(map(_PATH, added))
+        is_first = metadata.format_version == 1
+        for row in () if is_first else added:
+            if id(row) not in self._plain and not _is_plain(metadata, row):
+                last.forget()
                 return True
-            self._plain.update((id(row), row) for row in new)
-            self._last = manifests
-            self._greatest = max(self._greatest, *map(_NUMBER, added), 0)
-            if self._greatest > snapshot.sequence_number:  # it may be that of an earlier list
-                self._greatest = max(map(_NUMBER, manifests), default=0)
-            return not is_first and self._greatest > snapshot.sequence_number
+            self._plain[id(row)] = row
+            last.greatest = max(last.greatest, row.sequence_number)
+        if len(last.paths) != len(manifests):
+            last.forget()
+            return True
+        last.rows = manifests
+        if last.greatest > snapshot.sequence_number:  # it may be that of an earlier list
+            last.greatest = max(map(_NUMBER, manifests), default=0)
+        return last.greatest > snapshot.sequence_number
 
 
 def _is_plain(metadata: TableMetadata, row: ManifestFile) -> bool:
@@ -211,62 +222,82 @@ def doubtful_manifests(
 ) -> Sequence[int]:
     """Find manifests that something speaks against; `described` are their rows of a list.
 
-    `rows` are those of all of them, with the columns of SCREENED and perhaps content and sequence
-    numbers; the first has `manifest` `first`.
+    `rows` are those of all of them, manifest by manifest, with the columns of SCREENED and perhaps
+    content and sequence numbers; the first has `manifest` `first`.
     Shape: places in `described`.
     Cost: a pass over numbers.
     """
     table = rows.table
-    count, width = len(described), len(_STATUSES)
-    places = np.asarray(table["manifest"].to_numpy(), np.int64) - first
-    statuses = np.asarray(table["status"].to_numpy(), np.int64)
-    at = places * width + statuses
-    records = np.asarray(table["record_count"].to_numpy(), np.float64)
-    file_counts = np.bincount(at, minlength=count * width).reshape(count, width)
-    row_counts = np.bincount(at, records, count * width).reshape(count, width)
-    counts = np.hstack([file_counts, row_counts]).tolist()
-    ids = np.asarray(pc.fill_null(table["snapshot_id"], -1).to_numpy(), np.int64)
-    added = np.array([one.added_snapshot_id or -1 for one in described], np.int64)[places]
-    differs = np.flatnonzero(ids != added)  # mostly none, so that the rest is little
-    is_stated = (ids[differs] != -1) & (added[differs] != -1)
-    is_stated &= statuses[differs] != Status.EXISTING
-    of_others = np.bincount(places[differs[is_stated]], minlength=count)
-    misnumbered = _misnumbered(described, table, places, statuses)
-    misfiled = _misfiled(described, table, places)
+    count = len(described)
+    numbers = table["manifest"].to_numpy()
+    bounds = np.searchsorted(numbers, np.arange(first, first + count + 1, dtype=numbers.dtype))
+    lengths = np.diff(bounds)
+    statuses = table["status"].to_numpy()
+    counts = _counts_by_status(statuses, table["record_count"].to_numpy(), bounds)
+
+    def places(wrong: Mask) -> Sequence[int]:
+        """Return the manifests of the rows that are wrong, mostly of none."""
+        found: Sequence[int] = np.searchsorted(bounds, np.flatnonzero(wrong), "right").tolist()
+        return [at - 1 for at in found]
+
+    ids = _filled(table["snapshot_id"])
+    added = np.repeat([one.added_snapshot_id or -1 for one in described], lengths)
+    doubted: set[int] = set()
+    if (differs := ids != added).any():
+        is_stated = (ids != -1) & (added != -1)
+        doubted.update(places(differs & is_stated & (statuses != Status.EXISTING)))
+    if "content" in table.column_names:  # data among deletes, or deletes among data (R-061)
+        holds_data = np.repeat([one.content is ManifestContent.DATA for one in described], lengths)
+        doubted.update(places((table["content"].to_numpy() == int(Content.DATA)) != holds_data))
+    if "sequence_number" in table.column_names:  # which its row excludes (R-044, R-047)
+        own = _filled(table["sequence_number"])
+        least = np.repeat([one.min_sequence_number for one in described], lengths)
+        greatest = np.repeat([one.sequence_number or _GREATEST for one in described], lengths)
+        outside = (own < least) | (own > greatest)
+        doubted.update(places(outside & (statuses != Status.DELETED) & (own != -1)))
     return [
         place
         for place, (row, header, size) in enumerate(zip(described, headers, sizes, strict=True))
         if row.manifest_length != size
-        or of_others[place]
-        or misnumbered[place]
-        or misfiled[place]
+        or place in doubted
         or _says_another_kind(row, header)
         or _counts_others(row, counts[place])
     ]
 
 
-def _misnumbered(
-    described: Sequence[ManifestFile], table: pa.Table, places: Integers, statuses: Integers
-) -> Integers:
-    """Count live entries by manifest whose own sequence number its row excludes (R-044, R-047)."""
-    if "sequence_number" not in table.column_names:
-        return np.zeros(len(described), np.int64)
-    numbers = table["sequence_number"]
-    own = np.asarray(pc.fill_null(numbers, -1).to_numpy(), np.int64)
-    least = np.array([one.min_sequence_number for one in described], np.int64)
-    greatest = np.array([one.sequence_number or _GREATEST for one in described], np.int64)
-    outside = (own < least[places]) | (own > greatest[places])
-    is_stated = (statuses != Status.DELETED) & (own != -1)
-    return np.bincount(places[outside & is_stated], minlength=len(described))
+def _filled(column: pa.ChunkedArray) -> Integers:
+    """Return a column of numbers; null is -1."""
+    return np.asarray((pc.fill_null(column, -1) if column.null_count else column).to_numpy())
 
 
-def _misfiled(described: Sequence[ManifestFile], table: pa.Table, places: Integers) -> Integers:
-    """Count entries by manifest that are data among deletes, or deletes among data (R-061)."""
-    if "content" not in table.column_names:
-        return np.zeros(len(described), np.int64)
-    holds_data = np.array([one.content is ManifestContent.DATA for one in described], np.bool_)
-    is_data = np.asarray(table["content"].to_numpy(), np.int64) == Content.DATA
-    return np.bincount(places[is_data != holds_data[places]], minlength=len(described))
+def _counts_by_status(
+    statuses: Integers, records: Integers, bounds: Integers
+) -> Sequence[tuple[int, ...]]:
+    """Count the files of each status between bounds, then their rows. Order: of the statuses."""
+    none = [0] * (len(bounds) - 1)
+    file_counts, row_counts = [], []
+    for status in _STATUSES:
+        is_of = statuses == status
+        files_of = np.count_nonzero(is_of)
+        if not files_of:
+            file_counts.append(none)
+            row_counts.append(none)
+            continue
+        if files_of == len(statuses):  # as a rule a few manifests have one status in common
+            file_counts.append(np.diff(bounds).tolist())
+            row_counts.append(_sums(records, bounds))
+        else:
+            file_counts.append(_sums(is_of, bounds))
+            row_counts.append(_sums(records * is_of, bounds))
+    return list(zip(*file_counts, *row_counts, strict=True))
+
+
+def _sums(values: npt.NDArray[Any], bounds: Integers) -> list[int]:
+    """Add up values between bounds."""
+    sums = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=sums[1:])
+    differences: list[int] = np.diff(sums[bounds]).tolist()
+    return differences
 
 
 def _says_another_kind(row: ManifestFile, header: ManifestHeader) -> bool:
@@ -276,12 +307,12 @@ def _says_another_kind(row: ManifestFile, header: ManifestHeader) -> bool:
 
 
 _STATED = attrgetter(
-    *(f"{status.name.lower()}_{kind}_count" for kind in ("files", "rows") for status in _STATUSES)
+    *(f"{status.name.lower()}_{kind}_count" for kind in ("files", "rows") for status in Status)
 )
 
 
-def _counts_others(row: ManifestFile, counted: Sequence[float]) -> bool:
+def _counts_others(row: ManifestFile, counted: tuple[int, ...]) -> bool:
     stated = _STATED(row)
-    if stated == tuple(counted):
+    if stated == counted:
         return False
     return any(own not in (None, other) for own, other in zip(stated, counted, strict=True))

@@ -108,25 +108,28 @@ _COUNTERS = ("added-", "deleted-", "removed-", "changed-partition-count")
 
 
 def _live_counts(
-    lists: Mapping[int, Sequence[ManifestFile]], content: ManifestContent
-) -> Mapping[int, int | None]:
-    """Count the live files of a content in each list; None where a count is missing.
+    lists: Mapping[int, Sequence[ManifestFile]],
+) -> Mapping[ManifestContent, Mapping[int, int | None]]:
+    """Count the live files of each content in each list; None where a count is missing.
 
     Of a list that has most rows of the one before, only the others are counted.
     """
-    totals: dict[int, int | None] = {}
+    counts: dict[ManifestContent, dict[int, int | None]] = {content: {} for content in _CHANGES}
     last: tuple[ManifestFile, ...] = ()
-    total = unknown = 0
+    total, unknown = dict.fromkeys(_CHANGES, 0), dict.fromkeys(_CHANGES, 0)
     for id_, listed in lists.items():
         now = tuple(listed)
         for sign, rows in zip((-1, 1), changed_rows(last, now), strict=True):
             for row in rows:
-                if row.content is content:
-                    unknown += sign * (row.live_files is None)
-                    total += sign * (row.live_files or 0)
-        totals[id_] = None if unknown else total
+                live_files = row.live_files
+                if live_files is None:
+                    unknown[row.content] += sign
+                else:
+                    total[row.content] += sign * live_files
+        for content, of_lists in counts.items():
+            of_lists[id_] = None if unknown[content] else total[content]
         last = now
-    return totals
+    return counts
 
 
 def _lost_files(chain: ListedChain) -> Iterator[Breach]:
@@ -137,8 +140,8 @@ def _lost_files(chain: ListedChain) -> Iterator[Breach]:
     parent has expired; and where a child agrees with the list, the total is wrong.
     """
     known = chain.metadata.snapshots_by_id
-    for content, (what, name, *_) in _CHANGES.items():
-        counts = _live_counts(chain.lists, content)
+    for content, counts in _live_counts(chain.lists).items():
+        what, name, *_ = _CHANGES[content]
         agrees: set[int | None] = set()
         expected: dict[int, int | None] = {}
         for id_, count in counts.items():
@@ -198,8 +201,8 @@ def lists_others(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
 
     So is a root with more.
     """
-    for content, (_, name, *_) in _CHANGES.items():
-        stated, count = _stated(snapshot, f"total-{name}"), _live_counts({0: manifests}, content)[0]
+    for content, counts in _live_counts({0: manifests}).items():
+        stated, count = _stated(snapshot, f"total-{_CHANGES[content][1]}"), counts[0]
         if stated is None or count is None:
             continue
         if count < stated or _brings_back(snapshot, count, stated):

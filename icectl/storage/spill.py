@@ -37,7 +37,7 @@ class Spill:
 
     def add(self, parts: npt.NDArray[Any], batch: pa.RecordBatch) -> None:
         """Add rows, each to its part. Raises: StorageError, where there is no room for them."""
-        self._waiting.append((parts.astype(np.uint8), batch))
+        self._waiting.append((parts.astype(np.uint8, copy=False), batch))
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= _WAITING_BYTES:
             self._write()
@@ -66,6 +66,14 @@ class Spill:
                 stored = self._file.read(size)
             yield from pa.ipc.open_stream(stored)
         yield from self._by_part.get(number, ())
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows, those of a part together: few rows at once. Raises: StorageError."""
+        if not self._by_part and self._file is None:
+            yield pa.Table.from_batches([batch for _, batch in self._waiting], self._schema)
+            return
+        for number in range(self._part_count):
+            yield pa.Table.from_batches(self.read(number), self._schema)
 
     def close(self) -> None:
         """Give memory and disk back; no row is left."""

@@ -47,9 +47,9 @@ LocationHash = Callable[[pa.Array | pa.ChunkedArray], Hashes]
 """Hashes locations as `location_hashes` does."""
 
 
-def parts_of(hashes: Hashes) -> Integers:
+def parts_of(hashes: Hashes) -> npt.NDArray[np.uint8]:
     """Return the range that each hash is in. Order: kept."""
-    return (hashes >> np.uint64(64 - _PART_BITS)).astype(np.int64)
+    return (hashes >> np.uint64(64 - _PART_BITS)).astype(np.uint8)
 
 
 class KnownLocations:

@@ -23,7 +23,7 @@ from icectl.entries.rows import (
 )
 from icectl.errors import CorruptTable, MissingFile
 from icectl.files.deletion_vectors import read_bitmap
-from icectl.format.manifest import FileFormat, ManifestFile
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.spill import Spill
@@ -68,19 +68,22 @@ class LiveOnce:
 
         `hashes` are those of their locations' loosest keys, by the same function in all calls.
         """
-        places = np.asarray(alive.table["manifest"].to_numpy(), np.int64)
+        places = alive.table["manifest"].to_numpy()
         numbers = np.zeros(len(manifests), np.int32)
-        is_compared = ~mask_of(_are_vectors(alive))
+        is_compared, has_vectors = np.ones(len(places), np.bool_), False
         for place in np.flatnonzero(np.bincount(places)).tolist():
             item = manifests[place]
             path, first = item.manifest_path, self._dead.setdefault(item.manifest_path, item.dead)
             numbers[place] = self._numbers.setdefault(path, len(self._numbers))
+            has_vectors |= item.in_root or item.content is ManifestContent.DELETES
             if item.in_root:
                 self._roots.add(int(numbers[place]))
             elif first != item.dead:  # of a leaf that was taken in, rows that were dead are new
                 dead = read_bitmap(first) if first else NONE
                 revived = np.isin(alive.table["manifest_pos"].to_numpy(), dead)
                 is_compared &= (places != place) | revived
+        if has_vectors:
+            is_compared &= alive.table["file_format"].to_numpy() != int(FileFormat.PUFFIN)
         listed_in = numbers[places]
         if not is_compared.all():
             hashes, listed_in = hashes[is_compared], listed_in[is_compared]
@@ -130,8 +133,7 @@ class LiveOnce:
             codes = np.unique(first * count + second)
             pairs.update(divmod(code, count) for code in codes.tolist())
 
-        for number in range(PARTS):
-            part = pa.Table.from_batches(self._entries.read(number), _LIVE)
+        for part in self._entries.tables():
             hashes, numbers = part["hash"].to_numpy(), part["manifest"].to_numpy()
             if distinct_count(hashes) == len(hashes):  # sooner than ordering manifests by them
                 continue
@@ -158,10 +160,6 @@ class LiveOnce:
         return pairs
 
 
-def _are_vectors(alive: RawEntries) -> pa.ChunkedArray:
-    return pc.equal(alive.table["file_format"], int(FileFormat.PUFFIN))
-
-
 def _have_in_common(
     context: TableContext, metadata: TableMetadata, both: Sequence[ManifestFile]
 ) -> bool:
@@ -171,7 +169,10 @@ def _have_in_common(
     """
     read = scan_manifests(context, metadata, both, _COMPARED)
     entries = [live(part.rows) for part in read]
-    places = [where(one, pc.invert(_are_vectors(one))).table["location"] for one in entries]
+    are_files = [pc.not_equal(one.table["file_format"], int(FileFormat.PUFFIN)) for one in entries]
+    places = [
+        where(one, mask).table["location"] for one, mask in zip(entries, are_files, strict=True)
+    ]
     keys = loosest_keys(pa.chunked_array([c for one in places for c in one.chunks], pa.string()))
     return bool(len(pc.unique(keys)) < len(keys))
 

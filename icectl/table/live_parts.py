@@ -7,7 +7,14 @@ import pyarrow as pa
 
 from icectl.checks.live_entries import LiveRows
 from icectl.checks.rules import RULES
-from icectl.entries.columns import LOCATION_HASH, Hashes, Integers, byte_hashes, byte_strings
+from icectl.entries.columns import (
+    LOCATION_HASH,
+    Hashes,
+    Integers,
+    byte_hashes,
+    byte_strings,
+    distinct_count,
+)
 from icectl.entries.rows import Entries, live
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -76,13 +83,8 @@ class LiveParts:
         return self._is_wrong or self._has_repeats()
 
     def _has_repeats(self) -> bool:
-        for number in range(PARTS):
-            read = [batch["hash"].to_numpy() for batch in self._hashes.read(number)]
-            if read:
-                hashes = np.sort(np.concatenate(read))
-                if (hashes[1:] == hashes[:-1]).any():
-                    return True
-        return False
+        read = (part["hash"].to_numpy() for part in self._hashes.tables())
+        return any(distinct_count(hashes) < len(hashes) for hashes in read)
 
     def _add_ranges(self, starts: Integers, ends: Integers) -> None:
         self._ranges.append((starts, ends))

@@ -3,8 +3,9 @@
     python tests/benchmarks/bench_guard.py
 
 The functions that look at the base of a change are timed inside of runs in this process; the expiry
-is that of bench_expire.py, the compaction one of 1,000 small files with deletes. Hashes of places
-do not count: an expiry thins out its files by them.
+is that of bench_expire.py, the compaction one of 1,000 small files with deletes; both again on that
+table in layout sfc-1, of which the expiry drops what the compaction replaced. Hashes of places do
+not count: an expiry thins out its files by them.
 """
 
 import shutil
@@ -35,6 +36,8 @@ GUARDS = (
     "icectl.commands.expire_snapshots.reach.check_lists",
     "icectl.commands.expire_snapshots.run.check_kept",
     "icectl.table.reachable.LiveOnce.add",
+    "icectl.table.reachable.VectorTargets.add",
+    "icectl.table.reachable.check_vector_targets",
     "icectl.table.live_file_check.LiveOnce.check",
     "icectl.checks.identity.DoubtfulLists.is_doubtful",
     "icectl.table.manifests.doubtful_manifests",
@@ -78,6 +81,7 @@ def timed(seconds: Counter[str]) -> Iterator[None]:
 def share(table: Path, words: list[str]) -> float:
     """The guard's part of a run's processor time, the median of several; a first run warms up."""
     pristine = table.with_name("pristine")
+    shutil.rmtree(pristine, ignore_errors=True)
     shutil.copytree(table, pristine)
     shares = []
     with redirect_stdout(StringIO()):
@@ -109,9 +113,16 @@ def main() -> int:
         table.delete_rows(range(0, 20_000, 40))
         small = ["compact", str(table.directory), "--engine", "local", "--yes"]
         shares.append(share(table.directory, small))
+        upgrade = ["upgrade-to-v4", small[1], "--layout=sfc-1", "--eager", "--yes", "--quiet"]
+        assert app.main(upgrade) == 0
+        shares.append(share(table.directory, small))
+        assert app.main([*small, "--quiet"]) == 0
+        expiry = ["expire-snapshots", small[1], "--older-than", "0s", "--retain-last", "1"]
+        shares.append(share(table.directory, [*expiry, "--yes"]))
+    names = ("an expiry", "a compaction", "a compaction of sfc-1", "an expiry of sfc-1")
     reached = [
         verdict(f"the guard's part of {name}", of, MOST)
-        for name, of in zip(("an expiry", "a compaction"), shares, strict=True)
+        for name, of in zip(names, shares, strict=True)
     ]
     return 0 if all(reached) else 1
 

@@ -42,6 +42,7 @@ def test_few_rows_need_no_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", f"{tmp_path}/gone")
     spilled = Spill(SCHEMA, 256)
     spilled.add(np.arange(30), batch(range(30)))
+    assert [sorted(part["number"].to_pylist()) for part in spilled.tables()] == [[*range(30)]]
     assert numbers_of(spilled, 29) == [29]
 
 
