@@ -190,6 +190,7 @@ PARQUET_DICTIONARY_SIZE_BYTES = TableProperty(
 BLOOM_FILTER_MAX_BYTES = TableProperty(
     "write.parquet.bloom-filter-max-bytes", _number(32), 1_048_576, "size a Bloom filter may have"
 )
+BLOOM_FILTER_RATIO = 0.01
 BLOOM_FILTER_OF_COLUMN = "write.parquet.bloom-filter-enabled.column."
 BLOOM_FILTER_RATIO_OF_COLUMN = "write.parquet.bloom-filter-fpp.column."
 """Begin the names of properties of a column: whether it gets a Bloom filter, and the share of false
@@ -280,7 +281,7 @@ _OF_COLUMNS: Mapping[str, TableProperty[Any]] = {
         "whether the column gets a Bloom filter",
     ),
     BLOOM_FILTER_RATIO_OF_COLUMN: TableProperty(
-        "", _false_positives, 0.01, "share of false positives of its Bloom filter"
+        "", _false_positives, BLOOM_FILTER_RATIO, "share of false positives of its Bloom filter"
     ),
 }
 """Properties of single columns, by what their names begin with."""
@@ -295,7 +296,7 @@ def known_property(name: str) -> TableProperty[Any] | None:
 
 
 def bloom_filters(properties: Mapping[str, str]) -> Mapping[str, float]:
-    """Return the columns that get Bloom filters, by name, with their share of false positives.
+    """Return the share of false positives by column name, 0 for columns without a Bloom filter.
 
     Raises: Refused, for a value that makes no sense.
     """
@@ -308,8 +309,8 @@ def bloom_filters(properties: Mapping[str, str]) -> Mapping[str, float]:
         for name in properties
         if name.startswith(BLOOM_FILTER_OF_COLUMN)
     )
+    enabled = {column: of(BLOOM_FILTER_OF_COLUMN, column) for column in columns}
     return {
-        column: of(BLOOM_FILTER_RATIO_OF_COLUMN, column)
-        for column in columns
-        if of(BLOOM_FILTER_OF_COLUMN, column)
+        column: of(BLOOM_FILTER_RATIO_OF_COLUMN, column) if is_enabled else 0
+        for column, is_enabled in enabled.items()
     }

@@ -1,5 +1,6 @@
 """The rewrite of one file group: reads, deletes, sorts, writes and counts rows."""
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from icectl.files.parquet.schema import NameMapping, Shredding, arrow_schema, is
 from icectl.files.parquet.shredding import common_shredding
 from icectl.files.puffin import PuffinBlob
 from icectl.format.partition import PartitionSpec
+from icectl.format.properties import BLOOM_FILTER_RATIO
 from icectl.format.schema import Schema
 from icectl.format.types import PrimitiveType
 from icectl.rows.columns import ColumnFacts, inside, path_to
@@ -163,6 +165,7 @@ class RewrittenGroup:
 def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -> RewrittenGroup:
     """Write the live rows of a group into new files, and read these again.
 
+    Columns of which files have Bloom filters get them again, unless the options have 0 for them.
     Raises: Unsupported, CorruptTable; SelfCheckFailed, if the new files have other rows. Errors of
     the files pass. The caller removes unfinished files.
     Cost: memory for a row group and a batch, a byte per row of files with deletes, and the keys of
@@ -176,7 +179,10 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
                 opened = open_own(handle, file, columns.written, columns.name_mapping)
                 schemas.append(opened.schema)
         group = replace(group, columns=replace(columns, shredding=common_shredding(schemas)))
-    read = RowsRead(RowTotals())
+    read = RowsRead(RowTotals(), written=columns.written)
+    # A file begins with its first row group, once the rows of this were read.
+    filters = ChainMap({**options.parquet.bloom_filters}, read.filters)
+    options = replace(options, parquet=replace(options.parquet, bloom_filters=filters))
     files, totals = write_rows(
         group, live_batches(group, outputs, read), options, outputs, read.live
     )
@@ -282,17 +288,23 @@ def _placed(
 class RowsRead:
     """The number of rows read, with deleted ones, once a part of a file was read to its end.
 
-    `live` takes the totals of those that are not deleted, where it is there.
+    `live` takes the totals of those that are not deleted, where it is there. `filters` are columns
+    that files read so far have Bloom filters of, by dotted name in `written`.
     """
 
     live: RowTotals | None = None
     row_count: int = 0
+    written: Schema | None = None
+    filters: dict[str, float] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def counting(self, rows: Iterable["StoredRows"]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are not deleted, and add up all of them; any thread may do so."""
-        row_count, live = 0, RowTotals()
+        row_count, live, source = 0, RowTotals(), None
         for row in rows:
+            if row.source is not source:
+                source = row.source
+                self._heed_filters(source.opened)
             row_count += len(row.positions)
             batch = row.live()
             if batch is None:
@@ -304,6 +316,12 @@ class RowsRead:
             self.row_count += row_count
             if self.live is not None:
                 self.live.add_totals(live)
+
+    def _heed_filters(self, opened: DataFile) -> None:
+        if self.written is not None and isinstance(opened, ParquetDataFile):
+            lines = map(self.written.line_to, opened.filtered)
+            names = [".".join(item.name for item in line) for line in lines if line]
+            self.filters.update(dict.fromkeys(names, BLOOM_FILTER_RATIO))
 
 
 def live_batches(

@@ -100,17 +100,31 @@ def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(tmp_path, com
     assert " by the local engine, 3 merged without decoding, 6 rewritten; 2 " in text
 
 
-def test_new_files_have_the_bloom_filters_that_the_table_asks_for(tmp_path, compact):
-    table = build(tmp_path)
-    table.set_properties({"write.parquet.bloom-filter-enabled.column.id": "true"})
-    ended = compact(tmp_path, *SMALL, "--method", "rewrite", "--json")
-    assert ended.code == 0
+def filtered(directory: Path) -> tuple[int, list[str] | None]:
+    """The number of column chunks with Bloom filters in live data files, and their columns."""
     (found,) = duckdb.execute(
         "SELECT count(*), list(DISTINCT path_in_schema) FROM parquet_metadata(?) "
         "WHERE bloom_filter_length > 0",
-        [[file["file_path"] for file in data_files(tmp_path)]],
+        [[file["file_path"] for file in data_files(directory)]],
     ).fetchall()
-    assert found == (3, ["id"])
+    return found
+
+
+def test_new_files_have_the_bloom_filters_that_the_table_asks_for_or_inputs_had(
+    tmp_path, compact, run
+):
+    name = "write.parquet.bloom-filter-enabled.column.id"
+    table = build(tmp_path)
+    table.set_properties({name: "true"})
+    again = ("--method", "rewrite", "--rewrite-all", "--quiet")
+    assert compact(tmp_path, *SMALL, *again).code == 0
+    assert filtered(tmp_path) == (3, ["id"])
+    assert run("properties", str(tmp_path), "unset", name, "--yes").code == 0
+    assert compact(tmp_path, *again).code == 0
+    assert filtered(tmp_path) == (3, ["id"])
+    assert run("properties", str(tmp_path), "set", f"{name}=false", "--yes").code == 0
+    assert compact(tmp_path, *again).code == 0
+    assert filtered(tmp_path) == (0, None)
 
 
 @pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])

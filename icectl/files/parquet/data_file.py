@@ -82,6 +82,21 @@ class ParquetDataFile:
             if key != _ARROW_SCHEMA
         }
 
+    @property
+    def filtered(self) -> frozenset[int]:
+        """The field ids of columns whose first row group has a Bloom filter, as Arrow 26 tells."""
+        metadata = self.file.metadata
+        if not metadata.num_row_groups:
+            return frozenset()
+        row_group = metadata.row_group(0)
+        return frozenset(
+            leaf.field_id
+            for at, leaf in enumerate(leaves(self.schema))
+            if leaf.field_id is not None
+            and leaf.part is None
+            and getattr(row_group.column(at), "bloom_filter_offset", None) is not None
+        )
+
     def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:
         with reading_data_file(_KIND):
             return footer_metrics(self.file.metadata, self.schema, schema, only=only)

@@ -55,7 +55,8 @@ class ParquetOptions:
     page_row_limit: int = 20_000
     dictionary_size_bytes: int = 2 << 20
     bloom_filters: Mapping[str, float] = field(default_factory=dict)
-    """Columns to write Bloom filters of, by dotted name, with the share of false positives."""
+    """Columns to write Bloom filters of, by dotted name, with the share of false positives; 0 for
+    none."""
     bloom_filter_bytes: int = 1 << 20
     """What one filter may take: with more values its false positives grow."""
 
@@ -205,7 +206,7 @@ def _bloom_filters(
     flat = dict(_flat_columns("", schema))
     for name, ratio in options.bloom_filters.items():
         kind = flat.get(name)
-        if kind is None or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
+        if not ratio or kind is None or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
             continue
         bits = 8 << (options.bloom_filter_bytes.bit_length() - 1)
         most = -math.log1p(-(ratio ** (1 / 8))) * bits / 8

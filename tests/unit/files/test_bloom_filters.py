@@ -127,7 +127,7 @@ def test_r021_properties_name_columns_and_false_positives():
         f"{enabled}id": "true", f"{enabled}a.b": "TRUE", f"{ratio}a.b": "0.2",
         f"{enabled}c": "false",
     }  # fmt: skip
-    assert bloom_filters(asked) == {"id": 0.01, "a.b": 0.2}
+    assert bloom_filters(asked) == {"id": 0.01, "a.b": 0.2, "c": 0}
     for wrong in ({f"{enabled}id": "ja"}, {f"{enabled}id": "true", f"{ratio}id": "1"}):
         with pytest.raises(Refused):
             bloom_filters(wrong)
