@@ -47,7 +47,7 @@ def test_there_is_nothing_but_what_is_generated(pages):
         for folder in ("man", "completions")
         for path in (ROOT / folder).iterdir()
     }
-    assert there | {"docs/rules.md", "docs/settings.md"} == set(pages)
+    assert there | {"docs/rules.md", "docs/settings.md", "docs/run.svg"} == set(pages)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,7 +1,7 @@
 """The manual, the completion scripts and the list of rules, printed from what the program has.
 
-`python -m tests.generate.docs` writes `man/`, `completions/` and
-`docs/rules.md`; `--check` only compares, and exits 1 where a file is not what would be written.
+`python -m tests.generate.docs` writes `man/`, `completions/`, `docs/rules.md`,
+`docs/settings.md` and `docs/run.svg`; `--check` only compares, and exits 1 where a file is not what would be written.
 """
 
 import re
@@ -25,6 +25,7 @@ from icectl.commands.steps import STEPS, step_of
 from icectl.errors import EXIT_CODES
 from icectl.sfc1.rules import EVERY_RULE
 from tests.generate import completions
+from tests.generate.diagram import diagram
 
 _THRESHOLDS = frozenset(
     [f"{name}.{limit.name}" for name in STEPS for limit in step_of(name).limits]
@@ -62,6 +63,7 @@ def pages() -> Mapping[str, str]:
         "completions/icectl.ps1": completions.powershell(completed),
         "docs/rules.md": rules_page(),
         "docs/settings.md": settings_list(),
+        "docs/run.svg": diagram(),
     }
 
 
