@@ -1,7 +1,8 @@
 """The manual, the completion scripts and the list of rules, printed from what the program has.
 
 `python -m tests.generate.docs` writes `man/`, `completions/`, `docs/rules.md`,
-`docs/settings.md` and `docs/run.svg`; `--check` only compares, and exits 1 where a file is not what would be written.
+`docs/settings.md` and `docs/run.svg`. `--check` only
+compares, and exits 1 where a file is not what would be written.
 """
 
 import re
