@@ -29,6 +29,7 @@ _LOOPS = {
     "add_bytes": (None, "an aa an h"),
     "add_lists": (None, "an aa an h"),
     "total": (_HASH, "an"),
+    "sort_keys": (None, "aan aa aa"),
     "sketch": (_NUMBER, "aa aan hh"),
     "read_entries": (_NUMBER, "f an an aaan a"),
 }

@@ -660,6 +660,131 @@ LOOP u64 total(const u64 *hashes, i64 rows) {
     return found;
 }
 
+/* -- places of keys in their order ----------------------------------------------------------- */
+
+enum { FEW = 48, DEEPEST = 48, BYTE = 256, ENDED = 8 };
+
+/* Keys by place, the places in the order so far, and eight bytes of each key as a number. */
+typedef struct {
+    const u8 *content;
+    const i64 *offsets;
+    i32 *places, *other_places;
+    u64 *words, *other_words;
+} keys;
+
+static inline i64 left_of(const keys *all, i32 place, i64 depth) {
+    return all->offsets[place + 1] - all->offsets[place] - depth;
+}
+
+/* The next bytes of a key, the first of them the highest; zeros behind its end. */
+static inline u64 next_word(const keys *all, i32 place, i64 depth) {
+    i64 left = left_of(all, place, depth);
+    const u8 *from = all->content + all->offsets[place] + depth;
+    u64 value = 0;
+    for (i64 byte = 0; byte < 8; byte++) value = value << 8 | (byte < left ? from[byte] : 0);
+    return value;
+}
+
+static inline int is_before(const keys *all, i32 one, i32 other, i64 depth) {
+    i64 left = left_of(all, one, depth), right = left_of(all, other, depth);
+    const u8 *first = all->content + all->offsets[one] + depth;
+    const u8 *second = all->content + all->offsets[other] + depth;
+    int order = memcmp(first, second, (size_t)(left < right ? left : right));
+    return order < 0 || (order == 0 && left < right);
+}
+
+/* Sort few places, or those of keys that have much in common, by comparing. */
+static void merge_places(keys *all, i64 low, i64 high, i64 depth) {
+    for (i64 width = 1; width < high - low; width *= 2) {
+        for (i64 start = low; start < high; start += 2 * width) {
+            i64 middle = start + width < high ? start + width : high;
+            i64 end = middle + width < high ? middle + width : high;
+            i64 one = start, other = middle;
+            for (i64 at = start; at < end; at++) {
+                int takes_other = other < end && (one == middle ||
+                    is_before(all, all->places[other], all->places[one], depth));
+                all->other_places[at] = all->places[takes_other ? other++ : one++];
+            }
+        }
+        memcpy(all->places + low, all->other_places + low, (size_t)(high - low) * sizeof(i32));
+    }
+}
+
+/* Sort places by their words, of which `varied` has the bits that are not the same in all. */
+static void sort_by_words(keys *all, i64 low, i64 high, u64 varied) {
+    i32 *places = all->places, *other_places = all->other_places;
+    u64 *words = all->words, *other_words = all->other_words;
+    for (int shift = 0; shift < 64; shift += 8) {
+        if (!((varied >> shift) & (BYTE - 1))) continue;
+        i64 next[BYTE] = {0}, sum = low;
+        for (i64 at = low; at < high; at++) next[(words[at] >> shift) & (BYTE - 1)]++;
+        for (int byte = 0; byte < BYTE; byte++) {
+            i64 count = next[byte];
+            next[byte] = sum;
+            sum += count;
+        }
+        for (i64 at = low; at < high; at++) {
+            i64 to = next[(words[at] >> shift) & (BYTE - 1)]++;
+            other_places[to] = places[at];
+            other_words[to] = words[at];
+        }
+        i32 *of_places = places;
+        u64 *of_words = words;
+        places = other_places, other_places = of_places;
+        words = other_words, other_words = of_words;
+    }
+    if (places == all->places) return;
+    memcpy(all->places + low, places + low, (size_t)(high - low) * sizeof(i32));
+    memcpy(all->words + low, words + low, (size_t)(high - low) * sizeof(u64));
+}
+
+static void sort_places(keys *all, i64 low, i64 high, i64 depth, int level);
+
+/* Sort places whose keys have the same eight bytes, or end there. */
+static void sort_equal(keys *all, i64 low, i64 high, i64 depth, int level) {
+    u64 varied = 0;
+    for (i64 at = low; at < high; at++) {
+        i64 left = left_of(all, all->places[at], depth);
+        all->words[at] = (u64)(left < 0 ? 0 : left > ENDED ? ENDED + 1 : left);
+        varied |= all->words[at] ^ all->words[low];
+    }
+    if (varied) sort_by_words(all, low, high, varied);
+    while (low < high && all->words[low] <= ENDED) low++;
+    sort_places(all, low, high, depth + 8, level + 1);
+}
+
+static void sort_places(keys *all, i64 low, i64 high, i64 depth, int level) {
+    u64 varied = 0;
+    for (int has_ended = 0; !varied && !has_ended; depth += 8) {
+        if (high - low < FEW || level >= DEEPEST) {
+            merge_places(all, low, high, depth);
+            return;
+        }
+        for (i64 at = low; at < high; at++) {
+            all->words[at] = next_word(all, all->places[at], depth);
+            varied |= all->words[at] ^ all->words[low];
+            has_ended |= left_of(all, all->places[at], depth) <= 8;
+        }
+    }
+    depth -= 8;
+    if (varied) sort_by_words(all, low, high, varied);
+    while (low < high) {
+        i64 end = low + 1;
+        while (end < high && all->words[end] == all->words[low]) end++;
+        if (end - low > 1) sort_equal(all, low, end, depth, level);
+        low = end;
+    }
+}
+
+/* The places of keys in the order of their bytes, which equal keys keep; the other arrays have room
+   for as many. */
+LOOP void sort_keys(const u8 *content, const i64 *offsets, i64 count, i32 *places,
+                    i32 *other_places, u64 *words, u64 *other_words) {
+    keys all = {content, offsets, places, other_places, words, other_words};
+    for (i64 at = 0; at < count; at++) places[at] = (i32)at;
+    sort_places(&all, 0, count, 0, 0);
+}
+
 /* -- hashes of values for sketches ------------------------------------------------------------ */
 
 static inline u64 rotated(u64 value, int bits) { return (value << bits) | (value >> (64 - bits)); }

@@ -38,7 +38,15 @@ from icectl.rows.equality_deletes import (
 from icectl.rows.partition_rows import Partition, Partitioner, partitioner
 from icectl.rows.read_data import RowSource, SourceFile, open_own, open_source
 from icectl.rows.row_totals import RowTotals, check_rows
-from icectl.rows.sort_rows import RowKeys, RowSorter, Sorting, sort_keys, sorted_batches
+from icectl.rows.sort_rows import (
+    KeyMaker,
+    RowKeys,
+    RowSorter,
+    Sorting,
+    keyed,
+    sort_keys,
+    sorted_keyed,
+)
 from icectl.rows.write_data import (
     MOST_OPEN_FILES,
     DataWriter,
@@ -184,7 +192,7 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     filters = ChainMap({**options.parquet.bloom_filters}, read.filters)
     options = replace(options, parquet=replace(options.parquet, bloom_filters=filters))
     files, totals = write_rows(
-        group, live_batches(group, outputs, read), options, outputs, read.live
+        group, live_batches(group, outputs, read, _key_maker(group)), options, outputs, read.live
     )
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
@@ -202,7 +210,7 @@ def write_rows(
 ) -> tuple[tuple[WrittenFile, ...], RowTotals]:
     """Write rows of a group into new files, and read these again.
 
-    The totals of the rows are those that whoever yields them has `counted`, if anybody has.
+    If rows were `counted` while they were read, they also have the keys that they are sorted by.
     Raises: as rewrite_data.
     """
     record_count = sum(file.record_count for file in group.files)
@@ -215,7 +223,9 @@ def write_rows(
     with DataWriter(columns.written, *of_files) as writer:
         if counted is None:
             batches = counting_rows(batches, before)
-        for partition, batch in _placed(group, batches):
+            keys = _key_maker(group)
+            batches = batches if keys is None else keyed(batches, keys)
+        for partition, batch in _placed(group, batches, outputs.threads):
             writer.write(batch, partition.key, partition.path)
     files = []
     sizes = [written.file_size_in_bytes for written in writer.written]
@@ -263,24 +273,35 @@ def counting_rows(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Itera
         yield batch
 
 
-def _placed(
-    group: FileGroup, batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Yield rows in the order of writing, with their partitions."""
-    columns, sorting = group.columns.written, group.sorting
-    arrow = group.columns.arrow
-    keys = None if sorting is None else sort_keys(sorting.order, columns, arrow)
+def _key_maker(group: FileGroup) -> KeyMaker | None:
+    """Return the maker of the keys that rows of a group are sorted by; None if they are not."""
+    if group.sorting is None:
+        return None
+    columns, arrow = group.columns.written, group.columns.arrow
+    keys = sort_keys(group.sorting.order, columns, arrow)
     if group.partition is not None:
-        if keys is not None and sorting is not None:
-            batches = sorted_batches(batches, keys, sorting.memory_bytes)
+        return keys
+    return RowKeys(partitioner(group.spec, columns, arrow), keys)
+
+
+def _placed(
+    group: FileGroup, batches: Iterator[pa.RecordBatch], threads: int
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Yield rows, with their keys if they are to be sorted, in the order of writing.
+
+    They are without keys then, and with their partitions.
+    """
+    if group.sorting is not None:
+        batches = sorted_keyed(batches, group.sorting.memory_bytes, threads)
+    if group.partition is not None:
         for batch in batches:
             yield group.partition, batch
         return
-    splitting = partitioner(group.spec, columns, arrow)
-    if sorting is None:
+    splitting = partitioner(group.spec, group.columns.written, group.columns.arrow)
+    if group.sorting is None:
         yield from gather_partitions(batches, splitting)
         return
-    for batch in sorted_batches(batches, RowKeys(splitting, keys), sorting.memory_bytes):
+    for batch in batches:
         yield from splitting.split(batch, splitting.keys(batch))
 
 
@@ -325,15 +346,16 @@ class RowsRead:
 
 
 def live_batches(
-    group: FileGroup, outputs: FileOutputs, read: RowsRead
+    group: FileGroup, outputs: FileOutputs, read: RowsRead, keys: KeyMaker | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a group that are not deleted, with the columns to write.
+    """Yield the rows of a group that are not deleted, with the columns to write and their keys.
 
     Parts of files are read by as many threads as `outputs` has. Order: as of stored_rows.
     """
 
     def counting(part: Callable[[], Iterator[StoredRows]]) -> Iterator[pa.RecordBatch]:
-        return read.counting(part())
+        rows = read.counting(part())
+        return rows if keys is None else keyed(rows, keys)
 
     parts = [partial(counting, part) for part in _parts(group, outputs)]
     yield from streamed_in_threads(
@@ -549,7 +571,7 @@ def gather_partitions(
     Cost: rows of other partitions beyond twice _MEMORY_BYTES wait on disk.
     """
     at_once: set[bytes] = set()
-    with RowSorter(RowKeys(splitting, None), _MEMORY_BYTES) as later:
+    with RowSorter(_MEMORY_BYTES) as later:
         for batch in batches:
             keys = splitting.keys(batch)
             for key in pc.unique(keys).to_pylist():
@@ -559,7 +581,8 @@ def gather_partitions(
             if pc.all(is_now).as_py():
                 yield from splitting.split(batch, keys)
             else:
-                later.add(batch.filter(pc.invert(is_now)))
+                for rows in keyed([batch.filter(pc.invert(is_now))], RowKeys(splitting, None)):
+                    later.add(rows)
                 yield from splitting.split(batch.filter(is_now), keys.filter(is_now))
         for batch in later.batches():
             yield from splitting.split(batch, splitting.keys(batch))

@@ -11,7 +11,9 @@ Nulls are first if a key ascends, last if it descends.
 import re
 import tempfile
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns import Octets, byte_strings, decimal_words, integers, is_integer, plain
 from icectl.entries.partition_transforms import transform_column
 from icectl.errors import Unsupported, UsageError
+from icectl.files.compiled import address, loops
 from icectl.files.data_rows import batch_rows
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, container_of, similar_name_hint
@@ -197,6 +200,7 @@ _KEYED_BYTES = 16 << 20
 _MOST_RUNS = 64
 """Runs that are merged to one: at least one part of each is in memory meanwhile."""
 _KEY = "key"
+_WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,15 +390,17 @@ KeyMaker = SortKeys | RowKeys
 
 
 class RowSorter:
-    """A sorter of rows by their keys; its exit frees the disk.
+    """A sorter of rows that have their keys, as `keyed` makes them; its exit frees the disk.
 
     Rows with equal keys keep their order. Rows beyond `memory_bytes` wait on disk.
-    Cost: twice `memory_bytes`, keys included.
+    Cost: twice `memory_bytes`, keys included, and as much for each of several threads.
     """
 
-    def __init__(self, keys: KeyMaker, memory_bytes: int) -> None:
-        self._keys = keys
+    def __init__(self, memory_bytes: int, threads: int = 1) -> None:
         self._memory_bytes = memory_bytes
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._sorting: deque[Future[_Run]] = deque()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._runs: list[list[_Run]] = []
@@ -407,63 +413,113 @@ class RowSorter:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         self._stack.close()
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises: as making their keys; OSError of the disk."""
-        # Making keys takes several times their memory: few wide rows at a time.
-        step = max(1, batch.num_rows * _KEYED_BYTES // max(batch.nbytes, 1))
-        for start in range(0, batch.num_rows, step):
-            rows = batch.slice(start, step)
-            keyed = rows.append_column(_KEY, self._keys.of(rows))
-            self._waiting.append(keyed)
-            self._waiting_bytes += keyed.nbytes
-            del rows, keyed
-            if self._waiting_bytes >= self._memory_bytes:
-                self._spill()
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows with their keys. Raises: OSError of the disk."""
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= self._memory_bytes:
+            self._spill()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, after the last was added."""
-        if not self._runs:
+        if not self._runs and not self._sorting:
             if self._waiting:
                 yield from map(_without_keys, _in_order(self._waiting))
             return
         if self._waiting:
             self._spill()
+        while self._sorting:
+            self._keep(0, self._sorting.popleft().result())
         runs = [run for level in reversed(self._runs) for run in level]
-        yield from map(_without_keys, _merged(runs, self._memory_bytes))
+        yield from map(_without_keys, self._merged(runs))
 
     def _spill(self) -> None:
         row_count = sum(batch.num_rows for batch in self._waiting)
         part_bytes = min(_PART_BYTES, self._waiting_bytes // _PARTS)
         part_rows = max(1, row_count * part_bytes // max(self._waiting_bytes, 1))
-        self._waiting_bytes = 0
-        self._keep(0, _in_order(self._waiting, part_rows), part_rows)
-        pa.default_memory_pool().release_unused()
+        rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        path = self._next_path()
 
-    def _keep(self, level: int, rows: Iterator[pa.RecordBatch], part_rows: int) -> None:
-        """Write sorted rows to disk; many runs of a level become one of the next."""
-        if level == len(self._runs):
-            self._runs.append([])
+        def sort() -> _Run:
+            run = _write_run(_in_order(rows, part_rows), path, part_rows)
+            pa.default_memory_pool().release_unused()
+            return run
+
+        if self._threads == 1:
+            self._keep(0, sort())
+            return
+        self._sorting.append(self._started_pool().submit(sort))
+        while len(self._sorting) > self._threads:
+            self._keep(0, self._sorting.popleft().result())
+
+    def _next_path(self) -> Path:
         if self._directory is None:
             folder = tempfile.TemporaryDirectory(prefix="icectl-")
             self._directory = Path(self._stack.enter_context(folder))
         self._file_count += 1
-        path = self._directory / f"{self._file_count}.arrow"
-        self._runs[level].append(_write_run(rows, path, part_rows))
+        return self._directory / f"{self._file_count}.arrow"
+
+    def _started_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sort")
+        return self._pool
+
+    def _keep(self, level: int, run: "_Run") -> None:
+        """Take a run on disk; many of a level become one of the next."""
+        if level == len(self._runs):
+            self._runs.append([])
+        self._runs[level].append(run)
         if len(self._runs[level]) == _MOST_RUNS:
             runs = self._runs[level]
-            self._keep(level + 1, _merged(runs, self._memory_bytes), part_rows)
+            part_rows = max(1, *(run.part_rows for run in runs))
+            merged = _write_run(self._merged(runs), self._next_path(), part_rows)
+            self._keep(level + 1, merged)
             self._runs[level] = []
-            for run in runs:
-                run.path.unlink()
+            for old in runs:
+                old.path.unlink()
+
+    def _merged(self, runs: Sequence["_Run"]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all runs in order, some of each in memory at a time."""
+        steps = _steps(runs, self._memory_bytes)
+        if self._threads == 1:
+            for parts in steps:
+                yield from _in_order(parts)
+            return
+        sorting: deque[Future[list[pa.RecordBatch]]] = deque()
+        for parts in steps:
+            sorting.append(self._started_pool().submit(lambda parts: [*_in_order(parts)], parts))
+            if len(sorting) > self._threads:
+                yield from sorting.popleft().result()
+        while sorting:
+            yield from sorting.popleft().result()
 
 
 def sorted_batches(
     batches: Iterable[pa.RecordBatch], keys: KeyMaker, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in the order of their keys, as RowSorter does."""
-    with RowSorter(keys, memory_bytes) as sorter:
+    return sorted_keyed(keyed(batches, keys), memory_bytes)
+
+
+def keyed(batches: Iterable[pa.RecordBatch], keys: KeyMaker) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows with their keys as a last column. Raises: as making them."""
+    for batch in batches:
+        # Making keys takes several times their memory: few wide rows at a time.
+        step = max(1, batch.num_rows * _KEYED_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            yield rows.append_column(_KEY, keys.of(rows))
+
+
+def sorted_keyed(
+    batches: Iterable[pa.RecordBatch], memory_bytes: int, threads: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `keyed` in the order of their keys, without these, as RowSorter does."""
+    with RowSorter(memory_bytes, threads) as sorter:
         for batch in batches:
             sorter.add(batch)
         yield from sorter.batches()
@@ -481,10 +537,27 @@ def _in_order(
     # Taking rows from many chunks is far slower than from one.
     rows = pa.concat_batches(batches)
     batches.clear()
-    order = pc.sort_indices(_keys(rows))
+    order = order_of(_keys(rows))
     step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
     for start in range(0, rows.num_rows, step):
         yield rows.take(order.slice(start, step))
+
+
+def order_of(keys: pa.Array) -> pa.Array:
+    """Return the places of keys in their order, which equal ones keep."""
+    count = len(keys)
+    if loops() is None or count > np.iinfo(np.int32).max:
+        return pc.sort_indices(keys)
+    offsets = np.frombuffer(keys.buffers()[1], np.int64, count + 1, _WORD_BYTES * keys.offset)
+    content = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    places, other_places = (np.empty(count, np.int32) for _ in range(2))
+    words, other_words = (np.empty(count, np.uint64) for _ in range(2))
+    loops().sort_keys(
+        *(address(content, np.uint8), address(offsets, np.int64), count),
+        *(address(array, np.int32) for array in (places, other_places)),
+        *(address(array, np.uint64) for array in (words, other_words)),
+    )
+    return pa.array(places)
 
 
 def _without_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -497,6 +570,7 @@ class _Run:
 
     path: Path
     reader: pa.RecordBatchFileReader
+    part_rows: int
     at: int = 0
     rows: pa.RecordBatch | None = None
 
@@ -537,11 +611,11 @@ def _write_run(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _R
                 to = stack.enter_context(pa.ipc.new_file(file, batch.schema, options=options))
             for start in range(0, batch.num_rows, part_rows):
                 to.write_batch(batch.slice(start, part_rows))
-    return _Run(path, pa.ipc.open_file(pa.OSFile(str(path), "rb")))
+    return _Run(path, pa.ipc.open_file(pa.OSFile(str(path), "rb")), part_rows)
 
 
-def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all runs in order, some of each in memory at a time."""
+def _steps(runs: Sequence[_Run], memory_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield rows of all runs, each time those before all that are not in memory yet."""
     while runs:
         for run in runs:
             run.fill(memory_bytes // (2 * len(runs)))
@@ -558,5 +632,5 @@ def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]
             for batch in run.take(limit, with_limit=place <= first)
         ]
         if parts:
-            yield from _in_order(parts)
+            yield parts
         runs = [run for run in runs if not run.is_read or (run.rows and run.rows.num_rows)]

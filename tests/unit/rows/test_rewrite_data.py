@@ -187,6 +187,14 @@ def test_several_threads_make_the_files_that_one_makes(monkeypatch):
     assert [parts for _, parts in found] == [found[0][1]] * 3
 
 
+def test_several_threads_sort_as_one_does():
+    group = deleted_in_row_groups(3)
+    group.sorting = Sorting(by_name("desc"), 3_000)
+    names = [row["name"] for row in group.rows_after()]
+    assert len(names) == 470
+    assert names == sorted(names, reverse=True)
+
+
 def test_damage_that_a_thread_meets_leaves_no_file():
     group = deleted_in_row_groups(3)
     group.store.content["f4"] = group.store.content["f4"][:-9] + b"PAR1 PAR1"

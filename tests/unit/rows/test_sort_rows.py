@@ -3,6 +3,7 @@
 import datetime as dt
 import struct
 import tempfile
+import threading
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
@@ -22,11 +23,14 @@ from icectl.format.transforms import parse_transform
 from icectl.format.types import ListType, NestedField, PrimitiveType, StructType, Type
 from icectl.rows import sort_rows
 from icectl.rows.sort_rows import (
+    RowSorter,
     ZOrder,
+    keyed,
     parse_sort_order,
     parse_zorder,
     sort_keys,
     sorted_batches,
+    sorted_keyed,
     table_order,
 )
 from tests.builders.data_files import schema
@@ -423,3 +427,60 @@ def test_neighbours_on_the_curve_are_near_in_every_column():
     rows = np.argsort(np.array(found, dtype=object), kind="stable")
     spans = [np.ptp(column[rows[at : at + 64]]) for column in columns for at in range(0, 4096, 64)]
     assert np.mean(spans) < 1024 / 4
+
+
+def random_keys(chance, count):
+    """Keys that have beginnings, ends and zeros in common, some of them equal."""
+    beginnings = [b"", b"\x00", b"a" * 8, b"a" * 9, b"b" * 700, b"\x00" * 16, b"a" * 8 + b"\x00"]
+    ends = [chance.bytes(int(length)) for length in chance.integers(0, 20, 50)]
+    return [
+        beginnings[one] + bytes(int(other) % 3) + ends[last]
+        for one, other, last in chance.integers(0, (len(beginnings), 9, len(ends)), (count, 3))
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 47, 48, 3_000])
+def test_keys_are_in_the_order_of_their_bytes_and_equal_ones_stay(count):
+    chance = np.random.default_rng(count)
+    keys = random_keys(chance, count)
+    expected = sorted(range(count), key=lambda place: keys[place])  # sorted() is stable
+    column = pa.array([b"before", *keys], pa.large_binary()).slice(1)
+    assert sort_rows.order_of(column).to_pylist() == expected
+
+
+def test_keys_that_differ_far_behind_their_beginning_are_sorted_by_that():
+    keys = [b"x" * (8 * level) + bytes([at % 7]) for level in range(80) for at in range(60)]
+    expected = sorted(range(len(keys)), key=lambda place: keys[place])
+    assert sort_rows.order_of(pa.array(keys, pa.large_binary())).to_pylist() == expected
+
+
+def test_keys_are_sorted_without_compiled_loops_too(monkeypatch):
+    monkeypatch.setattr(sort_rows, "loops", lambda: None)
+    keys = random_keys(np.random.default_rng(0), 500)
+    expected = sorted(range(500), key=lambda place: keys[place])
+    assert sort_rows.order_of(pa.array(keys, pa.large_binary())).to_pylist() == expected
+
+
+def test_several_threads_sort_as_one_does_and_equal_rows_stay_through_merges_of_runs(monkeypatch):
+    monkeypatch.setattr(sort_rows, "_MOST_RUNS", 4)
+    arrow = arrow_schema(COLUMNS)
+    keys = sort_keys(ORDER, COLUMNS, arrow)
+    found = [
+        [row for batch in sorted_keyed(rows, 20_000, threads) for row in batch.to_pylist()]
+        for threads in (1, 3)
+        for rows in [keyed(batches(3_000), keys)]
+    ]
+    given = [row for batch in batches(3_000) for row in batch.to_pylist()]
+    expected = sorted(given, key=lambda row: (row["number"] is None, row["number"] or 0))
+    assert found == [expected, expected]
+
+
+def test_a_sorter_that_is_left_early_leaves_no_thread_and_nothing_on_disk(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
+    with RowSorter(20_000, 2) as sorter:
+        for rows in keyed(batches(1_000), keys):
+            sorter.add(rows)
+        next(sorter.batches())
+    assert not list(tmp_path.iterdir())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sort")]
