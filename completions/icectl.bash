@@ -20,7 +20,7 @@ _icectl() {
         previous="${COMP_WORDS[COMP_CWORD-2]}"
     fi
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -108,6 +108,17 @@ _icectl() {
                 --color) words="auto always never" ;;
                 --sort-order|--zorder|--branch|--catalog) asks="yes" ;;
                 --where|--target-file-size|--merge-row-group|--max-groups|--partial-progress|--max-failed-commits|--min-input-files|--min-delete-ratio|--min-delete-files|--min-file-size|--max-file-size|--max-group-size|--output-spec-id|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        expire-rows)
+            options="--where --yes-any-filter --method --verify --max-fraction --branch --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --method) words="deletes rewrite" ;;
+                --verify) words="footers rows" ;;
+                --format) words="text json github junit sarif" ;;
+                --color) words="auto always never" ;;
+                --branch|--catalog) asks="yes" ;;
+                --where|--max-fraction|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         analyze)
@@ -205,10 +216,10 @@ _icectl() {
                 --concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
-        schema) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4" ;;
+        schema) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4" ;;
         completion) words="bash zsh fish powershell" ;;
-        man) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 icectl.toml maintain.toml" ;;
-        help) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man" ;;
+        man) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 icectl.toml maintain.toml" ;;
+        help) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man" ;;
     esac
     if [[ -n $words ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$current"))

@@ -14,7 +14,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         @(& icectl __complete @before $last 2>$null)
     }
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
     } else {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
@@ -79,6 +79,14 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--sort-order', '--zorder', '--branch', '--catalog')
+            }
+            'expire-rows' {
+                $options = @('--where', '--yes-any-filter', '--method', '--verify', '--max-fraction', '--branch', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--method'] = @('deletes', 'rewrite')
+                $values['--verify'] = @('footers', 'rows')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
+                $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--branch', '--catalog')
             }
             'analyze' {
                 $options = @('--columns', '--only', '--full', '--exact-deletes', '--max-removed', '--branch', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
@@ -146,16 +154,16 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--branch', '--catalog')
             }
             'schema' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4')
             }
             'completion' {
                 $first = @('bash', 'zsh', 'fish', 'powershell')
             }
             'man' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
             }
             'help' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man')
             }
         }
         if ($values.ContainsKey($previous)) { $found = $values[$previous] }

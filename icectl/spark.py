@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from icectl.commands import program
 from icectl.commands.analyze.options import AnalyzeRequest as AnalyzeOptions
 from icectl.commands.compact.options import CompactRequest as CompactOptions
+from icectl.commands.expire_rows.options import ExpireRowsRequest as ExpireRowsOptions
 from icectl.commands.expire_snapshots.options import ExpireRequest as ExpireOptions
 from icectl.commands.inspect.options import ViewRequest as ViewOptions
 from icectl.commands.migrate_v1_v2.options import MigrateRequest as MigrateOptions
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "Access", "AnalyzeOptions", "CompactOptions", "ExpireOptions", "MigrateOptions", "Moment",
-    "OrphanOptions", "RepairOptions", "Report", "RewriteOptions", "RowChange", "UpgradeOptions",
-    "UpgradeToV3Options", "ValidateOptions", "ViewOptions", "analyze", "append", "compact",
-    "delete_rows", "delete_where", "expire_snapshots", "inspect", "load", "migrate_v1_v2",
-    "overwrite_partitions", "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v3",
-    "upgrade_to_v4", "validate",
+    "Access", "AnalyzeOptions", "CompactOptions", "ExpireOptions", "ExpireRowsOptions",
+    "MigrateOptions", "Moment", "OrphanOptions", "RepairOptions", "Report", "RewriteOptions",
+    "RowChange", "UpgradeOptions", "UpgradeToV3Options", "ValidateOptions", "ViewOptions",
+    "analyze", "append", "compact", "delete_rows", "delete_where", "expire_rows",
+    "expire_snapshots", "inspect", "load", "migrate_v1_v2", "overwrite_partitions",
+    "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v3", "upgrade_to_v4", "validate",
 ]  # fmt: skip
 
 _NOWHERE = Access()
@@ -171,6 +172,20 @@ def analyze(
     """Compute statistics for query planners. Raises: IcectlError."""
     call = Call(spark, table, access, progress)
     return _change(call, "analyze", options or AnalyzeOptions(), dry_run=dry_run)
+
+
+def expire_rows(
+    spark: "SparkSession | None",
+    table: str,
+    options: ExpireRowsOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Delete the rows that are past their time, read by this machine. Raises: IcectlError."""
+    call = Call(spark, table, access, progress)
+    return _change(call, "expire-rows", options or ExpireRowsOptions(), dry_run=dry_run)
 
 
 def upgrade_to_v3(

@@ -23,6 +23,7 @@ from icectl.commands.rows import delete as deletes
 from icectl.commands.rows import read as read_rows
 from icectl.commands.rows import write as write_rows
 from icectl.commands.rows.change import RowChange
+from icectl.commands.rows.deletion import WantedRows
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.format.metadata import TableMetadata
@@ -224,8 +225,8 @@ def delete_where(session: Session, where: str, branch: str) -> RowChange:
 def delete_rows(session: Session, keys: Any, branch: str) -> RowChange:
     """Delete the rows that have one of some keys. Raises: as deletes.delete, keys_of."""
 
-    def wanted(metadata: TableMetadata) -> deletes.WantedRows:
-        return deletes.WantedRows(*keys_of(collect_small_frame(keys), metadata.current_schema))
+    def wanted(metadata: TableMetadata) -> WantedRows:
+        return WantedRows(*keys_of(collect_small_frame(keys), metadata.current_schema))
 
     return deletes.delete(session.context, _reader(session), wanted, branch)
 

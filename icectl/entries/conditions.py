@@ -10,7 +10,7 @@ Comparisons, `in`, `between`, `is null`, `is nan`, `like 'text%'`, `and`, `or`, 
 Names are case-sensitive, words of the language are not; a name with other characters stands in
 backticks, text in single quotes, bytes as x'00ff'. A name that is no column's is looked for among
 the partition fields. `day(at)` is the day of a date or timestamp, in UTC; it becomes a range of the
-column. There are no other functions.
+column. There are no other functions. Where the caller knows the time, `'now - 30d'` is an instant.
 """
 
 import re
@@ -46,6 +46,7 @@ from icectl.format.types import (
     is_comparable,
     type_text,
 )
+from icectl.units import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,18 @@ _SUPPORTED = (
 
 
 _DAY_SECONDS = 86_400
-_DAYS = [PrimitiveType(name) for name in ("date", *UNITS_PER_SECOND)]
+DATED = [PrimitiveType(name) for name in ("date", *UNITS_PER_SECOND)]
 """Types of columns that have a day."""
+
+_INSTANT = re.compile(r"\s*now\s*(?:-\s*(?P<age>\w+)\s*)?", re.IGNORECASE)
+
+
+def instant_of(type_: Type, instant_ms: int) -> int:
+    """Return an instant as a value of a type of DATED, in UTC; a date rounded down."""
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if name == "date":
+        return instant_ms // (1000 * _DAY_SECONDS)
+    return instant_ms * UNITS_PER_SECOND[name] // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +195,14 @@ class _Token:
     position: int
 
 
-def parse_where(text: str, metadata: TableMetadata) -> Predicate:
+def parse_where(text: str, metadata: TableMetadata, now_ms: int | None = None) -> Predicate:
     """Return the condition that a text says, its values of the types of the table's columns.
 
+    With `now_ms`, dates and timestamps are also compared with 'now' and 'now - 30d', in UTC.
     Raises: UsageError, naming the position from 1, for a text that is no condition, a name that
     there is not, and a value that is not of its column's type.
     """
-    return _Parser(text, metadata).parse()
+    return _Parser(text, metadata, now_ms).parse()
 
 
 def _failure(text: str, position: int, message: str, hint: str = _SUPPORTED) -> UsageError:
@@ -223,9 +235,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 class _Parser:
     """A parser by recursive descent over the tokens: or, and, not, then a condition or brackets."""
 
-    def __init__(self, text: str, metadata: TableMetadata) -> None:
+    def __init__(self, text: str, metadata: TableMetadata, now_ms: int | None) -> None:
         self._text = text
         self._metadata = metadata
+        self._now_ms = now_ms
         self._tokens = list(_tokens(text))
         self._at = 0
         self._depth = 0
@@ -412,7 +425,9 @@ class _Parser:
         if token.kind not in ("text", "number", "bytes") and token.text not in ("true", "false"):
             raise self._no_value(column, token)
         try:
-            value = _typed(column.type, token)
+            value = self._instant(column.type, token)
+            if value is None:
+                value = _typed(column.type, token)
             encode(column.type, value)  # a value beyond the range of its type has no bytes
         except (ValueError, ArithmeticError, struct.error) as error:
             message = (
@@ -420,6 +435,17 @@ class _Parser:
             )
             raise _failure(self._text, token.position, message, _example(column.type)) from error
         return value
+
+    def _instant(self, type_: Type, token: _Token) -> int | None:
+        """Return an instant that is relative to now; None for other values. Raises: ValueError."""
+        match = _INSTANT.fullmatch(_unquoted(token.text)) if token.kind == "text" else None
+        if match is None or type_ not in DATED or self._now_ms is None:
+            return None
+        try:
+            age_ms = parse_duration(match["age"]) if match["age"] else 0
+        except UsageError as error:
+            raise ValueError(error.message) from error
+        return instant_of(type_, self._now_ms - age_ms)
 
     def _operand(self) -> _Operand:
         first, following = self._next, self._tokens[min(self._at + 1, len(self._tokens) - 1)]
@@ -435,7 +461,7 @@ class _Parser:
         column = self._column()
         self._require(")")
         is_field = column.field_id is not None
-        if not is_field or column.type not in _DAYS:
+        if not is_field or column.type not in DATED:
             message = f"`{column.name}` is not a date or timestamp column, and has no `day`"
             raise _failure(self._text, token.position, message, "compare it by itself")
         return _Operand(column, is_day=True)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from icectl.errors import Refused
+from icectl.errors import Refused, UsageError
+from icectl.units import parse_duration
 
 T = TypeVar("T")
 
@@ -106,6 +107,13 @@ def _metrics_mode(text: str) -> str:
 
 def _optional(text: str) -> str | None:
     return text or None
+
+
+def _duration(text: str) -> int | None:
+    try:
+        return parse_duration(text)
+    except UsageError as error:
+        raise ValueError(error.message) from error
 
 
 FOREVER_MS = 2**63 - 1
@@ -257,6 +265,12 @@ KEEP_STATISTICS = TableProperty(
     "icectl.statistics.keep", _boolean, True,  # noqa: FBT003
     "whether a snapshot with the same rows gets the statistics of the one before",
 )  # fmt: skip
+TTL_COLUMN = TableProperty(
+    "icectl.ttl.column", _optional, None, "date or timestamp by which `icectl expire-rows` goes"
+)
+TTL_AGE = TableProperty(
+    "icectl.ttl.age", _duration, None, "age from which on `icectl expire-rows` deletes rows"
+)
 MAINTAIN_ENABLED = TableProperty(
     "icectl.maintain.enabled", _boolean, True,  # noqa: FBT003
     "whether `icectl maintain` may change the table",

@@ -31,6 +31,7 @@ from icectl.rows.compact_job import (
 )
 from icectl.rows.convert_deletes import run_convert
 from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
+from icectl.rows.find_job import FindJob, FoundRows, run_find
 from icectl.rows.merge_deletes import run_merge
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks, read_bytes
 from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
@@ -46,8 +47,8 @@ from icectl.table.rewrite_tasks import (
     Task,
 )
 
-J = TypeVar("J", CompactJob, ConvertJob, SketchJob)
-R = TypeVar("R", TaskResult, FoundDeletes, FoundSketches)
+J = TypeVar("J", CompactJob, ConvertJob, SketchJob, FindJob)
+R = TypeVar("R", TaskResult, FoundDeletes, FoundSketches, FoundRows)
 _WORTH_A_WORKER_BYTES = 16 << 20
 """Bytes that are rewritten in the time that a worker takes to start."""
 
@@ -100,6 +101,14 @@ class LocalEngine:
         self.counts.tasks += len(tasks)
         self._begin(tasks, "reading columns")
         yield from self._in_workers(tasks, places, _sketch, job, FoundSketches)
+
+    def find(
+        self, tasks: Sequence[RewriteTask], job: FindJob, places: OutputPlaces
+    ) -> Iterator[FoundRows]:
+        """Find rows in workers. Raises: also CorruptTable, if a reader crashes on a file."""
+        self.counts.tasks += len(tasks)
+        self._begin(tasks, "looking for rows")
+        yield from self._in_workers(tasks, places, _find, job, FoundRows)
 
     def _begin(self, tasks: Sequence[Task], phase: str) -> None:
         self.progress.phase(phase, total=sum(map(read_bytes, tasks)), unit="bytes")
@@ -211,3 +220,10 @@ def _sketch(
 ) -> list[FoundSketches]:
     with at.attempt(number, tasks, opening) as outputs:
         return [run_sketches(task, job, outputs(task)) for task in tasks]
+
+
+def _find(
+    at: WorkerContext, job: FindJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
+) -> list[FoundRows]:
+    with at.attempt(number, tasks, opening) as outputs:
+        return [found for task in tasks for found in run_find(task, job, outputs(task))]

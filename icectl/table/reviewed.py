@@ -17,6 +17,7 @@ class UpgradeStep:
 
 
 DELETE_FILE = "delete-file"
+DELETE_ROWS = "delete-rows"
 REMOVE_DELETE_FILE = "remove-delete-file"
 REWRITE_FILE = "rewrite-file"
 REWRITE_MANIFEST = "rewrite-manifest"
@@ -119,6 +120,12 @@ def _of_analysis(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
         yield ReviewedAct(SET_PARTITION_STATISTICS, "partitions", result["snapshot_id"])
 
 
+def _of_expired_rows(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    for file in result["files"]:
+        rows = f"{file['expired_row_count']} rows of {result['branch']} with {result['filter']}"
+        yield ReviewedAct(DELETE_ROWS, file["path"], rows)
+
+
 _ACTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[ReviewedAct]]] = {
     "expire-snapshots": _of_expiry,
     "rewrite-manifests": lambda result: (
@@ -127,6 +134,7 @@ _ACTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[ReviewedAct]]] = {
     ),
     "compact": _of_compaction,
     "analyze": _of_analysis,
+    "expire-rows": _of_expired_rows,
     "remove-orphans": _of_orphans,
     **dict.fromkeys(
         ("migrate-v1-v2", "upgrade-to-v3", "upgrade-to-v4"),

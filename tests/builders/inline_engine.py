@@ -14,6 +14,7 @@ from icectl.rows.compact_job import (
 )
 from icectl.rows.convert_deletes import run_convert
 from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
+from icectl.rows.find_job import FindJob, FoundRows, run_find
 from icectl.rows.local import LocalEngine
 from icectl.rows.write_data import FileOutputs
 from icectl.table.reading import in_threads
@@ -64,3 +65,12 @@ class InlineEngine(LocalEngine):
         for task in tasks:
             self.deadline.check()
             yield run_sketches(task, job, outputs)
+
+    def find(
+        self, tasks: Sequence[RewriteTask], job: FindJob, places: OutputPlaces
+    ) -> Iterator[FoundRows]:
+        """What tasks have found, in their order. Raises: as run_find."""
+        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        for task in tasks:
+            self.deadline.check()
+            yield from run_find(task, job, outputs)

@@ -210,7 +210,7 @@ def test_what_there_is_not_is_wrong_usage(run, words):
 def test_bash_completes_by_its_script():
     asked = (
         f"source {ROOT}/completions/icectl.bash; "
-        "COMP_WORDS=(icectl exp); COMP_CWORD=1; _icectl; "
+        "COMP_WORDS=(icectl expire-s); COMP_CWORD=1; _icectl; "
         'echo "${COMPREPLY[@]}"; COMP_WORDS=(icectl compact t --engine a); COMP_CWORD=4; _icectl; '
         'echo "${COMPREPLY[@]}"'
     )

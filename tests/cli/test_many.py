@@ -129,6 +129,10 @@ LINES = {
     ),
     "rewrite-manifests": ((), "12 manifests into 1", "12 manifests into 1"),
     "analyze": (("--engine", "local"), *["5 columns, SIZE read"] * 2),
+    "expire-rows": (
+        ("--where", "at < '2023-11-15T03:00'", "--max-fraction", "1"),
+        "2 rows to delete", "2 rows deleted",
+    ),
     "expire-snapshots": (
         (), "12 snapshots to expire, SIZE to free", "12 snapshots expired, SIZE freed",
     ),

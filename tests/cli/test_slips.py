@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
-        ("expire", "`expire-snapshots`"),
+        ("expire", "`expire-snapshots` or `expire-rows`"),
         ("expire-snapshot", "`expire-snapshots`"),
         ("orphans", "`icectl remove-orphans TABLE --dry-run`"),
         ("remove_orphan_files", "`icectl remove-orphans TABLE`"),

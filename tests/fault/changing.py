@@ -41,7 +41,8 @@ class Changing:
     """A command line that changes a table, but for the table's name, which is `{table}` in it.
 
     A table that `is_broken` has findings, in old snapshots afterwards too. What is `only_full`
-    takes long, or goes the same steps as another: it is for the full tier.
+    takes long, or goes the same steps as another: it is for the full tier. Its snapshots have the
+    rows of their parents that it `keeps`.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Changing:
     only_full: bool = False
     reads_manifests: bool = True
     is_broken: bool = False
+    keeps: Callable[[Row], bool] = lambda _: True
 
 
 def _of_version_2(directory: Path) -> None:
@@ -187,6 +189,14 @@ LOADED = (
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
 MERGE = ("--method", "merge", "--min-delete-ratio", "90%")
 COMPACT = ("compact", "--engine", "local", "--target-file-size", "1MiB", "--min-input-files", "2")
+EXPIRE_ROWS = ("expire-rows", "--where", "at < '2023-11-15T12:00'", "--max-fraction", "1")
+
+
+def _stays(row: Row) -> bool:
+    """Whether a row is of EXPIRE_ROWS's day or later: ids from 14 on."""
+    return bool(dict(row)["id"] >= 14)
+
+
 CHANGING = {
     changing.name: changing
     for changing in [
@@ -225,6 +235,15 @@ CHANGING = {
             reads_manifests=False,
         ),
         Changing("analyze", ("analyze", "--engine", "local"), _of_version_2),
+        Changing("expire-rows", EXPIRE_ROWS, _of_version_2, keeps=_stays),
+        Changing(
+            "expire-rows-rewriting",
+            (*EXPIRE_ROWS, "--method", "rewrite"),
+            _of_version_3,
+            only_full=True,
+            keeps=_stays,
+        ),
+        Changing("expire-rows-v4", EXPIRE_ROWS, _of_version_4, only_full=True, keeps=_stays),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers, only_full=True),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
@@ -301,11 +320,18 @@ class Subject:
         shown = dict(self.rows)
         for snapshot in metadata["snapshots"]:
             id_ = snapshot["snapshot-id"]
-            shown.setdefault(id_, shown.get(snapshot.get("parent-snapshot-id")))
+            parent = shown.get(snapshot.get("parent-snapshot-id"), [])
+            shown.setdefault(id_, [row for row in parent if self.changing.keeps(row)])
             assert read_rows(metadata, id_) == shown[id_]
-        head = read_metadata(current_metadata(self.pristine))["current-snapshot-id"]
-        assert read_rows(metadata) == self.rows[head]
+        rows, kept = self.rows_of_head()
+        is_changed = metadata["current-snapshot-id"] not in self.rows
+        assert read_rows(metadata) == (kept if is_changed else rows)
         assert reachable(self.directory) - self.files() == set()
+
+    def rows_of_head(self) -> tuple[list[Row], list[Row]]:
+        """The rows of the head as it was built, and those of them that the command keeps."""
+        head = read_metadata(current_metadata(self.pristine))["current-snapshot-id"]
+        return self.rows[head], [row for row in self.rows[head] if self.changing.keeps(row)]
 
     def run(self, store: Store | None = None) -> tuple[int, dict[str, Any]]:
         """Run the command in this process: exit code and document, which is empty after an
@@ -323,6 +349,8 @@ class Subject:
             assert code == 0, document
             if document["status"] == "nothing-to-do":
                 self.check_whole()
+                metadata = read_metadata(current_metadata(self.directory))
+                assert read_rows(metadata) == self.rows_of_head()[1]
                 return
         raise AssertionError(document)
 

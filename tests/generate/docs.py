@@ -8,6 +8,7 @@ compares, and exits 1 where a file is not what would be written.
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -421,8 +422,12 @@ def _exit_status(codes: Mapping[int, str]) -> list[str]:
 
 
 def _see_also(names: Iterable[str]) -> list[str]:
-    linked = (_bold(name[:-3]) + name[-3:] for name in names)
-    return [".SH SEE ALSO", ", ".join(linked)]
+    """List pages, those of each section in a paragraph."""
+    paragraphs = (
+        ", ".join(_bold(name[:-3]) + section for name in of_section)
+        for section, of_section in groupby(names, lambda name: name[-3:])
+    )
+    return [".SH SEE ALSO", "\n.PP\n".join(paragraphs)]
 
 
 def _list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

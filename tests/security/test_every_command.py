@@ -31,6 +31,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "expire-snapshots": ("--older-than", "0s", "--retain-last", "1", "--yes"),
     "rewrite-manifests": ("--min-manifests", "1", "--yes"),
     "compact": ("--engine", "local", "--rewrite-all", "--yes"),
+    "expire-rows": ("--where", "id < 50", "--yes-any-filter", "--max-fraction", "1", "--yes"),
     "analyze": ("--engine", "local", "--full", "--exact-deletes", "--yes"),
     "remove-orphans": ("--older-than", "2d", "--max-fraction", "1", "--yes"),
     "refs": ("branch", "main", "--at", "main", "--max-ref-age", "9d", "--replace", "--yes"),

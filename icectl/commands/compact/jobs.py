@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from icectl.commands.compact.plan import CompactOptions
 from icectl.errors import Unsupported
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.locations import relative_base, scheme_of_entries
@@ -22,7 +21,10 @@ SORT_BYTES = 64 << 20
 
 
 def check_output(
-    metadata: TableMetadata, options: CompactOptions, partition_keys: Collection[bytes | None]
+    metadata: TableMetadata,
+    order: RowOrder | None,
+    spec_id: int,
+    partition_keys: Collection[bytes | None],
 ) -> None:
     """Check that new files can be written as the table asks for.
 
@@ -44,8 +46,8 @@ def check_output(
     if data_format != "parquet":
         message = f"the table asks for {data_format} files (`write.format.default`)"
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
-    columns = job_of(metadata, options.order).columns
-    spec = metadata.spec(options.output_spec_id)
+    columns = job_of(metadata, order).columns
+    spec = metadata.spec(spec_id)
     if None in partition_keys and spec is not None:
         partitioner(spec, columns.written, columns.arrow)
 

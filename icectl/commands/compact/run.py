@@ -249,7 +249,8 @@ def prepare(
             check_largest(context, metadata, take(files.data, rows))
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
         rewriting = [group for group in planned.groups if not group.keeps_files]
-        check_output(metadata, chosen, {group.partition_key for group in rewriting})
+        keys = {group.partition_key for group in rewriting}
+        check_output(metadata, chosen.order, chosen.output_spec_id, keys)
     removed = frozenset[str]()
     removed_delete_files = 0
     if len(files.deletes):

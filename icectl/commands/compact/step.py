@@ -143,7 +143,8 @@ def _check_output(sight: Sight, chosen: ChosenFiles) -> None:
     from icectl.commands.compact.jobs import check_output  # only where there is work
 
     keys = {draft.partition_key for draft in chosen.drafts}
-    check_output(sight.metadata, chosen.planning.options, keys)
+    options = chosen.planning.options
+    check_output(sight.metadata, options.order, options.output_spec_id, keys)
 
 
 def _measures(chosen: ChosenFiles, figures: CompactFigures) -> tuple[Measure, ...]:

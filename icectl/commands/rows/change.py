@@ -11,6 +11,7 @@ from icectl.commands.rows.read import blank_task
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.rewritten_groups import Changes
 from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot_writer import SnapshotWriter, writer_of
 from icectl.commit.transaction import Proposal, Transaction, transaction
 from icectl.entries.rows import Entries, by_row, deletion_vectors, only
 from icectl.errors import CommitConflict, Unsupported
@@ -75,6 +76,7 @@ class OpenChange:
     branch: str
     opened: Transaction
     snapshot_id: int
+    _writer: SnapshotWriter | None = None
 
     def propose(self, metadata: TableMetadata, change: ChangeState, data: Entries) -> Proposal:
         """Propose a change of the newest state; `data` are entries of new files that it needs.
@@ -82,23 +84,54 @@ class OpenChange:
         Raises: CommitConflict, where the table's schema or form has changed since then, or what the
         change removes is gone; as TreeWriter.propose.
         """
+        self._check_form(metadata)
+        writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
+        return _with_files(writer.propose(metadata, self.snapshot_id, change), data)
+
+    def replace_files(
+        self, metadata: TableMetadata, rewritten: Changes, files: LiveFiles
+    ) -> Proposal:
+        """Propose that files go and others come, on the newest state, in whatever layout.
+
+        `files` are those of the head. Raises: as propose, SnapshotWriter.replace_files.
+        """
+        layout = layout_of_table(metadata)
+        if layout is Layout.SFC_1:
+            return self.propose(
+                metadata, lambda facts, _: row_change(facts, rewritten, files), rewritten.added
+            )
+        self._check_form(metadata)
+        if self._writer is None:
+            self._writer = writer_of(self.context, layout, self.branch, self.opened.outputs)
+        proposal = self._writer.replace_files(metadata, self.snapshot_id, files, rewritten)
+        return _with_files(proposal, rewritten.added)
+
+    def _check_form(self, metadata: TableMetadata) -> None:
+        """Raise CommitConflict where the table's schema or form has changed since then."""
         base = self.opened.base.metadata
         if metadata.current_schema_id != base.current_schema_id:
             raise CommitConflict("the table's schema has changed since then")
-        if layout_of_table(metadata) is not Layout.SFC_1:
+        if layout_of_table(metadata) is not layout_of_table(base):
             raise CommitConflict("the table's layout has changed since then")
-        writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
-        proposal = writer.propose(metadata, self.snapshot_id, change)
-        files = (location for (location,) in by_row(data, "location"))
-        return replace(proposal, files=proposal.files.union(files))
+        if metadata.format_version != base.format_version:
+            raise CommitConflict("the table's format version has changed since then")
+
+
+def _with_files(proposal: Proposal, data: Entries) -> Proposal:
+    files = (location for (location,) in by_row(data, "location"))
+    return replace(proposal, files=proposal.files.union(files))
 
 
 @contextmanager
 def changing(
-    context: TableContext, loaded: LoadedTable, branch: str, places: DataPlaces
+    context: TableContext,
+    loaded: LoadedTable,
+    branch: str,
+    places: DataPlaces,
+    command: str = COMMAND,
 ) -> Iterator[OpenChange]:
     """Open a change of rows; however the block ends, no file stays that nothing needs."""
-    with transaction(context, loaded, COMMAND, places) as opened:
+    with transaction(context, loaded, command, places) as opened:
         opened.outputs.begin()
         yield OpenChange(context, branch, opened, context.env.new_snapshot_id())
 

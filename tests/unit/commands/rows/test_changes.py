@@ -15,7 +15,8 @@ import pytest
 
 from icectl.cli import app
 from icectl.commands.rows.change import RowChange
-from icectl.commands.rows.delete import WantedRows, delete, where
+from icectl.commands.rows.delete import delete, where
+from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.write import append, overwrite_partitions
 from icectl.env import SystemEnv
 from icectl.errors import CommitConflict, CorruptTable, Refused, Unsupported, UsageError

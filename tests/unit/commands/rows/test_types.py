@@ -11,7 +11,8 @@ import pytest
 
 from icectl.cli import app
 from icectl.commands.rows import read as reading
-from icectl.commands.rows.delete import WantedRows, delete, where
+from icectl.commands.rows.delete import delete, where
+from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.write import append
 from icectl.errors import Refused, Unsupported
 from icectl.format.schema import Schema

@@ -1,0 +1,1 @@
+"""`icectl expire-rows`: delete the rows that are past their time."""

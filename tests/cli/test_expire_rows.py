@@ -1,0 +1,188 @@
+"""`icectl expire-rows`: exactly the rows of the filter go, by whatever proves and deletes them."""
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import engines
+from icectl.env import Env
+from tests.builders.broken import Broken
+from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
+from tests.cli.conftest import HOUR_MS, Run, result, result_of
+from tests.stores.fixed_env import FixedEnv
+
+FIRST_US = 1_700_000_000_000_000
+"""The time of row 0; each row is an hour after the one before."""
+
+
+@pytest.fixture
+def expire_rows(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `icectl expire-rows` in this process."""
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    return prepared("expire-rows", FixedEnv(NOW_MS, uuids=5_000, snapshot_ids=5_000))
+
+
+def before(row: int) -> tuple[str, str]:
+    """The filter of all rows before one, as options."""
+    instant = datetime.fromtimestamp(FIRST_US // 10**6, UTC) + timedelta(hours=row)
+    return "--where", f"at < '{instant:%Y-%m-%dT%H:%M:%S}'"
+
+
+def ids(directory: Path, snapshot_id: int | None = None) -> list[int]:
+    """The ids of the live rows, read without icectl."""
+    rows = read_rows(read_metadata(current_metadata(directory)), snapshot_id)
+    return sorted(dict(row)["id"] for row in rows)
+
+
+def head(directory: Path) -> dict[str, Any]:
+    found = read_metadata(current_metadata(directory))
+    return next(
+        item for item in found["snapshots"] if item["snapshot-id"] == found["current-snapshot-id"]
+    )
+
+
+def clean(run: Run, directory: Path) -> None:
+    found = result_of(run(directory, "--level", "data", "--json", command="validate"))
+    assert found["counts"]["error"] == 0, found["findings"]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("method", ["deletes", "rewrite"])
+def test_whole_files_go_by_metadata_and_rows_of_others_by_the_method(
+    expire_rows, tmp_path, version, method
+):
+    table = TableBuilder(tmp_path / "t", format_version=min(version, 3), partitioning="identity")
+    table.append(range(30))
+    table.append(range(30, 60))
+    if version > 1:
+        table.delete_rows([1, 40])
+    if version == 2:
+        table.delete_rows([2], kind="equality")
+    gone = {1, 2, 40} if version == 2 else {1, 40} if version > 1 else set()
+    if version == 4:
+        upgrade(tmp_path / "t", FixedEnv(START_MS + HOUR_MS))
+    directory, words = tmp_path / "t", (*before(45), "--max-fraction", "1", "--method", method)
+    planned = result(expire_rows(directory, *words, "--dry-run", "--json"))
+    assert [file["action"] for file in planned["files"]] == ["drop"] * 3 + ["change"] * 3
+    assert ids(directory) == sorted(set(range(60)) - gone)
+    assert result_of(expire_rows(directory, *words, "--check", "--json"), 4) == planned
+    done = result(expire_rows(directory, *words, "--yes", "--json"))
+    assert ids(directory) == sorted(set(range(45, 60)) - gone)
+    is_rewritten = method == "rewrite" or version == 1
+    assert done["method"] == ("rewrite" if is_rewritten else "deletes")
+    assert done["added_data_file_count"] == (3 if is_rewritten else 0)
+    assert done["removed_data_file_count"] == (6 if is_rewritten else 3)
+    operation = "overwrite" if is_rewritten else "delete"
+    assert head(directory)["summary"]["operation"] == operation
+    clean(expire_rows, directory)
+    again = expire_rows(directory, *words, "--check", "--json")
+    assert result(again)["expired_row_count"] == 0
+    assert expire_rows(directory, *words, "--yes").out.endswith(
+        "nothing to do: no row is past its time\n"
+    )
+
+
+def test_a_file_whose_bounds_lie_is_read_and_no_other_row_goes(expire_rows, tmp_path):
+    TableBuilder(tmp_path / "t").append(range(20))
+    broken = Broken(tmp_path / "t")
+    (path,) = [
+        Path(entry["data_file"]["file_path"]) for entry in live_entries(head(tmp_path / "t"))
+    ]
+
+    def lie(entry: dict[str, Any]) -> None:
+        bound = next(item for item in entry["data_file"]["upper_bounds"] if item["key"] == 4)
+        bound["value"] = struct.pack("<q", FIRST_US)
+
+    broken.edit_everywhere(path, lie)
+    found = result(expire_rows(tmp_path / "t", *before(4), "--yes", "--json"))
+    assert (found["doubted_file_count"], found["deleted_row_count"]) == (1, 4)
+    assert ids(tmp_path / "t") == list(range(4, 20))
+    rows = ("--verify", "rows", "--max-fraction", "1")
+    found = result(expire_rows(tmp_path / "t", *before(10), *rows, "--yes", "--json"))
+    assert (found["doubted_file_count"], found["deleted_row_count"]) == (0, 6)
+    assert ids(tmp_path / "t") == list(range(10, 20))
+
+
+def test_rows_read_prove_a_file_too(expire_rows, tmp_path):
+    TableBuilder(tmp_path / "t").append(range(5))
+    words = (*before(5), "--verify", "rows", "--max-fraction", "1", "--yes", "--json")
+    found = result(expire_rows(tmp_path / "t", *words))
+    assert [file["action"] for file in found["files"]] == ["empty"]
+    assert (found["removed_data_file_count"], ids(tmp_path / "t")) == (1, [])
+
+
+def test_too_many_rows_at_once_are_refused(expire_rows, tmp_path):
+    TableBuilder(tmp_path / "t").append(range(10))
+    ended = expire_rows(tmp_path / "t", *before(3), "--yes")
+    assert ended.code == 5
+    assert "3 of 10 rows would be deleted (30%), more than `--max-fraction` 20%" in ended.err
+    ended = expire_rows(tmp_path / "t", *before(3), "--dry-run", "--json")
+    assert (ended.code, ended.document["status"]) == (5, "refused")
+    assert expire_rows(tmp_path / "t", *before(2), "--yes").code == 0
+    assert ids(tmp_path / "t") == list(range(2, 10))
+
+
+def test_rows_go_only_by_a_filter_about_the_past(expire_rows, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(10))
+    for text in ("id < 1", "at > '2020-01-01'", "at < '2999-01-01'", "at < 'now - 1d' or id = 1"):
+        ended = expire_rows(tmp_path / "t", "--where", text, "--yes")
+        assert (ended.code, "not of the past" in ended.err) == (5, True), text
+    words = ("--where", "id < 2", "--yes-any-filter", "--yes")
+    assert expire_rows(tmp_path / "t", *words).code == 0
+    words = ("--where", "at < 'now - 30d' and id < 3", "--yes")
+    assert expire_rows(tmp_path / "t", *words).code == 0
+    assert ids(tmp_path / "t") == list(range(3, 10))
+    ended = expire_rows(tmp_path / "t", "--where", "at < 'now - 30x'", "--yes")
+    assert (ended.code, "cannot compare `at` (timestamp)" in ended.err) == (2, True)
+
+
+def test_the_tables_own_rule_is_column_and_age(expire_rows, tmp_path):
+    ended = expire_rows(TableBuilder(tmp_path / "none").directory, "--yes")
+    assert (ended.code, "no property `icectl.ttl.column`" in ended.err) == (2, True)
+    age_s = NOW_MS // 1000 - FIRST_US // 10**6 - 7200  # two hours after the first row
+    rule = {"icectl.ttl.column": "at", "icectl.ttl.age": f"{age_s}s"}
+    TableBuilder(tmp_path / "t", properties=rule).append(range(10))
+    found = result(expire_rows(tmp_path / "t", "--yes", "--json"))
+    assert (found["time_columns"], found["deleted_row_count"]) == (["at"], 2)
+    assert ids(tmp_path / "t") == list(range(2, 10))
+    for name, wrong in (("icectl.ttl.column", "note"), ("icectl.ttl.age", "90")):
+        directory = tmp_path / name
+        TableBuilder(directory, properties=rule | {name: wrong}).append(range(3))
+        ended = expire_rows(directory, "--yes")
+        assert (ended.code, f"table property `{name}` is `{wrong}`" in ended.err) == (5, True)
+
+
+def test_other_refs_keep_their_rows_and_are_named(expire_rows, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    first = table.append(range(10))
+    table.ref("kept", snapshot_id=first)
+    table.ref("audit", snapshot_id=first, kind="branch")
+    words = (*before(2), "--branch", "audit", "--yes", "--json")
+    assert result(expire_rows(tmp_path / "t", *words))["kept_by"] == ["kept", "main"]
+    assert ids(tmp_path / "t") == list(range(10))
+    refs = read_metadata(current_metadata(tmp_path / "t"))["refs"]
+    assert refs["kept"]["snapshot-id"] == first
+    assert ids(tmp_path / "t", refs["audit"]["snapshot-id"]) == list(range(2, 10))
+    ended = expire_rows(tmp_path / "t", *before(2), "--branch", "kept", "--yes")
+    assert (ended.code, "only branches get new snapshots" in ended.err) == (2, True)
+
+
+def test_a_reviewed_plan_deletes_what_it_names(expire_rows, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(10))
+    plan = tmp_path / "plan.json"
+    words = ("--where", "at < 'now - 30d'", "--max-fraction", "1")
+    assert expire_rows(tmp_path / "t", *words, "--dry-run", "--save-plan", plan).code == 0
+    table.append(range(10, 12))
+    assert expire_rows(plan, command="apply").code == 11
+    assert expire_rows(plan, "--allow-newer", command="apply").code == 0
+    assert ids(tmp_path / "t") == [10, 11]
