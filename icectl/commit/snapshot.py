@@ -7,11 +7,18 @@ from icectl import __version__
 from icectl.commit.transaction import Proposal
 from icectl.errors import CommitConflict, UsageError
 from icectl.files.manifest.manifest_list import write_manifest_list
+from icectl.format.layout import layout_of
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import KEEP_STATISTICS, read_or_default
 from icectl.format.snapshot import Snapshot, SnapshotRef
-from icectl.format.updates import AddSnapshot, SetSnapshotRef, SetStatistics, Update
+from icectl.format.updates import (
+    AddSnapshot,
+    SetPartitionStatistics,
+    SetSnapshotRef,
+    SetStatistics,
+    Update,
+)
 from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import with_counts
@@ -111,7 +118,7 @@ def propose_snapshot(
 def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Update, ...]:
     """Return the updates that make a snapshot the head of a branch, which keeps its retention.
 
-    Statistics of columns hold as long as rows stay the same: a `replace` takes them over.
+    A `replace` takes statistics over that hold for it too.
     """
     current = metadata.refs.get(branch)
     ref = SnapshotRef(snapshot.snapshot_id, "branch")
@@ -119,12 +126,31 @@ def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Up
         ref = replace(current, snapshot_id=snapshot.snapshot_id)
     updates: list[Update] = [AddSnapshot(snapshot), SetSnapshotRef(branch, ref)]
     if snapshot.operation == "replace" and read_or_default(metadata.properties, KEEP_STATISTICS):
-        updates += [
-            SetStatistics(replace(file, snapshot_id=snapshot.snapshot_id))
-            for file in metadata.statistics
-            if file.snapshot_id == snapshot.parent_snapshot_id
-        ][:1]
+        updates += _taken_over(metadata, snapshot)
     return tuple(updates)
+
+
+def _taken_over(metadata: TableMetadata, snapshot: Snapshot) -> Sequence[Update]:
+    """Return the updates that name statistics of the parent for a snapshot with the same rows.
+
+    Those of columns hold as long as rows stay the same, those of partitions, as files do.
+    """
+    of_columns: list[Update] = [
+        SetStatistics(replace(file, snapshot_id=snapshot.snapshot_id))
+        for file in metadata.statistics
+        if file.snapshot_id == snapshot.parent_snapshot_id
+    ]
+    of_partitions: list[Update] = [
+        SetPartitionStatistics(replace(file, snapshot_id=snapshot.snapshot_id))
+        for file in metadata.partition_statistics
+        if file.snapshot_id == snapshot.parent_snapshot_id
+    ]
+    parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
+    counted = (name for name, value in (snapshot.summary or {}).items() if value != "0")
+    changes_files = any(name.startswith(("added-", "deleted-", "removed-")) for name in counted)
+    if changes_files or parent is None or layout_of(parent) is not layout_of(snapshot):
+        of_partitions = []  # counts change; the columns of the file differ between layouts
+    return [*of_columns[:1], *of_partitions[:1]]
 
 
 def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:

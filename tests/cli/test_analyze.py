@@ -15,7 +15,7 @@ from icectl.files.puffin import NewBlob, read_blob, read_puffin, write_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, read_sketch
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Ended, Run, result, result_of
 from tests.stores.fixed_env import FixedEnv
@@ -181,6 +181,46 @@ def test_statistics_stay_with_rows_that_stay_the_same(table, analyze, prepared, 
     kept = result(analyze(table.location, "--only", "columns", "--check", "--json"))
     assert kept["current"]
     assert prepared("validate", FixedEnv(NOW_MS))(table.location).code == 0
+
+
+@pytest.mark.parametrize("upgrades", [False, True], ids=["own", "sfc-1"])
+def test_counts_of_partitions_stay_with_files_that_stay_the_same(
+    table, analyze, prepared, upgrades
+):
+    """What `analyze --full` counts afterwards is what the file that was taken over says."""
+    rewrite = prepared("rewrite-manifests", FixedEnv(NOW_MS, snapshot_ids=5_000, uuids=5_000))
+    if upgrades:
+        upgrade = prepared("upgrade-to-v4", FixedEnv(NOW_MS))
+        assert upgrade(table.location, "--layout=sfc-1", "--yes").code == 0
+    analyze(table.location, "--only", "partitions")
+    (before,) = members(table)["partition-statistics"]
+    changed = rewrite(table.location, "--rewrite-all")
+    assert changed.code == 0, changed.err
+    head = members(table)["current-snapshot-id"]
+    assert head != before["snapshot-id"]
+    assert members(table)["partition-statistics"] == [before, {**before, "snapshot-id": head}]
+    assert analyze(table.location, "--only", "partitions", "--check").code == 0
+    again = result(analyze(table.location, "--only", "partitions", "--full", "--json"))
+    rows = [
+        pq.read_table(place).to_pylist()
+        for place in (local(before["statistics-path"]), again["partition_statistics_file"])
+    ]
+    assert rows[0] == rows[1]
+    expired = prepared("expire-snapshots", FixedEnv(NOW_MS))(
+        table.location, "--older-than", "0s", "--retain-last", "1", "--yes"
+    )
+    assert expired.code == 0
+    assert prepared("validate", FixedEnv(NOW_MS))(table.location).code == 0
+
+
+def test_counts_of_partitions_do_not_stay_with_other_files(table, analyze, prepared):
+    analyze(table.location, "--only", "partitions")
+    compacted = prepared("compact", FixedEnv(NOW_MS))(
+        table.location, "--engine", "local", "--rewrite-all"
+    )
+    assert compacted.code == 0
+    assert len(members(table)["partition-statistics"]) == 1
+    assert analyze(table.location, "--only", "partitions", "--check").code == 4
 
 
 def test_a_property_keeps_statistics_from_later_snapshots(table, analyze, prepared):
