@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the mark that thins out tests of several parameters."""
+    config.addinivalue_line("markers", "by_turns(n): every nth case alone in the quick tier")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Keep the tests themselves from the collector of garbage, which would go over all of them."""
@@ -58,7 +65,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker the tests that share what a fixture of their module builds.
 
     So are all tests of a module of `unit/`, or of over a hundred: many quick tests, few messages.
+    Cases of tests that are marked `by_turns` are chosen for the quick tier before.
     """
+    marked = [item for item in items if item.get_closest_marker("by_turns")]
+    for _, cases in groupby(marked, lambda item: (item.path, getattr(item, "originalname", ""))):
+        _take_turns([case for case in cases if hasattr(case, "callspec")])
     sizes = Counter(item.path for item in items)
     for item in items:
         if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group"):
@@ -66,6 +77,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             shared = _shared_by(item)
             if shared or module.parts[0] == "unit" or sizes[item.path] > 100:
                 item.add_marker(pytest.mark.xdist_group(f"{module}{shared}"))
+
+
+def _take_turns(cases: Sequence[Any]) -> None:
+    """Leave for the full tier all but every nth case of a test of several parameters.
+
+    Each value of each parameter is still tried, beside others of the rest.
+    """
+    indices = [case.callspec.indices for case in cases]
+    # Arguments of which one parameter gives the values count once.
+    columns = {tuple(one[name] for one in indices) for name in (indices[0] if cases else ())}
+    parameters = [column for column in columns if len(set(column)) > 1]
+    if len(parameters) > 1:
+        for case, *places in zip(cases, *parameters, strict=True):
+            if sum(places) % case.get_closest_marker("by_turns").args[0]:
+                case.add_marker(pytest.mark.full)
 
 
 def _shared_by(test: pytest.Function) -> str:

@@ -38,6 +38,7 @@ UPGRADE = ("upgrade-to-v4", "--layout=sfc-1", "--eager")
 UPGRADE_3 = ("upgrade-to-v3", "--convert-position-deletes")
 RELOCATE = ("relocate", "--to", "QUARANTINE")
 COMPACT = (REWRITE, MERGE, DELETES)
+pytestmark = pytest.mark.by_turns(2)
 
 
 @pytest.fixture(params=[2, 3], scope="module")

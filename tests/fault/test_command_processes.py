@@ -158,6 +158,7 @@ def small_disk(subject: Subject) -> Iterator[Path]:
         subprocess.run(["umount", str(subject.directory)], check=True)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("pages", [5, pytest.param(1, marks=FULL)])
 def test_a_disk_without_room_leaves_the_table_as_it_was(subject, small_disk, left, pages):
     """A page more room each time, then some pages more, until the run succeeds."""

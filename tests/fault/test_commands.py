@@ -205,6 +205,7 @@ def code_of(subject: Subject, damage: str) -> int:
     return 13 if damage == "a directory" else 15
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("stride", [len(DAMAGES), pytest.param(1, marks=FULL)])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_manifest_that_cannot_be_read_ends_the_run_before_anything_changes(
