@@ -187,10 +187,20 @@ class _LazyGroup(PlainGroup):
         return parser_of(load_command(cmd_name))
 
 
-def _print_version(is_asked: bool) -> None:  # noqa: FBT001
+def _print_version(context: typer.Context, is_asked: bool) -> None:  # noqa: FBT001
+    if is_asked and context.params.get("verbose"):
+        from icectl.cli.build import build_report
+
+        typer.echo(build_report())
+        raise typer.Exit
     if is_asked:
         typer.echo(f"icectl {__version__}")
         raise typer.Exit
+    if context.params.get("verbose"):
+        raise UsageError(
+            "there is no option `--verbose` before a command",
+            hint="options stand after the command: `icectl COMMAND TABLE [OPTIONS]`",
+        )
 
 
 def _print_spark_script(is_asked: bool) -> None:  # noqa: FBT001
@@ -210,11 +220,14 @@ def _root_options(
             help="print the path of the script for spark-submit",
         ),
     ] = False,
-    version: Annotated[
+    verbose: Annotated[  # is read first, wherever it stands
         bool,
         typer.Option(
-            "--version", "-V", callback=_print_version, is_eager=True, help="print the version"
+            "--verbose", "-v", is_eager=True, help="with --version: how icectl was built, too"
         ),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_print_version, help="print the version")
     ] = False,
 ) -> None:
     """Hold the options of the root."""

@@ -79,7 +79,7 @@ class PlainGroup(TyperGroup):
 def root_help(summaries: Mapping[str, str], documentation: Mapping[str, str]) -> str:
     """Print the help of `icectl` alone."""
     options = [
-        ("-V, --version", "print the version"),
+        ("-V, --version", "print the version; with --verbose, how icectl was built"),
         ("--spark-script", "print the path of the script for spark-submit"),
         ("-h, --help", "print this help"),
     ]

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
+import pyarrow as pa
 import pytest
 
 from icectl.cli import app
@@ -32,7 +34,9 @@ from icectl.errors import (
     Unsupported,
     UsageError,
 )
+from icectl.files.compiled import library_name
 from tests.cli.conftest import Body
+from tests.conftest import ROOT
 
 Serve = Callable[[Body], None]
 
@@ -64,6 +68,25 @@ def icectl(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
 def test_version_is_one_line_on_stdout(run):
     ended = run("--version")
     assert (ended.code, ended.out, ended.err) == (0, "icectl 0.1.0\n", "")
+
+
+@pytest.mark.parametrize("words", [("--version", "--verbose"), ("-v", "-V")])
+def test_the_verbose_version_says_how_it_was_built(run, words):
+    ended = run(*words)
+    assert (ended.code, ended.err) == (0, "")
+    told = dict(line.split(" ", 1) for line in ended.out.splitlines())
+    assert told["icectl"] == "0.1.0"
+    assert told["installed"] == f"checkout in {ROOT}"
+    assert told["loops"] == f"compiled, {library_name()}"
+    assert told["python"].startswith(platform.python_version())
+    assert told["pyarrow"] == pa.__version__
+    assert "pytest" not in told
+
+
+def test_verbose_without_version_stands_after_a_command(run):
+    ended = run("--verbose", "inspect", "t")
+    assert (ended.code, ended.out) == (2, "")
+    assert "hint: options stand after the command" in ended.err
 
 
 def test_no_argument_prints_help_on_stderr_and_is_wrong_usage(run):

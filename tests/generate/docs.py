@@ -117,7 +117,10 @@ def root_page() -> str:
     lines.append(".SH OPTIONS")
     lines += _list(
         [
-            (_option("-V, --version"), "print the version"),
+            (
+                _option("-V, --version"),
+                "print the version; with --verbose, how icectl was built: packages, compiled loops",
+            ),
             (_bold("--spark-script"), "print the path of the script for spark-submit"),
             (_bold("--help"), "print help"),
         ]
