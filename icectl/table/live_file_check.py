@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import NONE, Hashes, Integers, Positions, distinct_count, mask_of
+from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
 from icectl.entries.files import FileKind, Files, distinct, files
 from icectl.entries.rows import (
     Entries,
@@ -183,7 +183,7 @@ class ListedFiles:
     def __init__(
         self, places: Sequence[str], manifests: Sequence[ManifestFile], listed: KnownLocations
     ) -> None:
-        self._prefixes = [loosest_key(place).rstrip("/") + "/" for place in places]
+        self._places = places
         self._listed = listed
         self._absent: dict[str, None] = {}
         self._dead: dict[str, Positions] = {}
@@ -198,10 +198,7 @@ class ListedFiles:
         if pc.all(listed).as_py() is not False:
             return
         absent = where(alive, pc.invert(listed))
-        keys = loosest_keys(absent.table["location"])
-        inside = np.zeros(len(absent), np.bool_)
-        for prefix in self._prefixes:
-            inside |= mask_of(pc.starts_with(keys, prefix))
+        inside = _are_below(loosest_keys(absent.table["location"]), self._places)
         columns = (absent.table[name] for name in ("location", "manifest", "manifest_pos"))
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         for (location, place, at), is_inside in zip(rows, inside.tolist(), strict=True):
@@ -214,6 +211,49 @@ class ListedFiles:
         places = list(self._absent)
         absent = files(places, places, FileKind.DATA_FILES, [None] * len(places))
         _check_there(context, metadata, absent)
+
+
+def check_statistics_there(
+    context: TableContext,
+    metadata: TableMetadata,
+    named: Files,
+    places: Sequence[str],
+    listed: KnownLocations,
+) -> None:
+    """Do nothing where statistics files below `places` were listed, or are there now.
+
+    A wrong name would make an orphan of the true file. If there are few, and are named as the
+    places are, their sizes count too.
+    Raises: CorruptTable R-140; StorageError.
+    """
+    chosen = _are_below(named.table["key"], places)
+    chosen &= ~mask_of(listed.contains(named.table["location"]))
+    absent = set(named.table["location"].filter(pa.array(chosen)).to_pylist())
+    if len(named) <= FEW:
+        for place in places:
+            below = f"{place.rstrip('/')}/"
+            chosen |= mask_of(pc.starts_with(named.table["location"], below))
+    if not chosen.any():
+        return
+    inside = Files(named.table.filter(pa.array(chosen)))
+    for item in compare_with_store(context, inside, metadata.location).discrepancies:
+        if item.problem is None and (item.found is not None or item.location in absent):
+            wrong = "is missing"
+            if item.found is not None:
+                wrong = f"has {item.found:,} bytes, its entry says {item.expected:,}"
+            raise CorruptTable(
+                f"statistics file `{item.location}` {wrong}: the true one may look like an orphan",
+                rule="R-140",
+                hint="`icectl repair TABLE` removes the entry",
+            )  # R-140
+
+
+def _are_below(keys: pa.ChunkedArray, places: Sequence[str]) -> Mask:
+    """Find which loosest keys are of files below places."""
+    inside = np.zeros(len(keys), np.bool_)
+    for place in places:
+        inside |= mask_of(pc.starts_with(keys, loosest_key(place).rstrip("/") + "/"))
+    return inside
 
 
 def check_kept(

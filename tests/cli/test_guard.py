@@ -352,6 +352,21 @@ def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
     assert refused(broken, words, capsys) == (15, "R-097")
 
 
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+def test_r140_statistics_of_another_name_are_no_orphans(broken, capsys, words):
+    """The name of no file, and of a file of another size."""
+    assert run(broken, ("analyze",)) == 0
+    age(broken.directory, 30)
+    (entry,) = broken.members()["statistics"]
+    for lie in (renamed(entry["statistics-path"]), str(broken.lists()[0])):
+        broken.edit(
+            lambda members, name=lie: members["statistics"][0].update({"statistics-path": name})
+        )
+        age(broken.directory, 30)
+        assert refused(broken, words, capsys) == (15, "R-140")
+    assert Path(entry["statistics-path"]).exists()
+
+
 @pytest.mark.parametrize("kind", ["statistics", "partition-statistics"])
 @pytest.mark.parametrize("words", [EXPIRE, (*EXPIRE, "--metadata-only")])
 def test_r141_a_wrong_snapshot_costs_no_statistics(broken, capsys, words, kind):
