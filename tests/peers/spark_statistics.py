@@ -7,7 +7,7 @@
 The line has {"table", "distinct": by column, counted; "sketches": by column, what DataSketches
 estimates from the stored bytes; "planned": by column, what the optimiser takes it for;
 "partitions": the rows of the partition statistics as Iceberg reads them, "computed": the same after
-Iceberg has computed them itself, from those that it found}.
+Iceberg has computed them itself, from those that it began with}.
 """
 
 import json
@@ -140,7 +140,10 @@ def main(arguments: list[str]) -> None:
                 "partitions": partitions(spark, table),
             }
             forget = table.updatePartitionStatistics()
-            forget.removePartitionStatistics(snapshot_id(table)).commit()
+            _, *later = items(table.partitionStatisticsFiles())
+            for file in later:
+                forget.removePartitionStatistics(file.snapshotId())
+            forget.commit()
             spark.sql(f"CALL peer.system.compute_partition_stats(table => 'db.{name}')")
             table.refresh()
             print(json.dumps({**told, "computed": partitions(spark, table)}), flush=True)
