@@ -24,6 +24,7 @@ from icectl.commands.compact.plan import (
     conversion_group,
     dangling_of,
     selected_files,
+    within_budget,
 )
 from icectl.entries.deletes import Applied, delete_counts
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, at_locations, of_specs, same_verdict
@@ -79,14 +80,18 @@ def plan_deletes(
     check_deletes(files, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     ever = every_column(metadata)
-    groups = tuple(
+    all_groups = [
         planning.group(number, draft, make)
         if isinstance(draft, _Draft)
         else conversion_group(number, draft, metadata, files, stated, ever)
         for number, draft in enumerate(drafts)
-    )
+    ]
+    groups, left = within_budget(options, (), all_groups)
+    for group in left:
+        planning.leave(group.files, FileVerdict.OVER_BUDGET)
+    smallest = None if groups else min((group.input_bytes for group in left), default=None)
     dangling = dangling_of(files, options)
-    return CompactPlan(branch, options, groups, planning.verdicts, dangling)
+    return CompactPlan(branch, options, tuple(groups), planning.verdicts, dangling, smallest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -467,26 +467,50 @@ class ChosenFiles:
             planning.group(number, draft, make, branch.sequence_number)
             for number, draft in enumerate(self.drafts)
         ]
+        left: list[CompactGroup] = []
         if self.converted is not None:
             ever = every_column(self.metadata)
-            conversions = planning.conversions(self.converted, self.rows.tolist(), len(groups))
-            groups += [
+            drafts = planning.conversions(self.converted, self.rows.tolist(), len(groups))
+            conversions = [
                 conversion_group(number, draft, self.metadata, files, stated or {}, ever)
-                for number, draft in enumerate(conversions, len(groups))
+                for number, draft in enumerate(drafts, len(groups))
             ]
-        smallest = self.smallest_bytes
-        if smallest is not None and smallest <= (options.max_bytes or 0):
-            smallest = None
+            groups, left = within_budget(options, groups, conversions)
+            for group in left:
+                planning.leave(group.files, FileVerdict.OVER_BUDGET)
+        sizes = [group.input_bytes for group in left]
+        if self.smallest_bytes is not None and self.smallest_bytes > (options.max_bytes or 0):
+            sizes.append(self.smallest_bytes)
         return CompactPlan(
             branch,
             options,
             tuple(groups),
             planning.verdicts,
             dangling_of(files, options),
-            smallest,
+            None if groups else min(sizes, default=None),
             unread=files.unread_file_count,
             settled=files.settled,
         )
+
+
+def within_budget(
+    options: CompactOptions, chosen: Sequence[CompactGroup], more: Sequence[CompactGroup]
+) -> tuple[list[CompactGroup], list[CompactGroup]]:
+    """Return the groups that the bytes of a run are enough for, and those left to another run.
+
+    `chosen` are among the former. A conversion counts with the bytes that it reads.
+    """
+    groups, left = list(chosen), list[CompactGroup]()
+    if options.max_bytes is None:
+        return [*groups, *more], left
+    remaining_bytes = options.max_bytes - sum(group.input_bytes for group in groups)
+    for group in more:
+        if group.input_bytes <= remaining_bytes:
+            groups.append(group)
+            remaining_bytes -= group.input_bytes
+        else:
+            left.append(group)
+    return groups, left
 
 
 def conversion_group(

@@ -245,6 +245,39 @@ def test_a_delete_stays_as_long_as_one_of_its_files_is_not_selected(tmp_path):
     assert converting(tmp_path, where=where).plan.groups == ()
 
 
+def test_conversions_count_towards_the_bytes_of_a_run(tmp_path):
+    upserted(tmp_path, "identity", 3)
+    groups = converting(tmp_path).plan.groups
+    sizes = [group.input_bytes for group in groups]
+    assert len(sizes) == 3  # one a partition
+    some = converting(tmp_path, max_bytes=sizes[0] + sizes[1] + sizes[2] - 1).plan
+    assert [group.files for group in some.groups] == [group.files for group in groups[:2]]
+    left = "left to another run by `budget.rewrite-bytes`"
+    assert some.left_alone[left] == len(groups[2].files)
+    none = converting(tmp_path, max_bytes=min(sizes) - 1).plan
+    assert (none.groups, none.smallest_bytes) == ((), min(sizes))
+
+    for number in range(len(sizes)):  # the next run takes what is left
+        prepared = converting(tmp_path, max_bytes=max(sizes))
+        env = FixedEnv(NOW_MS, uuids=50 * number, snapshot_ids=50 * number)
+        compacted(tmp_path, prepared, env=env)
+    assert by_value(tmp_path) == []
+
+
+def test_conversions_have_what_rewrites_leave_of_the_bytes_of_a_run(tmp_path):
+    table = TableBuilder(tmp_path, format_version=3)
+    table.append(range(200))
+    large = max(path.stat().st_size for path in (tmp_path / "data").iterdir())
+    for keys in ([3, 4], [5], [6]):
+        table.delete_rows(keys, kind="equality")
+        table.append(keys)
+    chosen = {"sizes": Sizes(large, large // 2, 2 * large), "min_delete_files": 2}
+    first, conversion = planned(tmp_path, **chosen).plan.groups
+    size = first.input_bytes + conversion.input_bytes
+    assert len(planned(tmp_path, max_bytes=size, **chosen).plan.groups) == 2
+    assert len(planned(tmp_path, max_bytes=size - 1, **chosen).plan.groups) == 1
+
+
 def test_steps_are_by_age_the_oldest_first(tmp_path):
     table = TableBuilder(tmp_path, format_version=3)
     table.append(range(40))
