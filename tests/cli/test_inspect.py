@@ -85,7 +85,9 @@ def test_every_view_of_a_table_without_snapshot_is_empty_and_no_error(inspect, t
             0,
             None,
         )
-    if view in ("snapshots", "history", "refs", "manifests", "files", "entries", "partitions"):
+    if view in (
+        "snapshots", "history", "refs", "manifests", "files", "entries", "partitions", "deletes",
+    ):  # fmt: skip
         assert found["rows"] == []
     if view == "changes":
         assert (found["added_files"], found["removed_files"]) == (0, 0)
@@ -212,8 +214,12 @@ def test_columns_go_by_their_headings_too(inspect, table):
     assert keys("snapshots", "committed (UTC)") == ["committed_at"]
 
 
+NONE = ("statistics", "deletes")
+"""Views of which the table has no row."""
+
+
 @pytest.mark.parametrize(
-    "view", [name for name, view in VIEWS.items() if view.rows and name != "statistics"]
+    "view", [name for name, view in VIEWS.items() if view.rows and name not in NONE]
 )
 def test_columns_go_by_every_heading_that_a_view_shows(inspect, table, view):
     header, *lines = inspect(table.location, view, "--limit", 2).out.splitlines()
@@ -379,6 +385,27 @@ def test_clustering_counts_the_files_that_hold_a_value(inspect, tmp_path, layout
     assert "depths count rows before deletes: 1 deleted row, 0 equality delete files" in text
     assert re.search(r"^id +1\.28 +2 +1\.28 +2 +1\.3 \(42\.6%\)", text, re.MULTILINE)
     assert "bucket[4](id): bounds do not show the order of bucket[4]" in text
+
+
+def test_deletes_say_what_readers_compare_by_partition_as_health_does(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    table.append(range(12))  # four rows in each of three partitions
+    table.append([12])  # of the first
+    table.delete_rows([0, 3, 1], kind="equality")
+    table.delete_rows([6], kind="equality")
+    table.append([2])  # no older delete applies to it
+    found = result(inspect(table.location, "deletes", "--json"))["rows"]
+    names = ("partition_path", "data_file_count", "key_count", "row_count")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        ("category=c0", 2, 2 * (2 + 1), 5),
+        ("category=c1", 1, 1, 4),
+    ]
+    check = result(inspect(table.location, "health", "--json"))["delete_debt"]
+    sums = {name: sum(row[name] for row in found) for name in ("key_count", "row_count")}
+    assert (check["compared_key_count"], check["compared_row_count"]) == tuple(sums.values())
+    text = inspect(table.location, "deletes").out.splitlines()
+    assert text[0].split() == ["partition", "data", "files", "compared", "keys", "compared", "rows"]
+    assert text[1].split() == ["category=c0", "2", "6", "5"]
 
 
 def test_clustering_of_partitions_shows_the_worst_first(inspect, tmp_path):

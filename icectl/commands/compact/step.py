@@ -1,8 +1,7 @@
 """What `icectl compact` would do to a table, in figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from icectl.cli.options import RunLimits
 from icectl.commands.compact.options import CompactRequest
@@ -13,7 +12,8 @@ from icectl.commands.compact.plan import (
     CompactOptions,
     choose,
 )
-from icectl.commands.inspect.partitions import partitions_of
+from icectl.commands.inspect.partitions import compared_rows
+from icectl.commands.inspect.views import Row
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
@@ -24,7 +24,7 @@ from icectl.commands.steps import (
     Step,
     first_error,
 )
-from icectl.entries.deletes import compared_by_partition, delete_counts
+from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.rows import equality_delete_files, smaller_than, total
 from icectl.entries.summary import Totals
@@ -36,13 +36,14 @@ from icectl.units import print_count, print_reduction, print_size
 COMMAND = "compact"
 _NO_FILES, _LOCAL = Totals(), EngineChoice("local")
 _SHOWN_PARTITIONS = 10
+_COMPARED = ("data_file_count", "key_count", "row_count")
 
 
 @dataclass(frozen=True, slots=True)
 class CompactFigures:
     """Live files, and what a compaction makes of those that it rewrites.
 
-    `compared` has what readers compare for equality deletes, as compared_by_partition.
+    `compared` has what readers compare for equality deletes, as compared_rows.
     """
 
     totals: Totals = _NO_FILES
@@ -58,7 +59,7 @@ class CompactFigures:
     touched_files: int = 0
     most_deletes: int = 0
     dangling: int = 0
-    compared: tuple[Mapping[str, Any], ...] = ()
+    compared: tuple[Row, ...] = ()
     converted_deletes: int = 0
     engine: EngineChoice = _LOCAL
 
@@ -80,6 +81,9 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     options = with_method(options_of(request, RunLimits())(metadata), request, sight.settings)
     counts = delete_counts(files.matches)
     small = smaller_than(files.data, options.sizes.smallest)
+    compared: tuple[Row, ...] = ()
+    if len(equality_delete_files(files.deletes)):
+        compared = tuple(compared_rows(files.matches, metadata))
     figures = CompactFigures(
         totals=sight.totals,
         small_files=len(small),
@@ -90,7 +94,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         touched_files=int((counts > 0).sum()),
         most_deletes=int(counts.max(initial=0)),
         dangling=sight.dangling_count,
-        compared=tuple(_compared(sight)),
+        compared=compared,
     )
     error = first_error(sight.check_base, sight.check_files, sight.check_deletes)
     if isinstance(error, CorruptTable):
@@ -128,15 +132,6 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         options=_options(request),
         note=str(figures.engine),
     )
-
-
-def _compared(sight: Sight) -> Iterator[Mapping[str, Any]]:
-    """Yield what readers compare for equality deletes, by partition with its path."""
-    if not len(equality_delete_files(sight.files.deletes)):
-        return
-    partitions = partitions_of(sight.metadata)
-    for row in compared_by_partition(sight.files.matches).to_pylist():
-        yield row | {"partition": partitions.path(row["spec_id"], row["partition_key"])}
 
 
 def _check_output(sight: Sight, chosen: ChosenFiles) -> None:
@@ -232,13 +227,13 @@ def _deletes(figures: CompactFigures) -> str:
 def _keys(figures: CompactFigures) -> str:
     if not figures.compared:
         return ""
-    text = (
-        f"; readers compare {print_count(_sum(figures, 'keys'), 'key')} of equality deletes with "
-        f"{print_count(_sum(figures, 'rows'), 'row')}"
-    )
+    keys = print_count(_sum(figures, "key_count"), "key")
+    rows = print_count(_sum(figures, "row_count"), "row")
+    text = f"; readers compare {keys} of equality deletes with {rows}"
     if len(figures.compared) > 1:
         worst = figures.compared[0]
-        text += f", most in `{worst['partition']}`: {worst['keys']:,} with {worst['rows']:,}"
+        text += f", most in `{worst['partition_path']}`: {worst['key_count']:,} with "
+        text += f"{worst['row_count']:,}"
     return text if figures.converted_deletes else f"{text}; `compact --deletes-only` converts them"
 
 
@@ -268,15 +263,12 @@ def _delete_members(figures: CompactFigures) -> Mapping[str, object]:
         "dangling_delete_count": figures.dangling,
         "touched_data_file_count": figures.touched_files,
         "most_deletes_on_one_file": figures.most_deletes,
-        "compared_key_count": _sum(figures, "keys"),
-        "compared_row_count": _sum(figures, "rows"),
+        "compared_key_count": _sum(figures, "key_count"),
+        "compared_row_count": _sum(figures, "row_count"),
         "compared_partitions": [
             {
-                "partition": row["partition"],
-                "spec_id": row["spec_id"],
-                "data_file_count": row["files"],
-                "key_count": row["keys"],
-                "row_count": row["rows"],
+                "partition": row["partition_path"],
+                **{name: row[name] for name in ("spec_id", *_COMPARED)},
             }
             for row in figures.compared[:_SHOWN_PARTITIONS]
         ],

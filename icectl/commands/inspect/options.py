@@ -12,8 +12,8 @@ from icectl.commands.launch import run_of
 
 _VIEWS = (
     "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
-    "partitions", "schemas", "specs", "sort-orders", "properties", "metadata-log", "statistics",
-    "clustering", "tree", "changes",
+    "partitions", "deletes", "schemas", "specs", "sort-orders", "properties", "metadata-log",
+    "statistics", "clustering", "tree", "changes",
 )  # fmt: skip
 """For completion, which must not import what shows them."""
 
@@ -155,8 +155,9 @@ def inspect(
     """Show a table's state, contents, history and health.
 
     VIEW is one of: summary (the default), health, snapshots, history, refs, manifests, files,
-    entries and partitions; schemas, specs, sort-orders, properties, metadata-log and statistics;
-    clustering, tree and changes. Views of files show the current snapshot unless another is chosen.
+    entries, partitions and deletes; schemas, specs, sort-orders, properties, metadata-log and
+    statistics; clustering, tree and changes. Views of files show the current snapshot unless
+    another is chosen.
 
     For a catalog, a namespace or a folder the tables in and below it are listed, from their
     metadata alone; --limit, --columns and --format apply to that list.
@@ -164,6 +165,9 @@ def inspect(
     --where chooses files by partitions and column metrics, as `compact --where` does; a file
     without the metrics is shown. Only manifests that may list such files are read. Delete files
     are chosen by their partition.
+
+    The view deletes says by partition what readers compare for equality deletes: the keys, counted
+    for each data file that they apply to, and the rows of these files.
 
     The view clustering says by column how many files hold a value: the depth, in the table and
     in each partition, and how many files a look-up and a 1% range open. It shows the keys of the

@@ -1,4 +1,4 @@
-"""Partition tuples as records of named values over all specs, and the rows of `partitions`."""
+"""Partition tuples as records of named values over all specs, and rows of views by partition."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Any
 
 from icectl.cli.document import id_text
 from icectl.commands.inspect.views import Row, RowSet
+from icectl.entries.deletes import Matches, compared_by_partition
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, live
 from icectl.entries.summary import by_partition, merge_partitions
@@ -164,6 +165,27 @@ def partition_rows(batches: Iterable[Entries], metadata: TableMetadata) -> RowSe
     parts = [by_partition(live(entries), ranks) for entries in batches]
     counted = merge_partitions(parts).to_pylist() if parts else []
     return RowSet(partition_columns(metadata), _rows(counted, metadata, newest_last))
+
+
+def compared_columns(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return columns of the view of deletes; an unpartitioned table has no partition, no spec."""
+    names = partition_columns(metadata)[: -len(_COLUMNS)]
+    return (*names, "data_file_count", "key_count", "row_count")
+
+
+def compared_rows(matches: Matches, metadata: TableMetadata) -> Iterator[Row]:
+    """Yield what readers compare for equality deletes, by partition. Order: most keys first."""
+    partitions = partitions_of(metadata)
+    for group in compared_by_partition(matches).to_pylist():
+        place = group["spec_id"], group["partition_key"]
+        yield {
+            "partition": partitions.record(*place),
+            "partition_path": partitions.path(*place),
+            "spec_id": group["spec_id"],
+            "data_file_count": group["files"],
+            "key_count": group["keys"],
+            "row_count": group["rows"],
+        }
 
 
 def _rows(

@@ -18,6 +18,8 @@ from icectl.commands.inspect.metadata_rows import (
 )
 from icectl.commands.inspect.partitions import (
     Partitions,
+    compared_columns,
+    compared_rows,
     json_value,
     partition_rows,
     partitions_of,
@@ -33,8 +35,10 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.single_value import decode
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import ListType, MapType, StructType, Type
+from icectl.table.live_files import files_of_snapshot
 from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
+from icectl.table.rewrite_tasks import LOADED_COLUMNS
 
 _METRICS = (
     "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
@@ -235,6 +239,11 @@ def rows(reader: Reader, request: RowRequest) -> RowSet:
     elif view == "partitions":
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
         row_set = partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
+    elif view == "deletes":
+        manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
+        entries = reader.load(manifests, LOADED_COLUMNS, to_match=True)
+        matches = files_of_snapshot(reader.metadata, manifests, entries).matches
+        row_set = RowSet(compared_columns(reader.metadata), compared_rows(matches, reader.metadata))
     else:
         row_set = (_manifest_rows if view == "manifests" else _entry_rows)(reader, request)
     if columns is not None and columns != row_set.columns:

@@ -331,6 +331,12 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _number("records", "data_file.record_count"),
         _column("file", "data_file.file_path", cut="middle"),
     ),
+    "deletes": (
+        _column("partition", "partition_path", cut="middle"),
+        _number("data files", "data_file_count"),
+        _number("compared keys", "key_count"),
+        _number("compared rows", "row_count"),
+    ),
     "partitions": (
         _column("partition", "partition_path", cut="middle"),
         _number("spec", "spec_id"),
