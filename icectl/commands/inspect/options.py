@@ -137,7 +137,7 @@ def inspect(
         str,
         typer.Argument(
             metavar="VIEW",
-            help=f"{_VIEWS[0]} (default), {', '.join(_VIEWS[1:])}",
+            help=f"{_VIEWS[0]} (default), {', '.join(_VIEWS[1:8])}; {', '.join(_VIEWS[8:])}",
             show_default=False,
         ),
     ] = "summary",
