@@ -141,7 +141,8 @@ def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only(tmp_path):
     assert catalog_of(settings, environment) == PROD | {"credential": "from a secret"}
     (tmp_path / "maintain.toml").write_text(config["data"]["maintain.toml"])
     read_policy(str(tmp_path / "maintain.toml"))
-    assert "USER 10001" in block("dockerfile", "FROM")
+    dockerfile = ROOT / "docs" / "container" / "Dockerfile"
+    assert "\nUSER 10001\n" in dockerfile.read_text()
 
 
 PROD = {"uri": "https://catalog.example/api", "warehouse": "prod"}

@@ -36,7 +36,7 @@ HOUR_MS = 3_600_000
 COMMITS = 6
 NOW = FixedEnv(START_MS + COMMITS * HOUR_MS + HOUR_MS // 2)
 SHELL = {"", "sh", "bash", "console"}
-READ_BY_AUTOMATION = {"crontab", "ini", "dockerfile"}
+READ_BY_AUTOMATION = {"crontab", "ini"}
 """Languages of blocks that `test_automation.py` runs or reads."""
 NAMES = ("sales.orders", "db.orders", "db.t")
 """Tables of the catalog `prod`."""
