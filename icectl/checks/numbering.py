@@ -28,7 +28,7 @@ from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.checks.snapshots import own_ancestors
 from icectl.entries.columns import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
-from icectl.format.rule import OURS, REPAIR_LIST, REWRITE_MANIFESTS, ROLL_BACK, WRITER
+from icectl.format.rule import COUNTER, OURS, REPAIR_LIST, REWRITE_MANIFESTS, ROLL_BACK, WRITER
 from icectl.format.snapshot import Snapshot
 
 # -- counters of the metadata ---------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _row_ids_above_next(snapshot: LiveSnapshot) -> Iterator[Breach]:
 # fmt: off
 NUMBER_RULES = (
     rule("R-014", "counters of ids lie at or above every id in use", "Table Metadata Fields",
-         "error", "do not write to the table before the counter is corrected",
+         "error", COUNTER,
          Check(CommitBase, sequence_numbers_above_counter),
          Check(MetadataFile, column_ids_above_counter),
          Check(MetadataFile, partition_ids_above_counter)),

@@ -36,7 +36,7 @@ from icectl.format.expressions import HIGHEST_STATS_ID, Expression
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.properties import PREVIOUS_VERSIONS_MAX
-from icectl.format.rule import ENGINE, NEXT_COMMIT, OLDER_METADATA, ROLL_BACK, WRITER
+from icectl.format.rule import COUNTER, ENGINE, NEXT_COMMIT, OLDER_METADATA, ROLL_BACK, WRITER
 from icectl.format.snapshot import ancestors
 from icectl.format.transforms import result_type
 from icectl.format.types import PrimitiveType, can_promote, type_text
@@ -191,7 +191,7 @@ SFC1_METADATA_RULES = (
                                      (one.expr_id for one in file.metadata.expressions))]),
          Check(MetadataFile, _ids_of_columns)),
     rule("V4-009", "`last-column-id` is at or above every column and expression", "Table metadata",
-         "error", "do not write to the table before the counter is corrected",
+         "error", COUNTER,
          Check(MetadataFile, column_ids_above_counter)),
     rule("V4-010", "every field of a spec names an expression", "Table metadata", "error",
          OLDER_METADATA,
@@ -213,10 +213,10 @@ SFC1_METADATA_RULES = (
     rule("V4-016", "sort order ids are unique, and the default order exists", "Table metadata",
          "error", OLDER_METADATA, Check(MetadataFile, faults_of_sort_orders)),
     rule("V4-017", "`last-sequence-number` is at or above that of every snapshot", "Table metadata",
-         "error", "do not write to the table before the counter is corrected",
+         "error", COUNTER,
          Check(CommitBase, sequence_numbers_above_counter)),
     rule("V4-018", "`next-row-id` is above the row ids of every snapshot", "Table metadata",
-         "error", "do not write to the table before the counter is corrected",
+         "error", COUNTER,
          Check(CommitBase, row_ids_above_counter)),
     rule("V4-019", "refs name snapshots that exist, with settings of their kind", "Table metadata",
          "error", OLDER_METADATA, Check(CommitBase, main_elsewhere), LOST_REFS, *RETENTION),

@@ -44,7 +44,10 @@ class DeleteRanges:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Live data files, live delete files, and which apply to which (R-111 to R-113)."""
+    """Live data files, live delete files, and which apply to which (R-111 to R-113).
+
+    `vectors_by_name` are those of sfc-1, whose partition does not count.
+    """
 
     data: Entries
     deletes: Entries
@@ -53,6 +56,7 @@ class Matches:
     """Of whole partitions, and of one data file each."""
     equality_deletes: tuple[DeleteRanges, DeleteRanges]
     """Of partitions, and of the whole table."""
+    vectors_by_name: bool = False
 
     @property
     def ranges(self) -> tuple[DeleteRanges, ...]:
@@ -60,8 +64,12 @@ class Matches:
         return (self.vectors, *self.position_deletes, *self.equality_deletes)
 
 
-def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
+def match(
+    entries: Entries, unpartitioned_spec_ids: Collection[int], *, vectors_by_name: bool = False
+) -> Matches:
     """Find which live delete files apply to which live data files, by metadata alone.
+
+    With `vectors_by_name`, a deletion vector applies to the file that it names, of any partition.
 
     Shape: the data files and delete files with their planning columns.
     Order: each keeps the order of `entries`.
@@ -93,7 +101,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     both = _combined(by_partition, by_file)
     ranges = partial(_ranges, data, deletes)
 
-    vectors = ranges(vector, both)  # R-113
+    vectors = ranges(vector, by_file if vectors_by_name else both)  # R-113
     covered = vectors.counts > 0
     return Matches(
         data=data,
@@ -107,6 +115,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
             ranges(~position & ~everywhere, by_partition, "right"),  # R-112
             ranges(everywhere, by_table, "right"),  # R-112
         ),
+        vectors_by_name=vectors_by_name,
     )
 
 
@@ -252,7 +261,11 @@ def position_delete_applies(
     )
     same = pc.and_(*(pc.equal(data.table[key], deletes.table[key]) for key in rows.GROUP_KEYS))
     older = rows.numbers(data, "sequence_number") <= rows.numbers(deletes, "sequence_number")
-    return older, mask_of(same)  # R-111
+    is_same = mask_of(same)
+    if matches.vectors_by_name:
+        formats = rows.numbers(matches.deletes, "file_format")
+        is_same |= formats[delete_rows] == int(FileFormat.PUFFIN)
+    return older, is_same  # R-111
 
 
 def _groups(data: pa.ChunkedArray, deletes: pa.ChunkedArray, known: pa.Array) -> Groups:

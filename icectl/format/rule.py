@@ -13,6 +13,10 @@ ROLL_BACK = (
     "roll back to an older snapshot with `icectl refs TABLE rollback --to SNAPSHOT`, or write the "
     "rows again"
 )
+COUNTER = (
+    "do not write to the table before the counter is corrected: restore the metadata file from a "
+    "copy, or let the engine that wrote it raise the counter"
+)
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
 RESTORE_LIST = (
     "restore the manifest list from a copy, or roll back to a snapshot whose list is complete"

@@ -44,7 +44,7 @@ from icectl.entries.rows import (
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.json_members import parse_json
-from icectl.format.layout import Layout, layout_of
+from icectl.format.layout import Layout, layout_of, layout_of_table
 from icectl.format.locations import scheme_of_entries, with_scheme
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -77,13 +77,14 @@ class LiveFiles:
     differently. Only manifests of `known_spec_ids` can be rewritten. `unread` are data manifests in
     which no file has a row `within` a condition; deletes may be of their files too. `needless` are
     those of deletes for these alone that were not read. Of a table without deletes so many data
-    files may be `settled`, and not among the entries.
+    files may be `settled`, and not among the entries. Those of sfc-1 have `vectors_by_name`.
     """
 
     manifests: tuple[ManifestFile, ...]
     entries: Entries
     known_spec_ids: frozenset[int]
     unpartitioned_spec_ids: frozenset[int]
+    vectors_by_name: bool = False
     named_files: NamedFiles = field(default_factory=dict)
     spelling: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[ManifestFile, ...] = ()
@@ -112,7 +113,9 @@ class LiveFiles:
     @cached_property
     def matches(self) -> Matches:
         """The deletes that apply to data files, with rows of `data` and `deletes`."""
-        return match(self.entries, self.unpartitioned_spec_ids)
+        return match(
+            self.entries, self.unpartitioned_spec_ids, vectors_by_name=self.vectors_by_name
+        )
 
     @cached_property
     def named(self) -> NamedPositionDeletes:
@@ -181,6 +184,7 @@ def files_of_snapshot(
         entries,
         known_spec_ids=frozenset(spec.spec_id for spec in known_specs),
         unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
+        vectors_by_name=layout_of_table(metadata) is Layout.SFC_1,
     )
 
 

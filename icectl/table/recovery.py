@@ -49,7 +49,7 @@ from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.guard import check_live
+from icectl.table.guard import check_live, require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reading import of_one_file, read_or_none
@@ -522,6 +522,10 @@ class BrokenTable:
         head = metadata.current_snapshot
         if head is None:
             return _Recovery(None)
+        try:
+            require_safe_base(metadata)
+        except CorruptTable as error:  # no commit leads out
+            return _Recovery(error.hint)
         env = self.context.env
         deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
         quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)

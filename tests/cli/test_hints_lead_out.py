@@ -20,7 +20,7 @@ EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 READING = ("inspect", "validate")
 MOVED = re.compile(r"restore `([^`]+)` from a copy; else move it away")
 _TWOFOLD = "it is damaged in a second way, for which another finding has the hint"
-_VECTORS = "the builder's vectors have no partition, so compact takes no step"
+_REMOVED = "compact lists the entry as removed; the commit after drops it from the root"
 _IN_DELETES = "compact refuses deletes in another partition (R-211), and its error has a hint"
 ELSEWHERE = {
     "r071_a_partition_value_of_another_type": "no command reads such a manifest: restore it",
@@ -30,16 +30,13 @@ ELSEWHERE = {
     "r116_a_vector_without_its_data_file": _TWOFOLD,
     "r122_a_new_position_delete_file_in_version_3": _TWOFOLD,
     "r133_column_sizes_of_an_avro_file": "a note on a file that is none of Avro",
-    "v4_061_split_offsets_that_fall": _VECTORS,
+    "v4_061_split_offsets_that_fall": _REMOVED,
     "v4_069_a_removal_without_a_parent": "no ancestor is left to roll back to",
     "v4_107_an_old_row_among_new_ones": _TWOFOLD,
     "v4_108_a_removed_row_in_a_leaf": _TWOFOLD,
-    "v4_125_a_vector_of_another_spec": _VECTORS,
-    "v4_144_bounds_that_cross": _VECTORS,
-    "v4_145_more_nulls_than_values": _VECTORS,
+    "v4_144_bounds_that_cross": _REMOVED,
+    "v4_145_more_nulls_than_values": _REMOVED,
     "v4_149_a_day_that_does_not_follow": "its dead rows stay in the leaf until rewrite-manifests",
-    "v4_163_a_number_that_changed_long_ago": "only snapshots before the current one show it",
-    "v4_164_a_new_vector_with_fewer_rows": "repair sees it at no level that it has",
 }
 """Damages whose hints are not tried here, and why."""
 

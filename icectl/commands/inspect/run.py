@@ -38,6 +38,7 @@ from icectl.errors import (
     TableNotFound,
     UsageError,
 )
+from icectl.storage.kept import KeepingStore
 from icectl.table.reader import Gaps, Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.units import parse_instant
 
@@ -278,6 +279,8 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.health import health, print_health
 
+    context = replace(reader.context, store=KeepingStore(reader.context.store))
+    reader = replace(reader, context=context)
     shown = health(reader, request.choice, request.settings, request.table)
     return shown.row, lambda console: print_health(
         console, shown, request.table, request.hint_options

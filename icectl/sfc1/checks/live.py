@@ -21,7 +21,7 @@ from icectl.entries.rows import Entries, index_in, location_keys
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
-from icectl.format.rule import COMPACT, NEXT_COMMIT, ROLL_BACK, WRITE_DELETES_AGAIN, Fault
+from icectl.format.rule import COMPACT, NEXT_COMMIT, ROLL_BACK, Fault
 from icectl.format.snapshot import Snapshot
 
 
@@ -486,7 +486,7 @@ LIVE_RULES = (
          in_tree(LiveTree, "is older than its data file",
                  lambda tree: _vectors_where(tree, "sequence_number", np.less))),
     rule("V4-125", "delete vectors have the spec of their data file", "Across entries", "warning",
-         WRITE_DELETES_AGAIN,
+         COMPACT,
          in_tree(CheckedTree, "has another spec than its data file",
                  lambda tree: _vectors_where(tree, "spec_id", np.not_equal))),
     rule("V4-126", "partitions that deletes depend on are known", "Across entries", "error",

@@ -304,6 +304,10 @@ def _added_again(history: TreeHistory) -> Iterator[Breach]:
         gone[files.codes[removed]] = True
 
 
+SHORTER_VECTOR = (
+    "roll back to a snapshot from before the vector with "
+    "`icectl refs TABLE rollback --to SNAPSHOT`, or delete the rows again"
+)
 # fmt: off
 STEP_RULES = (
     rule("V4-037", "a replace keeps the number of live rows", "Snapshots", "warning", ROLL_BACK,
@@ -320,7 +324,7 @@ STEP_RULES = (
     rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
          ROLL_BACK, Check(TreeHistory, _other_sequence_numbers), Check(LiveRows, renumbered)),
     rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
-         "error", ROLL_BACK, Check(ReplacedVector, _lost_positions)),
+         "error", SHORTER_VECTOR, Check(ReplacedVector, _lost_positions)),
     rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK,
          in_step("was a delete vector of a file that lives on without one", _restored_rows)),
     rule("V4-166", "a removed file is not added again", "Across snapshots", "warning", WRITER,
