@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -243,12 +244,9 @@ class Leftovers:
                 within = replace(journal, data=self._own_data(journal, own))
                 data = list(data_outputs(self.context.store, within))
                 if data:  # manifests are read only where live files matter
-                    # Live files get no name: those of one run go before those of the next come.
-                    live_names = _names(
-                        containing(
-                            files_of_live_entries(self.context, metadata, manifests), journal.uuid
-                        )
-                    )
+                    of_run = partial(containing, part=journal.uuid)
+                    live = files_of_live_entries(self.context, metadata, manifests, of_run)
+                    live_names = _names(live)
                     surplus += [place for place in data if name(place) not in live_names]
                 if remove_own(self.context, newest, own, surplus):
                     self.context.store.remove([journal.location])

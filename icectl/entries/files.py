@@ -97,9 +97,13 @@ def distinct(listed: Files) -> Files:
     """Return every file once, in the order of deletion: by kind, then location."""
     keys = listed.table["key"]
     firsts = np.unique(index_in(keys, pc.unique(keys)), return_index=True)[1]
-    table = listed.table.take(pa.array(firsts))
-    order = pc.sort_indices(table, [("kind", "ascending"), ("location", "ascending")])
-    return Files(table.take(order))
+    return in_order(Files(listed.table.take(pa.array(firsts))))
+
+
+def in_order(listed: Files) -> Files:
+    """Return the files in the order of deletion: by kind, then location."""
+    order = pc.sort_indices(listed.table, [("kind", "ascending"), ("location", "ascending")])
+    return Files(listed.table.take(order))
 
 
 def without(listed: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
@@ -146,6 +150,12 @@ def keys_ending_with(listed: Files, end: str) -> list[str]:
     keys = listed.table["key"]
     ending: list[str] = keys.filter(pc.ends_with(keys, end)).to_pylist()
     return ending
+
+
+def with_keys(listed: Files, keys: Collection[str]) -> Files:
+    """Return the files of some keys. Order: kept."""
+    named = pa.array(list(keys), pa.string())
+    return Files(listed.table.filter(pc.is_in(listed.table["key"], value_set=named)))
 
 
 def folders_of(listed: Files) -> list[str]:

@@ -4,14 +4,14 @@ A wrong name in an entry hides the true file: nothing refers to it, and it would
 orphan, or with older snapshots.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
-from icectl.entries.files import FileKind, Files, distinct, files
+from icectl.entries.files import NO_FILES, FileKind, Files, distinct, files, in_order, together
 from icectl.entries.rows import (
     Entries,
     RawEntries,
@@ -257,20 +257,25 @@ def _are_below(keys: pa.ChunkedArray, places: Sequence[str]) -> Mask:
 
 
 def check_kept(
-    context: TableContext, metadata: TableMetadata, to_delete: Files, staying: Files
+    context: TableContext, metadata: TableMetadata, to_delete: Files, staying: Iterable[Files]
 ) -> None:
     """Do nothing where no file to delete may be one that stays under another name.
 
     Only the location of an entry is taken to be wrong: then a file that stays is as large by its
-    entry as one to delete, and is not there, or of another size.
+    entry as one to delete, and is not there, or of another size. `staying` are parts with no key in
+    two of them.
     Raises: CorruptTable R-034, R-063; StorageError.
     Cost: a look-up for each file that stays and is as large.
     """
     sizes = pc.unique(to_delete.table["size_bytes"].filter(_are_content(to_delete)))
-    is_alike = pc.is_in(staying.table["size_bytes"], sizes, skip_nulls=True)
-    suspects = distinct(Files(staying.table.filter(pc.and_(is_alike, _are_content(staying)))))
-    if 0 < len(suspects) <= _MOST_SUSPECTS:
-        _check_there(context, metadata, suspects)
+    suspects = NO_FILES
+    for part in staying:
+        is_alike = pc.is_in(part.table["size_bytes"], sizes, skip_nulls=True)
+        alike = Files(part.table.filter(pc.and_(is_alike, _are_content(part))))
+        suspects = together([suspects, distinct(alike)])
+        if len(suspects) > _MOST_SUSPECTS:
+            return
+    _check_there(context, metadata, in_order(suspects))
 
 
 def check_largest(context: TableContext, metadata: TableMetadata, data: Entries) -> None:

@@ -1,7 +1,7 @@
 """The files that snapshots reach, and all files that a table refers to, which are never orphans."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,14 +104,13 @@ class VectorTargets:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The live files of some manifests, and the schemas that those were written with.
+    """What live entries of some manifests say, and the schemas that those were written with.
 
-    A file that several entries name may be there several times. `spec_ids` are those of entries
-    in every state: a root and leaves of version 4 have such of several specs. `vector_targets` are
-    the data files of delete vectors; `once` can tell whether a snapshot has a file twice.
+    `spec_ids` are those of entries in every state: a root and leaves of version 4 have such of
+    several specs. `vector_targets` are the data files of delete vectors; `once` can tell whether a
+    snapshot has a file twice.
     """
 
-    files: Files
     vector_targets: VectorTargets
     schema_ids: frozenset[int | None]
     spec_ids: frozenset[int]
@@ -119,24 +118,43 @@ class Live:
 
 
 def files_of_live_entries(
-    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    context: TableContext,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    choose: Callable[[Files], Files] | None = None,
 ) -> Files:
-    """The files of live entries in the manifests (R-110, R-191), some of them more than once.
+    """Return the files of live entries in the manifests (R-110, R-191), some of them repeatedly.
 
+    `choose` is called with some of them at a time, and returns those that are wanted.
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
+    Cost: memory for each wanted file.
     """
-    return read_live(context, metadata, manifests).files
+    gathered = GatheredFiles()
+
+    def add_chosen(listed: Files, hashes: Hashes) -> None:
+        if choose is not None:
+            listed = choose(listed)
+            hashes = key_hashes(listed.table["key"])
+        gathered.add(listed, hashes)
+
+    read_live(context, metadata, manifests, add_chosen)
+    return gathered.files
+
+
+AddFiles = Callable[[Files, Hashes], None]
+"""Takes in files, with hashes of their keys as key_hashes has them."""
 
 
 def read_live(
-    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    context: TableContext,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    add_files: AddFiles | None = None,
 ) -> Live:
-    """Return the files of live entries in the manifests, and the schemas of the manifests.
+    """Read live entries, and give their files to `add_files`, some of them more than once.
 
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
-    Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
-    gathered = _Gathered()
     vector_targets, once = VectorTargets(), LiveOnce()
     # Delete vectors first: then it is known which data files to look for.
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
@@ -149,21 +167,25 @@ def read_live(
         hashes = key_hashes(keys)
         vector_targets.add(manifests, alive, keys, hashes)
         once.add(manifests, alive, hashes)
-        gathered.add(content_files(alive, keys), hashes)
+        if add_files is not None:
+            add_files(content_files(alive, keys), hashes)
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
-    return Live(gathered.files, vector_targets, frozenset(schema_ids), frozenset(spec_ids), once)
+    return Live(vector_targets, frozenset(schema_ids), frozenset(spec_ids), once)
 
 
 def read_sound(
-    context: TableContext, metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFile]]
+    context: TableContext,
+    metadata: TableMetadata,
+    lists: Mapping[int, Sequence[ManifestFile]],
+    add_files: AddFiles,
 ) -> Live:
-    """Return what snapshots reach, by their manifests: each file once, vectors of live files alone.
+    """Read what snapshots reach, by their manifests: each file once, vectors of live files alone.
 
     Raises: StorageError; CorruptTable, if one manifest cannot be read, or as said.
     """
     snapshots = [metadata.snapshots_by_id[id_] for id_ in lists]
-    live = read_live(context, metadata, all_manifests(lists, snapshots))
+    live = read_live(context, metadata, all_manifests(lists, snapshots), add_files)
     live.once.check(context, metadata, lists)
     for snapshot in snapshots:
         if layout_of(snapshot) is Layout.SFC_1:
@@ -178,8 +200,11 @@ def key_hashes(keys: pa.ChunkedArray) -> Hashes:
     )
 
 
-class _Gathered:
-    """Files as they come; those that manifests repeat are dropped where it is worth the copy."""
+class GatheredFiles:
+    """Files as they come; those that manifests repeat are dropped where it is worth the copy.
+
+    Cost: memory for each file once.
+    """
 
     def __init__(self) -> None:
         self._parts: list[Files] = []

@@ -8,6 +8,7 @@ the newest metadata still names is damage.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from icectl.entries.files import Files, together, with_keys
 from icectl.errors import CommitConflict, IcectlError, MissingFile
 from icectl.storage.location import loosest_key
 from icectl.table.context import TableContext
@@ -24,9 +25,13 @@ def still_named(context: TableContext, missing: Collection[str]) -> frozenset[st
     """Return those of some missing files that snapshots of the newest metadata name.
 
     All of them, if that cannot be read.
-    Cost: the manifests of all snapshots.
+    Cost: the manifests of all snapshots, a few MiB at a time.
     """
     keys = {loosest_key(location): location for location in missing}
+
+    def missing_ones(listed: Files) -> Files:
+        return with_keys(listed, keys)
+
     try:
         metadata = context.catalog.load().metadata
         lists = manifests_by_snapshot(context, metadata, metadata.snapshots)
@@ -34,11 +39,11 @@ def still_named(context: TableContext, missing: Collection[str]) -> frozenset[st
         every = [
             metadata_files(metadata, metadata.snapshots, manifests, {}),
             every_statistics_file(metadata),
-            files_of_live_entries(context, metadata, manifests),
+            files_of_live_entries(context, metadata, manifests, missing_ones),
         ]
     except IcectlError:
         return frozenset(missing)
-    named = {key for files in every for key in files.table["key"].to_pylist() if key in keys}
+    named = together(map(missing_ones, every)).table["key"].to_pylist()
     return frozenset(keys[key] for key in named)
 
 

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from icectl.checks.metadata import other_snapshots, snapshots_named
-from icectl.entries.files import NO_FILES, FileKind, Files, distinct, of_kind, together, without
+from icectl.entries.files import Files, distinct, in_order, together, without
 from icectl.format.expressions import last_guards
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.metadata import TableMetadata
@@ -35,12 +33,15 @@ class UnreadablePart:
 class ReachedFiles:
     """The files that the snapshots which go, and those which stay, reach.
 
-    A file may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
-    `unread` is what goes and is lost, so that nobody knows the files behind it.
+    Both are in as many parts, and a key in parts of one number only. Files that stay are there if
+    they matter to some that go. A file may be there several times. `spec_ids` and `schema_ids` are
+    those of manifests that stay. `unread` is what goes and is lost, so that nobody knows the files
+    behind it.
     """
 
-    going: Files = NO_FILES
-    staying: Files = NO_FILES
+    going: Iterable[Files] = ()
+    staying: Iterable[Files] = ()
+    has_equality_deletes: bool = False
     spec_ids: frozenset[int] = frozenset()
     schema_ids: frozenset[int | None] = frozenset()
     unread: tuple[UnreadablePart, ...] = ()
@@ -51,20 +52,23 @@ class ReachedFiles:
 
         One Puffin file with a live vector is included in what stays (R-194).
         """
-        return distinct(without(self.going, self.staying.table["key"]))  # R-191, R-194
+        return in_order(
+            together(
+                distinct(without(going, staying.table["key"]))
+                for going, staying in zip(self.going, self.staying, strict=True)
+            )
+        )  # R-191, R-194
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirePlan:
     """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
 
-    `protected` are the keys of all files that snapshots which stay reach. `unlogged` are snapshots
-    that stay without a ref's name, but no longer in the snapshot log.
+    `unlogged` are snapshots that stay without a ref's name, but no longer in the snapshot log.
     """
 
     retention: Retention
     deletable: Files
-    protected: pa.ChunkedArray
     schema_ids: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
     unlogged: tuple[int, ...] = ()
@@ -98,7 +102,6 @@ def plan(
     return ExpirePlan(
         retention=retention,
         deletable=reached.only_going,
-        protected=reached.staying.table["key"],
         schema_ids=schemas,
         spec_ids=spec_ids,
         unlogged=_lost_to_time_travel(metadata, retention),
@@ -139,8 +142,7 @@ def _unused_schemas(
     """
     kept_ids = {decision.snapshot_id for decision in retention.kept}
     named = {item.schema_id for item in metadata.snapshots if item.snapshot_id in kept_ids}
-    equality_deletes = of_kind(reached.staying, FileKind.EQUALITY_DELETE_FILES)
-    if None in named or len(equality_deletes):  # R-123
+    if None in named or reached.has_equality_deletes:  # R-123
         return ()
     used = named | reached.schema_ids | {metadata.current_schema_id}  # R-185
     kept_specs = (spec for spec in metadata.partition_specs if spec.spec_id not in specs)
@@ -205,9 +207,9 @@ def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
     )
 
 
-def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]) -> Files:
-    """Return the files without a protected key, each once, in the order of deletion (R-191)."""
+def still_deletable(files: Iterable[Files], protected: Iterable[Files]) -> Files:
+    """Return the files that are no protected ones, each once, in the order of deletion (R-191)."""
     candidates = together(files)
-    for keys in protected:
-        candidates = without(candidates, keys)
+    for kept in protected:
+        candidates = without(candidates, kept.table["key"])
     return distinct(candidates)

@@ -1,16 +1,18 @@
 """Reading what an expiry has to know: which files go with snapshots, which stay with others."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.commands.expire_snapshots.parts import FileParts, KeptFiles
 from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
-from icectl.entries.files import Files, together
+from icectl.entries.files import NO_FILES, Files
 from icectl.errors import CorruptTable, StorageError
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.storage.location import is_local
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
 from icectl.table.manifest_lists import manifests_by_snapshot
@@ -18,6 +20,7 @@ from icectl.table.reachable import (
     all_manifests,
     every_statistics_file,
     files_of_live_entries,
+    key_hashes,
     log_files,
     metadata_files,
     read_live,
@@ -33,12 +36,14 @@ def read_reached(
     retention: Retention,
     sizes: Mapping[str, int],
     *,
+    recorded: Files = NO_FILES,
     trusted: bool = False,
 ) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
-    `sizes` in bytes by loosest key, where known. Lists with fewer files than summaries say may be
-    `trusted`.
+    Of files that stay all are read, and those are in the result that matter to files that go, or to
+    `recorded` ones of an earlier run. `sizes` in bytes by loosest key, where known. Lists with
+    fewer files than summaries say may be `trusted`.
     Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192), or names a
     file twice; Refused.
     """
@@ -46,14 +51,17 @@ def read_reached(
     kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
     lists = manifests_by_snapshot(context, metadata, kept_snapshots)
     staying = all_manifests(lists, kept_snapshots)  # R-192
-    live = read_sound(context, metadata, lists)  # R-192
     going = _Going(context, metadata)
     files = going.read(going_ids, staying, sizes)
+    kept = KeptFiles(files, [recorded], local=is_local(metadata.location))
+    live = read_sound(context, metadata, lists, kept.add)  # R-192
+    kept.add_each([metadata_files(metadata, kept_snapshots, staying, sizes)])
     if not trusted:
         check_lists(metadata, {**lists, **going.lists})
     return ReachedFiles(
         going=files,
-        staying=together([live.files, metadata_files(metadata, kept_snapshots, staying, sizes)]),
+        staying=kept.matter,
+        has_equality_deletes=kept.has_equality_deletes,
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
         schema_ids=live.schema_ids,
         unread=tuple(going.unread),
@@ -72,21 +80,26 @@ def _specs_of(
 
 
 def reached_beside(
-    context: TableContext, newest: LoadedTable, read_ids: Collection[int]
-) -> Sequence[Files]:
+    context: TableContext, newest: LoadedTable, read_ids: Collection[int], to_delete: Files
+) -> Iterable[Files]:
     """Read what the newest metadata reaches, but for manifests of snapshots that were read before.
 
+    Returns the files that matter to those to delete.
     Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
     """
     metadata = newest.metadata
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
     manifests = all_manifests(manifests_by_snapshot(context, metadata, unseen), unseen)
-    return (
-        files_of_live_entries(context, metadata, manifests),
-        metadata_files(metadata, metadata.snapshots, manifests, {}),
-        every_statistics_file(metadata),
-        log_files(metadata, newest.metadata_location),
+    kept = KeptFiles([to_delete], local=is_local(metadata.location))
+    read_live(context, metadata, manifests, kept.add)
+    kept.add_each(
+        [
+            metadata_files(metadata, metadata.snapshots, manifests, {}),
+            every_statistics_file(metadata),
+            log_files(metadata, newest.metadata_location),
+        ]
     )
+    return kept.matter
 
 
 def _require_lost(error: StorageError | CorruptTable) -> None:
@@ -106,7 +119,7 @@ class _Going:
 
     def read(
         self, going_ids: Collection[int], staying: Sequence[ManifestFile], sizes: Mapping[str, int]
-    ) -> Files:
+    ) -> FileParts:
         """Read what the snapshots that go reach, but for the contents of manifests that stay."""
         going = [item for item in self.metadata.snapshots if item.snapshot_id in going_ids]
         kept_paths = {manifest.identity for manifest in staying}
@@ -114,13 +127,13 @@ class _Going:
         only_going = [manifest for manifest in manifests if manifest.identity not in kept_paths]
         # A vector of the same rows may be in another file.
         vectors = [manifest for manifest in manifests if manifest.dead_locations]
-        named = [
-            self._live_files(only_going),
-            metadata_files(self.metadata, going, [*only_going, *vectors], sizes),
-        ]
+        files = self._live_files(only_going)
+        named = [metadata_files(self.metadata, going, [*only_going, *vectors], sizes)]
         if going:
             named.append(statistics_files(self.metadata, lost_statistics(self.metadata)))
-        return together(named)
+        for part in named:
+            files.add(part, key_hashes(part.table["key"]))
+        return files
 
     def _manifests(self, going: Sequence[Snapshot]) -> tuple[ManifestFile, ...]:
         try:
@@ -134,16 +147,18 @@ class _Going:
                     )
         return all_manifests(self.lists, [item for item in going if item.snapshot_id in self.lists])
 
-    def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:
+    def _live_files(self, manifests: Sequence[ManifestFile]) -> FileParts:
+        files = FileParts()
         try:
-            return files_of_live_entries(self.context, self.metadata, manifests)
+            read_live(self.context, self.metadata, manifests, files.add)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
-            parts = []
+            files = FileParts()
             for manifest in manifests:
                 with self._noted(f"manifest {manifest.manifest_path}"):
-                    parts.append(files_of_live_entries(self.context, self.metadata, [manifest]))
-            return together(parts)
+                    read = files_of_live_entries(self.context, self.metadata, [manifest])
+                    files.add(read, key_hashes(read.table["key"]))
+        return files
 
     @contextmanager
     def _noted(self, subject: str) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The plan and the outcome of an expiry, as result members and as text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +43,8 @@ class PreparedExpiry:
 
     `deletable` and `outside` are the plan's files inside and outside the table's own places, also
     files of an `unfinished` earlier run; files behind a link count as outside. The commit of an
-    `abandoned` run never landed. Kept snapshots reach `staying`. Killed runs left `temporaries`.
-    What expires and is `unread` hides its files.
+    `abandoned` run never landed. Of files that stay, `staying` matter to those to delete. Killed
+    runs left `temporaries`. What expires and is `unread` hides its files.
     """
 
     loaded: LoadedTable
@@ -55,7 +55,7 @@ class PreparedExpiry:
     outside: Files
     unfinished: tuple[Journal, ...]
     abandoned: tuple[Journal, ...]
-    staying: Files
+    staying: Iterable[Files]
     temporaries: tuple[str, ...]
     unread: tuple[UnreadablePart, ...] = ()
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.cli.document import Outcome
@@ -199,7 +200,10 @@ def plan_expiry(
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
         with unless_removed(context):
             trusted = options.trusts_lists or options.keep_files
-            reached = read_reached(context, metadata, retention, sizes, trusted=trusted)
+            recorded = together(item.files for item in unfinished)
+            reached = read_reached(
+                context, metadata, retention, sizes, recorded=recorded, trusted=trusted
+            )
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
     planned = plan(
@@ -208,7 +212,7 @@ def plan_expiry(
     if only is not None:
         planned = restrict_to_reviewed(planned, only)
     logged = log_files(metadata, loaded.metadata_location).table["key"]
-    recorded = still_deletable([item.files for item in unfinished], [planned.protected])
+    recorded = still_deletable([item.files for item in unfinished], reached.staying)
     unlogged = without(together([planned.deletable, recorded]), logged)
     dropped = _dropped_metadata_files(loaded, sizes) if planned.changes_table else NO_FILES
     to_delete = together([unlogged, dropped])
@@ -390,24 +394,23 @@ def _to_delete(
         check_gc_enabled(newest.metadata)
         kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
         with unless_removed(context):
-            protected = reached_beside(context, newest, kept_ids)
+            protected = reached_beside(context, newest, kept_ids, prepared.deletable)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None
-    to_delete = still_deletable([prepared.deletable], [files.table["key"] for files in protected])
+    to_delete = still_deletable([prepared.deletable], protected)
     if not is_local(prepared.loaded.metadata.location):
         return to_delete, None
-    staying = [prepared.staying, *protected]
-    check_sums = frozenset(key for files in staying for key in keys_ending_with(files, ".crc"))
-    return _without_aliases(to_delete, staying), check_sums
-
-
-def _without_aliases(listed: Files, staying: Sequence[Files]) -> Files:
-    """Return the files that no staying file is, by way of a link or mount."""
-    known = KnownFiles(local=True)
-    for files in staying:
+    known, check_sums = KnownFiles(local=True), set[str]()
+    for files in chain(prepared.staying, protected):
+        check_sums.update(keys_ending_with(files, ".crc"))
         for chunk in files.table["location"].chunks:
             known.add(chunk)
+    return _without_aliases(to_delete, known), frozenset(check_sums)
+
+
+def _without_aliases(listed: Files, known: KnownFiles) -> Files:
+    """Return the files that are none of the known ones, by way of a link or mount either."""
     named = [
         location
         for chunk in listed.table["location"].chunks

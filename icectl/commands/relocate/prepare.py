@@ -22,6 +22,7 @@ from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapsho
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
     SOURCES,
+    GatheredFiles,
     all_manifests,
     every_statistics_file,
     read_sound,
@@ -101,7 +102,9 @@ class Preparation:
         lists = manifests_by_snapshot(self.context, metadata, metadata.snapshots)
         manifests = all_manifests(lists, metadata.snapshots)
         self._check_moved(item.manifest_path for item in manifests)
-        live = distinct(read_sound(self.context, metadata, lists).files)
+        gathered = GatheredFiles()
+        read_sound(self.context, metadata, lists, gathered.add)
+        live = distinct(gathered.files)
         head = metadata.current_snapshot
         if head is not None:
             check_head_list(self.context, metadata, head, lists[head.snapshot_id])

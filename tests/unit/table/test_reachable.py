@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.entries.files import FileKind, Files, distinct, rows
+from icectl.entries.files import FileKind, Files, distinct, rows, with_keys
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable
@@ -18,6 +18,7 @@ from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
+    GatheredFiles,
     OtherWays,
     VectorTargets,
     all_manifests,
@@ -80,12 +81,23 @@ def test_repeated_files_are_thinned_out_on_the_way(table, monkeypatch):
     assert rows(distinct(thinned)) == rows(distinct(whole))
 
 
+def test_only_files_that_are_chosen_are_held(table):
+    metadata = table.metadata
+    manifests = all_manifests(
+        manifests_by_snapshot(READER, metadata, metadata.snapshots), metadata.snapshots
+    )
+    key, _, _ = rows(files_of_live_entries(READER, metadata, manifests))[1]
+    found = files_of_live_entries(READER, metadata, manifests, lambda part: with_keys(part, {key}))
+    assert {place for place, _, _ in rows(found)} == {key}
+
+
 def test_files_that_only_deleted_entries_name_are_not_reached(table):
     metadata = table.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
     manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
-    found = read_live(READER, metadata, manifests)
-    assert len(found.files) == 4
+    gathered = GatheredFiles()
+    found = read_live(READER, metadata, manifests, gathered.add)
+    assert len(gathered.files) == 4
     assert found.schema_ids == {0}
 
 
@@ -138,7 +150,7 @@ def test_files_stay_found_however_often_repeated_ones_are_dropped(tmp_path, monk
     written = sorted(path.name for path in (built.directory / "data").iterdir())
     assert len(written) == 15
     for given in (manifests, manifests[::-1], (*manifests, *manifests)):
-        found = read_live(READER, metadata, given).files
+        found = files_of_live_entries(READER, metadata, given)
         assert [name for name, _ in names(distinct(found))] == written
 
 
@@ -153,7 +165,7 @@ def test_repeated_files_are_dropped_once_there_are_more_than_so_many(tmp_path, m
     counts = []
     for most in (11, 12, 4, 3):
         monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", most)
-        counts.append(len(read_live(READER, metadata, [manifest] * 3).files))
+        counts.append(len(files_of_live_entries(READER, metadata, [manifest] * 3)))
     assert counts == [4, 12, 8, 4]
 
 
@@ -292,7 +304,7 @@ def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
     metadata = built.metadata
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
     manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
-    found = read_live(READER, metadata, manifests[::-1]).files.table
+    found = files_of_live_entries(READER, metadata, manifests[::-1]).table
     listed = [built._entries[one.manifest_path] for one in manifests[::-1]]
     wanted = [entry["location"] for entries in listed for entry in entries]
     assert found["location"].to_pylist() == wanted  # in no other order: nothing was copied

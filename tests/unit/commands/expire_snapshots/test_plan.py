@@ -75,20 +75,21 @@ def test_r191_deletable_is_what_goes_and_nothing_that_stays_reaches():
         ]
     )
     staying = named(FileKind.DATA_FILES, "/shared", "/c")
-    found = planned(reached=ReachedFiles(going, staying))
+    found = planned(reached=ReachedFiles([going], [staying]))
     assert locations(found.deletable) == ["file:/a", "file:/b", "file:/list-1"]
 
 
 def test_r194_a_puffin_file_with_one_live_vector_stays():
     going = named(FileKind.DELETION_VECTOR_FILES, "/v.puffin", "/w.puffin", "/v.puffin")
     staying = named(FileKind.DELETION_VECTOR_FILES, "/v.puffin")
-    assert locations(planned(reached=ReachedFiles(going, staying)).deletable) == ["file:/w.puffin"]
+    found = planned(reached=ReachedFiles([going], [staying]))
+    assert locations(found.deletable) == ["file:/w.puffin"]
 
 
 def test_a_file_that_stays_as_another_kind_stays():
     going = named(FileKind.STATISTICS_FILES, "/s")
     staying = named(FileKind.PARTITION_STATISTICS_FILES, "/s")
-    assert locations(planned(reached=ReachedFiles(going, staying)).deletable) == []
+    assert locations(planned(reached=ReachedFiles([going], [staying])).deletable) == []
 
 
 def test_the_updates_make_the_plan_true():
@@ -272,8 +273,7 @@ def test_a_snapshot_that_names_no_schema_keeps_all_of_them():
 
 
 def test_r123_equality_deletes_keep_every_schema():
-    staying = named(FileKind.EQUALITY_DELETE_FILES, "/e")
-    assert cleaned(evolved(), staying=staying) == ((), (0, 1))
+    assert cleaned(evolved(), has_equality_deletes=True) == ((), (0, 1))
 
 
 # -- the log ------------------------------------------------------------------------------------
@@ -317,8 +317,8 @@ def test_still_deletable_is_less_whatever_protects():
     first = named(FileKind.DATA_FILES, "/a", "/b")
     second = named(FileKind.DATA_FILES, "/b", "/c")
     protected = [
-        named(FileKind.MANIFESTS, "/c").table["key"],
-        named(FileKind.MANIFESTS, "/x").table["key"],
+        named(FileKind.MANIFESTS, "/c"),
+        named(FileKind.MANIFESTS, "/x"),
     ]
     assert locations(still_deletable([second, first], protected)) == ["file:/a", "file:/b"]
     assert locations(still_deletable([], protected)) == []

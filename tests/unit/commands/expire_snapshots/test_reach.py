@@ -1,6 +1,6 @@
 """What goes and what stays of an expiry: what stays has to be read, what goes may be lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.expire_snapshots.reach import reached_beside, read_reached
-from icectl.entries.files import Files, distinct, rows
+from icectl.entries.files import FileKind, Files, files, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.format.metadata import TableMetadata
@@ -42,8 +42,8 @@ def expiring(table: TableBuilder, *places: int) -> Retention:
     return decide(table.metadata, AskedRetention(expire_ids=ids), 0)
 
 
-def names(found: Files) -> set[str]:
-    return {Path(location).name for location, _, _ in rows(distinct(found))}
+def names(found: Iterable[Files]) -> set[str]:
+    return {Path(location).name for part in found for location, _, _ in rows(part)}
 
 
 def own_manifest(table: TableBuilder, place: int) -> Path:
@@ -66,10 +66,10 @@ def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table):
     manifests = [own_manifest(table, place).name for place in range(3)]
     found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
     assert found.unread == ()
-    assert names(found.staying) >= {first, manifests[0], manifests[2]}
-    assert names(found.staying).isdisjoint({second, manifests[1]})
     assert names(found.going) >= {second, manifests[1]}
     assert names(found.going).isdisjoint({first, manifests[0]})
+    lists = {Path(str(one.manifest_list)).name for one in table.metadata.snapshots[:2]}
+    assert names([found.only_going]) == {second, manifests[1], *lists}
     assert found.spec_ids == found.schema_ids == {0}
 
 
@@ -77,8 +77,7 @@ def test_nothing_goes_where_no_snapshot_does(table):
     found = read_reached(
         context_of(), table.metadata, decide(table.metadata, AskedRetention(), 0), {}
     )
-    assert len(found.going) == 0
-    assert names(found.staying) >= set(data_files(table))
+    assert names(found.going) == names(found.staying) == set()
 
 
 @pytest.mark.parametrize("of_list", [True, False])
@@ -115,9 +114,7 @@ def of_tree(directory: Path) -> TableMetadata:
 def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path):
     TREE_TABLES["grown"](tmp_path / "t")
     metadata = of_tree(tmp_path / "t")
-    assert len(
-        read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {}).staying
-    )
+    read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {})
     v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
     metadata = of_tree(tmp_path / "t")
     with pytest.raises(CorruptTable) as raised:
@@ -192,10 +189,19 @@ def test_what_came_meanwhile_is_reached_beside_what_was_read(table):
         newest, metadata=replace(newest.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
     )
     read = [one.snapshot_id for one in table.metadata.snapshots[:2]]
-    found = [names(part) for part in reached_beside(context_of(), newest, read)]
-    live, described, statistics, logged = found
-    assert live == {data_files(table)[0]}
-    assert own_manifest(table, 2).name in described
-    assert described >= {Path(str(s.manifest_list)).name for s in table.metadata.snapshots}
-    assert statistics == {"s99"}
-    assert logged == {f"v{version}.metadata.json" for version in range(1, 5)}
+    metadata_folder = table.directory / "metadata"
+    wanted = {
+        str(table.directory / "data" / data_files(table)[0]): FileKind.DATA_FILES,
+        str(own_manifest(table, 2)): FileKind.MANIFESTS,
+        **{str(one.manifest_list): FileKind.MANIFEST_LISTS for one in table.metadata.snapshots},
+        "/t/s99": FileKind.STATISTICS_FILES,
+        **{
+            str(metadata_folder / f"v{version}.metadata.json"): FileKind.METADATA_FILES
+            for version in range(1, 5)
+        },
+    }
+    others = [str(table.directory / "data" / data_files(table)[1]), str(own_manifest(table, 1))]
+    paths = [*wanted, *others]
+    planned = files(paths, paths, FileKind.DATA_FILES, [None] * len(paths))
+    found = reached_beside(context_of(), newest, read, planned)
+    assert {place: kind for part in found for place, kind, _ in rows(part)} == wanted
