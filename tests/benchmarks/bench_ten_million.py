@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
@@ -38,7 +39,11 @@ SYNC_MARKER = b"icectl-test-sync"
 # Of the files one in 250 is small, as in a table that is looked after.
 _EXPIRY = ["--older-than", "1d", "--retain-last", "1"]
 _ORPHANS = ["--older-than", "3d", "--max-fraction", "1"]
+_SMALL_BYTES = 128 << 10
 _SIZES = ["--target-file-size", "16MiB", "--min-file-size", "128KiB"]
+_LOOKED_UP = 400
+"""More small files than are looked up, as some are of one size."""
+
 PLANS = {
     "inspect": ["inspect", "TABLE"],
     "remove-orphans -n": ["remove-orphans", "TABLE", "--inventory", "INVENTORY", *_ORPHANS],
@@ -52,7 +57,7 @@ PLANS = {
 _LARGEST_BYTES = {
     "inspect": 20,
     "remove-orphans -n": 19,
-    "expire-snapshots -n": 200,
+    "expire-snapshots -n": 19,
     "rewrite-manifests -n": 19,
     "compact -n": 19,
     "rewrite-manifests": 250,
@@ -67,21 +72,31 @@ _LISTED = pa.schema(
 
 
 def inventory(file: Path, table: Path, manifests: Sequence[int], count: int) -> None:
-    """An inventory of all files of some manifests, and of an orphan beside those of each."""
+    """An inventory of all files of some manifests, and of an orphan beside those of each.
+
+    The largest of the small files are there, without content: `compact` looks them up.
+    """
+    small = []
     with pq.ParquetWriter(file, _LISTED) as writer:
         for start in range(0, len(manifests), 100):
-            listed = [
-                column
-                for number in manifests[start : start + 100]
-                for column in (
-                    entries(number, count, str(table), metrics=False)["location"].combine_chunks(),
-                    pa.array([f"{table}/data/column_5={number}/orphan.parquet"]),
-                )
-            ]
+            listed = []
+            for number in manifests[start : start + 100]:
+                files = entries(number, count, str(table), metrics=False)
+                listed += files["location"].chunks
+                listed.append(pa.array([f"{table}/data/column_5={number}/orphan.parquet"]))
+                sizes = files["file_size_in_bytes"]
+                chosen = files.filter(pc.less(sizes, _SMALL_BYTES))
+                columns = chosen["file_size_in_bytes"], chosen["location"]
+                small += zip(*(column.to_pylist() for column in columns), strict=True)
             locations = pa.chunked_array(listed)
             sizes = pa.array(np.full(len(locations), 123_456))
             times = pa.array(np.full(len(locations), _OLD_MS)).cast(_LISTED.field(2).type)
             writer.write_table(pa.table([locations, sizes, times], schema=_LISTED))
+    for size, location in sorted(small)[-_LOOKED_UP:]:
+        path = Path(location)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as made:
+            made.truncate(size)
 
 
 def part_of(whole: Path, table: Path, count: int) -> None:

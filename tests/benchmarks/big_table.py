@@ -40,8 +40,17 @@ WIDTHS = {"long": 8, "timestamp": 8, "double": 8, "int": 4}
 SNAPSHOT_ID = 4_000_000_000_000_000_001
 
 
-def entries(manifest: int, count: int, location: str, *, metrics: bool = True) -> pa.Table:
-    """`count` added data files of one manifest, with metrics of every column or of none."""
+LARGEST = 1 << 24
+"""Bytes that files of all manifests but the last stay below."""
+
+
+def entries(
+    manifest: int, count: int, location: str, *, metrics: bool = True, larger: bool = False
+) -> pa.Table:
+    """`count` added data files of one manifest, with metrics of every column or of none.
+
+    With `larger` each has LARGEST bytes more.
+    """
     rng = np.random.default_rng(manifest)
     start = manifest * count
     numbers = pc.utf8_lpad(pa.array(np.arange(start, start + count)).cast(pa.string()), 8, "0")
@@ -55,7 +64,7 @@ def entries(manifest: int, count: int, location: str, *, metrics: bool = True) -
         "spec_id": pa.array(np.zeros(count, np.int32)),
         "partition_key": pa.array([encode_key((INT,), (manifest,))] * count, pa.binary()),
         "record_count": pa.array(rng.integers(1_000, 100_000, count)),
-        "file_size_in_bytes": pa.array(rng.integers(1 << 16, 1 << 24, count)),
+        "file_size_in_bytes": pa.array(rng.integers(1 << 16, LARGEST, count) + larger * LARGEST),
         "snapshot_id": pa.array(np.full(count, SNAPSHOT_ID)),
         "sort_order_id": pa.array(np.zeros(count, np.int32)),
         "manifest": pa.array(np.full(count, manifest, np.int32)),
@@ -117,13 +126,15 @@ def build(
 ) -> list[Path]:
     """Write the table, at a location or in the directory; returns the paths of its manifests.
 
-    `spec` has one field, whose values are the numbers of the manifests.
+    `spec` has one field, whose values are the numbers of the manifests. Files of the last manifest
+    are larger than all others: none of them may be one of these.
     """
     (directory / "metadata").mkdir(parents=True)
     location = location or str(directory)
     described, paths = [], []
     for number in range(manifests):
-        table = entries(number, entries_per_manifest, location, metrics=metrics)
+        is_last = number == manifests - 1
+        table = entries(number, entries_per_manifest, location, metrics=metrics, larger=is_last)
         content = write_manifest(
             RawEntries(table),
             schema=SCHEMA,
