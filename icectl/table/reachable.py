@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -102,19 +102,57 @@ class VectorTargets:
         return named.difference(*(self._present.get(id_, ()) for id_ in ids))
 
 
+AddFiles = Callable[[Files, Hashes], None]
+"""Takes in files, with hashes of their keys as key_hashes has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What live entries of some manifests say, and the schemas that those were written with.
+    """What live entries of manifests say, and the schemas that those were written with.
 
     `spec_ids` are those of entries in every state: a root and leaves of version 4 have such of
     several specs. `vector_targets` are the data files of delete vectors; `once` can tell whether a
     snapshot has a file twice.
     """
 
-    vector_targets: VectorTargets
-    schema_ids: frozenset[int | None]
-    spec_ids: frozenset[int]
-    once: LiveOnce
+    context: TableContext
+    metadata: TableMetadata
+    vector_targets: VectorTargets = field(default_factory=VectorTargets)
+    schema_ids: set[int | None] = field(default_factory=set)
+    spec_ids: set[int] = field(default_factory=set)
+    once: LiveOnce = field(default_factory=LiveOnce)
+
+    def read(self, manifests: Sequence[ManifestFile], add_files: AddFiles | None = None) -> "Live":
+        """Read manifests, and give files of live entries to `add_files`, some of them repeatedly.
+
+        Raises: StorageError, CorruptTable, when one manifest cannot be read.
+        """
+        # Delete vectors first: then it is known which data files to look for.
+        manifests = sorted(manifests, key=lambda item: not _names_files(item))
+        columns = [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests]
+        for part in scan_manifests(self.context, self.metadata, manifests, columns):
+            alive = live(part.rows)
+            keys = loosest_keys(alive.table["location"])
+            hashes = key_hashes(keys)
+            self.vector_targets.add(manifests, alive, keys, hashes)
+            self.once.add(manifests, alive, hashes)
+            if add_files is not None:
+                add_files(content_files(alive, keys), hashes)
+            self.schema_ids.update(header.schema_id for header in part.headers)
+            self.spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
+        return self
+
+    def check(self, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
+        """Check that each file is once in a snapshot, and vectors are of live files alone.
+
+        Manifests that were not read do not count.
+        Raises: CorruptTable.
+        """
+        self.once.check(self.context, self.metadata, lists)
+        for snapshot in (self.metadata.snapshots_by_id[id_] for id_ in lists):
+            if layout_of(snapshot) is Layout.SFC_1:
+                lost = self.vector_targets.lost(lists[snapshot.snapshot_id])
+                check_vector_targets(snapshot, lost)
 
 
 def files_of_live_entries(
@@ -137,60 +175,8 @@ def files_of_live_entries(
             hashes = key_hashes(listed.table["key"])
         gathered.add(listed, hashes)
 
-    read_live(context, metadata, manifests, add_chosen)
+    Live(context, metadata).read(manifests, add_chosen)
     return gathered.files
-
-
-AddFiles = Callable[[Files, Hashes], None]
-"""Takes in files, with hashes of their keys as key_hashes has them."""
-
-
-def read_live(
-    context: TableContext,
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    add_files: AddFiles | None = None,
-) -> Live:
-    """Read live entries, and give their files to `add_files`, some of them more than once.
-
-    Raises: StorageError, CorruptTable, when one manifest cannot be read.
-    """
-    vector_targets, once = VectorTargets(), LiveOnce()
-    # Delete vectors first: then it is known which data files to look for.
-    manifests = sorted(manifests, key=lambda item: not _names_files(item))
-    schema_ids: set[int | None] = set()
-    spec_ids: set[int] = set()
-    columns = [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests]
-    for part in scan_manifests(context, metadata, manifests, columns):
-        alive = live(part.rows)
-        keys = loosest_keys(alive.table["location"])
-        hashes = key_hashes(keys)
-        vector_targets.add(manifests, alive, keys, hashes)
-        once.add(manifests, alive, hashes)
-        if add_files is not None:
-            add_files(content_files(alive, keys), hashes)
-        schema_ids.update(header.schema_id for header in part.headers)
-        spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
-    return Live(vector_targets, frozenset(schema_ids), frozenset(spec_ids), once)
-
-
-def read_sound(
-    context: TableContext,
-    metadata: TableMetadata,
-    lists: Mapping[int, Sequence[ManifestFile]],
-    add_files: AddFiles,
-) -> Live:
-    """Read what snapshots reach, by their manifests: each file once, vectors of live files alone.
-
-    Raises: StorageError; CorruptTable, if one manifest cannot be read, or as said.
-    """
-    snapshots = [metadata.snapshots_by_id[id_] for id_ in lists]
-    live = read_live(context, metadata, all_manifests(lists, snapshots), add_files)
-    live.once.check(context, metadata, lists)
-    for snapshot in snapshots:
-        if layout_of(snapshot) is Layout.SFC_1:
-            check_vector_targets(snapshot, live.vector_targets.lost(lists[snapshot.snapshot_id]))
-    return live
 
 
 def key_hashes(keys: pa.ChunkedArray) -> Hashes:

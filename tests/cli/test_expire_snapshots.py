@@ -11,9 +11,10 @@ import pytest
 from icectl.cli import app, session
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
-from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, expire
+from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, expire, reachable
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
 from tests.cli.conftest import Ended, checked_document
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
@@ -656,3 +657,27 @@ def test_a_run_says_what_it_did(icectl, aged):
         r"5 snapshots expired, 2 kept; 13 files \(3 data and delete files\) deleted, 3\d\.\d KiB\n"
     )
     assert re.fullmatch(told, ended.out)
+
+
+@pytest.mark.parametrize("layout", ["lists", "sfc-1"])
+def test_r191_a_file_that_was_live_twice_stays_while_one_copy_is_live(tmp_path, icectl, layout):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    (twice,) = table.live()
+    inherited = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"))
+    second = table._commit("main", "append", range(4), added=[twice | inherited])
+    of_copy, _ = table._manifests_of[second]
+    table._manifests_of[second] = [of_copy]  # the next snapshot lists the copy alone
+    table.append(range(4, 8))
+    table.append(range(8, 12))
+    table.remove_data_files(1)
+    (removed,) = set((tmp_path / "t/data").iterdir()) - {
+        Path(row["location"]) for row in table.live()
+    }
+    if layout == "sfc-1":
+        upgrade(tmp_path / "t", later(1))
+    ended = icectl(tmp_path / "t", "--older-than", "0s", "--retain-last", "1", "-y", env=later(2))
+    assert ended.code == 0, ended.err
+    assert not removed.exists()
+    assert Path(twice["location"]).exists()
+    assert all((tmp_path / "t" / name).exists() for name in reachable(tmp_path / "t"))

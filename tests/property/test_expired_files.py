@@ -24,7 +24,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.storage import spill
-from icectl.table.retention import AskedRetention, decide
+from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.entry_rows import data, entries
 from tests.builders.expiry import context_of
 from tests.builders.plain_metadata import NO_FIELDS, plain_metadata
@@ -112,8 +112,21 @@ def written(folder: Path, history: History) -> TableMetadata:
     )
 
 
+def planned(
+    metadata: TableMetadata, retention: Retention
+) -> list[tuple[str, FileKind, int | None]] | None:
+    """The files to delete; None where a snapshot that stays has a file twice."""
+    try:
+        reached = read_reached(context_of(), metadata, retention, {}, trusted=True)
+        return rows(reached.only_going)
+    except CorruptTable as error:
+        if error.rule != "R-066":
+            raise
+        return None
+
+
 @given(histories(), st.sampled_from([1, 1 << 20]))
-@settings(max_examples=60)
+@settings(max_examples=80)
 def test_r191_what_is_deleted_is_what_sets_of_live_files_say(history, waiting_bytes):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(spill, "_WAITING_BYTES", waiting_bytes)  # 1: all is read from disk
@@ -122,12 +135,11 @@ def test_r191_what_is_deleted_is_what_sets_of_live_files_say(history, waiting_by
         retention = decide(metadata, AskedRetention(expire_ids=ids), 0)
         kept = [place for place in range(len(history.snapshots)) if place not in history.expired]
         lives = [history.live(place) for place in kept]
-        if any(len(set(live)) < len(live) for live in lives):
-            with pytest.raises(CorruptTable, match="again in"):  # R-066
-                read_reached(context_of(), metadata, retention, {}, trusted=True)
-            return
-        reached = read_reached(context_of(), metadata, retention, {}, trusted=True)
-        found = rows(reached.only_going)
+        is_twice = any(len(set(live)) < len(live) for live in lives)
+        found = planned(metadata, retention)
+    assert (found is None) == is_twice
+    if found is None:
+        return
     gone = history.files(sorted(history.expired)) - history.files(kept)
     manifests = frozenset[int]().union(*(history.snapshots[place] for place in history.expired))
     manifests -= frozenset[int]().union(*(history.snapshots[place] for place in kept))
@@ -135,5 +147,5 @@ def test_r191_what_is_deleted_is_what_sets_of_live_files_say(history, waiting_by
     wanted |= {(f"{name}/m{number}.avro", FileKind.MANIFESTS) for number in manifests}
     wanted |= {(f"{name}/snap-{id_}.avro", FileKind.MANIFEST_LISTS) for id_ in ids}
     assert [(place, kind) for place, kind, _ in found] == sorted(wanted, key=lambda one: one[::-1])
-    sizes = {place: size for place, kind, size in found if kind is FileKind.DATA_FILES}
-    assert sizes == {f"{name}/data/{file}": file % 3 + 1 for file in gone}
+    found_sizes = {place: size for place, kind, size in found if kind is FileKind.DATA_FILES}
+    assert found_sizes == {f"{name}/data/{file}": file % 3 + 1 for file in gone}

@@ -4,15 +4,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Hashes, Mask, Spans, byte_hashes, byte_strings, mask_of
 from icectl.entries.files import SCHEMA, FileKind, Files, of_kind
 from icectl.storage.spill import Spill
-from icectl.table.known_locations import PARTS, KnownLocations, parts_of
+from icectl.table.known_locations import KnownLocations
 from icectl.table.reachable import key_hashes
+
+_PARTS, _SHIFT = 256, np.uint64(56)
+"""Of a hundred million files a part takes some hundred MiB."""
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""Makes numbers of any size of small ones, each of another."""
 
 
 class FileParts:
@@ -23,17 +28,17 @@ class FileParts:
     """
 
     def __init__(self) -> None:
-        self._rows = Spill(SCHEMA, PARTS)
+        self._rows = Spill(SCHEMA, _PARTS)
 
     def add(self, listed: Files, hashes: Hashes) -> None:
         """Take in files, with hashes of their keys as key_hashes has them. Raises: StorageError."""
-        parts, start = parts_of(hashes), 0
+        parts, start = hashes >> _SHIFT, 0
         for batch in listed.table.to_batches():
             self._rows.add(parts[start : start + batch.num_rows], batch)
             start += batch.num_rows
 
     def __iter__(self) -> Iterator[Files]:
-        for number in range(PARTS):
+        for number in range(_PARTS):
             yield Files(pa.Table.from_batches(self._rows.read(number), SCHEMA))
 
 
@@ -43,27 +48,26 @@ class KeptFiles:
     They may be one of these, under any name of its folder, or as large as one (R-034), or a check
     sum of one. All of that is decided by hashes that may be the same by accident: the texts of what
     `matter` holds decide. Of other files nothing is kept.
-    Cost: memory of 24 bytes for each of the files that may be deleted; disk for what matters.
+    Cost: memory of 16 bytes for each file that may be deleted; disk for what matters.
     """
 
     def __init__(self, *deletable: Iterable[Files], local: bool) -> None:
         self.matter = FileParts()
         self.has_equality_deletes = False
-        self._keys = KnownLocations()
-        self._names = KnownLocations() if local else None
-        sizes = [np.empty(0, np.int64)]
+        self._local = local
+        self._sought, self._sizes = KnownLocations(), KnownLocations()
         for part in chain(*deletable):
-            self._keys.add_hashes(key_hashes(part.table["key"]))
-            sizes.append(np.unique(_sizes(part)))
-            if self._names is not None:
-                self._names.add_hashes(_name_hashes(part))
-        self._sizes = np.unique(np.concatenate(sizes))
+            hashes = _name_hashes(part) if local else key_hashes(part.table["key"])
+            self._sought.add_hashes(hashes)
+            self._sizes.add_hashes(_spread_sizes(part)[0])
 
     def add(self, listed: Files, hashes: Hashes) -> None:
         """Take in files that stay, with hashes of their keys. Raises: StorageError."""
-        matters = self._keys.contains_hashes(hashes) | self._are_as_large(listed)
-        if self._names is not None:
-            matters |= self._names.contains_hashes(_name_hashes(listed))
+        sought = _name_hashes(listed) if self._local else hashes  # two of one key have one name
+        matters = self._sought.contains_hashes(sought)
+        sizes, are_known = _spread_sizes(listed)
+        matters[are_known] |= self._sizes.contains_hashes(sizes)
+        if self._local:
             matters |= mask_of(pc.ends_with(listed.table["key"], ".crc"))
         if matters.any():
             self.matter.add(Files(listed.table.filter(pa.array(matters))), hashes[matters])
@@ -76,18 +80,12 @@ class KeptFiles:
         for part in listed:
             self.add(part, key_hashes(part.table["key"]))
 
-    def _are_as_large(self, listed: Files) -> Mask:
-        if not len(self._sizes):
-            return np.zeros(len(listed), np.bool_)
-        sizes = _sizes(listed)
-        places = np.minimum(np.searchsorted(self._sizes, sizes), len(self._sizes) - 1)
-        found: Mask = (self._sizes[places] == sizes) & (sizes >= 0)
-        return found
 
-
-def _sizes(listed: Files) -> npt.NDArray[np.int64]:
-    """Return the sizes in bytes, -1 where one is not known. Order: kept."""
-    return np.asarray(pc.fill_null(listed.table["size_bytes"], -1).to_numpy(), np.int64)
+def _spread_sizes(listed: Files) -> tuple[Hashes, Mask]:
+    """Return a number for each size in bytes that is known, and of which files it is known."""
+    sizes = listed.table["size_bytes"]
+    known = sizes.drop_null().to_numpy().astype(np.uint64) * _SPREAD
+    return known, mask_of(sizes.is_valid())
 
 
 def _name_hashes(listed: Files) -> Hashes:

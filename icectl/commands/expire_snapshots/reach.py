@@ -17,14 +17,13 @@ from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
+    Live,
     all_manifests,
     every_statistics_file,
     files_of_live_entries,
     key_hashes,
     log_files,
     metadata_files,
-    read_live,
-    read_sound,
     statistics_files,
 )
 from icectl.table.retention import Retention
@@ -41,11 +40,12 @@ def read_reached(
 ) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
-    Of files that stay all are read, and those are in the result that matter to files that go, or to
-    `recorded` ones of an earlier run. `sizes` in bytes by loosest key, where known. Lists with
-    fewer files than summaries say may be `trusted`.
+    Of files that stay those are in the result that matter to files that go, or to `recorded` ones
+    of an earlier run. `sizes` in bytes by loosest key, where known. Lists with fewer files than
+    summaries say may be `trusted`.
     Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192), or names a
     file twice; Refused.
+    Cost: all manifests that stay, some MiB at a time: a file to delete may be live in any of them.
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
     kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
@@ -54,16 +54,17 @@ def read_reached(
     going = _Going(context, metadata)
     files = going.read(going_ids, staying, sizes)
     kept = KeptFiles(files, [recorded], local=is_local(metadata.location))
-    live = read_sound(context, metadata, lists, kept.add)  # R-192
     kept.add_each([metadata_files(metadata, kept_snapshots, staying, sizes)])
+    live = Live(context, metadata).read(staying, kept.add)  # R-192
+    live.check(lists)
     if not trusted:
         check_lists(metadata, {**lists, **going.lists})
     return ReachedFiles(
-        going=files,
-        staying=kept.matter,
+        files,
+        kept.matter,
         has_equality_deletes=kept.has_equality_deletes,
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
-        schema_ids=live.schema_ids,
+        schema_ids=frozenset(live.schema_ids),
         unread=tuple(going.unread),
     )
 
@@ -76,7 +77,7 @@ def _specs_of(
     if spec_ids.issuperset(spec.spec_id for spec in metadata.partition_specs):
         return spec_ids
     whole = [replace(item, dead=b"") for item in staying if item.dead]
-    return spec_ids | read_live(context, metadata, whole).spec_ids
+    return spec_ids | Live(context, metadata).read(whole).spec_ids
 
 
 def reached_beside(
@@ -91,7 +92,7 @@ def reached_beside(
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
     manifests = all_manifests(manifests_by_snapshot(context, metadata, unseen), unseen)
     kept = KeptFiles([to_delete], local=is_local(metadata.location))
-    read_live(context, metadata, manifests, kept.add)
+    Live(context, metadata).read(manifests, kept.add)
     kept.add_each(
         [
             metadata_files(metadata, metadata.snapshots, manifests, {}),
@@ -150,7 +151,7 @@ class _Going:
     def _live_files(self, manifests: Sequence[ManifestFile]) -> FileParts:
         files = FileParts()
         try:
-            read_live(self.context, self.metadata, manifests, files.add)
+            Live(self.context, self.metadata).read(manifests, files.add)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
             files = FileParts()

@@ -23,9 +23,9 @@ from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
     SOURCES,
     GatheredFiles,
+    Live,
     all_manifests,
     every_statistics_file,
-    read_sound,
 )
 from icectl.table.reading import in_threads, naming, read_file
 
@@ -103,7 +103,7 @@ class Preparation:
         manifests = all_manifests(lists, metadata.snapshots)
         self._check_moved(item.manifest_path for item in manifests)
         gathered = GatheredFiles()
-        read_sound(self.context, metadata, lists, gathered.add)
+        Live(self.context, metadata).read(manifests, gathered.add).check(lists)
         live = distinct(gathered.files)
         head = metadata.current_snapshot
         if head is not None:

@@ -19,6 +19,7 @@ from icectl.table import reachable
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     GatheredFiles,
+    Live,
     OtherWays,
     VectorTargets,
     all_manifests,
@@ -28,8 +29,6 @@ from icectl.table.reachable import (
     key_hashes,
     log_files,
     metadata_files,
-    read_live,
-    read_sound,
     statistics_files,
 )
 from tests.builders.broken_tree import TREE_TABLES
@@ -96,7 +95,7 @@ def test_files_that_only_deleted_entries_name_are_not_reached(table):
     head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
     manifests = all_manifests(manifests_by_snapshot(READER, metadata, head), head)
     gathered = GatheredFiles()
-    found = read_live(READER, metadata, manifests, gathered.add)
+    found = Live(READER, metadata).read(manifests, gathered.add)
     assert len(gathered.files) == 4
     assert found.schema_ids == {0}
 
@@ -195,7 +194,7 @@ def test_the_specs_of_entries_are_told_whatever_their_state(tmp_path):
     assert len({item.partition_spec_id for item in manifests}) == 2
     for given in (manifests, manifests[:1]):
         wanted = {item.partition_spec_id for item in given}
-        assert read_live(READER, metadata, given).spec_ids == wanted
+        assert Live(READER, metadata).read(given).spec_ids == wanted
 
 
 DESCRIBED = replace(
@@ -270,16 +269,17 @@ def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
         [item for item in manifests if item.content is content]
         for content in (ManifestContent.DATA, ManifestContent.DELETES)
     )
-    assert read_live(READER, metadata, manifests).vector_targets.lost(manifests) == set()
-    vector_targets = read_live(READER, metadata, [*of_data, *deletes]).vector_targets
+    assert Live(READER, metadata).read(manifests).vector_targets.lost(manifests) == set()
+    vector_targets = Live(READER, metadata).read([*of_data, *deletes]).vector_targets
     assert vector_targets.lost(manifests) == set()
     assert vector_targets.lost(of_data) == set()
     lost = vector_targets.lost(deletes)
     assert len(lost) == 2
-    assert read_live(READER, metadata, deletes).vector_targets.lost(manifests) == lost
-    assert len(read_sound(READER, metadata, {head.snapshot_id: manifests}).files)
+    of_deletes = Live(READER, metadata).read(deletes)
+    assert of_deletes.vector_targets.lost(manifests) == lost
+    Live(READER, metadata).read(manifests).check({head.snapshot_id: manifests})
     with pytest.raises(CorruptTable, match="2 data files of delete vectors not live") as raised:
-        read_sound(READER, metadata, {head.snapshot_id: deletes})
+        of_deletes.check({head.snapshot_id: deletes})
     assert raised.value.rule == "V4-122"
 
 
@@ -292,7 +292,7 @@ def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
     manifests = manifests_by_snapshot(READER, built.metadata, [head])[head.snapshot_id]
     deletes = [item for item in manifests if item.content is ManifestContent.DELETES]
     assert len(deletes) == 1
-    assert read_live(READER, built.metadata, deletes).vector_targets.lost(deletes) == set()
+    assert Live(READER, built.metadata).read(deletes).vector_targets.lost(deletes) == set()
 
 
 def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):

@@ -145,9 +145,8 @@ def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(tmp_path, a
         remove_data_files(tmp_path / "t", env, partitioned)
     metadata = of_tree(tmp_path / "t")
     ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
-    found = read_reached(
-        context_of(), metadata, decide(metadata, AskedRetention(expire_ids=(*ids,)), 0), {}
-    )
+    retention = decide(metadata, AskedRetention(expire_ids=(*ids,)), 0)
+    found = read_reached(context_of(), metadata, retention, {})
     assert found.spec_ids == {0, 1}
 
 
