@@ -19,7 +19,15 @@ from icectl.commands.expire_rows.options import ExpireRowsRequest as ExpireRowsO
 from icectl.commands.expire_snapshots.options import ExpireRequest as ExpireOptions
 from icectl.commands.inspect.options import ViewRequest as ViewOptions
 from icectl.commands.migrate_v1_v2.options import MigrateRequest as MigrateOptions
-from icectl.commands.program import Access, Call, Moment, OnProgress, Report, on_rows, run_command
+from icectl.commands.program import (
+    Access,
+    Call,
+    OnProgress,
+    ProgressUpdate,
+    Report,
+    on_rows,
+    run_command,
+)
 from icectl.commands.remove_orphans.options import OrphansRequest as OrphanOptions
 from icectl.commands.repair.options import RepairRequest as RepairOptions
 from icectl.commands.rewrite_manifests.options import RewriteRequest as RewriteOptions
@@ -35,12 +43,39 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "Access", "AnalyzeOptions", "CompactOptions", "ExpireOptions", "ExpireRowsOptions",
-    "MigrateOptions", "Moment", "OrphanOptions", "RepairOptions", "Report", "RewriteOptions",
-    "RowChange", "UpgradeOptions", "UpgradeToV3Options", "ValidateOptions", "ViewOptions",
-    "analyze", "append", "compact", "delete_rows", "delete_where", "expire_rows",
-    "expire_snapshots", "inspect", "load", "migrate_v1_v2", "overwrite_partitions",
-    "remove_orphans", "repair", "rewrite_manifests", "upgrade_to_v3", "upgrade_to_v4", "validate",
+    "Access",
+    "AnalyzeOptions",
+    "CompactOptions",
+    "ExpireOptions",
+    "ExpireRowsOptions",
+    "MigrateOptions",
+    "OrphanOptions",
+    "ProgressUpdate",
+    "RepairOptions",
+    "Report",
+    "RewriteOptions",
+    "RowChange",
+    "UpgradeOptions",
+    "UpgradeToV3Options",
+    "ValidateOptions",
+    "ViewOptions",
+    "analyze",
+    "append",
+    "compact",
+    "delete_rows",
+    "delete_where",
+    "expire_rows",
+    "expire_snapshots",
+    "inspect",
+    "load",
+    "migrate_v1_v2",
+    "overwrite_partitions",
+    "remove_orphans",
+    "repair",
+    "rewrite_manifests",
+    "upgrade_to_v3",
+    "upgrade_to_v4",
+    "validate",
 ]  # fmt: skip
 
 _NOWHERE = Access()

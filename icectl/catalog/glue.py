@@ -269,7 +269,7 @@ def _is_entry(value: Any) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
+def external_maintainer(service: Glue, table: Mapping[str, Any]) -> str | None:
     """Who expires snapshots or deletes files for clients; None: nobody, or Glue does not say."""
     catalog_id = str(service.catalog_id or table.get("CatalogId") or "")
     connection = str((table.get("FederatedTable") or {}).get("ConnectionName", ""))
@@ -401,7 +401,7 @@ class GluePointer:
                 f"`{METADATA_LOCATION}` is missing"
             )
         if not self.keepers:
-            self.keepers.append(keeper_of(self.warehouse.service, table))
+            self.keepers.append(external_maintainer(self.warehouse.service, table))
         return PointerState(
             parameters[METADATA_LOCATION],
             parameters.get(PREVIOUS),

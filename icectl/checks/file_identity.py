@@ -108,8 +108,8 @@ def check_own_file(
 
     Raises: OtherFile R-063.
     """
-    differences = [*signs, *_other_count(stated, metrics, "value_counts", "values")]
-    differences += _other_count(stated, metrics, "null_value_counts", "nulls")
+    differences = [*signs, *_mismatched_count(stated, metrics, "value_counts", "values")]
+    differences += _mismatched_count(stated, metrics, "null_value_counts", "nulls")
     differences += [
         f"values of `{column.name}` are outside of its bounds"
         for column in stated.columns
@@ -121,7 +121,7 @@ def check_own_file(
     offsets = stated.metrics.split_offsets
     if offsets and metrics.split_offsets and offsets != metrics.split_offsets:
         other_bytes.append("its row groups begin at other bytes")
-    other_bytes += _other_count(stated, metrics, "column_sizes", "bytes")
+    other_bytes += _mismatched_count(stated, metrics, "column_sizes", "bytes")
     if other_bytes and not stated.has_deletes:
         differences.append(", ".join(other_bytes))
     if len(differences) > 1 or (differences and stated.has_deletes):
@@ -131,7 +131,9 @@ def check_own_file(
         raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
 
 
-def _other_count(stated: StatedFile, metrics: FileMetrics, name: str, unit: str) -> Iterator[str]:
+def _mismatched_count(
+    stated: StatedFile, metrics: FileMetrics, name: str, unit: str
+) -> Iterator[str]:
     """Yield the first column of which a file has another count, if there is one."""
     expected: Mapping[int, int] = getattr(stated.metrics, name)
     counted: Mapping[int, int] = getattr(metrics, name)

@@ -78,7 +78,7 @@ def check_own_list(
     is_own = (manifest.added_snapshot_id in (None, snapshot.snapshot_id) for manifest in manifests)
     if named is None and added != {"0"} and not any(is_own):
         differences.append("the snapshot added files, and none of its manifests belongs to it")
-    differences += _other_totals(snapshot, manifests)
+    differences += _mismatched_totals(snapshot, manifests)
     if is_known or len(differences) > 1:
         message = f"it is not the list of snapshot {own}: {'; '.join(differences)}"
         raise OtherFile(message, rule="R-054")
@@ -94,7 +94,7 @@ _COUNTS = {
 }
 
 
-def _other_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iterator[str]:
+def _mismatched_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Iterator[str]:
     """Tell which totals of the summary are not those that a list counts, if any."""
     summary = snapshot.summary or {}
     for name, content, kind in _TOTALS:

@@ -48,7 +48,7 @@ def _counts_in_row(row: ManifestFile) -> list[int | None]:
     return [getattr(row, name) for name in _COUNTS]
 
 
-def _other_header(listed: ManifestList) -> Iterator[Breach]:
+def _mismatched_header(listed: ManifestList) -> Iterator[Breach]:
     snapshot = listed.snapshot
     expected = {"snapshot-id": snapshot.snapshot_id, "sequence-number": snapshot.sequence_number}
     return other_names("header", listed.properties or {}, expected)
@@ -84,7 +84,7 @@ _CONTENTS: Mapping[ManifestContent, str] = {
 }
 
 
-def _other_length(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_length(stored: StoredManifest) -> Iterator[Breach]:
     for row in stored.described:
         if row.manifest_length != stored.size_bytes:
             message = (
@@ -93,7 +93,7 @@ def _other_length(stored: StoredManifest) -> Iterator[Breach]:
             yield Breach(message, severity="warning")
 
 
-def _other_counts(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_counts(stored: StoredManifest) -> Iterator[Breach]:
     """The counts of a list are those of the entries.
 
     A wrong number of live files makes readers pass a manifest over, and a wrong number of rows
@@ -135,7 +135,7 @@ def _unknown_fields(stored: StoredManifest) -> Iterator[Breach]:
         yield Breach(message, severity="info")
 
 
-def _other_kind(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_kind(stored: StoredManifest) -> Iterator[Breach]:
     """Content and spec are the same in the header and in every manifest list."""
     header = stored.header
     rows = {(row.content, row.partition_spec_id): row for row in stored.described}
@@ -199,26 +199,26 @@ MANIFEST_RULES = (
          in_lists("its row in the manifest list does not say which snapshot added it",
                   lambda one, listed: one.added_snapshot_id is None
                   and listed.properties is not None, "warning"),
-         Check(StoredManifest, _other_length)),
+         Check(StoredManifest, _mismatched_length)),
     rule("R-051", "counts of a manifest are those of its entries, and missing ones mean unknown",
          "Manifest Lists", "error", REPAIR_LIST,
          in_lists("one of its counts is negative",
                   lambda one, _: any(count is not None and count < 0
                   for count in _counts_in_row(one))),
-         Check(StoredManifest, _other_counts)),
+         Check(StoredManifest, _mismatched_counts)),
     rule("R-052", "the spec of every manifest is in the table metadata", "Manifest Lists", "error",
          "go back to a metadata file that still has the spec",
          in_lists("its partition spec {one.partition_spec_id} is not in `partition-specs`",
                   lambda one, listed: listed.metadata.spec(one.partition_spec_id) is None)),
     rule("R-054", "a manifest list names its snapshot in its header", "Manifest Lists", "info",
-         REPAIR_LIST, Check(ManifestList, _other_header)),
+         REPAIR_LIST, Check(ManifestList, _mismatched_header)),
     rule("R-056", "manifests with nothing but deleted entries may be dropped", "Manifests", "info",
          REWRITE_MANIFESTS, Check(ManifestList, _only_deleted)),
     rule("R-060", "the header of a manifest names schema, spec, version and content", "Manifests",
          "error", REWRITE_MANIFESTS, Check(StoredManifest, _incomplete_header)),
     rule("R-061", "a manifest has one spec, and either data or deletes", "Manifests", "error",
          RESTORE,
-         Check(StoredManifest, _other_kind),
+         Check(StoredManifest, _mismatched_kind),
          in_entries("deletes in a manifest of data files",
                     lambda one: of_other_content(one, ManifestContent.DATA)),
          in_entries("data files in a manifest of deletes",

@@ -227,7 +227,7 @@ def _excluding_summaries(stored: StoredManifest) -> Iterator[Breach]:
                 yield Breach(f"the summary of `{field.name}` {problem}")
 
 
-def _other_fields(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_fields(stored: StoredManifest) -> Iterator[Breach]:
     """The record that partitions are stored as has the fields of the spec."""
     spec = stored.metadata.spec(stored.described[0].partition_spec_id)
     if spec is None:
@@ -250,7 +250,7 @@ def _is_positional(stored: StoredManifest, spec: PartitionSpec) -> bool:
     return header.format_version == 1 and len(header.partition_record) == len(spec.fields)
 
 
-def _other_types(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_types(stored: StoredManifest) -> Iterator[Breach]:
     """Values of a field are stored and can be decoded as its type."""
     spec = stored.metadata.spec(stored.described[0].partition_spec_id)
     if spec is None:
@@ -280,7 +280,7 @@ def _kinds(type_: Type | None) -> frozenset[str] | None:
     return _STORED.get(type_.name) if isinstance(type_, PrimitiveType) else None
 
 
-def _other_buckets(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_buckets(stored: StoredManifest) -> Iterator[Breach]:
     for _, field, _, values in _fields_of(stored):
         if field.transform.name == "bucket" and field.transform.width is not None:
             yield from _out_of_range(field, values, 0, field.transform.width - 1)
@@ -406,14 +406,14 @@ PARTITION_RULES = (
          "error", REPAIR_LIST,
          Check(ManifestList, _summaries), Check(StoredManifest, _excluding_summaries)),
     rule("R-068", "partition values carry the field ids of their spec", "Manifests", "error",
-         RESTORE, Check(StoredManifest, _other_fields)),
+         RESTORE, Check(StoredManifest, _mismatched_fields)),
     rule("R-070", "transforms take null to null", "Partition Transforms", "error", COMPACT_OWN),
     rule("R-071", "partition values have the result type of their transform",
-         "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _other_types)),
+         "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _mismatched_types)),
     rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms", "error",
          REPARTITION),
     rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",
-         "error", REPARTITION, Check(StoredManifest, _other_buckets)),
+         "error", REPARTITION, Check(StoredManifest, _mismatched_buckets)),
     rule("R-074", "truncate rounds numbers down and cuts strings by code points",
          "Truncate Transform Details", "error", REPARTITION),
     rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",

@@ -91,7 +91,7 @@ def other_fields(header: ManifestHeader, spec: PartitionSpec | None) -> bool:
     ]
 
 
-def _other_copy(stored: StoredManifest) -> Iterator[Breach]:
+def _mismatched_copy(stored: StoredManifest) -> Iterator[Breach]:
     problem = other_columns(stored.metadata, stored.header)
     if problem is not None:
         yield Breach(problem)
@@ -346,7 +346,7 @@ SCHEMA_RULES = (
     rule("R-095", "types of data files fit the types of their columns", "Appendix A", "error",
          RESTORE),
     rule("R-097", "columns were promoted only as the format allows", "Schema Evolution", "error",
-         ENGINE, Check(MetadataFile, _promotions), Check(StoredManifest, _other_copy)),
+         ENGINE, Check(MetadataFile, _promotions), Check(StoredManifest, _mismatched_copy)),
     rule("R-099", "a file of rows can be read in whole and holds what its footer says",
          "Appendix A", "error", RESTORE),
     rule("R-180", "columns are matched by field id, then by the fallbacks of the format",

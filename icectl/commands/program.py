@@ -52,7 +52,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ProgressUpdate:
     """How far a run is: `done` of `total` in its phase; None where the total is not known."""
 
     phase: str
@@ -84,7 +84,7 @@ class Report:
         return json_text(self.document)
 
 
-OnProgress = Callable[[Moment], None]
+OnProgress = Callable[[ProgressUpdate], None]
 """Called with each step of a run, from any of its threads: it has to return soon."""
 
 
@@ -144,20 +144,20 @@ class _CallbackProgress(ConsoleProgress):
             err=nowhere, env=SystemEnv(), enabled=False, terminal=False, write_line=warn, warn=warn
         )
         self._on_progress = on_progress
-        self._at = Moment("", 0, None, "count")
+        self._at = ProgressUpdate("", 0, None, "count")
 
     def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
         """Tell that a phase begins."""
-        self._report(Moment(name, 0, total, unit))
+        self._report(ProgressUpdate(name, 0, total, unit))
 
     def advance(self, amount: int) -> None:
         """Tell how far the phase is."""
         if amount:
             with self._lock:
                 at = self._at
-                self._report(Moment(at.phase, at.done + amount, at.total, at.unit))
+                self._report(ProgressUpdate(at.phase, at.done + amount, at.total, at.unit))
 
-    def _report(self, moment: Moment) -> None:
+    def _report(self, moment: ProgressUpdate) -> None:
         with self._lock:
             self._at = moment
             self._on_progress(moment)

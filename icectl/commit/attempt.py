@@ -50,24 +50,24 @@ def commit_changes(
     changes: Changes,
     request: CommitRequest,
     *,
-    forgets: bool = True,
-    is_old: bool = False,
+    deletes_dropped_metadata: bool = True,
+    reloads_base: bool = False,
 ) -> LoadedTable:
     """Commit the updates of `changes` to the newest metadata; after a conflict, on a fresh base.
 
     Returns the table after the commit. Between attempts it waits twice as long each time, but no
     longer than an attempt takes: beside a writer that never pauses, a wait only adds to what the
     next attempt has to read. A first Ctrl-C waits for its end. `request` says afterwards,
-    also after an error, whether the commit may have landed. With `forgets`, metadata files that
-    leave the log are deleted if the table wants that. An old base (`is_old`) is read again before
-    the first attempt.
+    also after an error, whether the commit may have landed. With `deletes_dropped_metadata`,
+    metadata files that leave the log are deleted if the table wants that. An old base
+    (`reloads_base`) is read again before the first attempt.
     Raises: CommitConflict, if retries or time run out, the table is another one (R-002), or nothing
     is left to change; CorruptTable, for an unsafe base; CommitUnknown; Refused and StorageError,
     before anything was written.
     Spec: R-150, R-156.
     """
     with context.shield():
-        newest = context.catalog.load() if is_old else base
+        newest = context.catalog.load() if reloads_base else base
         now = context.env.monotonic_seconds
         properties = base.metadata.properties
         retries = read_or_default(properties, COMMIT_RETRIES)
@@ -85,7 +85,7 @@ def commit_changes(
                 raise CommitConflict("another writer has made these changes already")
             outcome = _ask(context, newest, updates, request)
             if isinstance(outcome, Committed):
-                if forgets:
+                if deletes_dropped_metadata:
                     _forget(context, newest, outcome.table)  # R-024
                 return outcome.table
             if isinstance(outcome, Unknown):

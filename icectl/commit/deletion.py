@@ -23,7 +23,7 @@ from icectl.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class DeletionJournal:
     """The files that a run is about to delete, and the snapshots whose removal it commits first."""
 
     location: str
@@ -37,18 +37,18 @@ class Journal:
         return not any(metadata.snapshot(id_) is not None for id_ in self.snapshot_ids)
 
 
-def write(store: Store, env: Env, journal: Journal) -> None:
+def write(store: Store, env: Env, journal: DeletionJournal) -> None:
     """Record a run before it commits. Raises: what creating a file raises."""
     create_own(store, env, journal.location, _content(journal))
 
 
-def shorten(store: Store, journal: Journal, remaining: Files) -> None:
+def shorten(store: Store, journal: DeletionJournal, remaining: Files) -> None:
     """Let a journal name only the files that remain to delete; never raises."""
     with suppress(StorageError):
         store.replace(journal.location, _content(replace(journal, files=remaining)))
 
 
-def _content(journal: Journal) -> bytes:
+def _content(journal: DeletionJournal) -> bytes:
     content = {
         "icectl-journal": VERSION,
         "table-uuid": journal.table_uuid,
@@ -61,7 +61,7 @@ def _content(journal: Journal) -> bytes:
 
 def unfinished_journals(
     store: Store, listed: Sequence[FileStatus], command: str, progress: Progress
-) -> list[Journal]:
+) -> list[DeletionJournal]:
     """Return the journals of a command among the files of the metadata folder.
 
     One that cannot be read is named in a warning and left alone.
@@ -69,7 +69,7 @@ def unfinished_journals(
     return read_each(store, listed, command, _read, progress)
 
 
-def _read(store: Store, location: str) -> Journal:
+def _read(store: Store, location: str) -> DeletionJournal:
     content = parse_json(store.read(location))
     check_version(content)
     parts = []
@@ -78,7 +78,7 @@ def _read(store: Store, location: str) -> Journal:
         places = list(texts([place for place, _ in named]))
         keys = [loosest_key(place) for place in places]
         parts.append(files(places, keys, kind, [size for _, size in named]))
-    return Journal(
+    return DeletionJournal(
         location,
         text_or_none(content["table-uuid"]),
         int(content["created-ms"]),
@@ -87,7 +87,7 @@ def _read(store: Store, location: str) -> Journal:
     )
 
 
-def discard(store: Store, journals: Sequence[Journal]) -> None:
+def discard(store: Store, journals: Sequence[DeletionJournal]) -> None:
     """Remove journals that are done or abandoned; never raises, since a leftover does no harm."""
     with suppress(StorageError):
         store.remove([journal.location for journal in journals])

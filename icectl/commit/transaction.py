@@ -177,11 +177,11 @@ class Transaction:
     _proposed: list[frozenset[str]] = field(default_factory=list)
 
     def commit(
-        self, propose: Callable[[TableMetadata], Proposal], *, is_old: bool = False
+        self, propose: Callable[[TableMetadata], Proposal], *, reloads_base: bool = False
     ) -> LoadedTable:
         """Commit the proposal for the newest metadata, once; returns the table after it.
 
-        An old base (`is_old`) is read again first.
+        An old base (`reloads_base`) is read again first.
         Raises: as commit_changes; CommitConflict, where another run took this one for dead.
         """
 
@@ -192,7 +192,9 @@ class Transaction:
                 self._check_own()
             return proposal.updates
 
-        self.table = commit_changes(self.context, self.base, changes, self.request, is_old=is_old)
+        self.table = commit_changes(
+            self.context, self.base, changes, self.request, reloads_base=reloads_base
+        )
         return self.table
 
     def _check_own(self) -> None:

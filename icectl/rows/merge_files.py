@@ -21,7 +21,7 @@ from icectl.files.parquet.merge import (
 )
 from icectl.files.parquet.merge_footer import (
     FileShape,
-    Layout,
+    MergedColumns,
     MergeSource,
     NotMergeable,
     read_source,
@@ -135,7 +135,7 @@ class _Opened:
 
     sources: Sequence[tuple[SourceFile, MergeSource]]
     left_out: Sequence[Flags | None]
-    layout: Layout
+    layout: MergedColumns
     schema: pa.Schema
     """The columns that any of the files has."""
 

@@ -257,12 +257,12 @@ def open_own(
         if column is not None:
             columns[id_] = column
     metrics = opened.metrics(Schema(0, tuple(columns.values())), only=True)
-    signs = _other_partition(source, columns, metrics)
+    signs = _mismatched_partition(source, columns, metrics)
     check_own_file(source.location, stated, size_bytes, metrics, signs)
     return opened
 
 
-def _other_partition(
+def _mismatched_partition(
     source: SourceFile, columns: Mapping[int, NestedField], metrics: FileMetrics
 ) -> list[str]:
     """Return a sign that rows are of another partition than the file, if there is one."""

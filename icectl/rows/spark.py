@@ -48,9 +48,9 @@ _LOST_TASK = re.compile(r".*most recent failure: Lost task .*?\): (?:[\w.]+: )?"
 
 Result = TypeVar("Result")
 Kernel = Callable[[Any], Any]
-Deal = Callable[[Any], Iterable[tuple[int, Any]]]
+MapFunction = Callable[[Any], Iterable[tuple[int, Any]]]
 """Yields numbers and values of a task."""
-Take = Callable[[int, Iterator[Any]], Any]
+ReduceFunction = Callable[[int, Iterator[Any]], Any]
 """Takes all values that were dealt out to a number."""
 
 
@@ -82,7 +82,12 @@ class JobRunner(Protocol):
         """Run a kernel on each task, and return `result_of` each."""
 
     def shuffled(
-        self, deal: Deal, tasks: Sequence[Any], take: Take, count: int, types: Sequence[type]
+        self,
+        deal: MapFunction,
+        tasks: Sequence[Any],
+        take: ReduceFunction,
+        count: int,
+        types: Sequence[type],
     ) -> list[bytes]:
         """Deal tasks out to numbers, run `take` on each, and return `result_of` each."""
 
@@ -122,11 +127,13 @@ class Spark:
         Raises: errors of the kernel that are icectl's, once all tasks have ended; EngineError;
         Incomplete.
         """
-        return results(self.wait_for(partial(self.jobs.each, alike(kernel), tasks)), types)
+        return results(
+            self.wait_for(partial(self.jobs.each, require_same_version(kernel), tasks)), types
+        )
 
     def shuffled(
         self,
-        deal: Deal,
+        deal: MapFunction,
         tasks: Sequence[Any],
         take: Callable[[int, Iterator[Any]], Result],
         count: int,
@@ -138,7 +145,14 @@ class Spark:
         Order: that of the numbers; values of one number come in any.
         Raises: as each; Unsupported, over Spark Connect before Spark 4.1.
         """
-        job = partial(self.jobs.shuffled, alike(deal), tasks, alike(take), count, types)
+        job = partial(
+            self.jobs.shuffled,
+            require_same_version(deal),
+            tasks,
+            require_same_version(take),
+            count,
+            types,
+        )
         return results(self.wait_for(job), types)
 
     def on_rows(
@@ -155,7 +169,9 @@ class Spark:
 
             # A type, since a text would be sent to Java to be read.
             payload = StructType([StructField("payload", BinaryType())])
-            rows = frame.mapInArrow(partial(_on_rows, alike(kernel)), payload).collect()
+            rows = frame.mapInArrow(
+                partial(_on_rows, require_same_version(kernel)), payload
+            ).collect()
             return [bytes(row["payload"]) for row in rows]
 
         tables = results(self.wait_for(job))
@@ -198,7 +214,7 @@ class TaskAttempt:
         return TaskAttempt(context.taskAttemptId(), is_first, context.partitionId())
 
 
-def alike(kernel: Callable[..., Result]) -> Callable[..., Result]:
+def require_same_version(kernel: Callable[..., Result]) -> Callable[..., Result]:
     """Return a kernel that a worker with another version of icectl does not run.
 
     It would leave out what its classes have no members for, deletes of rows for instance.

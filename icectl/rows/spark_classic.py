@@ -30,10 +30,10 @@ from icectl.rows.spark import (
     INSTALL_PYSPARK,
     POLL_SECONDS,
     SQL_SETTINGS,
-    Deal,
     Kernel,
+    MapFunction,
+    ReduceFunction,
     Spark,
-    Take,
     dealt_of,
     no_answer,
     result_of,
@@ -246,7 +246,12 @@ class ClassicJobs:
         return _collect(pieces.mapPartitions(partial(_run_tasks, kernel)))
 
     def shuffled(
-        self, deal: Deal, tasks: Sequence[Any], take: Take, count: int, types: Sequence[type]
+        self,
+        deal: MapFunction,
+        tasks: Sequence[Any],
+        take: ReduceFunction,
+        count: int,
+        types: Sequence[type],
     ) -> list[bytes]:
         pieces = self.context.parallelize(tasks, len(tasks))
         dealt = pieces.mapPartitions(partial(_deal_tasks, deal)).partitionBy(count, _unchanged)
@@ -567,14 +572,14 @@ def _run_tasks(kernel: Kernel, tasks: Iterable[Any]) -> Iterator[bytes]:
         yield result_of(partial(kernel, task))
 
 
-def _deal_tasks(deal: Deal, tasks: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+def _deal_tasks(deal: MapFunction, tasks: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
     """Deal out what is in some tasks, on a worker."""
     for task in tasks:
         yield from dealt_of(partial(deal, task))
 
 
 def _take_values(
-    take: Take, types: Sequence[type], number: int, dealt: Iterator[tuple[int, bytes]]
+    take: ReduceFunction, types: Sequence[type], number: int, dealt: Iterator[tuple[int, bytes]]
 ) -> Iterator[bytes]:
     """Take all that was dealt out to a number, on a worker."""
     values = (decode_result(payload, types) for _, payload in dealt)

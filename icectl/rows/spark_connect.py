@@ -27,10 +27,10 @@ from icectl.progress import Progress
 from icectl.rows.spark import (
     POLL_SECONDS,
     SQL_SETTINGS,
-    Deal,
     Kernel,
+    MapFunction,
+    ReduceFunction,
     Spark,
-    Take,
     TaskAttempt,
     dealt_of,
     no_answer,
@@ -100,7 +100,12 @@ class ConnectJobs:
         return _collect(numbers.mapInArrow(work, "number long, payload binary"))
 
     def shuffled(
-        self, deal: Deal, tasks: Sequence[Any], take: Take, count: int, types: Sequence[type]
+        self,
+        deal: MapFunction,
+        tasks: Sequence[Any],
+        take: ReduceFunction,
+        count: int,
+        types: Sequence[type],
     ) -> list[bytes]:
         from pyspark.sql import DataFrame
 
@@ -279,7 +284,7 @@ def _run_tasks(
 
 
 def _deal_tasks(
-    deal: Deal, tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
+    deal: MapFunction, tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Deal out what is in the tasks whose numbers come in, on a worker."""
     for number in _numbers(batches):
@@ -288,7 +293,7 @@ def _deal_tasks(
 
 
 def _take_values(
-    take: Take, types: Sequence[type], batches: Iterable[pa.RecordBatch]
+    take: ReduceFunction, types: Sequence[type], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Take all that was dealt out to the number of this part, on a worker."""
     number = TaskAttempt.current().part

@@ -33,7 +33,7 @@ from icectl.progress import Progress
 from icectl.rows.compact_job import CompactJob, OutputPlaces, file_group
 from icectl.rows.find_job import FindJob, FoundRows, matches, run_find
 from icectl.rows.rewrite_data import RowsRead, live_batches
-from icectl.rows.spark import TaskAttempt, alike, spark_failures
+from icectl.rows.spark import TaskAttempt, require_same_version, spark_failures
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_connect import open_beside, open_spark, with_icectl
 from icectl.rows.worker_context import WorkerContext, bundle_small_tasks
@@ -200,7 +200,7 @@ class SparkReader:
                 with_icectl(self.session)
             numbers = self.session.range(0, len(tasks), 1, len(tasks))
             work = partial(_load, self.storage().crossing(), job, tuple(tasks))
-            return numbers.mapInArrow(alike(work), schema)
+            return numbers.mapInArrow(require_same_version(work), schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,13 @@ from icectl.errors import EngineError, IcectlError, Refused, Unsupported
 from icectl.format.json_members import parse_json
 from icectl.progress import Progress
 from icectl.rows.orphan_search import Listing, LocalListing
-from icectl.rows.spark import Spark, alike, batch_payload, payload_batch, spark_failures
+from icectl.rows.spark import (
+    Spark,
+    batch_payload,
+    payload_batch,
+    require_same_version,
+    spark_failures,
+)
 from icectl.rows.spark_classic import ClassicJobs, SparkOptions, classic_session
 from icectl.rows.wire import decode_result, encode
 from icectl.storage.listing import LISTING_SCHEMA, Spool
@@ -73,7 +79,10 @@ class Answers:
         with spark_failures():
             answers = self.frame.filter(self.frame["kind"] == kind)
         return _keep_answers(
-            self.spark, answers, partial(_answer_payloads, alike(kernel)), self.task_count
+            self.spark,
+            answers,
+            partial(_answer_payloads, require_same_version(kernel)),
+            self.task_count,
         )
 
 
@@ -86,7 +95,7 @@ def answer(
     """
     with spark_failures():
         numbers = _classic(spark).sql().range(0, len(tasks), 1, len(tasks))
-    work = partial(_answer_tasks, alike(kernel), tuple(tasks))
+    work = partial(_answer_tasks, require_same_version(kernel), tuple(tasks))
     return _keep_answers(spark, numbers, work, len(tasks))
 
 

@@ -75,7 +75,7 @@ class StoredTree:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredManifest:
+class StoredLegacyLeaf:
     """A leaf of an older version as it is stored."""
 
     header: ManifestHeader
@@ -100,7 +100,7 @@ def try_tree(
 
 def try_leaf(
     facts: TreeFacts, leaf: ListedRow, content: FileRead
-) -> StoredTree | StoredManifest | DamagedFile:
+) -> StoredTree | StoredLegacyLeaf | DamagedFile:
     """Return a leaf out of its bytes; `leaf` is its row in the root."""
     if leaf.file_format != FileFormat.AVRO:
         return try_tree(facts, leaf.name, content, "V4-100")
@@ -115,7 +115,7 @@ def try_leaf(
         )
     except (CorruptTable, Unsupported) as error:
         return DamagedFile(error, len(content))
-    return StoredManifest(header, with_schemes(facts.metadata, rows), len(content))
+    return StoredLegacyLeaf(header, with_schemes(facts.metadata, rows), len(content))
 
 
 def read_decoded(
@@ -204,7 +204,7 @@ def entries_of(
     return Entries(raw_entries(facts, rows, PLANNING_COLUMNS | columns, number).table)
 
 
-def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> Entries:
+def manifest_entries(stored: StoredLegacyLeaf, leaf: ListedRow, number: int) -> Entries:
     """Return all entries of a leaf of an older version.
 
     Raises: CorruptTable where none inherits.

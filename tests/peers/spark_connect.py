@@ -22,8 +22,8 @@ from icectl.cli.app import main as icectl
 from icectl.errors import IcectlError
 from icectl.spark import (
     CompactOptions,
-    Moment,
     OrphanOptions,
+    ProgressUpdate,
     Report,
     ValidateOptions,
     compact,
@@ -53,7 +53,7 @@ def main(remote: str, folder: Path, names: Collection[str]) -> None:
     print(json.dumps({"name": table.name, "document": json.loads(out.getvalue())}), flush=True)
     spark = SparkSession.builder.remote(remote).getOrCreate()
     before = dict(spark.conf.getAll)
-    moments: list[Moment] = []
+    moments: list[ProgressUpdate] = []
     deep = ValidateOptions(level="data", engine="spark")
     tell("checked", lambda: validate(spark, str(folder / "wrong"), deep))
     by = CompactOptions(sort_order="category desc, id", **SMALL)

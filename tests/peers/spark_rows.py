@@ -23,7 +23,7 @@ from spark_program import HOSTILE
 from icectl.errors import IcectlError
 from icectl.spark import (
     CompactOptions,
-    Moment,
+    ProgressUpdate,
     append,
     compact,
     delete_rows,
@@ -92,11 +92,11 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row["id"] for row in frame.select("id").collect())
 
 
-def once(phase: str, work: Callable[[], Any]) -> Callable[[Moment], None]:
+def once(phase: str, work: Callable[[], Any]) -> Callable[[ProgressUpdate], None]:
     """Progress at which something is done, the first time that a phase begins."""
     left = [work]
 
-    def told(moment: Moment) -> None:
+    def told(moment: ProgressUpdate) -> None:
         """Do it."""
         if moment.phase == phase and left:
             left.pop()()

@@ -15,10 +15,10 @@ from icectl.format.snapshot import Snapshot
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
+    CommitContext,
     ParentState,
     RemovedFile,
     TreeChange,
-    TreeMeans,
     TreeOptions,
     identities,
 )
@@ -126,7 +126,9 @@ class Table:
         before = set(self.identities())
         self.commits += 1
         made = compose(
-            TreeMeans(FACTS, options, self.read, self.look, self.names_of, self.name, self.name),
+            CommitContext(
+                FACTS, options, self.read, self.look, self.names_of, self.name, self.name
+            ),
             ParentState(self.rows, vectors(self.files, self.rows)),
             change,
             Attempt(100 + self.commits, self.commits, self.next_row_id),

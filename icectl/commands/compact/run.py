@@ -472,7 +472,7 @@ class _Run:
             group_results = [self._group_result(*pair) for pair in to_commit]
             rewrite = self._file_rewrite(group_results, opened.outputs)
             rewrite.converter = converter
-            self.landed = opened.commit(rewrite.propose, is_old=True)
+            self.landed = opened.commit(rewrite.propose, reloads_base=True)
             self._record(to_commit, group_results, rewrite)
             if rewrite.converted is not None:
                 self.outputs |= conversion_outputs(batch, self._prepared.files, rewrite.converted)

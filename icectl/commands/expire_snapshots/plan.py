@@ -64,14 +64,15 @@ class ReachedFiles:
 class ExpirePlan:
     """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
 
-    `unlogged` are snapshots that stay without a ref's name, but no longer in the snapshot log.
+    `unlogged_snapshot_ids` are snapshots that stay without a ref's name, but no longer in the
+    snapshot log.
     """
 
     retention: Retention
     deletable: Files
     schema_ids: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
-    unlogged: tuple[int, ...] = ()
+    unlogged_snapshot_ids: tuple[int, ...] = ()
 
     @property
     def changes_table(self) -> bool:
@@ -104,7 +105,7 @@ def plan(
         deletable=reached.only_going,
         schema_ids=schemas,
         spec_ids=spec_ids,
-        unlogged=_lost_to_time_travel(metadata, retention),
+        unlogged_snapshot_ids=_lost_to_time_travel(metadata, retention),
     )
 
 

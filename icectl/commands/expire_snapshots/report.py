@@ -10,7 +10,7 @@ from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.expire_snapshots.plan import ExpirePlan, UnreadablePart, as_landed
-from icectl.commit.deletion import Journal, Removal
+from icectl.commit.deletion import DeletionJournal, Removal
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows, total_bytes
 from icectl.format.metadata import TableMetadata
 from icectl.table.retention import AskedRetention, Decision, Retention
@@ -53,8 +53,8 @@ class PreparedExpiry:
     plan: ExpirePlan
     deletable: Files
     outside: Files
-    unfinished: tuple[Journal, ...]
-    abandoned: tuple[Journal, ...]
+    unfinished: tuple[DeletionJournal, ...]
+    abandoned: tuple[DeletionJournal, ...]
     staying: Iterable[Files]
     temporaries: tuple[str, ...]
     unread: tuple[UnreadablePart, ...] = ()

@@ -36,7 +36,7 @@ from icectl.commands.expire_snapshots.report import (
 )
 from icectl.commit import deletion as journals
 from icectl.commit.attempt import CommitRequest, commit_changes
-from icectl.commit.deletion import Journal, Removal, remove_files
+from icectl.commit.deletion import DeletionJournal, Removal, remove_files
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location, of_table
 from icectl.commit.output_journal import remove_own
 from icectl.entries.files import (
@@ -144,10 +144,11 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
             f"the table's location, {redacted(metadata.location)}, does not contain its current "
             "metadata file: no file there is deleted"
         )
-    if prepared.plan.unlogged:
+    if prepared.plan.unlogged_snapshot_ids:
+        unlogged = print_count(len(prepared.plan.unlogged_snapshot_ids), "kept snapshot")
         context.progress.warn(
-            f"{print_count(len(prepared.plan.unlogged), 'kept snapshot')} will no longer be found "
-            "by time travel (R-026); a tag keeps a snapshot in reach by its name"
+            f"{unlogged} will no longer be found by time travel (R-026); a tag keeps a snapshot in "
+            "reach by its name"
         )
     just_read = current_since(
         metadata, prepared.plan.retention.expired, prepared.now_ms - _QUERIES_TAKE_MS
@@ -213,9 +214,9 @@ def plan_expiry(
         planned = restrict_to_reviewed(planned, only)
     logged = log_files(metadata, loaded.metadata_location).table["key"]
     recorded = still_deletable([item.files for item in unfinished], reached.staying)
-    unlogged = without(together([planned.deletable, recorded]), logged)
+    files_outside_log = without(together([planned.deletable, recorded]), logged)
     dropped = _dropped_metadata_files(loaded, sizes) if planned.changes_table else NO_FILES
-    to_delete = together([unlogged, dropped])
+    to_delete = together([files_outside_log, dropped])
     places = own_places(loaded)
     inside, outside = places.split(distinct(to_delete) if len(recorded) else to_delete)
     linked = _behind_links(context, metadata, inside)
@@ -268,7 +269,7 @@ def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) 
 
 def _earlier_journals(
     context: TableContext, loaded: LoadedTable, listed: Sequence[FileStatus], now_ms: int
-) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
+) -> tuple[tuple[DeletionJournal, ...], tuple[DeletionJournal, ...]]:
     """Return journals of runs that did not finish deleting, and of runs that never committed."""
     unfinished = journals.unfinished_journals(context.store, listed, COMMAND, context.progress)
     of_this_table = of_table(unfinished, loaded, context.progress)
@@ -302,7 +303,7 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
         _prove_deletion(context, prepared)
         if prepared.plan.changes_table:
             folder = prepared.loaded.metadata_folder
-            record = Journal(
+            record = DeletionJournal(
                 journal_location(folder, COMMAND, context.env.new_uuid()),
                 prepared.loaded.metadata.table_uuid,
                 prepared.now_ms,
@@ -346,7 +347,9 @@ def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
         )
 
 
-def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
+def _commit(
+    context: TableContext, prepared: PreparedExpiry, record: DeletionJournal | None
+) -> LoadedTable:
     """Commit the plan as far as it still holds, once it is on record.
 
     The record is removed if the commit can't have landed; an unknown outcome keeps it (R-156).
@@ -370,7 +373,9 @@ def _commit(context: TableContext, prepared: PreparedExpiry, record: Journal | N
         if record is not None:
             journals.write(context.store, context.env, record)
         # The plan names what leaves the log, and `--metadata-only` keeps that too.
-        return commit_changes(context, loaded, build, commit_request, forgets=False)
+        return commit_changes(
+            context, loaded, build, commit_request, deletes_dropped_metadata=False
+        )
     except BaseException:  # of whatever kind: only whether it was sent counts
         if record is not None and not commit_request.sent:
             journals.discard(context.store, [record])

@@ -346,25 +346,25 @@ class _Search:
         answers = self.of(None, OF_DANGLING_VECTORS)
         if not answers or not self.head.is_whole:
             return
-        homeless = dict(self._homeless())
-        named = {key for keys in homeless.values() for key in keys.values()}
+        orphaned = dict(self._orphaned_deletes())
+        named = {key for keys in orphaned.values() for key in keys.values()}
         if not named or named - self._known_data_files():
             reason = "no snapshot has the data file that it names: rows of another may be back"
             self._leave(answers, reason)
             return
         changes = [
-            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
+            ManifestChange(place, dropped=frozenset(keys)) for place, keys in orphaned.items()
         ]
         if self._would_lose(changes):
             self._leave(answers, _FIELDS_LOST)
             return
         subject = f"snapshot {self.head.snapshot.snapshot_id}"
-        count = print_count(sum(map(len, homeless.values())), "deletion vector")
+        count = print_count(sum(map(len, orphaned.values())), "deletion vector")
         what = f"remove {count} from the table"
         proof = "their data files were removed, as other entries show"
         self._offer("dangling-deletes", subject, what, proof, answers, *changes)
 
-    def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:
+    def _orphaned_deletes(self) -> Iterator[tuple[int, Mapping[int, str]]]:
         """Vectors of data files that do not live, by place of the manifest and position in it.
 
         Shape: for each its data file, as a key.

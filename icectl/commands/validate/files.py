@@ -45,7 +45,7 @@ class FilesChecked:
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataFile:
+class ListedMetadata:
     """A metadata file that lies in or below a table; what could not be told is None."""
 
     location: str
@@ -114,7 +114,7 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
     if numbered:
         known_files = [version for version in beside if version not in strange]
         files += [
-            MetadataFile(version.location, version.version, metadata.table_uuid)
+            ListedMetadata(version.location, version.version, metadata.table_uuid)
             for version in known_files
         ]
     own_ms = [file.updated_ms for file in files if file.table_uuid == metadata.table_uuid]
@@ -124,7 +124,7 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
     )
 
 
-def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
+def _described(reader: Reader, version: MetadataVersion) -> ListedMetadata:
     """Return a metadata file with the uuid of its table and its time, None if it has none."""
     uuid = updated_ms = None
     # One that nobody reads does no harm.
@@ -133,7 +133,7 @@ def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
         uuid, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")
     beside = locations.parent(version.location) == reader.loaded.metadata_folder
     number = version.version if beside and version.kind == "file-system" else None
-    return MetadataFile(
+    return ListedMetadata(
         version.location,
         number,
         uuid if isinstance(uuid, str) else None,
@@ -166,7 +166,7 @@ def check_stored_file(
 
 def check_metadata_files(
     table_uuid: str | None,
-    files: Sequence[MetadataFile],
+    files: Sequence[ListedMetadata],
     lost: Sequence[str],
     *,
     numbered: bool,

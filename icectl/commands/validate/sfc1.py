@@ -28,7 +28,7 @@ from icectl.rows.check_delete_file import RecordedDeletes, check_vectors
 from icectl.sfc1.checked import (
     DamagedFile,
     RootRead,
-    StoredManifest,
+    StoredLegacyLeaf,
     StoredTree,
     entries_of,
     leaf_rows,
@@ -44,8 +44,8 @@ from icectl.sfc1.checks.live import ALWAYS, CheckedTree, LeafUse, Tree, TreeFile
 from icectl.sfc1.checks.rows import LeafRows, ListedLeaf, RootRows, TreeColumns, TreeRows
 from icectl.sfc1.checks.statistics import LeafStatistics, RowStatistics, TableStatistics
 from icectl.sfc1.checks.steps import (
+    RecordedChanges,
     ReplacedVector,
-    SaidChanges,
     TreeHistory,
     TreeStep,
     TreeSummary,
@@ -301,7 +301,7 @@ class _Check:
                 self._reader.context.progress.advance(1)
 
     def _leaf(
-        self, uses: Sequence[_Use], stored: StoredTree | StoredManifest | DamagedFile
+        self, uses: Sequence[_Use], stored: StoredTree | StoredLegacyLeaf | DamagedFile
     ) -> int | None:
         """Check a leaf; return the number of its part, None if its rows are unknown."""
         listed, number = uses[0].row, len(self._parts)
@@ -356,7 +356,7 @@ class _Check:
                 leaf = ListedLeaf(columns, use.row, size_bytes, snapshot)
                 yield from SFC1_RULES.findings(leaf)
 
-    def _manifest(self, stored: StoredManifest, row: ListedRow) -> Iterator[Finding]:
+    def _manifest(self, stored: StoredLegacyLeaf, row: ListedRow) -> Iterator[Finding]:
         """Check a leaf of an older version by itself."""
         listed = manifest_file(row)
         states = "content" in stored.header.metadata
@@ -372,7 +372,7 @@ class _Check:
         )
 
     def _manifest_in_root(
-        self, stored: StoredManifest, entries: Entries, uses: Sequence[_Use]
+        self, stored: StoredLegacyLeaf, entries: Entries, uses: Sequence[_Use]
     ) -> Iterator[Finding]:
         """Check a leaf of an older version against its roots."""
         yield from self._check_described(TreeColumns(entries.table), stored.size_bytes, uses)
@@ -410,7 +410,7 @@ class _Check:
         metadata, progress = self._reader.metadata, self._reader.context.progress
         progress.phase("checking snapshots", total=len(self._chosen))
         kept_files, removed_files = files.none(), files.none()
-        steps: list[SaidChanges] = []
+        steps: list[RecordedChanges] = []
         replaced: list[_ReplacedBlob] = []
         for snapshot in sorted(self._chosen.values(), key=lambda item: item.sequence_number):
             self._reader.context.deadline.check()
@@ -470,7 +470,7 @@ class _Check:
         return lists
 
     def _step(
-        self, snapshot: Snapshot, live: CheckedTree, changed: SaidChanges
+        self, snapshot: Snapshot, live: CheckedTree, changed: RecordedChanges
     ) -> Iterator[_ReplacedBlob]:
         """Check a snapshot against its parent, and yield replaced deletion vectors."""
         parent_id = snapshot.parent_snapshot_id or -1

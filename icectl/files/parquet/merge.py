@@ -42,7 +42,7 @@ from icectl.files.parquet.merge_footer import (
     OFFSETS_SIZE,
     Chunks,
     CopiedChunks,
-    Layout,
+    MergedColumns,
     MergeSource,
     NotMergeable,
     footer_of,
@@ -64,7 +64,7 @@ _FILTER_HEADER_BYTES = 64
 _DICTIONARY_PAGE, _DATA_PAGES = 2, (0, 3)
 
 
-def check_alike(sources: Sequence[MergeSource]) -> Layout:
+def check_alike(sources: Sequence[MergeSource]) -> MergedColumns:
     """Return the new file's columns, where footers agree. Raises: NotMergeable."""
     if not 0 < sum(len(source.groups) for source in sources) < _MOST_ROW_GROUPS:
         raise NotMergeable("there would be no row group in the file, or too many")
@@ -123,7 +123,7 @@ class _Part:
 class MergedFile:
     """A Parquet file made of others, one at a time; `layout` says which columns it gets."""
 
-    def __init__(self, file: Target, layout: Layout) -> None:
+    def __init__(self, file: Target, layout: MergedColumns) -> None:
         self._file = file
         self._layout = layout
         self.size_bytes = 0

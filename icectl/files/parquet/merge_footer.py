@@ -367,7 +367,7 @@ def _columns(footer: Members) -> Sequence[FileColumn]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MergedColumns:
     """The columns of a file that is made of others."""
 
     columns: Sequence[FileColumn]
@@ -390,7 +390,7 @@ class Layout:
         keys = [{column.key for column in file.columns} for file in files]
         return [column for column in self.columns if not all(column.key in has for has in keys)]
 
-    def with_more(self, more: MergeSource) -> "Layout":
+    def with_more(self, more: MergeSource) -> "MergedColumns":
         """Return the layout with columns a file has beyond it. Raises: NotMergeable."""
         known = {column.key: column for column in self.columns}
         for column in more.columns:
@@ -402,7 +402,7 @@ class Layout:
         return _checked(columns)
 
 
-def joined(shapes: Sequence[FileShape]) -> Layout:
+def joined(shapes: Sequence[FileShape]) -> MergedColumns:
     """Return the columns that some files have together: of the first one, then of others.
 
     Raises: NotMergeable, where files differ in what is said once, where a column is stored in
@@ -431,7 +431,7 @@ def joined(shapes: Sequence[FileShape]) -> Layout:
     return layout
 
 
-def layout_of(sources: Sequence[MergeSource]) -> Layout:
+def layout_of(sources: Sequence[MergeSource]) -> MergedColumns:
     """Return the columns of `joined`, in an order that readers of parts of the file can use.
 
     Where the first column is missing in one, or far behind others, another comes before it.
@@ -440,7 +440,7 @@ def layout_of(sources: Sequence[MergeSource]) -> Layout:
     return _with_leading(joined(list({source.shape: None for source in sources})), sources)
 
 
-def _with_leading(layout: Layout, sources: Sequence[MergeSource]) -> Layout:
+def _with_leading(layout: MergedColumns, sources: Sequence[MergeSource]) -> MergedColumns:
     """Return a layout whose first column begins in the first half of each row group, if one does.
 
     Readers that take a part of a file have a row group begin where its first column does. They look
@@ -459,7 +459,7 @@ def _with_leading(layout: Layout, sources: Sequence[MergeSource]) -> Layout:
     if np.isinf(worst[leading]):
         raise NotMergeable("its files have no column in common")
     rest = [column for at, column in enumerate(layout.columns) if at != leading]
-    return Layout([layout.columns[leading], *rest])
+    return MergedColumns([layout.columns[leading], *rest])
 
 
 def _shares_before(source: MergeSource) -> Mapping[int, float]:
@@ -474,10 +474,10 @@ def _shares_before(source: MergeSource) -> Mapping[int, float]:
     return dict(zip(leaves, shares.tolist(), strict=True))
 
 
-def _checked(columns: Sequence[FileColumn]) -> Layout:
+def _checked(columns: Sequence[FileColumn]) -> MergedColumns:
     if len({column.name for column in columns}) != len(columns):
         raise NotMergeable("two of the columns of its files have one name")
-    return Layout(columns)
+    return MergedColumns(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,7 +524,7 @@ class _Chunks:
     """Column chunks of a source as the new footer has them, by row group and leaf."""
 
     def __init__(
-        self, copied: CopiedChunks, layout: Layout, of_groups: Mapping[int, Integers]
+        self, copied: CopiedChunks, layout: MergedColumns, of_groups: Mapping[int, Integers]
     ) -> None:
         footer = copied.source.footer
         self.groups, chunks, paths = footer.of(GROUP), footer.of(CHUNK), footer.of(PATH)
@@ -553,7 +553,7 @@ class _Chunks:
 def row_groups_of(
     copied: CopiedChunks,
     more: CopiedChunks | None,
-    layout: Layout,
+    layout: MergedColumns,
     first_ordinal: int,
     footer_at: int,
 ) -> list[bytes]:
@@ -629,7 +629,11 @@ def _sums(source: MergeSource, node: int, chosen: npt.NDArray[np.bool_]) -> Inte
 
 
 def footer_of(
-    sources: Sequence[MergeSource], groups: Sequence[bytes], layout: Layout, *, is_widened: bool
+    sources: Sequence[MergeSource],
+    groups: Sequence[bytes],
+    layout: MergedColumns,
+    *,
+    is_widened: bool,
 ) -> bytes:
     """Return the footer of the new file; `is_widened` where it has columns of no source."""
     first = sources[0].footer

@@ -273,7 +273,7 @@ def _falling_split_offsets(rows: TreeRows) -> Mask:
 # -- roots ----------------------------------------------------------------------------------------
 
 
-def _other_footer(root: RootRows) -> Iterator[Breach]:
+def _mismatched_footer(root: RootRows) -> Iterator[Breach]:
     expected = {
         "snapshot-id": root.snapshot.snapshot_id,
         "sequence-number": root.snapshot.sequence_number,
@@ -282,7 +282,7 @@ def _other_footer(root: RootRows) -> Iterator[Breach]:
     return other_names("footer", root.file.footer, expected)
 
 
-def _other_layout(root: RootRows) -> Iterator[Breach]:
+def _mismatched_layout(root: RootRows) -> Iterator[Breach]:
     layout = root.file.footer.get(LAYOUT_KEY)
     if layout != Layout.SFC_1:
         yield Breach(f"its footer says `{LAYOUT_KEY}` {layout}")
@@ -312,7 +312,7 @@ def _in_append(root: RootRows) -> Mask:
 # -- leaves ---------------------------------------------------------------------------------------
 
 
-def _other_content(leaf: LeafRows) -> Iterator[Breach]:
+def _mismatched_content(leaf: LeafRows) -> Iterator[Breach]:
     if leaf.file.content is not leaf.listed.kind:
         yield Breach(f"its footer says `{leaf.file.content}`, its root `{leaf.listed.kind}`")
 
@@ -320,7 +320,7 @@ def _other_content(leaf: LeafRows) -> Iterator[Breach]:
 # -- leaves against their roots -------------------------------------------------------------------
 
 
-def _other_description(leaf: LeafCounts) -> Iterator[Breach]:
+def _mismatched_description(leaf: LeafCounts) -> Iterator[Breach]:
     status, records = leaf.columns.status, leaf.columns.numbers("record_count")
     counts = {"record_count": len(leaf.columns), "file_size_in_bytes": leaf.size_bytes}
     for code in (Status.ADDED, Status.EXISTING, Status.DELETED):
@@ -336,7 +336,7 @@ def _other_description(leaf: LeafCounts) -> Iterator[Breach]:
         yield Breach(f"it is described with {'; '.join(differing)}")
 
 
-def _other_least_number(leaf: LeafCounts) -> Iterator[Breach]:
+def _mismatched_least_number(leaf: LeafCounts) -> Iterator[Breach]:
     live = ~leaf.columns.with_status(Status.DELETED)
     numbers = leaf.columns.numbers("sequence_number")[live]
     least = int(numbers.min()) if len(numbers) else leaf.listed.sequence_number
@@ -381,13 +381,13 @@ ROW_RULES = (
          "maintain the table with the engine that wrote it"),
     rule("V4-044", "content types are those of version 4", "Root manifest", "error", ROLL_BACK),
     rule("V4-045", "what the footer of a root says is what its snapshot says", "Root manifest",
-         "error", ROLL_BACK, Check(RootRows, _other_footer)),
+         "error", ROLL_BACK, Check(RootRows, _mismatched_footer)),
     rule("V4-046", "rows of a root stand in the order of their kinds", "Root manifest", "info",
          NEXT_COMMIT,
          in_root("stands behind rows of a later kind",
                  lambda one: np.diff(_ORDER[one.content], prepend=_ORDER[one.content[:1]]) < 0)),
     rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT,
-         Check(RootRows, _other_layout)),
+         Check(RootRows, _mismatched_layout)),
     rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
     rule("V4-051", "every entry has a location, unless its content is inline", "Entries", "error",
          ROLL_BACK,
@@ -483,7 +483,7 @@ ROW_RULES = (
          ROLL_BACK,
          in_leaf("is a bitmap over a leaf, in a leaf", lambda one: one.of(Content.MANIFEST_DV))),
     rule("V4-100", "a leaf says that it has version 4, and its kind", "Leaves", "error", ROLL_BACK,
-         Check(LeafRows, _other_content)),
+         Check(LeafRows, _mismatched_content)),
     rule("V4-101", "a leaf holds data files, or deletes", "Leaves", "error", ROLL_BACK,
          in_leaf("has another kind than its leaf",
                  lambda one: one.of(_VECTOR, _EQUALITY) if one.listed.kind is TreeContent.DATA
@@ -491,9 +491,9 @@ ROW_RULES = (
     rule("V4-102", "a leaf names no manifests", "Leaves", "error", ROLL_BACK,
          in_leaf("is a leaf in a leaf", lambda one: one.of(*LEAVES))),
     rule("V4-103", "the root describes each leaf as it is", "Leaves", "error", ROLL_BACK,
-         Check(LeafCounts, _other_description)),
+         Check(LeafCounts, _mismatched_description)),
     rule("V4-104", "the lowest sequence number of a leaf is that of its rows", "Leaves", "error",
-         ROLL_BACK, Check(LeafCounts, _other_least_number)),
+         ROLL_BACK, Check(LeafCounts, _mismatched_least_number)),
     rule("V4-105", "rows that are not ADDED have their own numbers", "Leaves", "error",
          ROLL_BACK,
          in_leaf("is not ADDED and has no sequence number",

@@ -176,7 +176,7 @@ def in_statistics(
 # -- the schema of statistics ---------------------------------------------------------------------
 
 
-def _other_members(stats: RowStatistics) -> Iterator[Breach]:
+def _mismatched_members(stats: RowStatistics) -> Iterator[Breach]:
     """Groups and members whose id or type is not that of a column."""
     if STATS in stats.stored.names:
         known = {group_id(column.id): column for column in stats.table.columns}
@@ -382,7 +382,7 @@ def _is_not_tight(stated: StatsMembers, whole: StatsMembers) -> bool:
 # fmt: off
 STATISTICS_RULES = (
     rule("V4-140", "members of statistics have the ids and types of their columns", "Statistics",
-         "error", REWRITE_MANIFESTS, Check(RowStatistics, _other_members)),
+         "error", REWRITE_MANIFESTS, Check(RowStatistics, _mismatched_members)),
     rule("V4-141", "files of partitioned specs have their partition values", "Statistics", "error",
          NO_PARTITION,
          in_statistics("has no statistics of a field that it is partitioned by",

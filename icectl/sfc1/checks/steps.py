@@ -19,7 +19,7 @@ from icectl.sfc1.checks.live import CheckedTree, LeafUse, Tree, TreeFiles
 
 
 @dataclass(frozen=True, slots=True)
-class SaidChanges:
+class RecordedChanges:
     """Rows of the files that a snapshot says it added and removed (sfc-1 9.2).
 
     `listed` are the removed ones without those that only a DELETED leaf tells of.
@@ -32,7 +32,7 @@ class SaidChanges:
 
 def changed_rows(
     files: TreeFiles, tree: Tree, live: Integers, parent: Tree | None = None
-) -> SaidChanges:
+) -> RecordedChanges:
     """Find what a snapshot changed, from its root and the leaves that it marks (sfc-1 9.2).
 
     `parent` tells what was dead already where the root does not (sfc-1 9.6).
@@ -63,7 +63,7 @@ def changed_rows(
     def unmoved(rows: Integers) -> Integers:
         return files.chosen(rows, ~np.isin(identities[rows], moved))
 
-    return SaidChanges(unmoved(new), unmoved(gone), unmoved(listed))
+    return RecordedChanges(unmoved(new), unmoved(gone), unmoved(listed))
 
 
 def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[Integers, Integers]:
@@ -96,7 +96,7 @@ class TreeStep:
     snapshot: Snapshot
     live: CheckedTree
     parent: Tree
-    changed: SaidChanges
+    changed: RecordedChanges
 
     @property
     def subject(self) -> str:
@@ -219,7 +219,7 @@ def _row_count(files: TreeFiles, live: Integers) -> int | None:
     return int(counts[is_data].sum() - counts[vector].sum())
 
 
-def _other_row_count(step: TreeStep) -> Iterator[Breach]:
+def _mismatched_row_count(step: TreeStep) -> Iterator[Breach]:
     if step.snapshot.operation != "replace":
         return
     before = _row_count(step.files, step.files.live(step.parent))
@@ -253,14 +253,14 @@ class TreeSummary:
 
     snapshot: Snapshot
     live: CheckedTree
-    changed: SaidChanges
+    changed: RecordedChanges
 
     @property
     def subject(self) -> str:
         return self.live.subject
 
 
-def _other_counters(summary: TreeSummary) -> Iterator[Breach]:
+def _mismatched_counters(summary: TreeSummary) -> Iterator[Breach]:
     totals, changed = summary.live.files.totals, summary.changed
     counters = {
         **summary_counters(totals(summary.live.rows), "total"),
@@ -276,11 +276,11 @@ class TreeHistory:
 
     files: TreeFiles
     lived: Mask
-    steps: Sequence[SaidChanges]
+    steps: Sequence[RecordedChanges]
     subject: str = "snapshots"
 
 
-def _other_sequence_numbers(history: TreeHistory) -> Iterator[Breach]:
+def _mismatched_sequence_numbers(history: TreeHistory) -> Iterator[Breach]:
     """Data files that one snapshot added have one data sequence number."""
     files = history.files
     rows = np.flatnonzero(history.lived & (files.content == Content.DATA))
@@ -311,9 +311,9 @@ SHORTER_VECTOR = (
 # fmt: off
 STEP_RULES = (
     rule("V4-037", "a replace keeps the number of live rows", "Snapshots", "warning", ROLL_BACK,
-         Check(TreeStep, _other_row_count)),
+         Check(TreeStep, _mismatched_row_count)),
     rule("V4-038", "the counters of a summary are those of the files", "Snapshots", "warning",
-         NEXT_COMMIT, Check(TreeSummary, _other_counters)),
+         NEXT_COMMIT, Check(TreeSummary, _mismatched_counters)),
     rule("V4-160", "live files are those of the parent, with what changed", "Across snapshots",
          "error", ROLL_BACK, Check(TreeStep, _unsaid_changes)),
     rule("V4-161", "no leaf with live files is removed", "Across snapshots", "error", ROLL_BACK,
@@ -322,7 +322,7 @@ STEP_RULES = (
     rule("V4-162", "files that stay keep their numbers", "Across snapshots", "error", ROLL_BACK,
          in_step("lives on with other numbers than before", _renumbered)),
     rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
-         ROLL_BACK, Check(TreeHistory, _other_sequence_numbers), Check(LiveRows, renumbered)),
+         ROLL_BACK, Check(TreeHistory, _mismatched_sequence_numbers), Check(LiveRows, renumbered)),
     rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
          "error", SHORTER_VECTOR, Check(ReplacedVector, _lost_positions)),
     rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK,

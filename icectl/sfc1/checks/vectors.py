@@ -180,14 +180,14 @@ class VectorStep:
                     yield key
 
 
-def _other_deleted_rows(step: VectorStep) -> Iterator[Breach]:
+def _mismatched_deleted_rows(step: VectorStep) -> Iterator[Breach]:
     for key in step.changed():
         what = _differs(step.root, step.parent, key)
         if what is not None:
             yield from step.root.breach(key, what)
 
 
-def _other_forms(step: VectorStep) -> Iterator[Breach]:
+def _mismatched_forms(step: VectorStep) -> Iterator[Breach]:
     for key in step.changed():
         old, new = step.parent.of(key, *_LIVE), step.root.of(key, Status.EXISTING)
         forms = [step.parent.forms[at] for at in old], [step.root.forms[at] for at in new]
@@ -247,9 +247,9 @@ VECTOR_RULES = (
                    lambda root, key: root.is_live(key) and bool(root.of(key, Status.DELETED))
                    and not root.of(key, Status.ADDED))),
     rule("V4-087", "dead rows of a leaf stay dead", "Manifest delete vectors", "error", ROLL_BACK,
-         Check(VectorStep, _other_deleted_rows)),
+         Check(VectorStep, _mismatched_deleted_rows)),
     rule("V4-088", "delete vectors that stay keep their form", "Manifest delete vectors", "info",
-         OURS, Check(VectorStep, _other_forms)),
+         OURS, Check(VectorStep, _mismatched_forms)),
     rule("V4-089", "delete vectors are inline or not by their size", "Manifest delete vectors",
          "info", REWRITE_MANIFESTS, not_enforced=NO_ROW),
     rule("V4-090", "a delete vector in a Puffin file is the blob that its row says",

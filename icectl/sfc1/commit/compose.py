@@ -18,12 +18,12 @@ from icectl.sfc1.commit.draft import (
     DATA,
     DELETES,
     Attempt,
+    CommitContext,
     Draft,
     Identity,
     NewTree,
     ParentState,
     TreeChange,
-    TreeMeans,
     identities,
     keys,
     vector_rows,
@@ -65,7 +65,9 @@ class RemovedPlaces:
     rows: pa.Table
 
 
-def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: Attempt) -> NewTree:
+def compose(
+    means: CommitContext, parent: ParentState, change: TreeChange, attempt: Attempt
+) -> NewTree:
     """Return the root that an operation makes of the parent state (sfc-1 7.1). Nothing is written.
 
     Raises: CommitConflict for a removed file that is not live.

@@ -123,7 +123,7 @@ class NewTree:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeMeans:
+class CommitContext:
     """The table that a root is composed for: `new_leaf` and `new_puffin` give new locations.
 
     `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
@@ -145,7 +145,7 @@ class TreeMeans:
 class Draft:
     """A new root so far: `kept` are live rows of the parent, `data_leaves` as in TreeChange."""
 
-    means: TreeMeans
+    means: CommitContext
     attempt: Attempt
     kept: pa.Table
     dead: dict[str, Positions]
@@ -244,7 +244,7 @@ def with_status(rows: pa.Table, status: Status) -> pa.Table:
 
 
 def _parts(
-    means: TreeMeans, rows: pa.Table, content: TreeContent
+    means: CommitContext, rows: pa.Table, content: TreeContent
 ) -> Sequence[tuple[pa.Table, bytes]]:
     """Return rows in pieces of about the target size, each as it is stored; nothing of no rows.
 
@@ -301,7 +301,7 @@ def _even(rows: pa.Table, count: int) -> Iterator[pa.Table]:
 
 
 def vector_rows(
-    means: TreeMeans, vectors: Sequence[tuple[ListedRow, Positions]], inline_bytes_left: int
+    means: CommitContext, vectors: Sequence[tuple[ListedRow, Positions]], inline_bytes_left: int
 ) -> tuple[pa.Table, list[NewFile]]:
     """ADDED rows of manifest delete vectors, and the Puffin file of large ones (sfc-1 6.3).
 

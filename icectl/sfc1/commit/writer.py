@@ -26,11 +26,11 @@ from icectl.format.updates import Update
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
+    CommitContext,
     NewTree,
     ParentState,
     RemovedFile,
     TreeChange,
-    TreeMeans,
     TreeOptions,
 )
 from icectl.sfc1.commit.lists import legacy_root, parquet_leaves
@@ -190,7 +190,7 @@ class TreeWriter:
         if leaf_target_size_bytes is not None:
             options = replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
         options = replace(options, sort_by=sort_by)
-        means = TreeMeans(
+        means = CommitContext(
             facts,
             options,
             partial(read_leaf, self.store, facts, carried=True),
@@ -264,7 +264,7 @@ def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> P
     return ParentState(*sound_root(store, facts, snapshot, carried=True))
 
 
-def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -> TreeChange:
+def _without_foreign(means: CommitContext, state: ParentState, change: TreeChange) -> TreeChange:
     """Return the change, with manifests in Parquet of a manifest list rewritten as leaves.
 
     Raises: Unsupported, where one of them has entries that no leaf can have.
@@ -306,7 +306,11 @@ def _entries(rows: pa.Table) -> Entries:
 
 
 def _counters(
-    means: TreeMeans, parent: Snapshot | None, state: ParentState, change: TreeChange, tree: NewTree
+    means: CommitContext,
+    parent: Snapshot | None,
+    state: ParentState,
+    change: TreeChange,
+    tree: NewTree,
 ) -> dict[str, str]:
     """Return counters of what came and went that are not 0, and the totals with it (R-031).
 
@@ -380,7 +384,7 @@ def rewritten_leaves(
 
 def check(
     store: Store,
-    means: TreeMeans,
+    means: CommitContext,
     parent: ParentState,
     change: TreeChange,
     tree: NewTree,
@@ -419,7 +423,9 @@ class _NewState:
     `dead` has positions of leaves by key.
     """
 
-    def __init__(self, store: Store, means: TreeMeans, tree: NewTree, snapshot: Snapshot) -> None:
+    def __init__(
+        self, store: Store, means: CommitContext, tree: NewTree, snapshot: Snapshot
+    ) -> None:
         self._store = store
         self._means = means
         self._new = {comparison_key(file.location): file.content for file in tree.files}

@@ -81,9 +81,9 @@ def scripted(*answers: Answer) -> tuple[TableContext, ScriptedCatalog, FixedEnv]
 
 
 def commit(
-    context: TableContext, base: LoadedTable, changes: Changes, *, forgets: bool = True
+    context: TableContext, base: LoadedTable, changes: Changes, *, deletes: bool = True
 ) -> LoadedTable:
-    return commit_changes(context, base, changes, CommitRequest(), forgets=forgets)
+    return commit_changes(context, base, changes, CommitRequest(), deletes_dropped_metadata=deletes)
 
 
 def owned(_: TableMetadata) -> Sequence[Update]:
@@ -216,7 +216,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_r024_metadata_files_that_left_the_log_go_where_clients_clean(case):
-    properties, capabilities, forgets, removed = CASES[case]
+    properties, capabilities, deletes, removed = CASES[case]
     base = logged("/wh/t/metadata/v0.metadata.json", "/elsewhere/v1.metadata.json")
     base = replace(base, capabilities=capabilities)
 
@@ -225,7 +225,7 @@ def test_r024_metadata_files_that_left_the_log_go_where_clients_clean(case):
         return Committed(loaded_at("/wh/t/metadata/v9.metadata.json", left, capabilities))
 
     context, _, _ = scripted(shortened)
-    commit(context, base, lambda _: [SetProperties(properties)], forgets=forgets)
+    commit(context, base, lambda _: [SetProperties(properties)], deletes_dropped_metadata=deletes)
     removals = [call for call in context.store.calls if call[0] == "remove"]  # type: ignore[attr-defined]
     assert removals == removed
 

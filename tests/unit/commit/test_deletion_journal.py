@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from icectl.commit import deletion as journals
-from icectl.commit.deletion import Journal
+from icectl.commit.deletion import DeletionJournal
 from icectl.commit.journals import journal_location
 from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, together
 from icectl.storage.local.store import LocalStore
@@ -47,12 +47,12 @@ DOOMED = together(
 )
 
 
-def journal(tmp_path: Path, *snapshot_ids: int) -> Journal:
+def journal(tmp_path: Path, *snapshot_ids: int) -> DeletionJournal:
     location = journal_location(f"{tmp_path}/metadata", COMMAND, "u-1")
-    return Journal(location, UUID, 1_700_000_000_000, snapshot_ids, DOOMED)
+    return DeletionJournal(location, UUID, 1_700_000_000_000, snapshot_ids, DOOMED)
 
 
-def found(tmp_path: Path, progress: Warnings | None = None) -> list[Journal]:
+def found(tmp_path: Path, progress: Warnings | None = None) -> list[DeletionJournal]:
     store = LocalStore()
     listed = store.list_directory(f"{tmp_path}/metadata")
     return journals.unfinished_journals(store, listed, COMMAND, progress or Warnings())

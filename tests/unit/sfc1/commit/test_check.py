@@ -12,11 +12,11 @@ from icectl.format.snapshot import Snapshot
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
+    CommitContext,
     NewTree,
     ParentState,
     RemovedFile,
     TreeChange,
-    TreeMeans,
     TreeOptions,
 )
 from icectl.sfc1.commit.writer import check
@@ -34,7 +34,7 @@ class Tree:
     def __init__(self) -> None:
         self.files = Files()
         self.names = (f"file:///t/x/{number}" for number in range(99))
-        self.means = TreeMeans(
+        self.means = CommitContext(
             FACTS,
             IN_LEAVES,
             lambda leaf: read_leaf(self.files, FACTS, leaf),

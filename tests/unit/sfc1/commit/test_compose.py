@@ -15,10 +15,10 @@ from icectl.format.manifest import Content, Status
 from icectl.sfc1.commit.compose import compose
 from icectl.sfc1.commit.draft import (
     Attempt,
+    CommitContext,
     ParentState,
     RemovedFile,
     TreeChange,
-    TreeMeans,
     TreeOptions,
 )
 from icectl.sfc1.manifest_file import listed_rows
@@ -107,7 +107,7 @@ class Chain:
     def commit(self, golden, before) -> None:
         sequence_number = self.scenario.number(golden["snapshot"])
         files = self.scenario.files
-        means = TreeMeans(
+        means = CommitContext(
             FACTS,
             self.options(golden),
             lambda leaf: read_leaf(files, FACTS, leaf),
