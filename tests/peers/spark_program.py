@@ -19,8 +19,8 @@ from icectl.spark import (
     Access,
     CompactOptions,
     ExpireOptions,
-    Moment,
     OrphanOptions,
+    ProgressUpdate,
     RepairOptions,
     Report,
     ValidateOptions,
@@ -80,7 +80,7 @@ def main(folder: Path) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     before = dict(spark.conf.getAll), signal.getsignal(signal.SIGTERM)
-    moments: list[Moment] = []
+    moments: list[ProgressUpdate] = []
     packed, sorted_, curved = (str(folder / name) for name in ("packed", "sorted", "z-ordered"))
     deep = ValidateOptions(level="data", engine="spark")
     for name in ("packed", "sorted", "z-ordered", "wrong"):
