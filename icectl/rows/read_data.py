@@ -6,6 +6,7 @@ compare columns that the table no longer has.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import SEEK_END
 from types import MappingProxyType
 from typing import IO, Any
 
@@ -150,8 +151,9 @@ class SourceFile:
     """A data file to read rows of, by its manifest entry.
 
     `constants` are the values of identity partition fields by the id of their source column. With a
-    `split` (Parquet), only row groups that begin in its bytes are read. `size_bytes` and `stated`,
-    the statistics of columns, are those of the entry.
+    `split` (Parquet), only row groups that begin in its bytes are read; a split that ends with the
+    entry's `size_bytes` has all behind them too. `stated`, the statistics of columns, is the
+    entry's.
     """
 
     location: str
@@ -222,7 +224,10 @@ def open_source(
     if source.split is not None:
         if not isinstance(opened, ParquetDataFile):
             raise Unsupported(f"{source.location} can't be read in parts")
-        opened = replace(opened, split=source.split)
+        start, stop = source.split
+        if stop == source.size_bytes:  # the file may be longer than its entry says
+            stop = max(stop, file.seek(0, SEEK_END))
+        opened = replace(opened, split=(start, stop))
     projection = projected(source, opened.schema, schema, shredding)
     return RowSource(projection.file, projection.schema, projection.columns, opened)
 

@@ -187,6 +187,14 @@ def test_several_threads_make_the_files_that_one_makes(monkeypatch):
     assert [parts for _, parts in found] == [found[0][1]] * 3
 
 
+def test_parts_of_a_file_that_is_longer_than_its_entry_says_have_all_of_its_rows(monkeypatch):
+    monkeypatch.setattr(kernel, "_PART_BYTES", 200)
+    group = deleted_in_row_groups(2)
+    group.files = [replace(file, size_bytes=file.size_bytes // 4) for file in group.files]
+    made = group.run()
+    assert (made.deleted_row_count, made.totals.row_count) == (30, 470)
+
+
 def test_several_threads_sort_as_one_does():
     group = deleted_in_row_groups(3)
     group.sorting = Sorting(by_name("desc"), 3_000)
