@@ -6,6 +6,7 @@ a row group may, the largest part of them is written.
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -172,6 +173,9 @@ class DataWriter:
             if error[0] is None:
                 for partition_key in list(self._open):
                     self._end(partition_key)
+        except BaseException:
+            error = sys.exc_info()
+            raise
         finally:
             for new in self._open.values():
                 new.abandon(*error)
@@ -206,8 +210,14 @@ class DataWriter:
     def _flush(self, new: "_NewFile") -> None:
         new.flush()
         nearly = _NEARLY * self._options.target_size_bytes
-        if new.most_bytes >= nearly:
+        expected_bytes = new.size_bytes + new.waiting_rows * self._row_size_bytes
+        if max(new.most_bytes, expected_bytes) >= nearly:
             new.drain()
+        waiting = sum(of.waiting_bytes for of in self._open.values())
+        for of in self._open.values():
+            if waiting > _WAITING_BYTES * self._outputs.threads and of is not new:
+                waiting -= of.waiting_bytes
+                of.drain()
         if new.size_bytes:
             self._row_size_bytes = max(new.size_bytes / new.encoded_rows, 0.01)
         if new.size_bytes >= nearly:
@@ -273,6 +283,11 @@ class _NewFile:
         return self._writer.waiting_rows
 
     @property
+    def waiting_bytes(self) -> int:
+        """The bytes in memory of row groups that are not encoded yet."""
+        return self._writer.waiting_bytes
+
+    @property
     def encoded_rows(self) -> int:
         return self.row_count - self.waiting_rows
 
@@ -280,7 +295,7 @@ class _NewFile:
     def most_bytes(self) -> float:
         """What the file may have once all row groups are encoded."""
         if not self.encoded_rows:
-            return self._writer.waiting_bytes
+            return self.waiting_bytes
         return self.size_bytes * (1 + _MARGIN * self.waiting_rows / self.encoded_rows)
 
     def drain(self) -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import io
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -16,6 +17,7 @@ from icectl.files.parquet.schema import arrow_schema
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.single_value import encode
 from icectl.format.types import parse_type
+from icectl.rows import write_data
 from icectl.rows.write_data import DataWriter, with_joined_bounds, write_options
 from tests.builders.data_files import MemoryFiles, schema
 from tests.builders.shapes import line, point
@@ -71,6 +73,45 @@ def test_files_have_the_target_size_whatever_rows_were_expected_to_take(row_size
     assert len(sizes) == 3
     ids = [row["id"] for file in files for row in store.rows(file.location)]
     assert ids == list(range(10_000))
+
+
+def test_threads_make_the_row_groups_that_one_makes_of_rows_thought_to_be_larger():
+    found = []
+    for threads in (1, 2):
+        files = MemoryFiles(threads=threads)
+        options = write_options({}, 400_000, {})
+        with DataWriter(IDS, options, files.outputs(), 200.0) as writer:
+            for batch in batches(9_000, width=2):
+                writer.write(batch, b"", "")
+        (file,) = writer.written
+        footer = pq.ParquetFile(io.BytesIO(files.content[file.location])).metadata
+        found.append([footer.row_group(at).num_rows for at in range(footer.num_row_groups)])
+    assert found == [[2_000, 7_000]] * 2
+
+
+def test_row_groups_of_many_files_wait_for_threads_within_one_bound(monkeypatch):
+    monkeypatch.setattr(write_data, "_WAITING_BYTES", 100_000)
+    files = MemoryFiles(threads=2)
+    options = write_options({"write.parquet.row-group-size-bytes": "100000"}, 2**40, {})
+    most = 0
+    with DataWriter(IDS, options, files.outputs(), 50.0) as writer:
+        for number in range(6):
+            for batch in batches(6_000):
+                writer.write(batch, b"%d" % number, "")
+                most = max(most, sum(new.waiting_bytes for new in writer._open.values()))
+    assert 200_000 <= most < 320_000
+    assert [file.metrics.record_count for file in writer.written] == [6_000] * 6
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_are_left_with_the_error_with_which_another_ends(threads):
+    files = MemoryFiles(threads=threads)
+    outputs = replace(files.outputs(), open=lambda location: files.content["none" + location])
+    options = write_options({}, 2**40, {})
+    with pytest.raises(KeyError), DataWriter(IDS, options, outputs, 50.0) as writer:
+        for number, batch in enumerate(batches(3_000)):
+            writer.write(batch, b"%d" % number, "")
+    assert len(files.left) == 2
 
 
 def test_row_groups_take_what_the_table_says_in_memory():
