@@ -1,7 +1,7 @@
 """The rewrite of one file group: reads, deletes, sorts, writes and counts rows."""
 
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -191,9 +191,8 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     # A file begins with its first row group, once the rows of this were read.
     filters = ChainMap({**options.parquet.bloom_filters}, read.filters)
     options = replace(options, parquet=replace(options.parquet, bloom_filters=filters))
-    files, totals = write_rows(
-        group, live_batches(group, outputs, read, _key_maker(group)), options, outputs, read.live
-    )
+    with closing(live_batches(group, outputs, read, _key_maker(group))) as batches:
+        files, totals = write_rows(group, batches, options, outputs, read.live)
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
         schema = columns.written
@@ -347,10 +346,11 @@ class RowsRead:
 
 def live_batches(
     group: FileGroup, outputs: FileOutputs, read: RowsRead, keys: KeyMaker | None = None
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a group that are not deleted, with the columns to write and their keys.
 
-    Parts of files are read by as many threads as `outputs` has. Order: as of stored_rows.
+    Parts of files are read by as many threads as `outputs` has. Close it to stop early.
+    Order: as of stored_rows.
     """
 
     def counting(part: Callable[[], Iterator[StoredRows]]) -> Iterator[pa.RecordBatch]:
@@ -392,7 +392,8 @@ def stored_rows(
 
     Order: of the files, and in each of its rows.
     """
-    return chain.from_iterable(part() for part in _parts(group, outputs, more))
+    of_one_thread = replace(outputs, threads=1)
+    return chain.from_iterable(part() for part in _parts(group, of_one_thread, more))
 
 
 def _parts(
@@ -548,16 +549,17 @@ def _read_again(
         inner = written.footer.split_offsets[1:]
         splits = list(pairwise([0, *inner, written.file_size_in_bytes]))
     parts = [partial(rows, split) for split in splits]
-    most_bytes = _READ_BYTES * threads
-    size_of = attrgetter("nbytes")
-    for batch in streamed_in_threads(parts, size_of, threads=threads, most_bytes=most_bytes):
-        for id_, measured in [*facts.items()]:
-            place, *inner_path = paths[id_]
-            column = inside(batch.column(place), tuple(inner_path))
-            try:
-                measured.add(column, unbounded[id_].type)
-            except UnicodeDecodeError:  # Spark keeps any bytes as text: no bound can be told
-                del facts[id_]
+    size_of, most_bytes = attrgetter("nbytes"), _READ_BYTES * threads
+    streamed = streamed_in_threads(parts, size_of, threads=threads, most_bytes=most_bytes)
+    with closing(streamed) as batches:
+        for batch in batches:
+            for id_, measured in [*facts.items()]:
+                place, *inner_path = paths[id_]
+                column = inside(batch.column(place), tuple(inner_path))
+                try:
+                    measured.add(column, unbounded[id_].type)
+                except UnicodeDecodeError:  # Spark keeps any bytes as text: no bound can be told
+                    del facts[id_]
     return (with_bounds(written, facts, schema, options) if facts else written), totals
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import threading
 from dataclasses import replace
 
 import pyarrow as pa
@@ -193,6 +194,17 @@ def test_parts_of_a_file_that_is_longer_than_its_entry_says_have_all_of_its_rows
     group.files = [replace(file, size_bytes=file.size_bytes // 4) for file in group.files]
     made = group.run()
     assert (made.deleted_row_count, made.totals.row_count) == (30, 470)
+
+
+def test_readers_end_with_the_error_of_a_writer(monkeypatch):
+    monkeypatch.setattr(kernel, "_READ_BYTES", 500)
+    group = deleted_in_row_groups(2)
+    group.store.create = lambda location: group.store.content[location]
+    with pytest.raises(KeyError) as raised:
+        group.run()
+    names = [thread.name for thread in threading.enumerate()]
+    del raised  # it holds all that was under way, and would wait for readers for ever
+    assert not [name for name in names if name.startswith("icectl-rows")]
 
 
 def test_several_threads_sort_as_one_does():

@@ -108,9 +108,11 @@ def test_files_are_left_with_the_error_with_which_another_ends(threads):
     files = MemoryFiles(threads=threads)
     outputs = replace(files.outputs(), open=lambda location: files.content["none" + location])
     options = write_options({}, 2**40, {})
-    with pytest.raises(KeyError), DataWriter(IDS, options, outputs, 50.0) as writer:
-        for number, batch in enumerate(batches(3_000)):
-            writer.write(batch, b"%d" % number, "")
+    writer = DataWriter(IDS, options, outputs, 50.0)
+    for number, batch in enumerate(batches(3_000)):
+        writer.write(batch, b"%d" % number, "")
+    with pytest.raises(KeyError), writer:
+        pass
     assert len(files.left) == 2
 
 
