@@ -81,8 +81,9 @@ def expire_rows(
     Matching rows are then deleted by deletion vectors (version 3), by position deletes (version 2),
     or by rewriting their files.
 
-    A row goes only if the filter is true of it: null and NaN stay. Instants are in UTC; a timestamp
-    without a time zone is read as UTC. Rows that were deleted before do not count.
+    A row goes only if the filter is true of it: null stays, and NaN is above every number. Instants
+    are in UTC; a timestamp without a time zone is read as UTC. Rows that were deleted before do not
+    count.
 
     The filter must be about the past: each matching row has a date or timestamp before now. Other
     filters need --yes-any-filter. If more than --max-fraction of the rows match, nothing is deleted
