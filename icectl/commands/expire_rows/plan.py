@@ -70,7 +70,7 @@ def filter_of(
                 id=MALFORMED,
             )
         name = ".".join(f"`{part}`" for part in column.split("."))
-        text = f"{name} < 'now - {age_ms // 1000}s'"
+        text = f"{name} < 'now - {age_ms}ms'"
     predicate = parse_where(text, metadata, now_ms)
     condition_ids(predicate)
     if not any_filter and not is_of_past(predicate, now_ms):
