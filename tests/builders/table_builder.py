@@ -320,17 +320,17 @@ class TableBuilder:
         )
         self.spec = PartitionSpec(self.spec.spec_id + 1, fields)
         self.types = tuple(result_types(self.spec, [SCHEMA]))  # type: ignore[arg-type]
-        self.now_ms += self.commit_interval_ms
         highest = max([first - 1, *(item.field_id for item in fields)])
-        respecced = replace(
-            self.metadata,
+        self._replace(
             partition_specs=(*self.metadata.partition_specs, self.spec),
             default_spec_id=self.spec.spec_id,
             last_partition_id=highest,
-            last_updated_ms=self.now_ms,
         )
-        updated, _ = with_log(respecced, self.metadata_location, self.now_ms)
-        self._write_version(updated)
+
+    def reschema(self, schema: Schema) -> None:
+        """Make another schema of the same columns current; new files have those of SCHEMA."""
+        schemas = (*self.metadata.schemas, schema)
+        self._replace(schemas=schemas, current_schema_id=schema.schema_id)
 
     def ids(self, branch: str = "main") -> frozenset[int]:
         """Row ids that a branch shows now."""
@@ -756,6 +756,12 @@ class TableBuilder:
                 )
             assigned.append(manifest)
         return assigned, next_row_id - start
+
+    def _replace(self, **members: Any) -> None:
+        self.now_ms += self.commit_interval_ms
+        replaced = replace(self.metadata, **members, last_updated_ms=self.now_ms)
+        updated, _ = with_log(replaced, self.metadata_location, self.now_ms)
+        self._write_version(updated)
 
     def _update(self, updates: Sequence[Any], *, tick: bool = True) -> None:
         if tick:

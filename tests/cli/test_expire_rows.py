@@ -1,7 +1,7 @@
 """`icectl expire-rows`: exactly the rows of the filter go, by whatever proves and deletes them."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ import pytest
 
 from icectl.cli import engines
 from icectl.env import Env
+from icectl.format.schema import Schema
+from icectl.rows.compact_job import TaskResult
 from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import SCHEMA, START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import HOUR_MS, Run, result, result_of
 from tests.stores.fixed_env import FixedEnv
@@ -159,6 +161,56 @@ def test_the_tables_own_rule_is_column_and_age(expire_rows, tmp_path):
         TableBuilder(directory, properties=rule | {name: wrong}).append(range(3))
         ended = expire_rows(directory, "--yes")
         assert (ended.code, f"table property `{name}` is `{wrong}`" in ended.err) == (5, True)
+
+
+def test_a_row_younger_than_the_age_by_less_than_a_second_stays(expire_rows, tmp_path):
+    age_ms = NOW_MS - FIRST_US // 1000 - 2 * HOUR_MS + 500  # 100 ms before row 2, by this clock
+    rule = {"icectl.ttl.column": "at", "icectl.ttl.age": f"{age_ms}ms"}
+    TableBuilder(tmp_path / "t", properties=rule).append(range(10))
+    clock = FixedEnv(NOW_MS + 400, uuids=5_000, snapshot_ids=5_000)
+    assert expire_rows(tmp_path / "t", "--yes", env=clock).code == 0
+    assert ids(tmp_path / "t") == list(range(2, 10))
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What another writer does before the first rewrite; to be filled."""
+    waiting: list[Callable[[], object]] = []
+
+    class Busy(InlineEngine):
+        def rewrite(self, *arguments: Any) -> Iterator[TaskResult]:
+            while waiting:
+                waiting.pop()()
+            yield from super().rewrite(*arguments)
+
+    monkeypatch.setattr(engines, "LocalEngine", Busy)
+    return waiting
+
+
+def test_files_of_a_spec_that_came_meanwhile_are_rewritten_too(expire_rows, tmp_path, meanwhile):
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    table.append([*range(6), 30])
+
+    def other() -> None:
+        table.respec("identity")
+        table.append(range(6, 30))
+        table.delete_rows([1, 8, 20])
+
+    meanwhile.append(other)
+    words = ("--where", "id < 12", "--yes-any-filter", "--max-fraction", "1", "--yes", "--json")
+    ended = expire_rows(tmp_path / "t", *words, "--method", "rewrite")
+    assert (ended.code, "committed by another writer" in ended.err) == (0, True), ended.err
+    assert ids(tmp_path / "t") == [*range(12, 20), *range(21, 31)]
+    clean(expire_rows, tmp_path / "t")
+
+
+def test_a_schema_that_changed_meanwhile_is_a_conflict(expire_rows, tmp_path, meanwhile):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(10))
+    without_at = Schema(1, tuple(item for item in SCHEMA.fields if item.name != "at"))
+    meanwhile.append(lambda: (table.reschema(without_at), table.append(range(5))))
+    ended = expire_rows(tmp_path / "t", *before(2), "--method", "rewrite", "--yes")
+    assert (ended.code, "schema has changed" in ended.err) == (11, True), ended.err
 
 
 def test_other_refs_keep_their_rows_and_are_named(expire_rows, tmp_path):

@@ -1,6 +1,6 @@
 """The run of `icectl expire-rows`: find rows, plan, check footers, commit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -31,7 +31,13 @@ from icectl.commands.expire_rows.report import (
     print_expiry,
 )
 from icectl.commands.rows.change import changing
-from icectl.commands.rows.deletion import ChosenFiles, FoundDeletion, RowDeletion, RowSearch
+from icectl.commands.rows.deletion import (
+    ChosenFiles,
+    FoundDeletion,
+    Rewrite,
+    RowDeletion,
+    RowSearch,
+)
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.rewritten_groups import GroupResult
 from icectl.commit.snapshot import branch_head
@@ -283,7 +289,7 @@ def execute(
     with changing(context, loaded, plan.branch, places, COMMAND) as change:
         rewrite = None
         if plan.method == "rewrite":
-            rewrite = _rewriter(context, engine, metadata, change.opened.outputs)
+            rewrite = _rewriter(context, engine, change.opened.outputs)
         deletion = RowDeletion(prepared.search, change, rewrite, check)
         landed = None
         try:
@@ -304,15 +310,13 @@ def execute(
     return done, landed
 
 
-def _rewriter(
-    context: TableContext, engine: LocalEngine, metadata: TableMetadata, outputs: Outputs
-) -> Callable[[Sequence[RewriteTask], Sequence[RewriteTask]], Sequence[GroupResult]]:
+def _rewriter(context: TableContext, engine: LocalEngine, outputs: Outputs) -> Rewrite:
     """Return what rewrites files without the rows that go, and compares the other rows."""
-    job, places = job_of(metadata, None), DataOutputs(metadata, outputs)
 
     def rewrite(
-        tasks: Sequence[RewriteTask], without: Sequence[RewriteTask]
+        metadata: TableMetadata, tasks: Sequence[RewriteTask], without: Sequence[RewriteTask]
     ) -> Sequence[GroupResult]:
+        job, places = job_of(metadata, None), DataOutputs(metadata, outputs)
         check_foreign_files(metadata.location, metadata.properties, tasks, context.progress)
         results = []
         rewritten = engine.rewrite(without, job, places)

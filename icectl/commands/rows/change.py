@@ -84,7 +84,7 @@ class OpenChange:
         Raises: CommitConflict, where the table's schema or form has changed since then, or what the
         change removes is gone; as TreeWriter.propose.
         """
-        self._check_form(metadata)
+        self.check_form(metadata)
         writer = TreeWriter(self.context.store, self.context.env, self.branch, self.opened.outputs)
         return _with_files(writer.propose(metadata, self.snapshot_id, change), data)
 
@@ -100,13 +100,13 @@ class OpenChange:
             return self.propose(
                 metadata, lambda facts, _: row_change(facts, rewritten, files), rewritten.added
             )
-        self._check_form(metadata)
+        self.check_form(metadata)
         if self._writer is None:
             self._writer = writer_of(self.context, layout, self.branch, self.opened.outputs)
         proposal = self._writer.replace_files(metadata, self.snapshot_id, files, rewritten)
         return _with_files(proposal, rewritten.added)
 
-    def _check_form(self, metadata: TableMetadata) -> None:
+    def check_form(self, metadata: TableMetadata) -> None:
         """Raise CommitConflict where the table's schema or form has changed since then."""
         base = self.opened.base.metadata
         if metadata.current_schema_id != base.current_schema_id:

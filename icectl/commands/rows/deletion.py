@@ -180,7 +180,9 @@ class RowSearch:
         return [rows_of_file for rows_of_file in known if rows_of_file is not None]
 
 
-Rewrite = Callable[[Sequence[RewriteTask], Sequence[RewriteTask]], Sequence[GroupResult]]
+Rewrite = Callable[
+    [TableMetadata, Sequence[RewriteTask], Sequence[RewriteTask]], Sequence[GroupResult]
+]
 """Rewrites data files without deleted rows: tasks as they are live, and with these rows deleted."""
 
 
@@ -203,7 +205,11 @@ class RowDeletion:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def propose(self, metadata: TableMetadata) -> Proposal:
-        """Propose the deletion on the newest metadata; nothing where no row is left to delete."""
+        """Propose the deletion on the newest metadata; nothing where no row is left to delete.
+
+        Raises: CommitConflict, where the table's schema or form has changed since then; Refused.
+        """
+        self.change.check_form(metadata)  # the condition is about columns of that schema
         looked = self.search.look(metadata, head(metadata, self.change.branch))
         self.deleted_rows, self.is_nothing = looked.deleted_rows, looked.is_nothing
         if looked.is_nothing:
@@ -304,7 +310,7 @@ class RowDeletion:
                 file, vector=vectors[file.location], position_deletes=(), equality_deletes=()
             )
             without.append(replace(task, inputs=(deleted,), delete_files=()))
-        return rewrite(tasks, without)
+        return rewrite(metadata, tasks, without)
 
 
 def _next_number(metadata: TableMetadata) -> int:
