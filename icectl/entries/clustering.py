@@ -252,7 +252,8 @@ def _gaps(words: Words, ends: Integers) -> Reals:
         low, high = values
         lows = low[second] - low[first]
         borrowed = low[second] < low[first]
-        gaps = (high[second] - high[first] - borrowed).astype(np.float64) * 2.0**64 + lows
+        highs = high[second].view(np.uint64) - high[first].view(np.uint64) - borrowed
+        gaps = highs.astype(np.float64) * 2.0**64 + lows
     elif values[0].dtype == np.float64:
         gaps = values[0][second] / 2 - values[0][first] / 2
     elif values[0].dtype == np.int64:

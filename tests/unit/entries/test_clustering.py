@@ -48,6 +48,8 @@ def among(found: Spans) -> Depths:
         (DOUBLE, [(0.0, 1e-9), (0.0, 1e18)], [2.0, 1.0], 2),
         (DOUBLE, [(0.0, 1.0), (0.5, math.inf)], [1.5, 4 / 3], 2),
         (DecimalType(38, 0), [(10**30, 10**30 + 2), (10**30 + 1, 10**30 + 2)], [1.5, 2.0], 2),
+        (DecimalType(38, 0), [(-9 * 10**37, 99 * 10**36), (9 * 10**37, 99 * 10**36)],
+         [22 / 21, 2.0], 2),
         (PrimitiveType("date"), [(0, 10), (5, 20)], [1.5, 4 / 3], 2),
         (PrimitiveType("boolean"), [(False, True), (True, True)], [1.0, 2.0], 2),
         # a..c..f..m: one of the two gaps of each file is shared
