@@ -287,6 +287,31 @@ def test_r051_lists_that_describe_one_manifest_differently_are_refused(broken, c
     assert refused(broken, words, capsys) == (15, "R-051")
 
 
+@pytest.mark.parametrize("words", [ORPHANS, (*EXPIRE[:-1], "6")])
+@pytest.mark.parametrize("name", ["manifest_length", "deleted_rows_count"])
+def test_one_mistake_in_how_lists_describe_a_manifest_is_none_of_another_manifest(
+    broken, words, name
+):
+    """Lists of snapshots that Spark's rewrite_table_path copied later say old lengths."""
+
+    def change(listed: list[Record]) -> None:
+        for row in listed:
+            row[name] += 60
+
+    for path in broken.lists()[3:]:
+        rewrite_avro(path, change)
+    assert run(broken, words) == 0
+
+
+def test_r051_a_list_that_describes_a_manifest_differently_may_expire(broken):
+    def change(listed: list[Record]) -> None:
+        for row in listed:
+            row["min_sequence_number"] = 0
+
+    rewrite_avro(broken.lists()[3], change)
+    assert [run(broken, words) for words in (ORPHANS, EXPIRE, ORPHANS)] == [15, 0, 0]
+
+
 @pytest.mark.parametrize("words", [ORPHANS, EXPIRE, QUARANTINE])
 @pytest.mark.parametrize("content", [0, 1])
 def test_r031_nothing_is_deleted_while_a_list_has_lost_a_row(broken, capsys, words, content):

@@ -15,7 +15,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.storage.location import is_local
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
-from icectl.table.manifest_lists import manifests_by_snapshot
+from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.reachable import (
     Live,
     all_manifests,
@@ -146,7 +146,7 @@ class _Going:
                     self.lists.update(
                         manifests_by_snapshot(self.context, self.metadata, [snapshot])
                     )
-        return all_manifests(self.lists, [item for item in going if item.snapshot_id in self.lists])
+        return distinct_manifests(self.lists.values())  # one that is wrong may go
 
     def _live_files(self, manifests: Sequence[ManifestFile]) -> FileParts:
         files = FileParts()

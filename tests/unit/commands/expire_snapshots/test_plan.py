@@ -287,13 +287,15 @@ def test_r026_snapshots_that_leave_the_log_are_named_unless_a_ref_has_them():
     only_3 = decide(table, AskedRetention(expire_ids=(3,)), NOW)
 
     def unlogged(metadata: TableMetadata) -> tuple[int, ...]:
-        return plan(metadata, only_3, ReachedFiles(), clean_expired_metadata=False).unlogged
+        planned = plan(metadata, only_3, ReachedFiles(), clean_expired_metadata=False)
+        return planned.unlogged_snapshot_ids
 
     assert unlogged(table) == (1, 2)
     tagged = history(LINE, {"v1": {"head": 1, "type": "tag"}}).refs
     assert unlogged(replace(table, refs={**table.refs, **tagged})) == (2,)
     none = decide(table, AskedRetention(older_than_ms=0), NOW)
-    assert plan(table, none, ReachedFiles(), clean_expired_metadata=False).unlogged == ()
+    planned = plan(table, none, ReachedFiles(), clean_expired_metadata=False)
+    assert planned.unlogged_snapshot_ids == ()
 
 
 # -- after the commit ---------------------------------------------------------------------------
