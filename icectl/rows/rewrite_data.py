@@ -545,9 +545,12 @@ def _read_again(
             totals.add_totals(of_part)
 
     splits: Sequence[tuple[int, int] | None] = [None]
-    if threads > 1:  # each row group apart
-        inner = written.footer.split_offsets[1:]
-        splits = list(pairwise([0, *inner, written.file_size_in_bytes]))
+    if threads > 1:  # each row group apart, small ones together: every part reads the footer
+        bounds = [0]
+        for offset in written.footer.split_offsets[1:]:
+            if offset - bounds[-1] >= _PART_BYTES:
+                bounds.append(offset)
+        splits = list(pairwise([*bounds, written.file_size_in_bytes]))
     parts = [partial(rows, split) for split in splits]
     size_of, most_bytes = attrgetter("nbytes"), _READ_BYTES * threads
     streamed = streamed_in_threads(parts, size_of, threads=threads, most_bytes=most_bytes)

@@ -196,6 +196,18 @@ def test_parts_of_a_file_that_is_longer_than_its_entry_says_have_all_of_its_rows
     assert (made.deleted_row_count, made.totals.row_count) == (30, 470)
 
 
+@pytest.mark.parametrize("part_bytes", [1, 2**24])
+def test_small_row_groups_are_read_again_together(monkeypatch, part_bytes):
+    group = deleted_in_row_groups(2)
+    monkeypatch.setattr(kernel, "_PART_BYTES", part_bytes)
+    group.target = 2**40
+    (file,) = group.run().files
+    row_groups = len(file.metrics.split_offsets)
+    assert row_groups > 9
+    parts = row_groups if part_bytes == 1 else 1
+    assert group.store.opened.count(file.location) == 1 + parts  # once for its footer
+
+
 def test_readers_end_with_the_error_of_a_writer(monkeypatch):
     monkeypatch.setattr(kernel, "_READ_BYTES", 500)
     group = deleted_in_row_groups(2)
