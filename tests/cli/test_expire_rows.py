@@ -204,6 +204,27 @@ def test_files_of_a_spec_that_came_meanwhile_are_rewritten_too(expire_rows, tmp_
     clean(expire_rows, tmp_path / "t")
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_that_others_replaced_or_added_meanwhile_are_rewritten(
+    expire_rows, tmp_path, meanwhile, version
+):
+    table = TableBuilder(tmp_path / "t", format_version=version)
+    table.append(range(10))
+    table.append(range(10, 20))
+
+    def other() -> None:
+        table.append([-1, 40])
+        table.replace_data_files(2)
+        table.delete_rows([3, 17])
+
+    meanwhile.append(other)
+    words = (*before(5), "--method", "rewrite", "--max-fraction", "1", "--yes")
+    ended = expire_rows(tmp_path / "t", *words)
+    assert ended.code == 0, ended.err
+    assert ids(tmp_path / "t") == [*range(5, 17), 18, 19, 40]
+    clean(expire_rows, tmp_path / "t")
+
+
 def test_a_schema_that_changed_meanwhile_is_a_conflict(expire_rows, tmp_path, meanwhile):
     table = TableBuilder(tmp_path / "t")
     table.append(range(10))

@@ -293,7 +293,8 @@ class RowDeletion:
             for delete in self._vectors(metadata, found, "")
         }
         tasks, without = [], []
-        for number, row in enumerate(rows, start=1):
+        for row in rows:
+            number = next(self._numbers)  # files of an attempt before have others
             task = maker.rewrite(Bin((row,), None, 0), blank_task(metadata))
             (file,) = task.inputs
             task = replace(
