@@ -152,7 +152,7 @@ def test_a_source_that_is_written_over_is_told(objects, when):
             for key, size in SIZES.items():
                 assembly.copy(f"{objects.root}/{key}", 0, size)
 
-    with pytest.raises(StorageError, match="large is another file than it was"):
+    with pytest.raises(StorageError, match="large is another file than just before"):
         use()
     assert objects.keys() == set(SIZES)
 

@@ -37,9 +37,6 @@ EXPLAINED: dict[str, dict[str, str]] = {
         "R-121": "its delete files were written anew, out of order",
         "R-130": "its data files were replaced by others with made-up values",
     },
-    "duckdb-iceberg/multi_blob_deletion_vectors_partial": {
-        "R-116": "made so: the vector's data file is not in the snapshot"
-    },
     "duckdb-iceberg/struct_filter_issue": {"R-060": BARE_HEADERS},
     "duckdb-iceberg/unknown_puffin": {
         "R-060": BARE_HEADERS,

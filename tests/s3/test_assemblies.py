@@ -162,7 +162,7 @@ def test_a_source_that_is_written_over_is_told(objects):
             objects.client.put_object(Bucket=objects.bucket, Key="large", Body=bytes(LEAST))
             file.read(10)
 
-    with pytest.raises(StorageError, match="another file than it was"):
+    with pytest.raises(StorageError, match="another file than just before"):
         read()
     assert objects.left() == ([], set(SIZES))
 

@@ -182,7 +182,7 @@ def _deletion_journal(directory: Path) -> bytes:
     places = [f"{directory}/data/{number}.parquet" for number in range(3)]
     named = files(places, places, FileKind.DATA_FILES, [10, 20, 30])
     location = journals.journal_location(str(directory / "metadata"), "expire-snapshots", UUID)
-    journal = deletion.Journal(location, UUID, 1, (4711, 4712), named)
+    journal = deletion.DeletionJournal(location, UUID, 1, (4711, 4712), named)
     deletion.write(LocalStore(), FixedEnv(), journal)
     return Path(location).read_bytes()
 

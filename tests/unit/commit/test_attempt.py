@@ -195,7 +195,7 @@ def test_the_time_to_read_an_old_base_again_is_not_of_the_time_for_tries(monkeyp
         return load()
 
     monkeypatch.setattr(catalog, "load", slow_load)
-    commit_changes(context, base, owned, CommitRequest(), is_old=True)
+    commit_changes(context, base, owned, CommitRequest(), reloads_base=True)
     assert [of.version for of, _, _ in catalog.commits] == [2, 3]
 
 
@@ -225,7 +225,7 @@ def test_r024_metadata_files_that_left_the_log_go_where_clients_clean(case):
         return Committed(loaded_at("/wh/t/metadata/v9.metadata.json", left, capabilities))
 
     context, _, _ = scripted(shortened)
-    commit(context, base, lambda _: [SetProperties(properties)], deletes_dropped_metadata=deletes)
+    commit(context, base, lambda _: [SetProperties(properties)], deletes=deletes)
     removals = [call for call in context.store.calls if call[0] == "remove"]  # type: ignore[attr-defined]
     assert removals == removed
 

@@ -49,6 +49,8 @@ DEFAULTS = [
     ("icectl.v4.affinity.enabled", True),
     ("icectl.v4.relative-locations", False),
     ("icectl.statistics.keep", True),
+    ("icectl.ttl.column", None),
+    ("icectl.ttl.age", None),
     ("icectl.maintain.enabled", True),
     ("icectl.maintain.last-orphan-scan", None),
     ("icectl.v4.legacy-leaves.rewrite-ratio", 0.25),
