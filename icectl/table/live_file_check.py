@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
-from icectl.entries.files import NO_FILES, FileKind, Files, distinct, files, in_order, together
+from icectl.entries.files import FileKind, Files, distinct, files, in_order, together
 from icectl.entries.rows import (
     Entries,
     RawEntries,
@@ -268,14 +268,16 @@ def check_kept(
     Cost: a look-up for each file that stays and is as large.
     """
     sizes = pc.unique(to_delete.table["size_bytes"].filter(_are_content(to_delete)))
-    suspects = NO_FILES
-    for part in staying:
+    suspects: list[Files] = []
+    for part in filter(len, staying):
         is_alike = pc.is_in(part.table["size_bytes"], sizes, skip_nulls=True)
         alike = Files(part.table.filter(pc.and_(is_alike, _are_content(part))))
-        suspects = together([suspects, distinct(alike)])
-        if len(suspects) > _MOST_SUSPECTS:
+        if len(alike):
+            suspects.append(distinct(alike))
+        if sum(map(len, suspects)) > _MOST_SUSPECTS:
             return
-    _check_there(context, metadata, in_order(suspects))
+    if suspects:
+        _check_there(context, metadata, in_order(together(suspects)))
 
 
 def check_largest(context: TableContext, metadata: TableMetadata, data: Entries) -> None:
