@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from icectl.commands.rows.deletion import FoundDeletion, WantedRows, live_rows
+from icectl.commands.rows.deletion import FoundDeletion, WantedRows, live_counts
 from icectl.commands.rows.read import condition_ids
 from icectl.entries.conditions import (
     DATED,
@@ -173,17 +173,17 @@ def live_count(files: LiveFiles) -> int:
     unread = sum(
         (item.added_rows_count or 0) + (item.existing_rows_count or 0) for item in files.unread
     )
-    return live_rows(files, range(len(files.data))) + unread
+    return int(live_counts(files).sum()) + unread
 
 
 def expiring_files(looked: FoundDeletion) -> tuple[list[ExpiringFile], ...]:
     """Return the files that are dropped, emptied and changed. Order: of the entries."""
     columns = ("location", "file_size_in_bytes")
+    whole = by_row(take(looked.files.data, looked.whole), *columns)
+    counts = live_counts(looked.files)[looked.whole].tolist()
     dropped = [
-        ExpiringFile(path, size, live_rows(looked.files, [row]), live_rows(looked.files, [row]))
-        for row, (path, size) in zip(
-            looked.whole, by_row(take(looked.files.data, looked.whole), *columns), strict=True
-        )
+        ExpiringFile(path, size, live, live)
+        for live, (path, size) in zip(counts, whole, strict=True)
     ]
     emptied: list[ExpiringFile] = []
     changed: list[ExpiringFile] = []

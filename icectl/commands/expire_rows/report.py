@@ -8,7 +8,6 @@ from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.expire_rows.plan import ExpireRowsPlan
-from icectl.entries.conditions import DATED
 from icectl.format.types import PrimitiveType
 from icectl.units import print_count, print_size
 
@@ -123,9 +122,8 @@ def _remarks(plan: ExpireRowsPlan) -> list[str]:
     without_zone = [
         column.name
         for column in plan.filter.columns
-        if column.type in DATED and isinstance(column.type, PrimitiveType)
-        and column.type.name in ("timestamp", "timestamp_ns")
-    ]  # fmt: skip
+        if column.type in (PrimitiveType("timestamp"), PrimitiveType("timestamp_ns"))
+    ]
     if without_zone:
         remarks.append(f"`{'`, `'.join(without_zone)}` has no time zone and is read as UTC")
     if plan.doubted_count:

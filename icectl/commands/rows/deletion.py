@@ -17,6 +17,7 @@ from icectl.commands.rows.read import blank_task, condition_job
 from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
+from icectl.entries.columns import Integers
 from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import NamedFiles, known_deleted_rows
 from icectl.entries.may_match import METRICS, all_match, may_match
@@ -92,10 +93,9 @@ def choose(
     return ChosenFiles(files, whole, may.nonzero()[0].tolist())
 
 
-def live_rows(files: LiveFiles, rows: Sequence[int]) -> int:
-    """Count the rows of data files that vectors and position deletes leave."""
-    live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
-    return int(live[list(rows)].sum()) if rows else 0
+def live_counts(files: LiveFiles) -> Integers:
+    """Count the rows of each data file that vectors and position deletes leave."""
+    return numbers(files.data, "record_count") - known_deleted_rows(files.matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,8 @@ class FoundDeletion:
     @property
     def deleted_rows(self) -> int:
         """Live rows that go, as far as those that equality deletes remove are known."""
-        return live_rows(self.files, self.whole) + sum(found.count for found in self.found)
+        whole = int(live_counts(self.files)[self.whole].sum())
+        return whole + sum(found.count for found in self.found)
 
 
 @dataclass(slots=True)
