@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what reads a table is imported by those who judge one
     from icectl.cli.settings import Settings
     from icectl.commands.sight import Sight
 
-STEPS = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
+STEPS = ("compact", "rewrite-manifests", "analyze", "expire-snapshots", "remove-orphans")
 """The commands that maintain a table, in the order in which they are run on it."""
 
 OPEN_COST_BYTES = 4 << 20

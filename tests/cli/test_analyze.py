@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from icectl.cli import engines
 from icectl.commands.analyze import run as analyze_run
+from icectl.commands.analyze.plan import changed_ratio
 from icectl.env import Env
 from icectl.files.puffin import NewBlob, read_blob, read_puffin, write_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, read_sketch
+from icectl.format.metadata_json import parse_metadata
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
@@ -374,3 +377,85 @@ def test_a_saved_plan_is_applied(table, analyze, prepared, tmp_path):
     applied = prepared("apply", FixedEnv(NOW_MS))(plan)
     assert applied.code == 0, applied.err
     assert stored(table) == distinct(table)
+
+
+def check_of_statistics(table: TableBuilder, prepared: Callable[[str, Env], Run]) -> dict[str, Any]:
+    """What health says of a table's statistics."""
+    ended = prepared("inspect", FixedEnv(NOW_MS))(table.location, "health", "--json")
+    found: dict[str, Any] = result(ended)["statistics"]
+    return found
+
+
+def test_health_asks_for_statistics_that_are_out_of_date(table, analyze, prepared):
+    assert check_of_statistics(table, prepared)["found"] == "no statistics"
+    analyze(table.location, "--columns", "id,amount", "--only", "columns")
+    check = check_of_statistics(table, prepared)
+    assert (check["verdict"], check["column_count"], check["command"]) == ("ok", 2, None)
+    table.follow()
+    table.append(range(100, 110))
+    check = check_of_statistics(table, prepared)
+    assert (check["command"], check["options"]) == ("analyze", ["--refresh"])
+    assert (check["stale_column_count"], check["partition_statistics_stale"]) == (2, False)
+    assert check["read_bytes"] > 0
+    assert analyze(table.location, "--refresh", "--check").code == 4
+    assert counts(analyze(table.location, "--refresh", "--json")) == {"id": 50, "amount": 50}
+    assert stored(table) == {1: 50, 3: 50}
+    assert check_of_statistics(table, prepared)["verdict"] == "ok"
+    assert analyze(table.location, "--refresh", "--check").code == 0
+    assert not members(table).get("partition-statistics")
+
+
+@pytest.mark.parametrize(
+    ("summaries", "expected"),
+    [
+        ([("append", {"added-records": "30", "total-records": "130"})], 30 / 130),
+        ([("replace", {"added-records": "100", "total-records": "100"})], 0.0),
+        ([("delete", {"total-records": "100"})], 0.0),  # by position: no file went
+        ([("overwrite", {})], 1.0),
+        ([("overwrite", {"added-records": "500", "total-records": "100"})], 1.0),
+    ],
+)
+def test_changed_rows_are_counted_by_summaries(tmp_path, summaries, expected):
+    built = TableBuilder(tmp_path / "t", format_version=2)
+    built.append(range(4))
+    metadata = parse_metadata(read_metadata(current_metadata(Path(built.location))))
+    base = metadata.current_snapshot
+    assert base is not None
+    chain = [base]
+    for operation, summary in summaries:
+        last = chain[-1]
+        chain.append(
+            replace(
+                last,
+                snapshot_id=last.snapshot_id + 1,
+                parent_snapshot_id=last.snapshot_id,
+                summary={"operation": operation, **summary},
+            )
+        )
+    grown = replace(metadata, snapshots=tuple(chain))
+    assert changed_ratio(grown, chain[-1], {base.snapshot_id}) == expected
+    assert changed_ratio(grown, chain[-1], {1}) == 1.0
+
+
+def test_maintain_keeps_statistics_and_begins_them_by_policy(table, analyze, prepared, tmp_path):
+    policy = tmp_path / "maintain.toml"
+    maintain = prepared("maintain", FixedEnv(NOW_MS))
+
+    def runs(text: str) -> list[str]:
+        """The steps that a run does by a policy."""
+        policy.write_text(f'steps = ["analyze"]\n[analyze]\n{text}\n')
+        policy.chmod(0o600)
+        ended = maintain(table.location, "--policy", policy, "--yes", "--json", "-q")
+        assert ended.code == 0, ended.err
+        (entry,) = ended.document["result"]["tables"]
+        return [step["step"] for step in entry["steps"]]
+
+    assert runs("") == []
+    assert runs('columns = "*"\nonly = "columns"') == ["analyze"]
+    assert stored(table) == distinct(table)
+    table.follow()
+    table.append([500])
+    assert runs('stale-statistics = "10%"') == []
+    assert runs("") == ["analyze"]
+    assert stored(table) == distinct(table)
+    assert runs("") == []

@@ -29,7 +29,9 @@ from tests.cli.conftest import Ended
 from tests.interop.test_open_fixtures import TABLES
 from tests.property.test_v4_lives import BEGINNING, CHANGE, MODE
 
-COMMANDS = ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")
+COMMANDS = ("compact", "rewrite-manifests", "analyze", "expire-snapshots", "remove-orphans")
+OPTIONS = {"analyze": ["--refresh"]}
+"""Options that a step has beside its command's defaults: only such statistics as there are."""
 DAY_MS = 86_400_000
 MONTH_LATER = Clock(START_MS + 30 * DAY_MS)
 REFUSALS = {Refused.exit_code, Unsupported.exit_code, CorruptTable.exit_code}
@@ -46,7 +48,9 @@ def run(*words: str, env: Env) -> Ended:
 
 def needs(table: str, env: Env) -> dict[str, list[str]]:
     """The commands that health asks for, with their options: those whose `--check` exits with 4."""
-    codes = {name: run(name, table, "--check", env=env).code for name in COMMANDS}
+    codes = {
+        name: run(name, table, "--check", *OPTIONS.get(name, ()), env=env).code for name in COMMANDS
+    }
     assert set(codes.values()) <= {0, 4} | REFUSALS
     ended = run("inspect", table, "health", "--check", "--json", env=env)
     checks = [one for one in ended.document["result"].values() if isinstance(one, dict)]
@@ -106,6 +110,13 @@ def few_deleted_by_key(table: TableBuilder) -> None:
         table.delete_rows([id_], kind="equality")
 
 
+def old_statistics(table: TableBuilder) -> None:
+    table.append(range(100))
+    assert run("analyze", table.location, env=MONTH_LATER).code == 0
+    table.follow()
+    table.append([200])
+
+
 def upserts(table: TableBuilder) -> None:
     table.append(range(100))
     for id_ in range(6):
@@ -131,6 +142,7 @@ def upserts(table: TableBuilder) -> None:
         deleted_rows,
         dangling_deletes,
         equality_deletes,
+        old_statistics,
         upserts,
         few_deleted_by_key,
     ],

@@ -19,6 +19,9 @@ from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
 from icectl.units import parse_ratio
 
+EVERY_COLUMN = "*"
+"""What stands for all columns in `--columns`."""
+
 
 def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -35,7 +38,7 @@ class AnalyzeRequest:
         str | None,
         option(
             "--columns",
-            "only these columns (default all that have no columns inside)",
+            "only these columns, or `*` (default all that have no columns inside)",
             metavar="A,B",
             parse=_parse_names,
         ),
@@ -49,6 +52,9 @@ class AnalyzeRequest:
             choices=("columns", "partitions"),
         ),
     ] = None
+    refresh: Annotated[
+        bool, option("--refresh", "only the columns and partitions that have statistics already")
+    ] = False
     full: Annotated[bool, option("--full", "read all data files, not only new ones")] = False
     exact_deletes: Annotated[
         bool, option("--exact-deletes", "do not count values of deleted rows; reads all data files")
@@ -87,6 +93,7 @@ class AnalyzeRequest:
         ("icectl analyze /wh/db/t", "columns and partitions"),
         ("icectl analyze /wh/db/t --columns id,category", "the columns that queries join by"),
         ("icectl analyze /wh/db/t --only partitions", "metadata alone: no data file is read"),
+        ("icectl analyze /wh/db/t --refresh", "update the statistics that the table has"),
         ("icectl analyze /wh/db/t --check", "for CI: exit 4 if statistics are out of date"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),

@@ -1,6 +1,6 @@
 """Which statistics of a snapshot are computed, and of which files: pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -11,10 +11,11 @@ from icectl.entries.rows import Entries, numbers, total
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import similar_name_hint
-from icectl.format.snapshot import Snapshot
+from icectl.format.snapshot import Snapshot, ancestors
 from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType, Type, type_text
 from icectl.table.rewrite_tasks import DeleteFile, InputFile, ReadTask
 from icectl.table.statistics import FileChanges, KnownSketch, KnownStatistics
+from icectl.units import read_count
 
 MAX_REMOVED = 0.2
 _TASK_BYTES, _TASK_FILES = 64 << 20, 1_000
@@ -23,12 +24,16 @@ _WITHOUT_SKETCH = frozenset({"unknown", "variant"})
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeOptions:
-    """What is computed: of which columns, and what may be taken over from older statistics."""
+    """What is computed: of which columns, and what may be taken over from older statistics.
+
+    Where it is to `refresh`, only columns and partitions that have statistics already.
+    """
 
     columns: tuple[str, ...] | None = None
     of_columns: bool = True
     of_partitions: bool = True
     full: bool = False
+    refresh: bool = False
     exact_deletes: bool = False
     max_removed: float = MAX_REMOVED
 
@@ -183,6 +188,26 @@ def plan_passes(
         tasks = _tasks(part, files.every(), files, len(passes))
         passes.append(ColumnPass(tuple(part), tasks, reason))
     return tuple(passes), tuple(of_now)
+
+
+def changed_ratio(metadata: TableMetadata, snapshot: Snapshot, bases: Collection[int]) -> float:
+    """Return which part of the rows came or went since the newest of some snapshots, from 0 to 1.
+
+    Summaries say so; 1 where one does not, or where the snapshot comes from none of them.
+    """
+    changed = 0
+    for ancestor in ancestors(metadata.snapshots_by_id, snapshot.snapshot_id):
+        if ancestor.snapshot_id in bases:
+            total_rows = read_count((snapshot.summary or {}).get("total-records"))
+            return min(changed / max(total_rows or 0, 1), 1.0)
+        if ancestor.operation == "replace":
+            continue
+        summary = ancestor.summary or {}
+        if "total-records" not in summary:  # else what is not named is none
+            break
+        counts = (read_count(summary.get(key)) for key in ("added-records", "deleted-records"))
+        changed += sum(count or 0 for count in counts)
+    return 1.0
 
 
 def _is_rebuilt(

@@ -7,11 +7,11 @@ from functools import cached_property, partial
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.document import Outcome
 from icectl.cli.engines import engine_of
-from icectl.cli.options import Change, Common, read_options
+from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.commands.analyze.options import AnalyzeRequest
+from icectl.commands.analyze.parsed_options import options_of
 from icectl.commands.analyze.plan import (
-    MAX_REMOVED,
     AnalyzeOptions,
     AnalyzePlan,
     ColumnPass,
@@ -101,23 +101,15 @@ class _Entries:
 
 def run(common: Common, table: str, request: AnalyzeRequest, change: Change) -> Outcome:
     """Plan the analysis and, unless only the plan was asked for, carry it out."""
-    values = read_options(request)
-    ratio = values["max_removed"]
-    options = AnalyzeOptions(
-        columns=values["columns"],
-        of_columns=request.only != "partitions",
-        of_partitions=request.only != "columns",
-        full=request.full,
-        exact_deletes=request.exact_deletes,
-        max_removed=MAX_REMOVED if ratio is None else ratio,
-    )
+    options = options_of(request)
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
     for_spark = bool(request.master or request.remote or request.spark_conf)
     choice = choose_engine(request.engine, for_spark=for_spark)
     spark = request.spark_conf or (), request.remote
     engine_of(session, choice, *spark)  # refuses options of another engine before any work
-    prepared = prepare(context, request.branch, options)
+    loaded = open_to_change(context.catalog)
+    prepared = prepare(context, loaded, request.branch, options)
     choice = weigh_engine(choice, prepared.plan.read_bytes)
     if prepared.plan.read_bytes and not (change.dry_run or change.check):
         choice = confirm_engine(choice)
@@ -145,13 +137,14 @@ def run(common: Common, table: str, request: AnalyzeRequest, change: Change) -> 
         return carry_out(session, change, planned)
 
 
-def prepare(context: TableContext, branch: str, options: AnalyzeOptions) -> PreparedAnalysis:
-    """Load the table and plan the analysis of a branch's head; nothing is written.
+def prepare(
+    context: TableContext, loaded: LoadedTable, branch: str, options: AnalyzeOptions
+) -> PreparedAnalysis:
+    """Plan the analysis of a branch's head; nothing is written.
 
     Raises: UsageError, for a branch or column that there is not; CorruptTable, Unsupported,
-    StorageError, where manifests, or the statistics to build on, cannot be read; Refused.
+    StorageError, where manifests, or the statistics to build on, cannot be read.
     """
-    loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
     fields, skipped = chosen_columns(metadata, options)
@@ -161,6 +154,9 @@ def prepare(context: TableContext, branch: str, options: AnalyzeOptions) -> Prep
     plan = AnalyzePlan(snapshot, options, skipped=skipped if options.of_columns else ())
     if options.of_columns:
         known = _known(context, metadata, snapshot, options)
+        if options.refresh:
+            of_known = () if known is None else known.sketches
+            fields = tuple(field for field in fields if field.id in of_known)
         files = Files(
             lambda before: has_rows_of(metadata, snapshot.snapshot_id, before.snapshot_id),
             entries.every,
@@ -170,17 +166,27 @@ def prepare(context: TableContext, branch: str, options: AnalyzeOptions) -> Prep
         anew = options.full or options.exact_deletes
         passes, current = plan_passes(snapshot, fields, None if anew else known, options, files)
         plan = replace(plan, passes=passes, current=current, known=known)
-    of_snapshot = {file.snapshot_id for file in metadata.partition_statistics}
-    if options.of_partitions and any(spec.fields for spec in metadata.partition_specs):
-        is_due = options.full or snapshot.snapshot_id not in of_snapshot
-        if is_due:
-            try:
-                partition_type(metadata)
-            except Unsupported as error:
-                context.progress.warn(f"no statistics of partitions: {error.message}")
-                is_due = False
-        plan = replace(plan, partitions=is_due)
+    plan = replace(plan, partitions=_are_partitions_due(context, metadata, snapshot, options))
     return PreparedAnalysis(loaded, plan, entries)
+
+
+def _are_partitions_due(
+    context: TableContext, metadata: TableMetadata, snapshot: Snapshot, options: AnalyzeOptions
+) -> bool:
+    """Return whether partitions are counted; warn where no file could hold the counts."""
+    of_snapshots = {file.snapshot_id for file in metadata.partition_statistics}
+    if not options.of_partitions or not any(spec.fields for spec in metadata.partition_specs):
+        return False
+    if options.refresh and not of_snapshots:
+        return False
+    if not options.full and snapshot.snapshot_id in of_snapshots:
+        return False
+    try:
+        partition_type(metadata)
+    except Unsupported as error:
+        context.progress.warn(f"no statistics of partitions: {error.message}")
+        return False
+    return True
 
 
 def _known(

@@ -161,7 +161,7 @@ def _limit_keys() -> Iterator[Key]:
 
 _OWN = (
     Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
-    Key("steps", "[STEP,...]", "the steps that may be run", _steps, ",".join(STEPS), is_list=True),
+    Key("steps", "[STEP,...]", "the steps that may be run", _steps, ", ".join(STEPS), is_list=True),
     Key("window", "HH:MM-HH:MM ZONE", "hours in which steps may run", parse_window),
     Key("budget.rewrite-bytes", "SIZE",
         "bytes of a table that one run rewrites, or reads to convert equality deletes",
@@ -303,7 +303,7 @@ class MaintenancePolicy:
         values: dict[str, PolicyValue] = {}
         for key in KEYS.values():
             if key.default is not None:
-                text = tuple(key.default.split(",")) if key.is_list else key.default
+                text = tuple(key.default.split(", ")) if key.is_list else key.default
                 values[key.name] = PolicyValue(text, "built-in")
         values |= self.base
         for rule in self.rules:
