@@ -6,7 +6,8 @@ distinct manifests; a snapshot then only has to choose among the few candidates 
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -93,10 +94,7 @@ class RowIds:
     def overlapping(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Return files whose row ids begin before those of the file before them end (R-103)."""
         here = np.flatnonzero(chosen[self.manifests])
-        if len(here) < 2:
-            return None
-        reached = np.maximum.accumulate(self.ends[here])
-        wrong = here[1:][self.starts[here][1:] < reached[:-1]]
+        wrong = here[overlapping(self.starts[here], self.ends[here])]
         return fault_of(wrong, self.locations)
 
 
@@ -143,7 +141,7 @@ def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> 
         repeated_vectors=_candidates(vectors, location_keys(vectors.table["referenced_data_file"])),
         overlapping_vectors=_overlapping(vectors),
         vectors=_vectors(vectors, data),
-        row_ids=_row_ids(data),
+        row_ids=_row_id_ranges(data),
     )
 
 
@@ -301,7 +299,7 @@ def _vectors(vectors: Entries, data: Entries) -> Vectors:
     )
 
 
-def _row_ids(data: Entries) -> RowIds:
+def _row_id_ranges(data: Entries) -> RowIds:
     starts = np.asarray(pc.fill_null(data.table["first_row_id"], -1).to_numpy(), np.int64)
     numbered = np.flatnonzero(starts >= 0)
     order = numbered[np.argsort(starts[numbered], kind="stable")]
@@ -329,6 +327,30 @@ def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.
 # -- what a change is planned with ----------------------------------------------------------------
 
 
+class LiveView(Protocol):
+    """The live files of a snapshot, by their rows in columns of entries."""
+
+    subject: str
+    next_row_id: int | None
+
+    def has(self, *names: str) -> bool:
+        """Return whether columns were loaded."""
+
+    def numbers(self, name: str) -> Integers:
+        """Return a number column; null is -1."""
+
+    def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
+        """Yield one breach for all rows that have the same thing wrong."""
+
+    @property
+    def data(self) -> Integers:
+        """The data files."""
+
+    @property
+    def repeated_files(self) -> Integers:
+        """Files but for delete vectors that an earlier row lists."""
+
+
 class LiveRows:
     """The live rows of entries that a change of a snapshot is planned with.
 
@@ -349,6 +371,7 @@ class LiveRows:
         self.table = entries.table
         self.metadata = metadata
         self.snapshot = snapshot
+        self.next_row_id = metadata.next_row_id
         self.subject = subject or f"snapshot {snapshot.snapshot_id}"
         self.is_live = _numbers(entries, "status") != Status.DELETED
         content = _numbers(entries, "content")
@@ -378,6 +401,15 @@ class LiveRows:
             yield Breach(f"one of {len(rows):,} of its files {what}")
         elif len(rows):
             yield from located(self.subject, fault_of(rows, self.table[column]), what)
+
+    @cached_property
+    def data(self) -> Integers:
+        return np.flatnonzero(self.is_data)
+
+    @cached_property
+    def repeated_files(self) -> Integers:
+        files = self.is_live & ~self.is_vector
+        return np.flatnonzero(files)[repeated_places(self.keys("location", files))]
 
 
 def deletes_in_version_1(live: LiveRows) -> Iterator[Breach]:
@@ -419,13 +451,11 @@ def renumbered(live: LiveRows) -> Iterator[Breach]:
 
 def live_again(live: LiveRows) -> Iterator[Breach]:
     """Find files that are live more than once (R-066)."""
-    files = live.is_live & ~live.is_vector
-    places = np.flatnonzero(files)
     if live.has("location"):
-        again = repeated_places(live.keys("location", files))
-        yield from live.breaches("is live again", places[again])
+        yield from live.breaches("is live again", live.repeated_files)
     elif live.has(LOCATION_HASH):
-        hashes = np.asarray(live.table[LOCATION_HASH].to_numpy(), np.uint64)[places]
+        files = live.is_live & ~live.is_vector
+        hashes = np.asarray(live.table[LOCATION_HASH].to_numpy(), np.uint64)[files]
         count = len(hashes) - distinct_count(hashes)
         if count:
             yield Breach(f"{count:,} of its files are live again")
@@ -460,29 +490,37 @@ def of_no_size(live: LiveRows) -> Iterator[Breach]:
         yield from live.breaches("has a size that no file has", np.flatnonzero(wrong))
 
 
-def with_row_ids_of_others(live: LiveRows) -> Iterator[Breach]:
-    """Find row ids that two data files have (R-103)."""
-    if not live.has("first_row_id", "record_count") or live.metadata.next_row_id is None:
-        return
-    first = live.numbers("first_row_id")
-    places = np.flatnonzero(live.is_data & (first >= 0))
-    starts = first[places]
-    ends = starts + live.numbers("record_count")[places]
+def _row_ids(live: LiveView) -> tuple[Integers, Integers, Integers]:
+    """Return the data files that have row ids, where these begin, and where they end."""
+    if live.next_row_id is None or not live.has("first_row_id", "record_count"):
+        return (np.empty(0, np.int64),) * 3
+    starts = live.numbers("first_row_id")[live.data]
+    rows, starts = live.data[starts >= 0], starts[starts >= 0]
+    return rows, starts, starts + live.numbers("record_count")[rows]
+
+
+def with_row_ids_of_others(live: LiveView) -> Iterator[Breach]:
+    """Find row ids that two data files have (R-103, V4-067)."""
+    rows, starts, ends = _row_ids(live)
+    wrong = np.sort(rows[overlapping(starts, ends)])
+    yield from live.breaches("has row ids that another file has too", wrong)
+
+
+def with_row_ids_above_next(live: LiveView) -> Iterator[Breach]:
+    """Find row ids that new rows would get too (R-104, V4-067)."""
+    rows, _, ends = _row_ids(live)
+    if len(rows) and live.next_row_id is not None:
+        what = f"has row ids above `next-row-id`, {live.next_row_id}"
+        yield from live.breaches(what, rows[ends > live.next_row_id])
+
+
+def overlapping(starts: Integers, ends: Integers) -> Integers:
+    """Return the places of ranges that begin before the end of one that begins no later."""
+    if not (starts[1:] < ends[:-1]).any():  # as ranges in their order are
+        return np.empty(0, np.int64)
     order = np.argsort(starts, kind="stable")
     reached = np.maximum.accumulate(ends[order])
-    wrong = order[1:][starts[order[1:]] < reached[:-1]]
-    yield from live.breaches("has row ids that another file has too", np.sort(places[wrong]))
-
-
-def with_row_ids_above_next(live: LiveRows) -> Iterator[Breach]:
-    """Find row ids that new rows would get too (R-104, V4-067)."""
-    next_row_id = live.metadata.next_row_id
-    if next_row_id is not None and live.has("first_row_id", "record_count"):
-        first = live.numbers("first_row_id")
-        ends = first + live.numbers("record_count")
-        above = live.is_data & (first >= 0) & (ends > next_row_id)
-        what = f"has row ids above `next-row-id`, {next_row_id}"
-        yield from live.breaches(what, np.flatnonzero(above))
+    return order[1:][starts[order[1:]] < reached[:-1]]
 
 
 def repeated_places(keys: pa.ChunkedArray) -> Integers:

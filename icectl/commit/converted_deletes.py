@@ -19,7 +19,7 @@ from icectl import __version__
 from icectl.commit.carried_positions import joined
 from icectl.commit.rewritten_groups import GroupResult
 from icectl.commit.transaction import DataOutputs
-from icectl.entries.deletes import sharing_deletes
+from icectl.entries.deletes import newest_among, sharing_deletes
 from icectl.entries.rows import Entries, are_at, by_row, take
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.format.manifest import Content
@@ -33,7 +33,7 @@ from icectl.rows.merge_deletes import (
 )
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.store import Store
-from icectl.table.equality_scopes import Scope, affected_rows, newest_by_scope, newest_of
+from icectl.table.equality_scopes import DeleteChains
 from icectl.table.live_files import LiveFiles, check_deletes
 from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import (
@@ -99,10 +99,9 @@ class Conversion:
         if not gone:
             return
         self.deletes = tuple(file for file in self.deletes if file not in gone)
-        newest = newest_by_scope(gone, global_spec_ids)
+        chains = DeleteChains(gone, global_spec_ids)
         for known in list(self.found):
-            _, _, spec_id, key, number = known
-            if number < max(newest.get(None, 0), newest.get((spec_id, key), 0)):  # R-112
+            if chains.applying(*known[2:]):
                 del self.found[known]
 
 
@@ -120,24 +119,25 @@ class _Wanted:
     """The new deletes that a head needs.
 
     `task` names the data files with their deletes by position, `by_value` has the rows that are
-    deleted otherwise, by location, and `newest` the deletes that these stand for.
+    deleted otherwise, `newest` the highest number of the deletes that these stand for, by location.
     """
 
     task: MergeDeletesTask
     by_value: Mapping[str, tuple[int, bytes]]
-    newest: Mapping[Scope, int]
+    newest: Mapping[str, int]
 
     def key(self, file: InputFile) -> object:
         """Return all that the new deletes of a data file are made of."""
         deletes = tuple(self.task.delete_files[at] for at in file.position_deletes)
         found = self.by_value.get(file.location, NOTHING)
-        return replace(file, position_deletes=()), deletes, found, newest_of(self.newest, file)
+        newest = self.newest.get(file.location, 0)
+        return replace(file, position_deletes=()), deletes, found, newest
 
     def sequence_number(self, file: InputFile) -> int:
         """Return the highest sequence number of the deletes that new ones stand for."""
         numbers = [self.task.delete_files[at].sequence_number for at in file.position_deletes]
         vector = [] if file.vector is None else [file.vector.sequence_number]
-        return max(newest_of(self.newest, file), *numbers, *vector, 0)
+        return max(self.newest.get(file.location, 0), *numbers, *vector, 0)
 
 
 @dataclass(slots=True)
@@ -182,9 +182,11 @@ class DeleteConverter:
         """Look into files that no one has looked into, and return the deletes that are needed."""
         conversion = self.conversion
         conversion.keep_live(files, self.global_spec_ids)
-        newest = newest_by_scope(conversion.deletes, self.global_spec_ids)
-        rows = affected_rows(files, newest)
+        converted = are_at(files.deletes, {file.location for file in conversion.deletes})
+        newest = newest_among(files.matches, converted)
+        rows = np.flatnonzero(newest).tolist()
         stated = list(by_row(take(files.data, rows), *_STATED))
+        of_files = {key[0]: int(newest[row]) for row, key in zip(rows, stated, strict=True)}
         unknown = [
             row for row, key in zip(rows, stated, strict=True) if key not in conversion.found
         ]
@@ -202,7 +204,7 @@ class DeleteConverter:
         check_deletes(files, chosen)
         maker = TaskMaker(files.data, files.deletes, files.index, chosen)
         merging = MergeDeletesTask(f"{conversion.number}-0", conversion.number, (), (), self.form)
-        return _Wanted(maker.merge(chosen, merging), by_value, newest)
+        return _Wanted(maker.merge(chosen, merging), by_value, of_files)
 
     def _chunks(self, wanted: _Wanted) -> Iterator[list[InputFile]]:
         """Yield the data files whose deletes are still to be written, not too many at a time."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from icectl.entries.deletes import needed_elsewhere
+from icectl.entries.deletes import match, needed_elsewhere
 from icectl.entries.rows import (
     GROUP_KEYS,
     Entries,
@@ -23,13 +23,13 @@ from icectl.entries.rows import (
     delete_files,
     in_order,
     index_in,
+    planning,
     take,
     where,
     without,
 )
 from icectl.entries.summary import moved_totals, summarise, summary_counters
 from icectl.files.deletion_vectors import Positions
-from icectl.format.manifest import Content
 from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task
 
@@ -182,18 +182,12 @@ class LiveHead:
         by_position = {self._deletes[at][0] for at in (*applied.vectors, *applied.position_deletes)}
         return by_position, dict(self._deletes[at] for at in applied.equality_deletes)
 
-    def equality_deletes_after(
-        self, sequence_number: int, partitions: Collection[tuple[int, bytes]]
-    ) -> bool:
-        """Return whether there are equality deletes of some partitions above a sequence number."""
-        columns = ("content", "sequence_number", "spec_id", "partition_key")
-        return any(
-            content == Content.EQUALITY_DELETES
-            and number > sequence_number
-            and spec_id not in self.files.unpartitioned_spec_ids
-            and (spec_id, key) in partitions
-            for content, number, spec_id, key in by_row(self.files.deletes, *columns)
-        )
+    def has_equality_deletes_of(self, added: Entries) -> bool:
+        """Return whether equality deletes of partitions apply to any of some new data files."""
+        deletes = planning(self.files.deletes)
+        new = Entries(added.table.select(deletes.table.column_names))
+        matches = match(concat([new, deletes]), self.files.unpartitioned_spec_ids)
+        return bool(matches.equality_deletes[0].counts.any())
 
 
 def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
@@ -218,11 +212,8 @@ def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> s
             if carries and result.lost_by and is_changed(task, file, head):
                 return f"{reason}: version 2 can't find rows again that are {result.lost_by}"
             return reason
-    moving = [task for task in result.tasks if isinstance(task, RewriteTask) if _moves(task)]
-    if moving:
-        partitions = set(by_row(result.added, "spec_id", "partition_key"))
-        if head.equality_deletes_after(moving[0].sequence_number, partitions):
-            return "equality deletes came for a partition that rows move to"
+    if any(map(_moves, result.rewrites)) and head.has_equality_deletes_of(result.added):
+        return "equality deletes came for a partition that rows move to"
     return None
 
 

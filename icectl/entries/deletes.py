@@ -182,6 +182,22 @@ def count_among(matches: Matches, chosen: Mask) -> Integers:
     return _sums(matches, matches.equality_deletes, chosen.astype(np.int64))
 
 
+def newest_among(matches: Matches, chosen: Mask) -> Integers:
+    """Return the highest sequence number of the chosen equality deletes that apply; 0 for none.
+
+    Shape: one for each data file.
+    """
+    numbers = rows.numbers(matches.deletes, "sequence_number")
+    newest = np.zeros(len(matches.data), np.int64)
+    for part in matches.equality_deletes:
+        if len(part.order):  # in a range the last one is the newest
+            places = np.where(chosen[part.order], np.arange(len(part.order)), -1)
+            last = np.append(np.maximum.accumulate(places), -1)[part.stop - 1]
+            found = np.where(last >= part.first, numbers[part.order[last]], 0)
+            newest = np.maximum(newest, found)
+    return newest
+
+
 def _sums(
     matches: Matches, parts: Sequence[DeleteRanges], values: npt.NDArray[N]
 ) -> npt.NDArray[N]:

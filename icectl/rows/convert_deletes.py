@@ -29,38 +29,29 @@ from icectl.rows.key_ranges import KeyRanges
 from icectl.rows.read_data import RowSource, open_source
 from icectl.rows.spilled_keys import SpilledKeys
 from icectl.rows.write_data import FileOutputs
-from icectl.table.equality_scopes import Scope, scope_of
-from icectl.table.rewrite_tasks import ConvertTask, DeleteFile, InputFile
+from icectl.table.equality_scopes import DeleteChains
+from icectl.table.rewrite_tasks import ConvertTask, InputFile
 
 _FOUND = pa.schema([("input", pa.int32()), ("count", pa.int64()), ("positions", pa.binary())])
 """The place of a file in the task, how many of its rows are deleted, and a vector of them."""
 
 
 def chains_of(task: ConvertTask, job: ConvertJob) -> list[Chain]:
-    """Put delete files of one scope and the same columns into a chain each, by sequence number.
+    """Return the chains of a task's delete files, with the ranks of its data files.
 
     Raises: CorruptTable R-123; Unsupported.
     """
-    groups: dict[tuple[Scope, tuple[int, ...]], list[DeleteFile]] = {}
-    for delete in task.delete_files:
-        key = scope_of(delete, job.global_spec_ids), tuple(sorted(delete.equality_ids))
-        groups.setdefault(key, []).append(delete)
+    grouped = DeleteChains(task.delete_files, job.global_spec_ids)
+    least: list[dict[str, int]] = [{} for _ in grouped.chains]
+    for file in task.inputs:
+        stated = (file.spec_id, file.partition_key, file.sequence_number)
+        for at, rank in grouped.applying(*stated):
+            least[at][file.location] = rank
     chains = []
-    for (scope, ids), files in groups.items():
-        files.sort(key=lambda file: (file.sequence_number, file.location))
-        numbers = np.array([file.sequence_number for file in files])
-        within = [
-            file for file in task.inputs if scope in (None, (file.spec_id, file.partition_key))
-        ]
-        # Strictly older ones (R-112).
-        ranks = np.searchsorted(numbers, [file.sequence_number for file in within], "right")
-        least = {
-            file.location: rank
-            for file, rank in zip(within, ranks.tolist(), strict=True)
-            if rank < len(files)
-        }
-        deletes = [EqualityDeletes(delete_source(file), ids, frozenset()) for file in files]
-        chains.append(chain_of(ids, deletes, job.columns, least))
+    for chain, ranks in zip(grouped.chains, least, strict=True):
+        ids = chain.equality_ids
+        deletes = [EqualityDeletes(delete_source(file), ids, frozenset()) for file in chain.files]
+        chains.append(chain_of(ids, deletes, job.columns, ranks))
     return chains
 
 

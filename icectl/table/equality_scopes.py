@@ -1,12 +1,13 @@
-"""Which data files equality deletes apply to, by scope and sequence number (R-112)."""
+"""Which data files equality deletes apply to, by what tasks say of both (R-112).
 
-from collections.abc import Collection, Iterable, Mapping
+`icectl/entries/deletes.py` says it of all live entries together. Here either need not be live.
+"""
 
-import numpy as np
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from icectl.entries.rows import by_row, take
-from icectl.table.live_files import LiveFiles
-from icectl.table.rewrite_tasks import DeleteFile, InputFile
+from icectl.table.rewrite_tasks import DeleteFile
 
 Scope = tuple[int, bytes] | None
 """The spec and partition whose data files an equality delete applies to; None for all."""
@@ -18,36 +19,41 @@ def scope_of(delete: DeleteFile, global_spec_ids: Collection[int]) -> Scope:
     return None if is_global else (delete.spec_id, delete.partition_key)  # R-112
 
 
-def newest_by_scope(
-    deletes: Iterable[DeleteFile], global_spec_ids: Collection[int]
-) -> Mapping[Scope, int]:
-    """Return the highest sequence number of equality deletes by scope."""
-    newest: dict[Scope, int] = {}
-    for delete in deletes:
-        scope = scope_of(delete, global_spec_ids)
-        newest[scope] = max(newest.get(scope, 0), delete.sequence_number)
-    return newest
+@dataclass(frozen=True, slots=True)
+class DeleteChain:
+    """Equality deletes of one scope and the same columns, by sequence number."""
+
+    equality_ids: tuple[int, ...]
+    files: Sequence[DeleteFile]
+    numbers: Sequence[int]
 
 
-def newest_of(newest: Mapping[Scope, int], file: InputFile) -> int:
-    """Return the highest sequence number of those that apply to a data file; 0 if none does."""
-    number = max(newest.get(None, 0), newest.get((file.spec_id, file.partition_key), 0))
-    return number if number > file.sequence_number else 0  # R-112
+class DeleteChains:
+    """Equality deletes, those of one scope and the same columns in a chain each."""
 
+    def __init__(self, deletes: Iterable[DeleteFile], global_spec_ids: Collection[int]) -> None:
+        groups: dict[tuple[Scope, tuple[int, ...]], list[DeleteFile]] = {}
+        for delete in deletes:
+            key = scope_of(delete, global_spec_ids), tuple(sorted(delete.equality_ids))
+            groups.setdefault(key, []).append(delete)
+        self.chains: list[DeleteChain] = []
+        self._by_scope: dict[Scope, list[int]] = {}
+        for (scope, ids), files in groups.items():
+            files.sort(key=lambda file: (file.sequence_number, file.location))
+            self._by_scope.setdefault(scope, []).append(len(self.chains))
+            self.chains.append(DeleteChain(ids, files, [file.sequence_number for file in files]))
 
-def affected_rows(files: LiveFiles, newest: Mapping[Scope, int]) -> list[int]:
-    """Return the rows of live data files that any equality delete of some scopes applies to.
+    def applying(
+        self, spec_id: int, partition_key: bytes, sequence_number: int
+    ) -> list[tuple[int, int]]:
+        """Return the chains that apply to a data file, with the rank of their first such delete.
 
-    `newest` are sequence numbers by scope. Order: ascending.
-    """
-    counts = sum(part.counts for part in files.matches.equality_deletes)
-    rows = np.flatnonzero(counts).tolist()
-    if not rows:
-        return []
-    everywhere = newest.get(None, 0)
-    members = by_row(take(files.data, rows), "spec_id", "partition_key", "sequence_number")
-    return [
-        row
-        for row, (spec_id, key, number) in zip(rows, members, strict=True)
-        if number < max(everywhere, newest.get((spec_id, key), 0))  # R-112
-    ]
+        All later deletes of a chain apply too.
+        """
+        found = []
+        for scope in (None, (spec_id, partition_key)):
+            for at in self._by_scope.get(scope, ()):
+                rank = bisect_right(self.chains[at].numbers, sequence_number)  # R-112
+                if rank < len(self.chains[at].numbers):
+                    found.append((at, rank))
+        return found

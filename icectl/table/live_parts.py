@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from icectl.checks.live_entries import LiveRows
+from icectl.checks.live_entries import LiveRows, overlapping
 from icectl.checks.rules import RULES
 from icectl.entries.columns import (
     LOCATION_HASH,
@@ -100,8 +100,7 @@ class LiveParts:
         starts, ends = (np.concatenate(bounds) for bounds in zip(*self._ranges, strict=True))
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-        if (starts[1:] < np.maximum.accumulate(ends)[:-1]).any():
-            self._is_wrong = True
+        self._is_wrong = self._is_wrong or len(overlapping(starts, ends)) > 0
         apart = np.flatnonzero(starts[1:] != ends[:-1])
         firsts, lasts = np.append(0, apart + 1), np.append(apart, len(starts) - 1)
         self._ranges = [(starts[firsts], ends[lasts])] if len(starts) else []

@@ -4,7 +4,6 @@ A delete file is converted if all data files that it applies to can be read. Tho
 or of the whole table, go together, or the older ones first.
 """
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -21,10 +20,11 @@ from icectl.entries.deletes import (
     equality_delete_counts,
 )
 from icectl.entries.file_verdicts import are_readable, everything, of_specs
+from icectl.entries.rows import are_at, where
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField
 from icectl.rows.key_ranges import KeyRanges
-from icectl.table.equality_scopes import Scope, affected_rows, newest_by_scope, scope_of
+from icectl.table.equality_scopes import DeleteChains, Scope, scope_of
 from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import ConvertTask, DeleteFile, InputFile, TaskMaker
 
@@ -86,9 +86,10 @@ def conversion_drafts(
     drafts = []
     for group in groups.values():
         for part in _by_age(group, slices):
-            newest = newest_by_scope(part, files.unpartitioned_spec_ids)
-            affected = [row for row in affected_rows(files, newest) if row not in left_out]
-            drafts.append(ConversionDraft(tuple(part), tuple(affected)))
+            converted = are_at(files.deletes, {file.location for file in part})
+            affected = np.flatnonzero(count_among(files.matches, converted)).tolist()
+            kept = tuple(row for row in affected if row not in left_out)
+            drafts.append(ConversionDraft(tuple(part), kept))
     return sorted(drafts, key=lambda draft: min(file.sequence_number for file in draft.deletes))
 
 
@@ -160,7 +161,7 @@ def planned_tasks(
         row_count += file.record_count
     tasks = []
     for at, chunk in enumerate(chunks):
-        deletes = _of_files(draft.deletes, chunk, files.unpartitioned_spec_ids)
+        deletes = _applying_to_any(files, draft.deletes, chunk)
         size = sum(file.size_bytes for file in deletes)
         size += sum(may_have.read_bytes(file) for file in chunk)
         task_id = f"{blank.group}-{at}"
@@ -172,34 +173,21 @@ def planned_tasks(
     return tuple(tasks), plan
 
 
-def _of_files(
-    deletes: Sequence[DeleteFile], chunk: Sequence[InputFile], global_spec_ids: frozenset[int]
+def _applying_to_any(
+    files: LiveFiles, deletes: Sequence[DeleteFile], chunk: Sequence[InputFile]
 ) -> tuple[DeleteFile, ...]:
     """Return the deletes that apply to any of some data files."""
-    oldest: dict[Scope, int] = {}
-    for file in chunk:
-        for scope in (None, (file.spec_id, file.partition_key)):
-            number = file.sequence_number
-            oldest[scope] = min(oldest.get(scope, number), number)
-    return tuple(
-        delete
-        for delete in deletes
-        if (scope := scope_of(delete, global_spec_ids)) in oldest
-        and oldest[scope] < delete.sequence_number  # R-112
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """Deletes of one scope and the same columns: the bounds of each and of all newer ones."""
-
-    columns: Sequence[NestedField]
-    numbers: Sequence[int]
-    ranges: Sequence[KeyRanges]
+    in_chunk = are_at(files.data, {file.location for file in chunk})
+    applied = where(files.deletes, applying_to(files.matches, in_chunk))
+    locations = set(applied.table["location"].to_pylist())
+    return tuple(delete for delete in deletes if delete.location in locations)
 
 
 class _Bounds:
-    """What entries state of the keys of deletes, and of the values in data files."""
+    """What entries state of the keys of deletes, and of the values in data files.
+
+    For each delete of a chain there are the bounds of its keys and of those of all later ones.
+    """
 
     def __init__(
         self,
@@ -209,16 +197,13 @@ class _Bounds:
         ever: Schema,
     ) -> None:
         self._stated = stated
-        self._chains: dict[Scope, list[_Chain]] = {}
-        groups: dict[tuple[Scope, tuple[int, ...]], list[DeleteFile]] = {}
-        for delete in deletes:
-            key = scope_of(delete, global_spec_ids), delete.equality_ids
-            groups.setdefault(key, []).append(delete)
-        for (scope, ids), files in groups.items():
-            columns = [field for id_ in ids if (field := ever.field(id_)) is not None]
-            files.sort(key=lambda file: file.sequence_number)
+        self._chains = DeleteChains(deletes, global_spec_ids)
+        self._columns: list[list[NestedField]] = []
+        self._ranges: list[list[KeyRanges]] = []
+        for chain in self._chains.chains:
+            columns = [field for id_ in chain.equality_ids if (field := ever.field(id_))]
             ranges: list[KeyRanges] = []
-            for file in reversed(files):
+            for file in reversed(chain.files):
                 known = stated.get(file.location)
                 own = (
                     KeyRanges.stated(columns, known.metrics)
@@ -226,27 +211,23 @@ class _Bounds:
                     else KeyRanges.unknown(columns)
                 )
                 ranges.append(own.joined(ranges[-1]) if ranges else own)
-            chain = _Chain(columns, [file.sequence_number for file in files], ranges[::-1])
-            self._chains.setdefault(scope, []).append(chain)
+            self._columns.append(columns)
+            self._ranges.append(ranges[::-1])
 
-    def _applied(self, file: InputFile) -> list[_Chain]:
-        own = (file.spec_id, file.partition_key)
-        return [chain for scope in (None, own) for chain in self._chains.get(scope, ())]
+    def _applying(self, file: InputFile) -> list[tuple[int, int]]:
+        return self._chains.applying(file.spec_id, file.partition_key, file.sequence_number)
 
     def any_key(self, file: InputFile) -> bool:
         """Return whether a data file may have any key of the deletes that apply to it."""
         known = self._stated.get(file.location)
-        for chain in self._applied(file):
-            first = bisect_right(chain.numbers, file.sequence_number)  # R-112
-            if first < len(chain.numbers) and (
-                known is None or chain.ranges[first].may_be_in(known.metrics)
-            ):
-                return True
-        return False
+        return any(
+            known is None or self._ranges[at][first].may_be_in(known.metrics)
+            for at, first in self._applying(file)
+        )
 
     def read_bytes(self, file: InputFile) -> int:
         """Return about how many bytes of a data file are read: those of the compared columns."""
         known = self._stated.get(file.location)
-        ids = {column.id for chain in self._applied(file) for column in chain.columns}
+        ids = {column.id for at, _ in self._applying(file) for column in self._columns[at]}
         sizes = {} if known is None else known.metrics.column_sizes
         return sum(sizes[id_] for id_ in ids) if ids <= sizes.keys() else file.size_bytes

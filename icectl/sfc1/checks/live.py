@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.live_entries import LiveRows, repeated_places
+from icectl.checks.live_entries import LiveRows, LiveView, repeated_places
 from icectl.checks.rule import Breach, Check, located, rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.partition_key import UNKNOWN_KEY
@@ -25,32 +25,12 @@ from icectl.format.rule import COMPACT, NEXT_COMMIT, ROLL_BACK, Fault
 from icectl.format.snapshot import Snapshot
 
 
-class LiveTree(Protocol):
-    """The live files of a snapshot, by their rows in columns of entries."""
-
-    subject: str
-    next_row_id: int | None
-
-    def has(self, *names: str) -> bool:
-        """Return whether columns were loaded."""
-
-    def numbers(self, name: str) -> Integers:
-        """Return a number column; null is -1."""
-
-    def breaches(self, what: str, rows: Integers, column: str = "location") -> Iterator[Breach]:
-        """Yield one breach for all rows that have the same thing wrong."""
-
-    @property
-    def data(self) -> Integers:
-        """The data files."""
+class LiveTree(LiveView, Protocol):
+    """The live files of a snapshot with a root."""
 
     @property
     def deletes(self) -> Integers:
         """The deletes but for delete vectors."""
-
-    @property
-    def repeated_files(self) -> Integers:
-        """Files but for delete vectors that an earlier row lists."""
 
     @property
     def repeated_vectors(self) -> Integers:
@@ -93,23 +73,6 @@ def _pairs(tree: LiveTree) -> tuple[Integers, Integers]:
     """Return delete vectors whose data file is live, with these."""
     vectors, targets = tree.vector_targets
     return vectors[targets >= 0], targets[targets >= 0]
-
-
-def row_ids_of_files(tree: LiveTree) -> Iterator[Breach]:
-    """Row ids of live data files lie apart from each other and below the next one."""
-    if not tree.has("first_row_id", "record_count"):
-        return
-    starts = tree.numbers("first_row_id")[tree.data]
-    rows, starts = tree.data[starts >= 0], starts[starts >= 0]
-    ends = starts + tree.numbers("record_count")[rows]
-    if (starts[1:] < ends[:-1]).any():
-        order = np.argsort(starts, kind="stable")
-        reached = np.maximum.accumulate(ends[order])
-        wrong = rows[order[1:][starts[order[1:]] < reached[:-1]]]
-        yield from tree.breaches("has row ids that another file has too", wrong)
-    if tree.next_row_id is not None:
-        what = f"has row ids above `next-row-id`, {tree.next_row_id}"
-        yield from tree.breaches(what, rows[ends > tree.next_row_id])
 
 
 def _vectors_where(tree: LiveTree, name: str, is_wrong: Callable[..., Mask]) -> Integers:
@@ -162,7 +125,6 @@ class PlannedTree(LiveRows, LiveTree):
         affiliated: Mapping[int, int] | None = None,
     ) -> None:
         super().__init__(entries, metadata, snapshot, subject)
-        self.next_row_id = metadata.next_row_id
         self._affiliated = affiliated or {}
 
     @property
@@ -170,17 +132,8 @@ class PlannedTree(LiveRows, LiveTree):
         return self._affiliated
 
     @cached_property
-    def data(self) -> Integers:
-        return np.flatnonzero(self.is_data)
-
-    @cached_property
     def deletes(self) -> Integers:
         return np.flatnonzero(self.is_live & ~self.is_data & ~self.is_vector)
-
-    @cached_property
-    def repeated_files(self) -> Integers:
-        files = self.is_live & ~self.is_vector
-        return np.flatnonzero(files)[repeated_places(self.keys("location", files))]
 
     @cached_property
     def repeated_vectors(self) -> Integers:

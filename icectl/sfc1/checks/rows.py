@@ -14,6 +14,8 @@ from icectl.checks.live_entries import (
     late,
     of_no_size,
     unreadable_formats,
+    with_row_ids_above_next,
+    with_row_ids_of_others,
 )
 from icectl.checks.rule import Breach, Check, located, of_object, other_names, rule
 from icectl.entries.columns import Integers, Mask, mask_of, whole
@@ -33,7 +35,7 @@ from icectl.format.rule import (
 )
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import PrimitiveType
-from icectl.sfc1.checks.live import LiveTree, row_ids_of_files
+from icectl.sfc1.checks.live import LiveTree
 from icectl.sfc1.manifest_file import (
     COUNTS,
     LEAF_MAX_ENTRIES,
@@ -468,7 +470,7 @@ ROW_RULES = (
          in_root("has no row ids",
                  lambda one: ~one.with_status(Status.DELETED)
                  & one.of(_DATA, Content.DATA_MANIFEST) & one.absent("first_row_id")),
-         Check(LiveTree, row_ids_of_files)),
+         Check(LiveTree, with_row_ids_of_others), Check(LiveTree, with_row_ids_above_next)),
     rule("V4-068", "leaves are not listed as DELETED", "Entries", "warning", NEXT_COMMIT,
          in_root("is a leaf listed as DELETED",
                  lambda one: one.with_status(Status.DELETED) & one.of(*LEAVES))),

@@ -165,7 +165,8 @@ def moving(*inputs: InputFile, **changed: Any) -> RewriteTask:
 
 
 def to(*partitions: bytes) -> list[dict[str, Any]]:
-    return [data(f"new{at}", spec_id=1, partition_key=one) for at, one in enumerate(partitions)]
+    stated = {"spec_id": 1, "sequence_number": START}
+    return [data(f"new{at}", partition_key=one, **stated) for at, one in enumerate(partitions)]
 
 
 def in_spec(spec_id: int, partition: bytes, sequence_number: int) -> dict[str, Any]:
