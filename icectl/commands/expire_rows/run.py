@@ -291,12 +291,7 @@ def execute(
         if plan.method == "rewrite":
             rewrite = _rewriter(context, engine, change.opened.outputs)
         deletion = RowDeletion(prepared.search, change, rewrite, check)
-        landed = None
-        try:
-            landed = change.opened.commit(deletion.propose)
-        except CommitConflict:
-            if not deletion.is_nothing:
-                raise
+        landed = deletion.commit()
     if landed is None:  # others have deleted all of them
         return ExpiredRows(plan, is_done=True), loaded
     done = ExpiredRows(

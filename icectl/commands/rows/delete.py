@@ -7,7 +7,6 @@ from icectl.commands.rows.deletion import Finder, RowDeletion, RowSearch, Wanted
 from icectl.commands.rows.read import condition_ids
 from icectl.commit.transaction import data_places
 from icectl.entries.conditions import parse_where
-from icectl.errors import CommitConflict
 from icectl.format.metadata import TableMetadata
 from icectl.table.context import TableContext
 
@@ -39,12 +38,7 @@ def delete(
     condition = wanted(loaded.metadata)
     with changing(context, loaded, branch, data_places(loaded.metadata, [""])) as change:
         deletion = RowDeletion(RowSearch(context, finder, condition), change)
-        landed = None
-        try:
-            landed = change.opened.commit(deletion.propose)
-        except CommitConflict:
-            if not deletion.is_nothing:
-                raise
+        landed = deletion.commit()
         if landed is None:
             return RowChange(None, loaded.metadata_location)
     return RowChange(

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Literal, Protocol
 
 from icectl import __version__
+from icectl.catalog.protocol import LoadedTable
 from icectl.commands.compact.jobs import merge_job
 from icectl.commands.compact.run import live_files
 from icectl.commands.rows.change import OpenChange, whole_files
@@ -22,6 +23,7 @@ from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import NamedFiles, known_deleted_rows
 from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.entries.rows import EMPTY, Entries, data_files, numbers
+from icectl.errors import CommitConflict
 from icectl.files.deletion_vectors import Positions
 from icectl.format.file_names import data_location, delete_file_name
 from icectl.format.locations import relative_base
@@ -199,20 +201,32 @@ class RowDeletion:
     change: OpenChange
     rewrite: Rewrite | None = None
     check: Callable[[FoundDeletion], None] = lambda _: None
-    is_nothing: bool = False
+    _is_nothing: bool = False
     removed_files: int = 0
     added_files: int = 0
     deleted_rows: int = 0
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def propose(self, metadata: TableMetadata) -> Proposal:
+    def commit(self) -> LoadedTable | None:
+        """Commit the deletion, and return the table after it; None if no row is left to delete.
+
+        Raises: CommitConflict, where other writers were faster too often; what proposing raises.
+        """
+        try:
+            return self.change.opened.commit(self._propose)
+        except CommitConflict:
+            if self._is_nothing:
+                return None
+            raise
+
+    def _propose(self, metadata: TableMetadata) -> Proposal:
         """Propose the deletion on the newest metadata; nothing where no row is left to delete.
 
         Raises: CommitConflict, where the table's schema or form has changed since then; Refused.
         """
         self.change.check_form(metadata)  # the condition is about columns of that schema
         looked = self.search.look(metadata, head(metadata, self.change.branch))
-        self.deleted_rows, self.is_nothing = looked.deleted_rows, looked.is_nothing
+        self.deleted_rows, self._is_nothing = looked.deleted_rows, looked.is_nothing
         if looked.is_nothing:
             return Proposal(())
         self.check(looked)
