@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
-from icectl.entries.files import FileKind, Files, distinct, files, in_order, together
+from icectl.entries.files import (
+    FileKind,
+    Files,
+    ListedFiles,
+    distinct,
+    files,
+    in_order,
+    together,
+)
 from icectl.entries.rows import (
     Entries,
     RawEntries,
@@ -177,7 +185,7 @@ def _have_in_common(
     return bool(len(pc.unique(keys)) < len(keys))
 
 
-class ListedFiles:
+class LiveListed:
     """A check that live files below `places` were listed, or are there now."""
 
     def __init__(
@@ -213,39 +221,44 @@ class ListedFiles:
         _check_there(context, metadata, absent)
 
 
-def check_statistics_there(
+def missing_statistics(
     context: TableContext,
     metadata: TableMetadata,
     named: Files,
     places: Sequence[str],
     listed: KnownLocations,
-) -> None:
-    """Do nothing where statistics files below `places` were listed, or are there now.
+    to_delete: ListedFiles,
+) -> list[str]:
+    """Return the statistics files below `places` that neither were listed nor are there now.
 
-    A wrong name would make an orphan of the true file. If there are few, and are named as the
-    places are, their sizes count too.
-    Raises: CorruptTable R-140; StorageError.
+    Only the location of an entry is taken to be wrong: then one of the files to delete, which is as
+    large as the entry says, may be the true one.
+    Raises: CorruptTable R-140, where it may; StorageError.
+    Cost: a look-up for each file that was not listed, or is as large as one to delete.
     """
-    chosen = _are_below(named.table["key"], places)
-    chosen &= ~mask_of(listed.contains(named.table["location"]))
-    absent = set(named.table["location"].filter(pa.array(chosen)).to_pylist())
-    if len(named) <= FEW:
-        for place in places:
-            below = f"{place.rstrip('/')}/"
-            chosen |= mask_of(pc.starts_with(named.table["location"], below))
+    sizes, locations = (to_delete.table[name] for name in ("size_bytes", "location"))
+    is_alike = mask_of(pc.is_in(named.table["size_bytes"], pc.unique(sizes), skip_nulls=True))
+    chosen = is_alike | (
+        _are_below(named.table["key"], places) & ~mask_of(listed.contains(named.table["location"]))
+    )
     if not chosen.any():
-        return
-    inside = Files(named.table.filter(pa.array(chosen)))
-    for item in compare_with_store(context, inside, metadata.location).discrepancies:
-        if item.problem is None and (item.found is not None or item.location in absent):
-            wrong = "is missing"
-            if item.found is not None:
-                wrong = f"has {item.found:,} bytes, its entry says {item.expected:,}"
+        return []
+    missing = []
+    doubtful = Files(named.table.filter(pa.array(chosen)))
+    for item in compare_with_store(context, doubtful, metadata.location).discrepancies:
+        at = pc.index(sizes, item.expected).as_py()
+        if at >= 0:
+            found = "is missing" if item.found is None else f"has {item.found:,} bytes"
             raise CorruptTable(
-                f"statistics file `{item.location}` {wrong}: the true one may look like an orphan",
+                f"statistics file `{item.location}` {item.problem or found}; "
+                f"`{locations[at].as_py()}`, which would be deleted, may be it: it has "
+                f"{item.expected:,} bytes, as the entry says",
                 rule="R-140",
-                hint="`icectl repair TABLE` removes the entry",
+                hint="`icectl repair TABLE` removes the entry, or restore the metadata from a copy",
             )  # R-140
+        if item.found is None and item.problem is None:
+            missing.append(item.location)
+    return missing
 
 
 def _are_below(keys: pa.ChunkedArray, places: Sequence[str]) -> Mask:

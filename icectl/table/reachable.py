@@ -31,7 +31,7 @@ from icectl.table.known_locations import (
     LocationHash,
     location_hashes,
 )
-from icectl.table.live_file_check import ListedFiles, LiveOnce, check_statistics_there
+from icectl.table.live_file_check import LiveListed, LiveOnce
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 
@@ -352,17 +352,16 @@ class References:
             check_lists(metadata, lists)
         listed = all_manifests(lists, unread)
         live_once = LiveOnce()
-        listed_ones, statistics = None, every_statistics_file(metadata)
+        listed_ones = None
         if listed_files is not None:
-            listed_ones = ListedFiles(self._places, listed, listed_files)
-            check_statistics_there(self._context, metadata, statistics, self._places, listed_files)
+            listed_ones = LiveListed(self._places, listed, listed_files)
         # Rows that delete vectors of version 4 name count like deleted entries.
         listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
         described = together(
             [
                 log_files(metadata, loaded.metadata_location),
                 metadata_files(metadata, unread, listed, {}),
-                statistics,
+                every_statistics_file(metadata),
             ]
         )
         table = metadata.location

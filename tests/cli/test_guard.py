@@ -379,17 +379,43 @@ def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
 
 @pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
 def test_r140_statistics_of_another_name_are_no_orphans(broken, capsys, words):
-    """The name of no file, and of a file of another size."""
+    """The name of no file, here or elsewhere, and of a file of another size."""
     assert run(broken, ("analyze",)) == 0
     age(broken.directory, 30)
     (entry,) = broken.members()["statistics"]
-    for lie in (renamed(entry["statistics-path"]), str(broken.lists()[0])):
+    elsewhere = str(broken.directory.parent / "elsewhere.stats")
+    for lie in (renamed(entry["statistics-path"]), elsewhere, str(broken.lists()[0])):
         broken.edit(
             lambda members, name=lie: members["statistics"][0].update({"statistics-path": name})
         )
         age(broken.directory, 30)
         assert refused(broken, words, capsys) == (15, "R-140")
     assert Path(entry["statistics-path"]).exists()
+
+
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+def test_r140_statistics_that_are_gone_stop_nothing_but_what_may_be_them(broken, capsys, words):
+    """As large as their entry says is a file at once, in the quarantine, and not at all."""
+    assert run(broken, ("analyze",)) == 0
+    age(broken.directory, 30)
+    (entry,) = broken.members()["statistics"]
+    Path(entry["statistics-path"]).unlink()
+    size = entry["file-size-in-bytes"]
+    stray, other = (broken.directory / "data" / name for name in ("stray", "other"))
+    stray.write_bytes(b"x" * size)
+    other.write_bytes(b"x" * (size + 1))
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, "R-140")
+    stray.unlink()
+    assert run(broken, words) == 0
+    assert not other.exists()
+    assert "R-140" in capsys.readouterr().err
+    assert app.main(["validate", str(broken.directory), "--level", "files"]) == 0
+    assert "statistics file is missing" in capsys.readouterr().out
+    assert run(broken, ("repair",)) == 0
+    capsys.readouterr()
+    assert run(broken, words) == 0
+    assert "R-140" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["statistics", "partition-statistics"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from icectl.env import Env
+from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, age, stray
 from tests.builders.rows import current_metadata
@@ -91,6 +92,16 @@ def test_what_was_moved_long_ago_goes_with_its_lists(icectl, table, away):
     assert files(away) == {"gone.txt"}
     assert len((away / "gone.txt").read_text().splitlines()) == 3
     assert purge(icectl, table, away, "--yes", "--json").document["status"] == "nothing-to-do"
+
+
+def test_r140_what_may_be_statistics_that_are_missing_is_not_purged(icectl, table, away):
+    """An entry names no file, and copies are as large as it says."""
+    for size, code, left in ((100, 15, 5), (99, 0, 0)):
+        entry = {"snapshot-id": 1, "statistics-path": f"{table.location}/x", "blob-metadata": [],
+                 "file-size-in-bytes": size, "file-footer-size-in-bytes": 9}  # fmt: skip
+        Broken(table.directory).edit(lambda one, entry=entry: one.update(statistics=[entry]))
+        ended = purge(icectl, table, away, "--yes")
+        assert (ended.code, "R-140" in ended.err, len(files(away))) == (code, True, left)
 
 
 def test_a_younger_run_stays_and_is_counted(icectl, table, away):

@@ -22,6 +22,8 @@ from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable
+from icectl.table.known_locations import KnownLocations
+from icectl.table.live_file_check import missing_statistics
 from icectl.table.orphan_verdicts import (
     OrphanPlan,
     OrphanRule,
@@ -31,7 +33,7 @@ from icectl.table.orphan_verdicts import (
     restrict_to_reviewed,
 )
 from icectl.table.own_places import OtherTables, own_places
-from icectl.table.reachable import References
+from icectl.table.reachable import References, every_statistics_file
 from icectl.table.removed_files import unless_removed
 from icectl.table.reviewed import Reviewed
 from icectl.units import DURATION_UNITS_MS, print_count, print_duration
@@ -202,7 +204,8 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         check_same_place(before, loaded)
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
-        references = _read_references(context, loaded, options, places, listing)
+        listed = listing.locations()
+        references = _read_references(context, loaded, options, places, listing, listed)
         _add_forks(context, references, others.forks(loaded))
         _add_from_hint(context, references, loaded, tuple(others.accepted))
         specs = loaded.metadata.partition_specs
@@ -215,7 +218,25 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
     if options.only is not None:
         plan = restrict_to_reviewed(plan, options.only)
         purge = None if purge is None else purge.restricted(options.only)
-    return PreparedRemoval(loaded, options, places, plan, references, purge)
+    prepared = PreparedRemoval(loaded, options, places, plan, references, purge)
+    _check_statistics(context, prepared, listed)
+    return prepared
+
+
+def _check_statistics(
+    context: TableContext, prepared: PreparedRemoval, listed: KnownLocations
+) -> None:
+    """Warn of statistics files that are missing. Raises: CorruptTable R-140; StorageError."""
+    metadata, purge = prepared.loaded.metadata, prepared.purge
+    to_delete = listed_together([prepared.doomed, *([] if purge is None else [purge.files])])
+    named, places = every_statistics_file(metadata), prepared.places.listed
+    missing = missing_statistics(context, metadata, named, places, listed, to_delete)
+    if missing:
+        others = f" and {len(missing) - 1:,} more are" if len(missing) > 1 else " is"
+        context.progress.warn(
+            f"statistics file {redacted(missing[0])}{others} missing, and nothing to delete has "
+            f"its size; `icectl repair {quote(metadata.location)}` removes the entry (R-140)"
+        )
 
 
 def _purge(
@@ -277,12 +298,13 @@ def _read_references(
     options: OrphanOptions,
     places: SearchedPlaces,
     listing: Listing,
+    locations: KnownLocations,
 ) -> References:
     purged = [] if options.purge_after_ms is None else [options.quarantine]
     listed = [*places.listed, *filter(None, purged)]
     references = References(context, listed, options.same_store)
     with unless_removed(context):
-        references.add(loaded, listing.locations(), trusted=options.trusts_lists)
+        references.add(loaded, locations, trusted=options.trusts_lists)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
         location = next(iter(references.doubtful.values()))
