@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.commands.inspect.views import VIEWS
@@ -18,7 +19,7 @@ from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
-from tests.cli.conftest import HOUR_MS, result
+from tests.cli.conftest import HOUR_MS, result, result_of
 from tests.stores.fixed_env import FixedEnv
 
 SUMMARY_KEYS = [
@@ -69,16 +70,21 @@ def test_text_of_the_summary_names_what_json_holds(inspect, table):
     assert "refs            main, quarter (tag)" in lines
 
 
+NEEDED = {"matches": ("--where", "id = 4")}
+"""Options that a view can't be without."""
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_json_of_every_view_keeps_to_the_schema(inspect, table, view):
-    assert result(inspect(table.location, view, "--json"))["view"] == view
+    words = (view, *NEEDED.get(view, ()))
+    assert result(inspect(table.location, *words, "--json"))["view"] == view
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_of_a_table_without_snapshot_is_empty_and_no_error(inspect, tmp_path, view):
-    empty = TableBuilder(tmp_path / "empty")
-    found = result(inspect(empty.location, view, "--json"))
-    assert inspect(empty.location, view).code == 0
+    empty, words = TableBuilder(tmp_path / "empty"), (view, *NEEDED.get(view, ()))
+    found = result(inspect(empty.location, *words, "--json"))
+    assert inspect(empty.location, *words).code == 0
     if view == "summary":
         assert (found["data_file_count"], found["record_count"], found["snapshot_id"]) == (
             0,
@@ -148,6 +154,9 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect, table):
         (("file",), "there is no view `file`"),
         (("clustering", "--columns", "idd"), "no column `idd`\nhint: did you mean `id`?"),
         (("clustering", "--format", "csv"), "not a format of this view; it has text, json"),
+        (("matches",), "the view `matches` needs `--where`"),
+        (("matches", "--where", "idd = 1"), "no column `idd`"),
+        (("matches", "--where", "id = 1", "--ref", "main"), "does not apply to the view `matches`"),
     ],
 )
 def test_options_that_make_no_sense_are_wrong_usage(inspect, table, arguments, message):
@@ -385,6 +394,60 @@ def test_clustering_counts_the_files_that_hold_a_value(inspect, tmp_path, layout
     assert "depths count rows before deletes: 1 deleted row, 0 equality delete files" in text
     assert re.search(r"^id +1\.28 +2 +1\.28 +2 +1\.3 \(42\.6%\)", text, re.MULTILINE)
     assert "bucket[4](id): bounds do not show the order of bucket[4]" in text
+
+
+def files_with(table: TableBuilder, ids: set[int]) -> dict[str, int]:
+    """How many rows with one of some ids each Parquet file has, by name: PyArrow reads them all."""
+    found = {}
+    for path in Path(table.location, "data").rglob("*.parquet"):
+        columns = pq.read_table(path).to_pydict()
+        count = sum(id_ in ids for id_ in columns.get("id", ()))
+        if count:
+            found[path.name] = count
+    return found
+
+
+@pytest.mark.parametrize("layout", ["lists", "sfc-1"])
+def test_matches_are_found_in_every_snapshot_deleted_ones_too(inspect, tmp_path, layout):
+    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
+    table.append(range(12))
+    table.delete_rows([4], kind="equality")
+    table.append([4, 15])
+    table.delete_rows([7])
+    table.remove_data_files(1)  # that of 4 or that of 15
+    if layout == "sfc-1":
+        upgrade(tmp_path / "t", FixedEnv(START_MS + HOUR_MS))
+    for ids in ({4}, {7}, {0}, {3, 15}, {11, 2}):
+        where = " or ".join(f"id = {id_}" for id_ in sorted(ids))
+        ended = inspect(table.location, "matches", "--where", where, "--check", "--json")
+        found = result_of(ended, 4)
+        counts = {
+            Path(file["location"]).name: file["matching_record_count"] for file in found["files"]
+        }
+        assert counts == files_with(table, ids)
+        assert found["read_file_count"] <= found["listed_file_count"] == 6
+    where = "id = 4 or id = 15"
+    found = result(inspect(table.location, "matches", "--where", where, "--json"))["files"]
+    removed = [file for file in found if not file["refs"]]
+    assert [(len(file["snapshot_ids"]), file["kind"]) for file in removed] == [(2, "data")]
+    keys = result(inspect(table.location, "matches", "--where", "id = 4", "--json"))["files"]
+    assert {file["kind"] for file in keys} == {"data", "equality-deletes"}
+    none = inspect(table.location, "matches", "--where", "id = 99", "--check")
+    assert (none.code, none.out.splitlines()[0]) == (
+        0, "no file has a matching row; deleted rows count too",
+    )  # fmt: skip
+
+
+def test_matches_are_not_ruled_out_while_a_file_cannot_be_read(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    table.append([1, 5])
+    table.append([2, 6])
+    first = next(row["location"] for row in table.live() if row["record_count"] == 2)
+    Path(first).unlink()
+    ended = inspect(table.location, "matches", "--where", "id = 3", "--check", "--json")
+    assert ended.code == 3
+    assert Path(first).name in ended.err
+    assert ended.document["result"]["files"] == []
 
 
 def test_deletes_say_what_readers_compare_by_partition_as_health_does(inspect, tmp_path):

@@ -13,7 +13,7 @@ from icectl.commands.launch import run_of
 _VIEWS = (
     "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
     "partitions", "deletes", "schemas", "specs", "sort-orders", "properties", "metadata-log",
-    "statistics", "clustering", "tree", "changes",
+    "statistics", "clustering", "matches", "tree", "changes",
 )  # fmt: skip
 """For completion, which must not import what shows them."""
 
@@ -50,7 +50,7 @@ class ViewRequest:
         str | None,
         option(
             "--where",
-            "manifests, files, entries: only what may hold rows with EXPR",
+            "manifests, files, entries, matches: what may hold rows with EXPR",
             metavar="EXPR",
         ),
     ] = None
@@ -92,7 +92,10 @@ class ViewRequest:
             parse=str,
         ),
     ] = None
-    check: Annotated[bool, option("--check", "health: exit 4 if something needs attention")] = False
+    check: Annotated[
+        bool,
+        option("--check", "health, matches: exit 4 if something is found"),
+    ] = False
     fail_on: Annotated[
         str | None,
         option(
@@ -156,8 +159,8 @@ def inspect(
 
     VIEW is one of: summary (the default), health, snapshots, history, refs, manifests, files,
     entries, partitions and deletes; schemas, specs, sort-orders, properties, metadata-log and
-    statistics; clustering, tree and changes. Views of files show the current snapshot unless
-    another is chosen.
+    statistics; clustering, matches, tree and changes. Views of files show the current snapshot
+    unless another is chosen.
 
     For a catalog, a namespace or a folder the tables in and below it are listed, from their
     metadata alone; --limit, --columns and --format apply to that list.
@@ -172,6 +175,10 @@ def inspect(
     The view clustering says by column how many files hold a value: the depth, in the table and
     in each partition, and how many files a look-up and a 1% range open. It shows the keys of the
     sort order, or the columns of --columns; all columns if the table has no sort order.
+
+    The view matches reads the files of all snapshots that may hold a row with the condition of
+    --where. It lists those that do, with their snapshots. Deleted rows count as long as their data
+    file exists, and so do the keys of equality deletes.
 
     The view health takes many tables: a catalog, a namespace, a folder, a glob such as prod.sales.*
     or /wh/*/*, or several names. Tables with the most need come first; --html writes one page.

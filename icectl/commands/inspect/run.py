@@ -235,6 +235,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
 
     checks = [check for check in (result, *result.values()) if isinstance(check, Mapping)]
     fails = any(check.get("verdict") in _failing(options) for check in checks)
+    fails |= options.check and request.view.name == "matches" and bool(result["files"])
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **result},
@@ -293,6 +294,13 @@ def _show_clustering(reader: Reader, request: _ParsedRequest) -> _Shown:
     limit = request.limit or SHOWN_PARTITIONS
     result = clustering(reader, request.choice, request.columns, limit)
     return result, lambda console: print_clustering(console, result)
+
+
+def _show_matches(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.matches import matches, print_matches
+
+    result = matches(reader, request.options.where)
+    return result, lambda console: print_matches(console, result)
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -398,7 +406,7 @@ def _write(path: str, text: str, env: Env) -> None:
 
 _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
     "summary": _show_summary, "health": _show_health, "changes": _show_changes,
-    "clustering": _show_clustering, "tree": _show_tree,
+    "clustering": _show_clustering, "matches": _show_matches, "tree": _show_tree,
 }  # fmt: skip
 
 
@@ -478,13 +486,13 @@ def _check_options(view: View, options: ViewRequest, form: str, *, several: bool
         ("--as-of", options.as_of, view.of_snapshot),
         ("--all-snapshots", options.all_snapshots or None, view.all_snapshots),
         ("--content", options.content, view.by_content),
-        ("--where", options.where, view.by_content),
+        ("--where", options.where, view.by_content or view.name == "matches"),
         ("--from", options.from_, changes),
         ("--to", options.to, changes),
         ("--columns", options.columns, rows or clustering),
         ("--limit", options.limit, rows or changes or tree or clustering),
         ("--html", options.html, tree or several),
-        ("--check", options.check or None, view.name == "health"),
+        ("--check", options.check or None, view.name in ("health", "matches")),
         ("--fail-on", options.fail_on, view.name == "health"),
     ):
         if value is not None and not concerned:
