@@ -54,6 +54,9 @@ _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
 
 
+_AT_ONCE = 200_000
+"""Files that a listing of the table is worth for, at least."""
+
 _LIVE = pa.schema([pa.field("hash", pa.uint64()), pa.field("manifest", pa.int32())])
 _COMPARED = frozenset({"location", "status", "file_format"})
 
@@ -291,6 +294,26 @@ def check_kept(
             return
     if suspects:
         _check_there(context, metadata, in_order(together(suspects)))
+
+
+def check_replacements(
+    context: TableContext, metadata: TableMetadata, to_delete: Files, replacements: Iterable[Files]
+) -> None:
+    """Do nothing where files are there that may hold copied rows of files to delete.
+
+    The files to delete would have the last copies. `replacements` are parts with no key in two.
+    Raises: CorruptTable R-034, R-063; StorageError.
+    Cost: as compare_with_store, for each 200,000 of them; memory for so many.
+    """
+    if not pc.any(_are_content(to_delete)).as_py():
+        return
+    waiting: list[Files] = []
+    for part in map(distinct, filter(len, replacements)):
+        waiting.append(part)
+        if sum(map(len, waiting)) >= _AT_ONCE:
+            _check_there(context, metadata, in_order(together(waiting)))
+            waiting.clear()
+    _check_there(context, metadata, in_order(together(waiting)))
 
 
 def check_largest(context: TableContext, metadata: TableMetadata, data: Entries) -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.entries.columns import Hashes, distinct_count
+from icectl.entries.columns import Hashes, Mask, distinct_count, mask_of
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
+from icectl.entries.inherit import inherit
 from icectl.entries.locations import are_relative
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.files.row_hash import row_hashes
@@ -36,7 +37,7 @@ from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapsho
 from icectl.table.manifests import scan_manifests
 
 SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
-_NAMED = frozenset({"referenced_data_file"})
+_NAMED, _SNAPSHOT = frozenset({"referenced_data_file"}), frozenset({"snapshot_id"})
 _ROWS_TO_THIN_OUT = 1_000_000
 """Rows that are gathered before repeated files among them are dropped."""
 
@@ -112,7 +113,8 @@ class Live:
 
     `spec_ids` are those of entries in every state: a root and leaves of version 4 have such of
     several specs. `vector_targets` are the data files of delete vectors; `once` can tell whether a
-    snapshot has a file twice.
+    snapshot has a file twice. Live files that one of the snapshots `sources` added are given to
+    `add_files_of_sources` too.
     """
 
     context: TableContext
@@ -121,6 +123,8 @@ class Live:
     schema_ids: set[int | None] = field(default_factory=set)
     spec_ids: set[int] = field(default_factory=set)
     once: LiveOnce = field(default_factory=LiveOnce)
+    sources: frozenset[int] = frozenset()
+    add_files_of_sources: AddFiles | None = None
 
     def read(self, manifests: Sequence[ManifestFile], add_files: AddFiles | None = None) -> "Live":
         """Read manifests, and give files of live entries to `add_files`, some of them repeatedly.
@@ -129,18 +133,28 @@ class Live:
         """
         # Delete vectors first: then it is known which data files to look for.
         manifests = sorted(manifests, key=lambda item: not _names_files(item))
-        columns = [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests]
+        usual = SOURCES | _SNAPSHOT if self.sources else SOURCES
+        columns = [usual | _NAMED if _names_files(item) else usual for item in manifests]
         for part in scan_manifests(self.context, self.metadata, manifests, columns):
             alive = live(part.rows)
             keys = loosest_keys(alive.table["location"])
             hashes = key_hashes(keys)
             self.vector_targets.add(manifests, alive, keys, hashes)
             self.once.add(manifests, alive, hashes)
+            content = content_files(alive, keys)
             if add_files is not None:
-                add_files(content_files(alive, keys), hashes)
+                add_files(content, hashes)
+            if self.add_files_of_sources is not None and self.sources:
+                of_sources = self._are_of_sources(alive, manifests)
+                chosen = Files(content.table.filter(pa.array(of_sources)))
+                self.add_files_of_sources(chosen, hashes[of_sources])
             self.schema_ids.update(header.schema_id for header in part.headers)
             self.spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
         return self
+
+    def _are_of_sources(self, alive: RawEntries, manifests: Sequence[ManifestFile]) -> Mask:
+        added_by = inherit(alive, manifests).table["snapshot_id"]
+        return mask_of(pc.is_in(added_by, pa.array(sorted(self.sources), pa.int64())))
 
     def check(self, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
         """Check that each file is once in a snapshot, and vectors are of live files alone.

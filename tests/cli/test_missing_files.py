@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.broken import Broken
+from tests.builders.folders import contents_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Run
 from tests.stores.fixed_env import FixedEnv
@@ -40,3 +42,30 @@ def test_r034_every_command_that_changes_a_table_ends_with_15_and_changes_nothin
     assert f"`{gone}` is missing" in ended.err
     assert "(R-034)" in ended.err
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("operation", ["replace", "overwrite"])
+@pytest.mark.parametrize("version", [2, 4])
+def test_r034_the_last_copies_of_rows_do_not_expire(tmp_path, run, operation, version):
+    """What a lost file replaced is all that is left of its rows."""
+    table = TableBuilder(tmp_path / "t", partitioning="none")
+    table.append(range(10))
+    table.append(range(10, 20))
+    replaced = set(table.directory.rglob("*.parquet"))
+    table.replace_data_files(2)
+    (lost,) = set(table.directory.rglob("*.parquet")) - replaced
+    table.append(range(20, 24))
+    told = {"operation": operation, "deleted-data-files": "2"}
+    Broken(table.directory).edit(lambda members: members["snapshots"][2].update(summary=told))
+    if version == 4:
+        words = ("--layout", "sfc-1", "--yes")
+        assert run(table.location, *words, command="upgrade-to-v4").code == 0
+    lost.unlink()
+    before = contents_of(table.directory)
+    words = (*WORDS["expire-snapshots"], "--json")
+    ended = run(table.location, *words, command="expire-snapshots")
+    assert (ended.code, ended.document["error"]["id"]) == (15, "file-missing")
+    assert "`icectl repair" in ended.document["error"]["hint"]
+    assert contents_of(table.directory) == before
+    check = run(table.location, *words[:-2], "--check", command="expire-snapshots")
+    assert check.code == 15

@@ -34,13 +34,14 @@ class ReachedFiles:
     """The files that the snapshots which go, and those which stay, reach.
 
     Both are in as many parts, and a key in parts of one number only. Files that stay are there if
-    they matter to some that go. A file may be there several times. `spec_ids` and `schema_ids` are
-    those of manifests that stay. `unread` is what goes and is lost, so that nobody knows the files
-    behind it.
+    they matter to some that go; `replacements` are those that may hold copied rows of such. A file
+    may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
+    `unread` is what goes and is lost, so that nobody knows the files behind it.
     """
 
     going: Iterable[Files] = ()
     staying: Iterable[Files] = ()
+    replacements: Iterable[Files] = ()
     has_equality_deletes: bool = False
     spec_ids: frozenset[int] = frozenset()
     schema_ids: frozenset[int | None] = frozenset()

@@ -27,6 +27,7 @@ from icectl.table.reachable import (
     statistics_files,
 )
 from icectl.table.retention import Retention
+from icectl.units import read_count
 
 
 def read_reached(
@@ -55,18 +56,36 @@ def read_reached(
     files = going.read(going_ids, staying, sizes)
     kept = KeptFiles(files, [recorded], local=is_local(metadata.location))
     kept.add_each([metadata_files(metadata, kept_snapshots, staying, sizes)])
-    live = Live(context, metadata).read(staying, kept.add)  # R-192
-    live.check(lists)
+    replacements = FileParts()
+    rewriters = _rewriters(metadata, lists.keys())
+    live = Live(context, metadata, sources=rewriters, add_files_of_sources=replacements.add)
+    live.read(staying, kept.add).check(lists)  # R-192
     if not trusted:
         check_lists(metadata, {**lists, **going.lists})
     return ReachedFiles(
         files,
         kept.matter,
+        replacements,
         has_equality_deletes=kept.has_equality_deletes,
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
         schema_ids=frozenset(live.schema_ids),
         unread=tuple(going.unread),
     )
+
+
+def _rewriters(metadata: TableMetadata, kept_ids: Collection[int]) -> frozenset[int]:
+    """Return the snapshots whose files may hold copied rows of files that go."""
+    return frozenset(
+        snapshot.snapshot_id
+        for snapshot in metadata.snapshots
+        if snapshot.parent_snapshot_id not in kept_ids and _may_copy_rows(snapshot)
+    )
+
+
+def _may_copy_rows(snapshot: Snapshot) -> bool:
+    if snapshot.operation != "overwrite":
+        return snapshot.operation in ("replace", None)
+    return read_count((snapshot.summary or {}).get("deleted-data-files", "0")) != 0
 
 
 def _specs_of(

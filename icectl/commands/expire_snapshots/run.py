@@ -63,7 +63,7 @@ from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable, check_gc_enabled, check_statistics
 from icectl.table.known_locations import KnownFiles
-from icectl.table.live_file_check import check_kept
+from icectl.table.live_file_check import check_kept, check_replacements
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.removed_files import unless_removed
@@ -226,6 +226,7 @@ def plan_expiry(
     if deletes:
         with unless_removed(context):
             check_kept(context, metadata, inside, reached.staying)
+            check_replacements(context, metadata, inside, reached.replacements)
     return PreparedExpiry(
         loaded,
         options,
