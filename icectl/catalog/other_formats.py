@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
+from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus, Store
@@ -83,8 +84,11 @@ def table_of_other_format(store: Store, location: str) -> OtherFormat | None:
 def plain_data_files(store: Store, location: str, here: Sequence[FileStatus]) -> OtherFormat | None:
     """Return of which format the data files in a folder are, or in its first partition folders.
 
-    `here` are the files directly in it.
+    `here` are the files directly in it. If they are an Iceberg table's, that table is named.
     """
+    if (table := _table_around(store, location)) is not None:
+        shown = locations.redacted(table)
+        return OtherFormat(f"a folder of the table at {shown}", f"name {shown}")
     found = _format_of(file.location for file in here)
     place: str | None = location
     with suppress(StorageError):
@@ -97,6 +101,19 @@ def plain_data_files(store: Store, location: str, here: Sequence[FileStatus]) ->
             folders = [part.location for part in split.parts if part.location != place]
             place = next((path for path in folders if "=" in locations.name(path)), None)
     return found
+
+
+def _table_around(store: Store, location: str) -> str | None:
+    """Return the Iceberg table of which a folder is the data folder, or a partition in it."""
+    data = location
+    while "=" in locations.name(data):
+        data = locations.parent(data)
+    for table in (locations.parent(data), data):
+        with suppress(StorageError):
+            for file in store.list_directory(locations.join(table, METADATA_FOLDER)):
+                if is_metadata_file_name(locations.name(file.location)):
+                    return table
+    return None
 
 
 def _is_in_partitions(file: str, location: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.identifier import TableName, dotted_name, parse_name, without_quoted
 from icectl.catalog.metadata_files import METADATA_FOLDER, is_metadata_file_name
-from icectl.catalog.other_formats import table_of_other_format
+from icectl.catalog.other_formats import plain_data_files, table_of_other_format
 from icectl.catalog.protocol import Catalog, Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, target_of, warehouse_of
 from icectl.cli.options import Common
@@ -176,7 +176,9 @@ def _no_tables(common: Common, targets: Sequence[str]) -> TableNotFound:
     shown = ", ".join(f"`{target}`" for target in targets)
     if len(targets) == 1 and not is_glob(common, targets[0]) and _name(common, targets[0]) is None:
         folder = _absolute(targets[0])
-        if other := table_of_other_format(_store(common, folder), folder):
+        store = _store(common, folder)
+        other = table_of_other_format(store, folder)
+        if other := other or plain_data_files(store, folder, store.list_directory(folder)):
             return TableNotFound(f"{shown} is {other.what}, not an Iceberg table", hint=other.hint)
     return TableNotFound(f"there is no table at {shown}", hint=_where_tables_are(common, targets))
 

@@ -183,12 +183,6 @@ def test_a_folder_named_like_a_catalog_hides_none_of_it(catalog):
             "`icectl inspect main.db.inner` lists the tables",
         ),
         (
-            ["maintain", "./warehouse/t/data", "--dry-run"],
-            10,
-            "there is no table at `./warehouse/t/data`",
-            "a table is a folder with metadata/*.metadata.json",
-        ),
-        (
             ["validate", "main"],
             2,
             "`main` names a catalog; a table is CATALOG.NAMESPACE.TABLE",
@@ -218,3 +212,8 @@ def test_a_name_that_leads_nowhere_says_what_is_near(catalog, words, code, messa
     ended, document = run([*words, "--json"])
     error = document["error"]
     assert (ended, error["message"], error["hint"]) == (code, message, hint)
+
+
+def test_a_folder_in_a_table_leads_to_the_table(catalog):
+    ended, document = run(["maintain", "./warehouse/t/data", "--dry-run", "--json"])
+    assert (ended, document["error"]["hint"]) == (10, f"name {Path('warehouse/t').absolute()}")

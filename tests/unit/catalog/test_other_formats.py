@@ -72,7 +72,7 @@ def test_nothing_more_is_asked_where_there_is_a_table_and_little_where_there_is_
     put(tmp_path, [f"a={number}/x.parquet" for number in range(20)])
     store = CountingStore(LocalStore())
     not_found(tmp_path, fixed_env, store)
-    assert store.counts == {"list_directory": 3, "stat": 4, "split": 2}
+    assert store.counts == {"list_directory": 5, "stat": 4, "split": 2}
 
 
 def test_a_storage_that_shows_nothing_more_changes_nothing(tmp_path, fixed_env):
@@ -83,7 +83,16 @@ def test_a_storage_that_shows_nothing_more_changes_nothing(tmp_path, fixed_env):
     )
 
 
-def test_maintain_says_so_too(tmp_path, capsys):
-    put(tmp_path, FOLDERS["a Hudi table"][0])
+@pytest.mark.parametrize("what", [what for what in FOLDERS if what is not None])
+def test_maintain_says_so_too(tmp_path, capsys, what):
+    put(tmp_path, FOLDERS[what][0])
     assert app.main(["maintain", str(tmp_path), "-n"]) == 10
-    assert f"`{tmp_path}` is a Hudi table, not an Iceberg table" in capsys.readouterr().err
+    assert f"`{tmp_path}` is {what}, not an Iceberg table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["data", "data/a=1", "a=1/b=2"])
+def test_files_of_a_table_are_no_folder_to_add(tmp_path, fixed_env, folder):
+    put(tmp_path, [f"{folder}/x.parquet", "metadata/v1.metadata.json"])
+    error = not_found(tmp_path / folder, fixed_env)
+    assert error.message.endswith(f": it is a folder of the table at {tmp_path}")
+    assert error.hint.startswith(f"name {tmp_path}; ")
