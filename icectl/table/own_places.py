@@ -502,8 +502,8 @@ def _other_tables(loaded: LoadedTable, files: Mapping[str, "_Foreign"]) -> Refus
     if not loaded.capabilities.numbers_versions and None not in uuids:
         options = " ".join(f"--leftover-uuid {uuid}" for uuid in uuids)
         error.hint = (
-            f"if a dropped table has left them, `remove-orphans` with `{options}` deletes them and "
-            "the files that only they name; else give each table its own location; "
+            f"if a dropped table has left them, `icectl remove-orphans TABLE {options}` deletes "
+            "them and the files that only they name; else give each table its own location; "
             "`expire-snapshots --metadata-only` deletes no file"
         )
     return error

@@ -5,6 +5,7 @@ Files of the dropped table go if the caller names its uuid, and catalogs and tim
 
 import json
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def test_all_that_is_left_is_named_at_once_with_what_leads_out(world, run, comma
     left = [name for name in world.old_files if name.endswith(".metadata.json")]
     assert len(left) == 3
     assert all(Path(name).name in error["message"] for name in left)
-    assert f"`--leftover-uuid {world.uuid}`" in error["hint"]
+    assert f"`icectl remove-orphans {NAME} --leftover-uuid {world.uuid}`" in error["hint"]
     assert "`expire-snapshots --metadata-only`" in error["hint"]
     assert contents_by_name(world.folder) == before
     run("expire-snapshots", NAME, "--older-than", "0s", "--metadata-only", "--yes")
@@ -88,6 +89,18 @@ def test_validate_warns_and_its_hint_leads_out(world, run):
     hint = f"`icectl remove-orphans {NAME} --leftover-uuid {world.uuid}`"
     assert all(hint in f["hint"] for f in found)
     run("remove-orphans", NAME, "--leftover-uuid", world.uuid, "--max-fraction", "1", "--yes")
+    assert run("validate", NAME)["result"]["counts"]["warning"] == 0
+
+
+def test_one_hint_names_all_dropped_tables_and_leads_out(world, run):
+    world.catalog.drop_table("db.t")
+    time.sleep(0.002)
+    world.write(40)
+    old_ids = {str(world.uuid), str(world.table.metadata.table_uuid)}
+    (hint,) = {f["hint"] for f in run("validate", NAME)["result"]["findings"]}
+    command, *words = shlex.split(hint.split("`")[1])[1:]
+    assert old_ids == set(words[2::2])
+    run(command, *words, "--max-fraction", "1", "--yes")
     assert run("validate", NAME)["result"]["counts"]["warning"] == 0
 
 

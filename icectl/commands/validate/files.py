@@ -183,16 +183,18 @@ def check_metadata_files(
         if file.table_uuid is not None:
             updated_ms = float("inf") if file.updated_ms is None else file.updated_ms
             newest_ms[file.table_uuid] = max(updated_ms, newest_ms.get(file.table_uuid, 0))
+    others = newest_ms.keys() - {table_uuid}
+    left = [] if numbered else sorted(uuid for uuid in others if newest_ms[uuid] < first_ms)
+    options = " ".join(f"--leftover-uuid {uuid}" for uuid in left)
     for file in files:
         uuid = file.table_uuid
         if table_uuid is None or uuid in (None, table_uuid):
             continue
-        if not numbered and newest_ms[uuid] < first_ms:
+        if uuid in left:
             message = f"a metadata file of another table, {uuid}, which was here before this one"
-            hint = (
-                f"if that table was dropped, `icectl remove-orphans TABLE --leftover-uuid {uuid}` "
-                "deletes what it has left"
-            )
+            dropped = "that table was" if len(left) == 1 else "these tables were"
+            command = f"`icectl remove-orphans TABLE {options}`"
+            hint = f"if {dropped} dropped, {command} deletes what is left"
             yield finding("R-002", file.location, message, severity="warning", hint=hint)
         else:
             message = f"a metadata file of another table, {uuid}, lies in this one"
