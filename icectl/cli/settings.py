@@ -390,7 +390,7 @@ HEALTH_LIMITS = (
     _limits("manifests-to-save", "0, 1000", "fewer manifests possible"),
     _limits("stale-statistics", "0%, 100%", "part of the rows that changed since statistics"),
     _limits("snapshots-past-retention", "0, 1000", "snapshots eligible for expiration"),
-    _limits("untracked-metadata-files", "20, 1000", "old metadata files that are not in the log"),
+    _limits("untracked-metadata-files", "0, 1000", "old metadata files that are not in the log"),
     _limits("reclaimable", "25%, 100%", "bytes that expiring frees, as a part of the live bytes"),
 )
 """The limits of health, each by the name of its measure; 0 is any work that a command has."""

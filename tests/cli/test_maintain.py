@@ -118,10 +118,12 @@ def test_a_table_with_errors_that_only_a_check_finds_is_skipped(server, maintain
     (table.directory / "data" / "00001.parquet").unlink()
     policy = tmp_path / "maintain.toml"
     policy.write_text("validate.level = 'files'\n")
-    ended = maintain("main", "--policy", str(policy), "--json")
+    words = ("main", "--policy", str(policy), "--json")
+    assert maintain(*words, "--check").code == 4
+    ended = maintain(*words)
     assert ended.code == 3
     row = rows(ended)["rotten"]
-    assert (row["status"], row["exit"]) == ("failed", 4)
+    assert (row["status"], row["exit"]) == ("failed", 15)
     assert row["reason"].startswith("`validate` exits with 4: ")
     assert [step["step"] for step in row["steps"]] == ["validate"]
 

@@ -111,10 +111,11 @@ def _check(step: Step, check: Check, judgement: Judgement, source: HealthSource)
     elif judgement.is_unknown:
         verdict = HealthVerdict.UNKNOWN
     is_needed = verdict in (HealthVerdict.ATTENTION, HealthVerdict.CRITICAL)
+    is_unplanned = error is not None and judgement.figures == step.nothing
     of_check = [limit for limit in step.limits if limit.name in check.limits]
     return {
         "verdict": verdict.value,
-        "found": check.found(judgement.figures),
+        "found": "not known" if is_unplanned else check.found(judgement.figures),
         "threshold": "; ".join(_threshold(limit, limits[limit.name]) for limit in of_check),
         "command": step.command if is_needed else None,
         "command_in_this_version": True if is_needed else None,

@@ -224,6 +224,12 @@ class TableRun:
         return Incomplete.exit_code if self.left and self.skipped is None else 0
 
     @property
+    def has_work_or_errors(self) -> bool:
+        """Whether `--check` ends with 4 for the table: steps are planned, or it is not valid."""
+        codes = [end.exit_code for end in self.ends if end.step == VALIDATE]
+        return self.status == "planned" or CorruptTable.exit_code in codes
+
+    @property
     def metadata_location(self) -> str | None:
         """Where the table's metadata lie, as far as its steps have told."""
         return next(filter(None, (end.metadata_location for end in reversed(self.ends))), None)

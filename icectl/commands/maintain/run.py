@@ -441,7 +441,7 @@ def _outcome(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> O
     ordered = sorted(tables, key=lambda run: (-run.first.benefit_bytes, run.name))
     codes = [table.exit_code for table in tables]
     if request.check:
-        codes += [ProblemsFound.exit_code for table in tables if table.status == "planned"]
+        codes += [ProblemsFound.exit_code for table in tables if table.has_work_or_errors]
     code = exit_code_of(codes, check=request.check)
     statuses = {table.status for table in tables}
     status: Status = "done" if "done" in statuses else "nothing-to-do"

@@ -55,7 +55,7 @@ from icectl.commands.steps import STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
-from icectl.errors import CommitConflict, CommitUnknown, MissingFile
+from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, MissingFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, read
 from icectl.format.updates import SetProperties, Update
@@ -287,7 +287,8 @@ def _validate(common: Common, job: StepRequest) -> StepEnd:
     first = "" if worst is None else f": {finding_in_words(worst)}"
     reason = f"`validate` exits with {outcome.exit_code}{first}"
     hint = with_table("`icectl validate TABLE` reports all of it", name_in_hints(common, job.table))
-    return replace(end, status="failed", reason=reason, hint=hint)
+    code = CorruptTable.exit_code  # of the table: it is damaged
+    return replace(end, status="failed", exit_code=code, reason=reason, hint=hint)
 
 
 def _step_end(step: str, outcome: Outcome) -> StepEnd:
