@@ -56,6 +56,14 @@ CARRIED = pa.schema(
 )
 """Metrics as stored: bounds are single-value bytes of the type at write time (R-096)."""
 
+PROVEN = pa.schema(
+    [
+        pa.field("tight_bounds", pa.map_(pa.int32(), pa.bool_())),
+        pa.field("average_lengths", pa.map_(pa.int32(), pa.int64())),
+    ]
+)
+"""What footers prove of new files that only entries of layout sfc-1 have a place for."""
+
 PLANNING_COLUMNS: frozenset[str] = frozenset(PLANNING.names)
 CARRIED_COLUMNS: frozenset[str] = frozenset(CARRIED.names)
 ALL_COLUMNS: frozenset[str] = PLANNING_COLUMNS | CARRIED_COLUMNS
@@ -292,9 +300,12 @@ def repeats(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 
 def concat(parts: Iterable[Entries]) -> Entries:
-    """Return all parts one after the other, without a copy; EMPTY where there is none."""
+    """Return all parts one after the other, without a copy; EMPTY where there is none.
+
+    Columns that only some of them have, as those of PROVEN, are null in the others.
+    """
     tables = [part.table for part in parts]
-    return Entries(pa.concat_tables(tables)) if tables else EMPTY
+    return Entries(pa.concat_tables(tables, promote_options="default")) if tables else EMPTY
 
 
 def with_manifest_number(entries: E, manifest: int) -> E:

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from icectl.entries.partition_key import decode_key, encode_key
-from icectl.entries.rows import CARRIED, PLANNING
+from icectl.entries.rows import CARRIED, PLANNING, PROVEN
 from icectl.errors import CorruptTable, MissingFile, Unsupported
 from icectl.files.parquet.merge_footer import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
@@ -464,7 +464,7 @@ def data_entries(
         }
         for at, file in enumerate(files)
     ]
-    return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
+    return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED, *PROVEN]))
 
 
 def carried_metrics(metrics: FileMetrics) -> dict[str, object]:
@@ -476,6 +476,8 @@ def carried_metrics(metrics: FileMetrics) -> dict[str, object]:
         "nan_value_counts": metrics.nan_value_counts,
         "lower_bounds": metrics.lower_bounds,
         "upper_bounds": metrics.upper_bounds,
+        "tight_bounds": metrics.tight_bounds,
+        "average_lengths": metrics.average_lengths,
     }
     carried: dict[str, object] = {
         name: sorted(values.items()) for name, values in maps.items() if values

@@ -371,7 +371,7 @@ def shaped_metrics(
     sized = {id_ for id_, mode in modes.items() if mode.has_counts}
     counted = {id_ for id_ in sized if path_to(arrow, id_) is not None}
     lower, upper = _cut(metrics, schema, {id_: modes[id_] for id_ in counted})
-    return FileMetrics(
+    shaped = FileMetrics(
         record_count=metrics.record_count,
         column_sizes=_only(metrics.column_sizes, sized),
         value_counts=_only(metrics.value_counts, counted),
@@ -379,8 +379,21 @@ def shaped_metrics(
         nan_value_counts=_only(metrics.nan_value_counts, counted - _only_nan(metrics)),
         lower_bounds=lower,
         upper_bounds=upper,
+        average_lengths=_only(metrics.average_lengths, counted),
         split_offsets=metrics.split_offsets,
     )
+    return replace(shaped, tight_bounds=_still_tight(metrics, lower, upper))
+
+
+def _still_tight(
+    metrics: FileMetrics, lower: Mapping[int, bytes], upper: Mapping[int, bytes]
+) -> dict[int, bool]:
+    """Return which bounds are still tight once they are cut; none where that was not known."""
+    return {
+        id_: lower[id_] == metrics.lower_bounds[id_] and upper[id_] == metrics.upper_bounds[id_]
+        for id_, is_tight in metrics.tight_bounds.items()
+        if is_tight and id_ in lower and id_ in upper
+    }
 
 
 def _only_nan(metrics: FileMetrics) -> set[int]:
@@ -437,8 +450,11 @@ def with_bounds(
         written.metrics.record_count,
         lower_bounds={id_: encode(types[id_], of.lower) for id_, of in with_values.items()},
         upper_bounds={id_: encode(types[id_], of.upper) for id_, of in with_values.items()},
+        tight_bounds=dict.fromkeys(with_values, True),
     )
-    return _with_more(written, *_cut(measured, schema, options.modes))
+    lower, upper = _cut(measured, schema, options.modes)
+    tight = {**written.metrics.tight_bounds, **_still_tight(measured, lower, upper)}
+    return _with_more(written, lower, upper, tight_bounds=tight)
 
 
 def _with_more(

@@ -23,17 +23,17 @@ from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.format.manifest import Content, FileFormat, ManifestHeader
-from icectl.format.partition import result_types
 from icectl.format.properties import VECTOR_REWRITE_RATIO, read_or_default
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.checks.vectors import RootVectors
-from icectl.sfc1.content_stats import StatsColumn, conform, stats_type, with_tuples
+from icectl.sfc1.content_stats import StatsColumn, conform
 from icectl.sfc1.manifest_file import STATS, ListedRow, TreeFile, read_tree
 from icectl.sfc1.manifests import (
     FILES,
     LEAVES,
     TreeFacts,
+    entry_stats,
     leaf_inherited,
     located,
     manifest_file,
@@ -214,29 +214,25 @@ def manifest_entries(stored: StoredLegacyLeaf, leaf: ListedRow, number: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionedRows:
-    """Rows of a leaf of an older version with statistics of what they are partitioned by."""
+class DescribedRows:
+    """Rows of a leaf of an older version, with what a root can say and does say of `columns`."""
 
     columns: Sequence[StatsColumn]
+    stated: pa.StructArray
     rows: pa.Table
 
-    def conformed_stats(self, stats: pa.Array) -> pa.Array:
-        return conform(stats, self.columns, len(stats))
 
+def described_rows(
+    facts: TreeFacts, leaf: StoredLegacyLeaf, spec_id: int, stated: pa.Array
+) -> DescribedRows:
+    """Return rows with statistics of what they are partitioned by, and all that the root states.
 
-def partitions_of(facts: TreeFacts, entries: Entries, spec_id: int) -> PartitionedRows:
-    """Return the statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
-    table, spec = entries.table, facts.metadata.spec(spec_id)
-    fields = facts.tuple_fields(spec_id, known=True)
-    wanted = {item.stats_id for item in fields}
+    Raises: CorruptTable; Unsupported.
+    """
+    groups = zip(facts.columns, conform(stated, facts.columns, len(stated)).flatten(), strict=True)
+    wanted = {item.stats_id for item in facts.tuple_fields(spec_id, known=True)}
+    wanted |= {column.id for column, group in groups if group.null_count < len(group)}
     columns = [column for column in facts.columns if column.id in wanted]
-    types = () if spec is None else result_types(spec, facts.metadata.schemas)
-    stats = with_tuples(
-        pa.nulls(len(table), stats_type(columns)),
-        whole(table["partition_key"]),
-        whole(table["record_count"]),
-        fields,
-        types,
-    )
-    rows = table.select(["status", "record_count"]).append_column(STATS, stats)
-    return PartitionedRows(columns, rows)
+    stats = entry_stats(facts, leaf.rows, spec_id, columns, known=True)
+    rows = leaf.rows.table.select(["status", "record_count"]).append_column(STATS, stats)
+    return DescribedRows(columns, conform(stated, columns, len(stated)), rows)

@@ -5,6 +5,7 @@ entry of a leaf, and with partition tuples (sfc-1 5).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -34,6 +35,16 @@ from icectl.format.types import (
     Type,
     is_comparable,
     is_nested,
+)
+from icectl.sfc1.shape_bounds import (
+    CORNER,
+    CORNER_IDS,
+    SHAPES,
+    around,
+    corner_bytes,
+    corner_type,
+    corners,
+    with_corners_of,
 )
 
 STATS_ID, STATS_STEP = 10_000, 200
@@ -112,6 +123,8 @@ _MEMBERS = {
     "upper_bounds": "upper_bound",
 }
 
+_PROVEN = {"tight_bounds": "tight_bounds", "average_lengths": "average_uncompressed_length"}
+
 
 def stats_type(columns: Sequence[StatsColumn]) -> pa.StructType:
     """Return the type of `content_stats` for these columns, with field ids (V4-140)."""
@@ -133,15 +146,20 @@ def _stats_type(columns: tuple[StatsColumn, ...]) -> pa.StructType:
 def _members(column: StatsColumn) -> list[pa.Field]:
     name = column.type.name if isinstance(column.type, PrimitiveType) else ""
     kinds: dict[str, pa.DataType] = {}
-    bound = bound_type(column.type)
-    if bound is not None:
+    bound, is_shape = bound_type(column.type), isinstance(column.type, SHAPES)
+    if is_shape:
+        base = group_id(column.id)
+        kinds |= {
+            _IN_ORDER[at - 1]: corner_type(base + offset) for at, offset in CORNER_IDS.items()
+        }
+    elif bound is not None:
         kinds |= {"lower_bound": bound, "upper_bound": bound, "tight_bounds": pa.bool_()}
     kinds["value_count"] = pa.int64()
     if not column.is_required or column.is_expression:
         kinds["null_count"] = pa.int64()
     if name in _REAL:
         kinds["nan_count"] = pa.int64()
-    if name in ("string", "binary"):
+    if name in ("string", "binary") or is_shape:
         kinds |= dict.fromkeys(_LENGTHS, pa.int32())
     first = group_id(column.id) + 1
     return [
@@ -151,7 +169,9 @@ def _members(column: StatsColumn) -> list[pa.Field]:
 
 
 def bound_type(type_: Type) -> pa.DataType | None:
-    """Return the Arrow type of a column's bounds; None for types without ordered values."""
+    """Return the Arrow type of a column's bounds; None for types without any."""
+    if isinstance(type_, SHAPES):
+        return CORNER
     if not is_comparable(type_) or type_ == PrimitiveType("unknown"):
         return None
     return arrow_type(type_)
@@ -202,6 +222,8 @@ def _conformed(group: pa.Array, kind: pa.StructType) -> pa.StructArray:
 
 def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values of a promoted column (R-097); null where its new type has no such value."""
+    if pa.types.is_struct(kind):
+        return with_corners_of(values, kind)
     if values.type == kind:
         return values
     try:
@@ -213,7 +235,7 @@ def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def stats_group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int) -> pa.StructArray:
     """Return the struct of one stats id: null where nothing is known."""
     columns = [
-        members[member.name].cast(member.type)
+        _as_member(members[member.name], member.type)
         if member.name in members
         else pa.nulls(count, member.type)
         for member in kind
@@ -223,6 +245,13 @@ def stats_group(kind: pa.StructType, members: Mapping[str, pa.Array], count: int
         if column.null_count < count:
             known |= column.is_valid().to_numpy(zero_copy_only=False)
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~known))
+
+
+def _as_member(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values as a member: corners get the ids of its coordinates."""
+    if not pa.types.is_struct(kind):
+        return values.cast(kind)
+    return pa.StructArray.from_arrays(values.flatten(), fields=list(kind), mask=values.is_null())
 
 
 # -- summed up for the entry of a leaf ------------------------------------------------------------
@@ -257,12 +286,15 @@ def _total(stored: pa.StructArray, column: StatsColumn, record_counts: pa.Array)
     matters = pc.and_not(pc.greater(record_counts, 0), has_none)
     if "lower_bound" in members:
         lower, upper = (members[name].filter(matters) for name in ("lower_bound", "upper_bound"))
-        totals["lower_bound"] = _extreme(lower, column.type, highest=False)
-        totals["upper_bound"] = _extreme(upper, column.type, highest=True)
-        tight = _true(members["tight_bounds"].filter(matters))
-        totals["tight_bounds"] = pa.array([bool(pc.all(tight, min_count=0).as_py())])
-        if totals["lower_bound"].null_count and totals["upper_bound"].null_count:
-            totals["tight_bounds"] = pa.nulls(1, pa.bool_())
+        if isinstance(column.type, SHAPES):
+            totals["lower_bound"], totals["upper_bound"] = around(lower, upper, column.type)
+        else:
+            totals["lower_bound"] = _extreme(lower, column.type, highest=False)
+            totals["upper_bound"] = _extreme(upper, column.type, highest=True)
+            tight = _true(members["tight_bounds"].filter(matters))
+            totals["tight_bounds"] = pa.array([bool(pc.all(tight, min_count=0).as_py())])
+            if totals["lower_bound"].null_count and totals["upper_bound"].null_count:
+                totals["tight_bounds"] = pa.nulls(1, pa.bool_())
     if "max_uncompressed_length" in members:
         totals |= _lengths(members, present, matters)
     return stats_group(stored.type, totals, 1)
@@ -304,22 +336,27 @@ def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
     """Return the statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
 
     Shape: one struct per entry; bounds that do not decode are null. `tight_bounds` and lengths are
-    known where all values of a file are one.
+    known where all values of a file are one, and where entries of new files have columns of PROVEN.
     Order: kept.
     """
-    count = len(entries)
+    count, kind = len(entries), stats_type(columns)
+    if not columns:
+        return pa.nulls(count, kind)
     record_counts = whole(entries.table["record_count"])
-    flattened = {name: flat(entries, name) for name in _MEMBERS}
-    kind = stats_type(columns)
+    there = entries.table.column_names
+    sources = _MEMBERS | {name: member for name, member in _PROVEN.items() if name in there}
+    flattened = {name: flat(entries, name) for name in sources}
     groups = []
     for column, field in zip(columns, kind, strict=True):
         members = {}
-        for source, name in _MEMBERS.items():
+        for source, name in sources.items():
             if field.type.get_field_index(name) >= 0:
                 stored = of_field(flattened[source], column.id, count)
                 is_bound = name.endswith("bound")
                 members[name] = typed_bounds(column.type, stored) if is_bound else stored
-        members |= _of_one_value(column.type, members, record_counts)
+        for name, found in _of_one_value(column.type, members, record_counts).items():
+            proven = members.get(name, pa.nulls(count, found.type))
+            members[name] = pc.coalesce(found, proven.cast(found.type))
         groups.append(stats_group(field.type, members, count))
     return pa.StructArray.from_arrays(groups, fields=list(kind))
 
@@ -332,7 +369,7 @@ def _of_one_value(
     There must be a value. Zeros are left out: not all writers tell them apart.
     """
     lower, upper = members.get("lower_bound"), members.get("upper_bound")
-    if lower is None or upper is None:
+    if lower is None or upper is None or isinstance(type_, SHAPES):
         return {}
     none = pa.repeat(pa.scalar(0, pa.int64()), len(lower))
     known = [members.get(name, none) for name in ("null_count", "nan_count")]
@@ -356,6 +393,8 @@ def _lengths_of(type_: Type, values: pa.Array, is_one: pa.Array) -> dict[str, pa
 def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
     """Bounds of a type out of their single-value bytes; null where they do not decode (R-096)."""
     wanted = bound_type(type_)
+    if isinstance(type_, SHAPES):
+        return corners(stored)
     if isinstance(type_, PrimitiveType) and type_.name in _FIXED_WIDTH:
         fast = _numbers(type_.name, stored)
         if fast is not None:
@@ -364,8 +403,9 @@ def typed_bounds(type_: Type, stored: pa.Array) -> pa.Array:
                 missing = missing | np.isnan(fast)
             bounds = pa.array(fast, mask=missing)
             return bounds if bounds.type == wanted else bounds.view(wanted)
-    if isinstance(type_, PrimitiveType) and type_.name == "binary":
-        return stored.cast(wanted)
+    if isinstance(type_, PrimitiveType) and type_.name in ("binary", "string"):
+        with suppress(pa.ArrowInvalid):  # bytes that are no text decode one by one
+            return stored.cast(wanted)
     encoded = stored.dictionary_encode()
     values = []
     for content in encoded.dictionary.to_pylist():
@@ -460,6 +500,8 @@ def _map(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.MapType) ->
 def single_values(type_: Type, values: pa.Array) -> pa.Array:
     """Return values of a type as their single-value bytes (R-091); null stays null."""
     name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if isinstance(type_, SHAPES):
+        return corner_bytes(values)
     if isinstance(type_, DecimalType):
         encoded = packed(decimal_bytes(type_, values))
     elif name == "boolean" or name in _FIXED_WIDTH:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from icectl.entries.columns import NONE, Positions, mask_of, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import all_resolved, locations_with_scheme
-from icectl.entries.rows import ALL_COLUMNS, Entries
+from icectl.entries.rows import ALL_COLUMNS, E, Entries
 from icectl.errors import CorruptTable, MissingFile, Unsupported
 from icectl.files.deletion_vectors import read_bitmap, read_dv
 from icectl.files.manifest.manifest import read_manifest
@@ -356,17 +356,11 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
     Entries may lack the columns FOR_STATS; statistics are null then.
     """
     table = entries.table
-    has_stats = set(table.column_names).issuperset(FOR_STATS)
     stats = (
-        from_maps(entries, facts.columns)
-        if has_stats
+        entry_stats(facts, entries, spec_id, facts.columns)
+        if set(table.column_names).issuperset(FOR_STATS)
         else conform(None, facts.columns, len(entries))
     )
-    spec = facts.metadata.spec(spec_id)
-    if spec is not None and has_stats:
-        keys, counts = whole(table["partition_key"]), whole(table["record_count"])
-        types = result_types(spec, facts.metadata.schemas)
-        stats = with_tuples(stats, keys, counts, facts.tuple_fields(spec_id), types)
     is_data = pc.equal(table["content"], int(Content.DATA))
     columns: list[pa.Array | pa.ChunkedArray] = []
     for field in TREE_ROWS:
@@ -380,6 +374,34 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
         else:
             columns.append(table[name].cast(field.type))
     return pa.table([*columns, stats], schema=facts.rows_schema)
+
+
+def entry_stats(
+    facts: TreeFacts,
+    entries: E,
+    spec_id: int,
+    columns: Sequence[StatsColumn],
+    *,
+    known: bool = False,
+) -> pa.StructArray:
+    """Return the statistics of entries of older versions, tuples included (sfc-1 5.7).
+
+    With `known`, values of a partition field without a type are left out.
+    Raises: CorruptTable V4-054; Unsupported V4-015.
+    """
+    stats = from_maps(entries, columns)
+    spec = facts.metadata.spec(spec_id)
+    if spec is None:
+        return stats
+    ids = {column.id for column in columns}
+    fields = facts.tuple_fields(spec_id, known=known)
+    return with_tuples(
+        stats,
+        whole(entries.table["partition_key"]),
+        whole(entries.table["record_count"]),
+        [item for item in fields if item.stats_id in ids],
+        result_types(spec, facts.metadata.schemas),
+    )
 
 
 def leaf_target(facts: TreeFacts, target_size_bytes: int) -> int:

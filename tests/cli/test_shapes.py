@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from icectl.env import Env
 from tests.builders.broken import Broken, in_first
 from tests.builders.expiry import NOW_MS
+from tests.builders.rows import head, local
 from tests.builders.shape_table import ROWS, TYPES, rewritten, shape_table
 from tests.builders.shapes import point
 from tests.cli.conftest import Run, result
@@ -162,17 +164,6 @@ def data_findings(icectl: Run, table: Path) -> list[Any]:
     return [one for one in found if one["rule"] != "R-031"]
 
 
-def test_layout_sfc_1_carries_shapes_without_bounds(table, icectl):
-    icectl(table, "--rewrite-all", "--yes", command="compact")
-    upgraded = icectl(table, "--layout", "sfc-1", "--yes", command="upgrade-to-v4")
-    assert upgraded.code == 0, upgraded.err
-    icectl(table, "--rewrite-all", "--yes", command="compact")
-    assert by_pyarrow(stored(icectl, table)) == EXPECTED
-    assert bounds(icectl, table) == [{"id": (1, 4)}]
-    found = result(icectl(table, "--level", "data", "--json"))["findings"]
-    assert {one["rule"] for one in found} == {"V4-192"}  # of a leaf all is dead
-
-
 def damaged(table: Path, icectl: Run, change: Callable[[bytes], bytes]) -> dict[str, Any]:
     """What is found once a value of `place` is another, and all else fits."""
     (file,) = stored(icectl, table)
@@ -279,3 +270,50 @@ def test_upgrades_keep_types_and_their_parameters(table, icectl, layouts, mode):
 
 def version_of(path: Path) -> int:
     return int(path.name.split(".")[0].removeprefix("v"))
+
+
+CORNERS = {"place": ((-1, -5, 3), (4, 9, 6)), "area": ((178, 5), (-170, 11))}
+
+
+def corners_of(root: Path, content_type: int) -> dict[str, Any]:
+    """The corners that the one entry of a kind in a root or leaf has, by field ids alone."""
+
+    def members(values: pa.Array) -> dict[int, pa.Array]:
+        ids = (int(field.metadata[b"PARQUET:field_id"]) for field in values.type)
+        return dict(zip(ids, values.flatten(), strict=True))
+
+    columns = members(pq.read_table(root).to_struct_array().combine_chunks())
+    at = columns[134].to_pylist().index(content_type)
+    groups, found = members(columns[10_000]), {}
+    for number, name in enumerate(TYPES, 2):
+        base = 10_000 + 200 * number
+        bounds = members(groups[base])
+        ends = []
+        for bound, first in ((bounds[base + 1], 10), (bounds[base + 2], 14)):
+            axes = members(bound)
+            values = [axes[base + first + place][at].as_py() for place in range(4)]
+            ends.append(tuple(value for value in values if value is not None))
+        if any(ends):
+            found[name] = tuple(ends)
+    return found
+
+
+def test_roots_have_the_boxes_of_shapes_by_the_ids_of_the_layout(table, icectl):
+    """Of a manifest below a root, of a leaf, of a new file, and back in manifests."""
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    upgrade = (table, "--layout=sfc-1", "--yes", "--quiet")
+    for mode, kinds in (("", "root"), ("--eager", "leaf")):
+        assert icectl(*upgrade, *filter(None, [mode]), command="upgrade-to-v4").code == 0, kinds
+        assert corners_of(local(head(table)["root-manifest"]), 3) == CORNERS, kinds
+        assert bounds(icectl, table) == [BOXES]
+        assert result(icectl(table, "--level", "data", "--json"))["findings"] == []
+    leaf = result(icectl(table, "manifests", "--json", command="inspect"))["rows"][0]["path"]
+    assert corners_of(local(leaf), 0) == CORNERS
+    icectl(table, "--rewrite-all", "--yes", command="compact")
+    assert by_pyarrow(stored(icectl, table)) == EXPECTED
+    assert corners_of(local(head(table)["root-manifest"]), 0) == CORNERS
+    found = result(icectl(table, "--level", "data", "--json"))["findings"]
+    assert {one["rule"] for one in found} == {"V4-192"}  # of a leaf all is dead
+    back = (table, "--layout=iceberg-1.12", "--yes", "--quiet")
+    assert icectl(*back, command="upgrade-to-v4").code == 0
+    assert bounds(icectl, table) == [BOXES]

@@ -1,6 +1,6 @@
 """The run of `icectl upgrade-to-v4`: load, check, write roots, commit; once per branch if eager."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -77,7 +77,7 @@ from icectl.format.updates import (
     apply_all,
 )
 from icectl.sfc1.commit.draft import ParentState, TreeChange
-from icectl.sfc1.commit.lists import ListsOfRoots, check_roots
+from icectl.sfc1.commit.lists import ListsOfRoots, check_roots, legacy_statistics
 from icectl.sfc1.commit.writer import TreeWriter
 from icectl.sfc1.manifests import (
     PLAIN,
@@ -411,9 +411,10 @@ def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
     return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
 
 
-def _list_manifests(_: TableContext, facts: TreeFacts, __: ParentState) -> TreeChange:
-    """Return a root that lists the manifests as they are."""
-    return TreeChange(facts.empty(), operation="replace")
+def _list_manifests(context: TableContext, facts: TreeFacts, state: ParentState) -> TreeChange:
+    """Return a root that lists the manifests as they are, with the statistics of their entries."""
+    statistics = _statistics_of_kept(context, facts, state, state.foreign)
+    return TreeChange(facts.empty(), operation="replace", statistics=statistics)
 
 
 def _rewritten(context: TableContext, facts: TreeFacts, state: ParentState) -> TreeChange:
@@ -421,8 +422,21 @@ def _rewritten(context: TableContext, facts: TreeFacts, state: ParentState) -> T
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
     """
-    keys = map(comparison_key, _movable(context, facts, state.rows))
-    return TreeChange(facts.empty(), rewritten=frozenset(keys), operation="replace")
+    keys = frozenset(map(comparison_key, _movable(context, facts, state.rows)))
+    statistics = _statistics_of_kept(context, facts, state, keys | state.foreign)
+    return TreeChange(facts.empty(), rewritten=keys, operation="replace", statistics=statistics)
+
+
+def _statistics_of_kept(
+    context: TableContext, facts: TreeFacts, state: ParentState, rewritten: Set[str]
+) -> Mapping[str, pa.StructArray]:
+    """Read the statistics of the manifests of older versions that stay as they are."""
+    kept = [
+        leaf
+        for leaf in leaf_rows(state.rows)
+        if leaf.file_format == FileFormat.AVRO and comparison_key(leaf.name) not in rewritten
+    ]
+    return legacy_statistics(context, facts, kept)
 
 
 def _movable(context: TableContext, facts: TreeFacts, rows: pa.Table) -> list[str]:

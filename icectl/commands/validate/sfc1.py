@@ -30,10 +30,10 @@ from icectl.sfc1.checked import (
     RootRead,
     StoredLegacyLeaf,
     StoredTree,
+    described_rows,
     entries_of,
     leaf_rows,
     manifest_entries,
-    partitions_of,
     read_decoded,
     resolved_root,
     root_files,
@@ -378,11 +378,10 @@ class _Check:
         yield from self._check_described(TreeColumns(entries.table), stored.size_bytes, uses)
         for use in _of_distinct_stats(uses):
             spec_id = manifest_file(use.row).partition_spec_id
-            partitions = partitions_of(self._facts, entries, spec_id)
-            stated = partitions.conformed_stats(use.stats)
+            found = described_rows(self._facts, stored, spec_id, use.stats)
             yield from SFC1_RULES.findings(
                 LeafStatistics(
-                    use.row.name, stated, partitions.rows, partitions.columns, of_older_version=True
+                    use.row.name, found.stated, found.rows, found.columns, of_older_version=True
                 )
             )
 

@@ -18,6 +18,7 @@ from icectl.files.compiled import address, loops
 from icectl.format.bounding_box import BoundingBox
 
 NUMBER, BINARY, LIST, STRUCT, ANY = 1 << 4 | 1 << 5 | 1 << 6, 1 << 8, 1 << 9, 1 << 12, 0
+BOOLEAN = 1 << 1 | 1 << 2
 """Kinds that a member may have, one bit a kind."""
 
 _FULL = -2
@@ -32,6 +33,7 @@ _SIZES = {1: 0, 2: 0, 3: 1, 7: 8, 13: 16}
 
 _ELEMENTS, _CONVERTED_TYPE, _LOGICAL_TYPE = 2, 6, 10
 _ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS, _SHAPES = 4, 1, 3, 12, 13, 17
+_SIZE_STATISTICS, _BYTES_OF_VALUES = 16, 1
 _COLUMN_INDEX = (6, 7)
 """Members of a column chunk: where the bounds of its pages are, and how long they are."""
 
@@ -48,6 +50,16 @@ _CHUNKS_AND_BOUNDS = np.array(
         (_CHUNK, _META_DATA, STRUCT),
         (5, _STATISTICS, STRUCT),
         *((6, number, BINARY) for number in _BOUNDS[:4]),
+    ],
+    np.int64,
+)
+
+_CHUNKS_AND_PROOFS = np.array(
+    [
+        *_CHUNKS_AND_BOUNDS[:6].tolist(),
+        *((6, number, BOOLEAN) for number in _BOUNDS[4:]),
+        (5, _SIZE_STATISTICS, STRUCT),
+        (9, _BYTES_OF_VALUES, NUMBER),
     ],
     np.int64,
 )
@@ -240,6 +252,31 @@ def bound_sizes(footer: bytes) -> tuple[Integers, Integers]:
     _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})
     pairs = np.array(found, np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkProofs:
+    """What a footer proves of its column chunks, numbered from 0 over all row groups.
+
+    `exact` says whether both bounds are values of the chunk; `value_bytes` is how long its texts
+    and bytes are together, -1 where it is not known.
+    """
+
+    exact: npt.NDArray[np.bool_]
+    value_bytes: Integers
+
+
+def chunk_proofs(footer: bytes) -> ChunkProofs | None:
+    """Return what a footer proves of its chunks; None where no compiled loops read it.
+
+    Raises: CorruptTable R-099.
+    """
+    if loops() is None:
+        return None
+    members = find_members(octets(footer), _CHUNKS_AND_PROOFS)
+    chunks = members.of(_CHUNK)
+    greatest, least = (members.column(node, chunks) for node in (7, 8))
+    return ChunkProofs((greatest & least).astype(bool), members.column(10, chunks, missing=-1))
 
 
 def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:

@@ -14,8 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.parquet.footer import FooterChanges, bound_sizes, changed
-from icectl.files.parquet.schema import METADATA, NameMapping, leaves, schema_with_ids
+from icectl.files.parquet.footer import (
+    ChunkProofs,
+    FooterChanges,
+    bound_sizes,
+    changed,
+    chunk_proofs,
+)
+from icectl.files.parquet.schema import METADATA, NameMapping, arrow_type, leaves, schema_with_ids
 from icectl.format import single_value
 from icectl.format.bounding_box import BoundingBox
 from icectl.format.schema import Schema
@@ -40,7 +46,8 @@ class FileMetrics:
     """Metrics of one data file by field id; a missing key is unknown (R-130).
 
     Bounds are single-value bytes, not truncated. Footers count no NaN. Those of `exact_bounds` are
-    values of the column; others may be wider than it.
+    values of the column; others may be wider than it. `tight_bounds` is what is proven of this, of
+    both bounds. `average_lengths` are bytes of a value of text, bytes or shapes, rounded down.
     """
 
     record_count: int
@@ -51,6 +58,8 @@ class FileMetrics:
     lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
     upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
     exact_bounds: frozenset[int] = frozenset()
+    tight_bounds: Mapping[int, bool] = field(default_factory=dict)
+    average_lengths: Mapping[int, int] = field(default_factory=dict)
     split_offsets: tuple[int, ...] = ()
 
 
@@ -76,22 +85,40 @@ def footer_metrics(
     metadata: Any, stored: pa.Schema, schema: Schema, *, only: bool = False
 ) -> FileMetrics:
     """Return a footer's metrics as read_metrics, of all columns or `only` those of `schema`."""
-    metadata = _without_misfits(metadata)
-    groups = _row_groups(metadata)
-    return _metrics(metadata, metadata.num_rows, groups, stored, schema, only=only)
+    footer = _footer(metadata)
+    return _metrics(footer, metadata.num_rows, footer.groups, stored, schema, only=only)
 
 
 def row_group_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> Sequence[FileMetrics]:
     """The metrics that a Parquet footer states of each row group with rows, as footer_metrics."""
-    metadata = _without_misfits(metadata)
-    groups = _row_groups(metadata)
-    return [_metrics(metadata, group.num_rows, [group], stored, schema) for group in groups]
+    footer = _footer(metadata)
+    return [
+        _metrics(footer, group.num_rows, {number: group}, stored, schema)
+        for number, group in footer.groups.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """A footer, its row groups with rows by number, and what it proves of chunks."""
+
+    metadata: Any
+    groups: Mapping[int, Any]
+    proofs: ChunkProofs | None
+
+    def is_exact(self, chunks: Sequence[int]) -> bool:
+        return self.proofs is not None and bool(self.proofs.exact[chunks].all())
+
+    def value_bytes(self, chunks: Sequence[int]) -> int | None:
+        """Return how long the values of chunks are together; None where it is not known."""
+        sizes = None if self.proofs is None else self.proofs.value_bytes[chunks]
+        return None if sizes is None or (sizes < 0).any() else int(sizes.sum())
 
 
 def _metrics(
-    metadata: Any,
+    footer: _Footer,
     record_count: int,
-    row_groups: Sequence[Any],
+    row_groups: Mapping[int, Any],
     stored: pa.Schema,
     schema: Schema,
     *,
@@ -102,10 +129,14 @@ def _metrics(
     nulls: dict[int, int] = {}
     bounds: dict[int, tuple[bytes, bytes]] = {}
     exact: set[int] = set()
+    tight: dict[int, bool] = {}
+    lengths: dict[int, int] = {}
+    metadata = footer.metadata
     for place, leaf in zip(range(metadata.num_columns), leaves(stored), strict=True):
         if leaf.field_id is None or (only and schema.field(leaf.field_id) is None):
             continue
-        chunks = [group.column(place) for group in row_groups]
+        chunks = [group.column(place) for group in row_groups.values()]
+        numbers = [number * metadata.num_columns + place for number in row_groups]
         size_bytes = sum(chunk.total_compressed_size for chunk in chunks)
         sizes[leaf.field_id] = sizes.get(leaf.field_id, 0) + size_bytes
         if leaf.part not in (None, METADATA):
@@ -117,6 +148,10 @@ def _metrics(
         column = schema.field(leaf.field_id)
         if column is None or leaf.is_repeated or leaf.part is not None:
             continue
+        total, count = footer.value_bytes(numbers), values[leaf.field_id]
+        count -= nulls.get(leaf.field_id, count)
+        if total is not None and count > 0:
+            lengths[leaf.field_id] = total // count
         if leaf.type in (pa.uint32(), pa.uint64()):
             continue  # pyarrow gives these bounds as signed numbers
         if isinstance(column.type, GeometryType | GeographyType):
@@ -131,6 +166,9 @@ def _metrics(
             except ValueError:  # beyond the type, as year 9999 of dates promoted to nanoseconds
                 continue
             bounds[leaf.field_id] = smallest, largest
+            is_same = leaf.type == arrow_type(column.type) and not any(map(_is_zero, range_))
+            if is_same and footer.is_exact(_with_values(chunks, numbers)):
+                tight[leaf.field_id] = True
             # Only bounds of bytes are ever cut.
             if not any(chunk.physical_type in _BYTES for chunk in chunks):
                 exact.add(leaf.field_id)
@@ -142,20 +180,17 @@ def _metrics(
         lower_bounds={number: lower for number, (lower, _) in bounds.items()},
         upper_bounds={number: upper for number, (_, upper) in bounds.items()},
         exact_bounds=frozenset(exact),
-        split_offsets=tuple(sorted(map(row_group_offset, row_groups))),  # R-067
+        tight_bounds=tight,
+        average_lengths=lengths,
+        split_offsets=tuple(sorted(map(row_group_offset, row_groups.values()))),  # R-067
     )
 
 
-def _row_groups(metadata: Any) -> list[Any]:
-    """The row groups with rows: a writer without rows may leave one whose offsets mean nothing."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return [group for group in groups if group.num_rows]
-
-
-def _without_misfits(metadata: Any) -> Any:
+def _footer(metadata: Any) -> _Footer:
     """Return a footer without bounds that are not as long as the values of their column.
 
     Where one is shorter, pyarrow ends the process. Writers in Rust cut the bounds of long values.
+    A writer without rows may leave a row group whose offsets mean nothing.
     """
     file = BytesIO()
     metadata.write_metadata_file(file)
@@ -165,12 +200,25 @@ def _without_misfits(metadata: Any) -> Any:
     chunks, sizes = bound_sizes(content[4:-8])
     expected = np.resize(np.array(widths, np.int64), chunks.max(initial=-1) + 1)[chunks]
     misfits = chunks[(expected > 0) & (sizes != expected)].tolist()
-    if not misfits:
-        return metadata
-    places = frozenset(divmod(chunk, len(widths)) for chunk in misfits)
-    footer = changed(content[4:-8], FooterChanges(places))
-    ending = len(footer).to_bytes(4, "little") + content[-4:]
-    return pq.read_metadata(BytesIO(content[:4] + footer + ending))
+    proofs = chunk_proofs(content[4:-8])
+    if misfits:
+        places = frozenset(divmod(chunk, len(widths)) for chunk in misfits)
+        footer = changed(content[4:-8], FooterChanges(places))
+        ending = len(footer).to_bytes(4, "little") + content[-4:]
+        metadata = pq.read_metadata(BytesIO(content[:4] + footer + ending))
+    groups = {number: metadata.row_group(number) for number in range(metadata.num_row_groups)}
+    with_rows = {number: group for number, group in groups.items() if group.num_rows}
+    return _Footer(metadata, with_rows, proofs)
+
+
+def _with_values(chunks: Sequence[Any], numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of the chunks that have other values than nulls."""
+    found = []
+    for chunk, number in zip(chunks, numbers, strict=True):
+        counts = chunk.statistics
+        if not counts.has_null_count or counts.null_count < chunk.num_values:
+            found.append(number)
+    return found
 
 
 def row_group_offset(row_group: Any) -> int:

@@ -19,6 +19,7 @@ from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.manifest import Content, Status
 from icectl.format.rule import COMPACT, NO_PARTITION, REWRITE_MANIFESTS, Severity
 from icectl.format.transforms import Transform
+from icectl.format.types import Type
 from icectl.sfc1.checks.rows import TreeColumns
 from icectl.sfc1.content_stats import (
     STATS_STEP,
@@ -32,13 +33,14 @@ from icectl.sfc1.content_stats import (
 )
 from icectl.sfc1.manifest_file import STATS
 from icectl.sfc1.manifests import FILES, TreeFacts
+from icectl.sfc1.shape_bounds import CORNER_IDS, SHAPES, corner_type, crossed, has_outside
 
 _LOWEST, _HIGHEST = group_id(0), group_id(HIGHEST_STATS_ID)
 _METADATA_COLUMNS = (9_000, 9_200)
 _COUNT_TYPES = {
     3: pa.bool_(), 4: pa.int64(), 5: pa.int64(), 6: pa.int64(), 7: pa.int32(), 8: pa.int32(),
 }  # fmt: skip
-_GROUP, _BOUNDS = 0, (1, 2)
+_BOUNDS = (1, 2)
 
 
 # -- what a table keeps statistics of -------------------------------------------------------------
@@ -200,12 +202,24 @@ def _wrong_group(group: pa.Field, known: Mapping[int, StatsColumn]) -> Iterator[
         name = f"`{group.name}.{member.name}`"
         if not 1 <= offset < STATS_STEP:
             yield f"has {name} with the id {number} in the group {base}"
+        elif offset in _BOUNDS and column is not None and isinstance(column.type, SHAPES):
+            corner = corner_type(base + CORNER_IDS[offset])
+            if not _is_corner(member.type, corner):
+                yield f"has {name} as {member.type}, where its column has corners of boxes"
         elif offset in _BOUNDS and column is not None:
             wanted = bound_type(column.type)
             if wanted is None or not _promotes(member.type, wanted):
                 yield f"has {name} as {member.type}, where its column is {wanted}"
         elif offset in _COUNT_TYPES and member.type != _COUNT_TYPES[offset]:
             yield f"has {name} as {member.type}, not {_COUNT_TYPES[offset]}"
+
+
+def _is_corner(stored: pa.DataType, corner: pa.StructType) -> bool:
+    """Return whether all members of a bound of shapes are coordinates, x and y among them."""
+    ids = {field_id(item): item.type for item in child_fields(stored)}
+    known = {field_id(item): item.type for item in corner}
+    needed = {field_id(item) for item in list(corner)[:2]}
+    return pa.types.is_struct(stored) and needed <= ids.keys() and ids.items() <= known.items()
 
 
 def _promotes(stored: pa.DataType, wanted: pa.DataType) -> bool:
@@ -229,9 +243,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _crossed_bounds(stats: RowStatistics) -> Mask:
     wrong = stats.none()
-    for _, group in stats.groups():
+    for column, group in stats.groups():
         lower, upper = group.get("lower_bound"), group.get("upper_bound")
         if lower is None or upper is None:
+            continue
+        if isinstance(column.type, SHAPES):
+            wrong |= crossed(lower, upper, column.type)
             continue
         wrong |= mask_of(pc.greater(lower, upper))
         if pa.types.is_floating(lower.type):
@@ -320,7 +337,7 @@ class LeafStatistics:
             total = aggregate(stats, self.columns, whole(live["record_count"]))
             parts = (self.stated.flatten(), total.flatten(), stats.flatten())
             for column, *members in zip(self.columns, *parts, strict=True):
-                for name in _compared(*map(StatsMembers, members)):
+                for name in _compared(column.type, *map(StatsMembers, members)):
                     ids[name].append(column.id)
         return ids
 
@@ -343,16 +360,18 @@ def in_leaf(
     return Check(LeafStatistics, search)
 
 
-def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
+def _compared(
+    type_: Type, stated: StatsMembers, whole: StatsMembers, rows: StatsMembers
+) -> Iterator[str]:
     if stated.is_null.all():
         if not whole.is_null.all():
             yield "absent"
         return
     lower, upper = stated.get("lower_bound"), stated.get("upper_bound")
     if lower is not None and upper is not None:
-        if _outside(rows, lower, upper):
+        if _outside(type_, rows, lower, upper):
             yield "narrow"
-        elif _outside(stated, whole.get("lower_bound"), whole.get("upper_bound")):
+        elif _outside(type_, stated, whole.get("lower_bound"), whole.get("upper_bound")):
             yield "wide"
     for name in ("value_count", "null_count", "nan_count"):
         (claimed, is_stated), (counted, is_known) = stated.counts(name), whole.counts(name)
@@ -363,8 +382,10 @@ def _compared(stated: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> 
         yield "untrue"
 
 
-def _outside(group: StatsMembers, lower: pa.Array, upper: pa.Array) -> bool:
+def _outside(type_: Type, group: StatsMembers, lower: pa.Array, upper: pa.Array) -> bool:
     least, most = group.get("lower_bound"), group.get("upper_bound")
+    if isinstance(type_, SHAPES):
+        return has_outside((least, most), (lower, upper), type_)
     below, above = pc.less(least, lower[0]), pc.greater(most, upper[0])
     return bool(mask_of(below).any() or mask_of(above).any())
 

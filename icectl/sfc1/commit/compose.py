@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import NONE, Positions
+from icectl.entries.columns import NONE, Positions, whole
 from icectl.errors import CommitConflict, SelfCheckFailed
 from icectl.format.manifest import Content, Status
 from icectl.sfc1.commit.clustering import clustered
@@ -29,7 +29,7 @@ from icectl.sfc1.commit.draft import (
     vector_rows,
     with_status,
 )
-from icectl.sfc1.manifest_file import ListedRow, TreeContent, write_tree
+from icectl.sfc1.manifest_file import STATS, ListedRow, TreeContent, write_tree
 from icectl.sfc1.manifests import (
     FILES,
     LEAVES,
@@ -73,6 +73,7 @@ def compose(
     Raises: CommitConflict for a removed file that is not live.
     """
     kept = with_status(live_rows(parent.rows), Status.EXISTING)
+    kept = _with_statistics(kept, change.statistics)
     draft = Draft(means, attempt, kept, dict(parent.dead), change.data_leaves)
     going = {gone.key for gone in change.removed}
     drop_emptied_leaves(draft)
@@ -90,6 +91,16 @@ def compose(
     }
     root = write_tree(means.facts.stored(rows), TreeContent.ROOT, footer)
     return NewTree(rows, root, tuple(draft.files), added_rows, places.rows)
+
+
+def _with_statistics(kept: pa.Table, of_leaves: Mapping[str, pa.StructArray]) -> pa.Table:
+    """Return rows with the statistics of some leaves, by key, in the place of their own."""
+    if not of_leaves:
+        return kept
+    stored = whole(kept[STATS])
+    places = enumerate(map(str, keys(kept["location"])))
+    column = pa.concat_arrays([of_leaves.get(key, stored.slice(at, 1)) for at, key in places])
+    return kept.set_column(kept.column_names.index(STATS), kept.schema.field(STATS), column)
 
 
 def drop_emptied_leaves(draft: Draft) -> None:

@@ -69,7 +69,8 @@ class TreeChange:
     other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
     are compacted, with `rewritten_files` of the root: keys of locations. `data_leaves` has the leaf
     that data files of new vectors were seen in, None for the root, both as keys. `summary` has
-    what the snapshot's says beside counters.
+    what the snapshot's says beside counters. `statistics` are those of leaves of the parent state
+    that knew less of theirs, by key.
     """
 
     added: pa.Table
@@ -79,6 +80,7 @@ class TreeChange:
     operation: str | None = None
     data_leaves: Mapping[str, str | None] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
+    statistics: Mapping[str, pa.StructArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.transaction import Outputs
-from icectl.entries.columns import NONE, Positions
+from icectl.entries.columns import NONE, Positions, whole
 from icectl.entries.locations import without_scheme
 from icectl.entries.rows import (
     ALL_COLUMNS,
@@ -27,6 +27,7 @@ from icectl.entries.rows import (
     data_files,
     delete_files,
     live,
+    numbers,
     of_status,
     where,
     with_some_deleted,
@@ -42,9 +43,24 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
-from icectl.sfc1.content_stats import by_field_id, conform, group_id, stats_group, typed_bounds
+from icectl.sfc1.content_stats import (
+    aggregate,
+    by_field_id,
+    conform,
+    group_id,
+    stats_group,
+    typed_bounds,
+)
 from icectl.sfc1.manifest_file import STATS, ListedRow
-from icectl.sfc1.manifests import FILES, TreeFacts, leaf_rows, of_contents, read_leaf
+from icectl.sfc1.manifests import (
+    FILES,
+    FOR_STATS,
+    TreeFacts,
+    entry_stats,
+    leaf_rows,
+    of_contents,
+    read_leaf,
+)
 from icectl.sfc1.reader import RootReader, leaf_manifest, raw_entries
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
@@ -290,6 +306,29 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
         if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
             rows.append(_row(facts, counted))
     return pa.concat_tables(rows)
+
+
+def legacy_statistics(
+    context: TableContext, facts: TreeFacts, leaves: Sequence[ListedRow]
+) -> Mapping[str, pa.StructArray]:
+    """Read the statistics of leaves of older versions, by key, from their live entries (sfc-1 5.7).
+
+    Shape: one struct each, as `aggregate` has them.
+    Raises: as scan_manifests.
+    """
+    manifests = [leaf_manifest(leaf, NONE) for leaf in leaves]
+    found: dict[str, pa.StructArray] = {}
+    wanted = FOR_STATS - {"column_sizes"} | {"status", "spec_id", "record_count"}
+    for part in scan_manifests(context, facts.metadata, manifests, wanted, trust="own"):
+        for spec_id, entries in by_spec(live(part.rows)):
+            stats = entry_stats(facts, entries, spec_id, facts.columns, known=True)
+            counts = whole(entries.table["record_count"])
+            places, starts = np.unique(numbers(entries, "manifest"), return_index=True)
+            for at, start, stop in zip(places, starts, [*starts[1:], len(entries)], strict=True):
+                key = comparison_key(manifests[at].manifest_path)
+                rows = stats.slice(start, stop - start), counts.slice(start, stop - start)
+                found[key] = aggregate(rows[0], facts.columns, rows[1])
+    return found
 
 
 def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
