@@ -117,6 +117,8 @@ COLUMNS: Mapping[str, Column] = {
     "dec38_of_9": Column(DecimalType(38, 2), _decimals(9, 2), DecimalType(9, 2)),
 }
 _HELD_BY = "held"
+FILES = 8
+"""Files that `spread` makes."""
 
 
 def build(warehouse: Path, name: str, properties: Mapping[str, str], by: str | None = None) -> Path:
@@ -140,6 +142,29 @@ def build(warehouse: Path, name: str, properties: Mapping[str, str], by: str | N
         table.update_spec().add_identity(by).commit()
     catalog.engine.dispose()
     return on_files(table, properties)
+
+
+def spread(catalog: SqlCatalog, chosen: Sequence[str], properties: Mapping[str, str]) -> Path:
+    """Make a table of some columns in files of two rows, each by a commit; its directory.
+
+    A file has one value of a column twice, or once beside null, or two neighbours.
+    """
+    fields = [NestedField(at, name, COLUMNS[name].type) for at, name in enumerate(chosen, 1)]
+    table = catalog.create_table("db.t", Schema(*fields))
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    for file in range(FILES):
+        arrays = [pa.array(_of_file(field.name, file), field.type) for field in schema]
+        table.append(pa.Table.from_arrays(arrays, schema=schema))
+    return on_files(table, properties)
+
+
+def _of_file(name: str, file: int) -> list[Any]:
+    values = COLUMNS[name].values
+    first, second = (values[at % len(values)] for at in (file, file + 1))
+    found = [[first, first], [first, None], [first, second]][file % 3]
+    if isinstance(COLUMNS[name].type, UUIDType):
+        return [None if one is None else one.bytes for one in found]
+    return found
 
 
 def names() -> dict[str, Column]:

@@ -10,13 +10,9 @@ from operator import eq, gt, lt
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, FixedType, NestedField, TimestamptzType, UUIDType
+from pyiceberg.types import BinaryType, FixedType, TimestamptzType
 
 from icectl.cli import app
 from icectl.commands.compact.run import live_files
@@ -24,37 +20,16 @@ from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS
 from icectl.entries.rows import by_row
 from icectl.sfc1.reader import RootReader
-from tests.builders.filtered import COLUMNS, on_files
+from tests.builders.filtered import COLUMNS, FILES, spread
 from tests.builders.inline_rows import way_to
 from tests.builders.rows import local
 
-FILES = 8
 LEAVES = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "1"}
 EVERY = tuple(name for name, column in COLUMNS.items() if column.first is None)
 ONE_OF_EACH_TYPE = (
     "flag", "small", "big", "float", "double", "minus_zero", "some_nan", "dec38", "day", "instant",
     "text", "uuid", "bytes", "fixed4",
 )  # fmt: skip
-
-
-def stored(name: str, file: int) -> list[Any]:
-    """The values of a column in a file: one, the same with null, or two neighbours."""
-    values = COLUMNS[name].values
-    first, second = (values[at % len(values)] for at in (file, file + 1))
-    found = [[first, first], [first, None], [first, second]][file % 3]
-    if isinstance(COLUMNS[name].type, UUIDType):
-        return [None if one is None else one.bytes for one in found]
-    return found
-
-
-def written(catalog: SqlCatalog, names: Sequence[str]) -> Path:
-    fields = [NestedField(at, name, COLUMNS[name].type) for at, name in enumerate(names, 1)]
-    table = catalog.create_table("db.t", Schema(*fields))
-    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    for file in range(FILES):
-        arrays = [pa.array(stored(field.name, file), field.type) for field in schema]
-        table.append(pa.Table.from_arrays(arrays, schema=schema))
-    return on_files(table, LEAVES)
 
 
 def literal(name: str, value: Any) -> str | None:
@@ -100,7 +75,7 @@ def _holds(compare: Callable[[Any, Any], bool], value: object, row: object) -> b
 )
 def test_no_leaf_with_a_matching_row_is_left_out(catalog, names, operators, modes):
     """First in Avro manifests below a root, then in leaves."""
-    directory = written(catalog, names)
+    directory = spread(catalog, names, LEAVES)
     upgrade = ["upgrade-to-v4", str(directory), "--layout=sfc-1", "--yes", "--quiet"]
     left_out = []
     for mode in modes:

@@ -1,10 +1,11 @@
 """Counts rows in Iceberg's Spark runtime by filters that it pushes down, and without filters.
 
-    spark_filters.py JAR ASKED
+    spark_filters.py JAR ASKED [files]
 
 The file ASKED is JSON: lists of conditions in SQL by the directory of their table. One JSON line a
 table is printed: {"table", "asked", "differing"}, where "differing" has what both count by
-condition, where they differ.
+condition, where they differ. With `files`: {"table", "files"}, the files with a row that each
+condition is true of, without filters.
 """
 
 import json
@@ -41,14 +42,31 @@ def counted(spark: SparkSession, conditions: list[str]) -> dict[str, int]:
     return found
 
 
+def files_with_rows(spark: SparkSession, conditions: list[str]) -> dict[str, list[str]]:
+    """The files with a row of each condition, which is evaluated in every row."""
+    found = {}
+    for start in range(0, len(conditions), AT_ONCE):
+        part = conditions[start : start + AT_ONCE]
+        columns = ", ".join(f"collect_set(CASE WHEN {one} THEN _file END)" for one in part)
+        (row,) = spark.sql(f"SELECT {columns} FROM asked").collect()
+        found |= dict(zip(part, map(list, row), strict=True))
+    return found
+
+
 def main(arguments: list[str]) -> None:
-    """Compare both for every table."""
-    jar, asked = arguments
+    """Compare both for every table, or name files."""
+    jar, asked, *what = arguments
     spark = session(jar, "/nonexistent")
     spark.conf.set("spark.sql.iceberg.aggregate-push-down.enabled", "false")
     try:
         for table, conditions in json.loads(Path(asked).read_text()).items():
-            spark.read.format("iceberg").load(table).createOrReplaceTempView("asked")
+            frame = spark.read.format("iceberg").load(table)
+            frame.createOrReplaceTempView("asked")
+            if what == ["files"]:
+                frame.selectExpr("*", "_file").createOrReplaceTempView("asked")
+                found = files_with_rows(spark, conditions)
+                print(json.dumps({"table": table, "files": found}), flush=True)
+                continue
             pushed, whole = pushed_down(spark, conditions), counted(spark, conditions)
             both = {one: [pushed[one], whole[one]] for one in conditions}
             differing = {one: counts for one, counts in both.items() if counts[0] != counts[1]}
