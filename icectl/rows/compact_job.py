@@ -12,7 +12,7 @@ import pyarrow as pa
 from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import CARRIED, PLANNING, PROVEN
 from icectl.errors import CorruptTable, MissingFile, Unsupported
-from icectl.files.parquet.merge_footer import NotMergeable
+from icectl.files.parquet.merge_columns import NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import NameMapping
 from icectl.files.parquet.write import ParquetOptions

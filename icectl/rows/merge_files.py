@@ -1,17 +1,20 @@
 """Data files merged without decoding their rows, and the metrics of the new one."""
 
-from collections.abc import Collection, Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.errors import CorruptTable, SelfCheckFailed, StorageError
 from icectl.files.data_file import open_data_file
+from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.merge import (
     CopyRange,
     MergedFile,
@@ -19,19 +22,27 @@ from icectl.files.parquet.merge import (
     check_page,
     written_columns,
 )
-from icectl.files.parquet.merge_footer import (
-    FileShape,
+from icectl.files.parquet.merge_columns import (
     MergedColumns,
-    MergeSource,
     NotMergeable,
+    StoredColumns,
+    combined,
+    joined,
+)
+from icectl.files.parquet.merge_footer import (
+    MergeSource,
     read_source,
 )
-from icectl.files.parquet.metrics import read_metrics
+from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import arrow_schema, field_id, leaves
+from icectl.files.parquet.write import ParquetWriter
+from icectl.format.properties import BLOOM_FILTER_RATIO
 from icectl.format.schema import Schema
 from icectl.rows.check_data_file import ROW_ID
+from icectl.rows.column_forms import TableForms
+from icectl.rows.columns import inside, is_real, path_to
 from icectl.rows.deleted_positions import DeletedPositions, Flags
-from icectl.rows.read_data import LINEAGE, SourceFile, nulls_of, open_own, open_source
+from icectl.rows.read_data import LINEAGE, RowSource, SourceFile, nulls_of, open_own, open_source
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, deleted_rows, stored_rows
 from icectl.rows.row_runs import runs_of
 from icectl.rows.row_totals import RowTotals, check_totals
@@ -43,6 +54,7 @@ from icectl.rows.write_data import (
     with_joined_bounds,
     with_stated_metrics,
 )
+from icectl.storage.location import name
 from icectl.storage.store import Assembly, CopyRefused, Store
 from icectl.table.reading import naming, present
 
@@ -54,6 +66,9 @@ _MOST_DEAD = 8
 """A merged file may have 1/8 of a file's bytes that nothing reads."""
 
 LINEAGE_IDS = frozenset(item.id for item in LINEAGE)
+_MOST_IN_MEMORY = 64 << 20
+"""Encoded bytes of decoded columns of one file; more go to disk."""
+
 FOOTER_BYTES = 1 << 16
 """What reading a footer takes at a time."""
 
@@ -83,7 +98,7 @@ class MergedGroup:
     by_value: pa.Table
 
 
-def read_shape(store: Store, location: str, without: Collection[int]) -> FileShape | str:
+def read_stored(store: Store, location: str, without: Collection[int]) -> StoredColumns | str:
     """Read how a file stores its columns, or why it can't be merged; `without` some columns.
 
     What else is wrong with the file shows when it is read.
@@ -97,7 +112,7 @@ def read_shape(store: Store, location: str, without: Collection[int]) -> FileSha
         return "it is missing"
     if any(isinstance(column.key, bytes) for column in source.columns):
         return "a column has no field id"
-    return source.shape
+    return source.stored
 
 
 def merge_files(
@@ -136,8 +151,7 @@ class _Opened:
     sources: Sequence[tuple[SourceFile, MergeSource]]
     left_out: Sequence[Flags | None]
     layout: MergedColumns
-    schema: pa.Schema
-    """The columns that any of the files has."""
+    forms: TableForms
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +170,14 @@ class _Merge:
         """Merge files whose bytes pass through here. Raises: as merge_files."""
         sources = []
         for file in self.group.files:
-            with self.outputs.reading(file.location) as handle:
+            with self.outputs.reading(file.location) as handle, _naming(file):
                 sources.append(self._source(file, handle))
         opened = self._opened(sources)
         with self.outputs.create(self.location) as output:
             merged = MergedFile(output, opened.layout)
             for file, source in opened.sources:
-                with self.outputs.reading(file.location) as handle:
-                    merged.add(source, handle)
+                with self.outputs.reading(file.location) as handle, _naming(file):
+                    merged.add(self._with_decoded(merged, opened, file, source), handle)
             self._finish(merged, opened)
         reopen = partial(self.outputs.reading, self.location)
         with reopen() as handle:
@@ -177,10 +191,11 @@ class _Merge:
         Raises: as merge_files; CopyRefused.
         """
 
-        def read(file: SourceFile) -> tuple[IO[bytes], tuple[MergeSource, pa.Schema]]:
+        def read(file: SourceFile) -> tuple[IO[bytes], MergeSource]:
             with present(file.location), naming(file.location):
                 handle = assembly.open(file.location)
-                return handle, self._source(file, handle)
+                with _naming(file):
+                    return handle, self._source(file, handle)
 
         with ExitStack() as stack:
             with assembling as assembly:
@@ -191,6 +206,8 @@ class _Merge:
                     why = "the storage copies whole files only, and"
                     if any(flags is not None and not flags.all() for flags in opened.left_out):
                         raise CopyRefused(f"{why} rows of one are left out")
+                    if any(opened.layout.decoded_in(source) for _, source in opened.sources):
+                        raise CopyRefused(f"{why} columns of one are decoded")
                     for _, source in opened.sources:
                         if (source.size_bytes - source.live_bytes) * _MOST_DEAD > source.size_bytes:
                             raise CopyRefused(f"{why} one has much in between")
@@ -204,7 +221,8 @@ class _Merge:
                         copy = CopyRange(
                             partial(assembly.copy, file.location), assembly.copies_whole
                         )
-                        merged.add(source, handles[file.location], copy)
+                        copied_source = self._with_decoded(merged, opened, file, source)
+                        merged.add(copied_source, handles[file.location], copy)
                 self._finish(merged, opened)
                 copied = [handles[file.location] for file, _ in opened.sources]
                 places, sample = merged.chunk_places(), {}
@@ -228,8 +246,8 @@ class _Merge:
                 )
             return self._result(output, merged, opened)
 
-    def _source(self, file: SourceFile, handle: IO[bytes]) -> tuple[MergeSource, pa.Schema]:
-        """Return the footer and columns of the file of an entry. Raises: as merge_files."""
+    def _source(self, file: SourceFile, handle: IO[bytes]) -> MergeSource:
+        """Return the file of an entry by its footer. Raises: as merge_files."""
         if file.file_format.lower() != "parquet" or file.split is not None:
             raise NotMergeable("it is not a complete Parquet file")
         schema = self.group.columns.written
@@ -244,15 +262,13 @@ class _Merge:
             if file.first_row_id is None:
                 raise NotMergeable("its rows have no ids yet")
             source = source.without_columns(LINEAGE_IDS)
-        return source, opened.schema
+        return source
 
-    def _opened(self, complete: Sequence[tuple[MergeSource, pa.Schema]]) -> _Opened:
+    def _opened(self, complete: Sequence[MergeSource]) -> _Opened:
         """Return the files without fully deleted row groups. Raises: NotMergeable."""
         sources: list[tuple[SourceFile, MergeSource]] = []
         left_out: list[Flags | None] = []
-        columns: dict[int | None, pa.Field] = {}
-        for file, (whole_source, stored) in zip(self.group.files, complete, strict=True):
-            columns = {field_id(item): item for item in stored} | columns
+        for file, whole_source in zip(self.group.files, complete, strict=True):
             flags = self.by_position.of(file.location), self.by_value.of(file.location)
             source = _with_live_groups(whole_source, flags, self.merging)
             left_out.append(None)
@@ -262,8 +278,41 @@ class _Merge:
                 left_out[-1] = np.repeat(~is_copied, counts)
             if len(source.groups):
                 sources.append((file, source))
-        layout = check_alike([source for _, source in sources])
-        return _Opened(sources, left_out, layout, pa.schema(columns.values()))
+        forms = TableForms(self.group.columns.ever)
+        for file, source in sources[1:]:
+            with _naming(file):
+                joined(combined([sources[0][1].stored, source.stored]), forms)
+        layout = check_alike([source for _, source in sources], forms)
+        return _Opened(sources, left_out, layout, forms)
+
+    def _with_decoded(
+        self, merged: MergedFile, opened: _Opened, file: SourceFile, source: MergeSource
+    ) -> MergeSource:
+        """Decode the columns of a file that have another form in the new file, and add them.
+
+        Returns the file without these columns. Raises: as merge_files.
+        """
+        decoded = set(opened.layout.decoded_in(source))
+        if not decoded:
+            return source
+        items = [
+            opened.forms.item_of(column)
+            for column in opened.layout.columns
+            if column.key in decoded
+        ]
+        schema = Schema(0, tuple(item for item in items if item is not None))
+        with tempfile.SpooledTemporaryFile(_MOST_IN_MEMORY) as spool:
+            columns = cast(IO[bytes], spool)
+            written = RowTotals()
+            with self.outputs.reading(file.location) as handle:
+                rows = open_source(handle, file, schema, ())
+                _write_columns(rows, schema, source, columns, self.options, written)
+            stored = RowTotals()
+            for batch in open_data_file(columns, "parquet").batches(None):
+                stored.add(batch.batch)
+            check_totals(written, stored)
+            merged.add_decoded(read_source(columns), columns)
+        return source.without_columns(decoded)
 
     def _finish(self, merged: MergedFile, opened: _Opened) -> None:
         """Add columns that files lack, and the footer. Raises: NotMergeable."""
@@ -275,9 +324,9 @@ class _Merge:
             for file, source in opened.sources:
                 has_column = any(item.key == missing.key for item in source.columns)
                 if not has_column and (default is not None or id_ in file.constants):
-                    why = f"one of its files lacks `{missing.shown}`, which has a default"
+                    why = f"not all files have `{missing.shown}`, which has a default"
                     raise NotMergeable(why)  # readers see another value than null
-            fields.append(next(item for item in opened.schema if field_id(item) == id_))
+            fields.append(missing.field)
         with_lineage = self.group.columns.written.field(ROW_ID) is not None
         lineage = arrow_schema(Schema(0, LINEAGE if with_lineage else ()))
         schema = pa.schema([*fields, *lineage])
@@ -294,6 +343,22 @@ class _Merge:
             with closing(written_columns(schema, row_groups(), lineage.names[:1])) as columns:
                 merged.add_columns(read_source(columns), columns)
         merged.finish()
+
+    def _stated(self, opened: _Opened) -> Iterator[FileMetrics]:
+        """Yield what entries state of files; columns that one lacks have only nulls."""
+        lacking = {
+            file.location: [int(column.key) for column in opened.layout.missing_in([source])]
+            for file, source in opened.sources
+        }
+        for file in self.group.files:
+            if file.stated is not None:
+                metrics = file.stated.metrics
+                nulls = dict.fromkeys(lacking.get(file.location, ()), metrics.record_count)
+                yield replace(
+                    metrics,
+                    value_counts={**metrics.value_counts, **nulls},
+                    null_value_counts={**metrics.null_value_counts, **nulls},
+                )
 
     def _lineage(self, file: SourceFile, source: MergeSource) -> Iterator[Sequence[pa.Array]]:
         """Yield ids of rows and their last updates, of each row group to copy (R-100)."""
@@ -329,7 +394,7 @@ class _Merge:
         footer = read_metrics(file, schema)
         metrics = shaped_metrics(footer, schema, self.options.modes)
         written = WrittenFile(self.location, partition.key, merged.size_bytes, footer, metrics)
-        stated = [file.stated.metrics for file in self.group.files if file.stated is not None]
+        stated = list(self._stated(opened))
         if len(stated) == len(self.group.files):
             written = with_joined_bounds(written, stated, schema, self.options)
             has_all_rows = all(flags is None for flags in opened.left_out)
@@ -340,6 +405,68 @@ class _Merge:
             _check_rows(self.group, opened.left_out, written, self.outputs)
         values = [self.by_value.of(file.location) for file in self.group.files]
         return MergedGroup(written, runs_of(opened.left_out), runs_of(values))
+
+
+@contextmanager
+def _naming(file: SourceFile) -> Iterator[None]:
+    """Name a file in what keeps it from being merged. Raises: NotMergeable."""
+    try:
+        yield
+    except NotMergeable as error:
+        raise NotMergeable(f"`{name(file.location)}`: {error}") from error
+
+
+def _write_columns(
+    rows: RowSource,
+    schema: Schema,
+    source: MergeSource,
+    file: IO[bytes],
+    options: WriteOptions,
+    written: RowTotals,
+) -> None:
+    """Write columns of a file anew, in the row groups that are copied of it, and add them up."""
+    ends = np.cumsum(source.group_rows)
+    arrow = arrow_schema(schema)
+    assert isinstance(rows.opened, ParquetDataFile)
+    filters = {
+        ".".join(item.name for item in schema.line_to(id_)): BLOOM_FILTER_RATIO
+        for id_ in rows.opened.filtered
+        if schema.line_to(id_)
+    }
+    parquet = replace(options.parquet, bloom_filters={**options.parquet.bloom_filters, **filters})
+    reals = [id_ for id_, item in schema.all_fields.items() if is_real(item.type)]
+    paths = {id_: path for id_ in reals if (path := path_to(arrow, id_)) is not None}
+    writer = ParquetWriter(file, arrow, parquet, {})
+    pending: list[pa.RecordBatch] = []
+    copied = set(source.groups.tolist())
+    for stored in rows.stored():
+        at, end = stored.first_row, stored.first_row + stored.batch.num_rows
+        while at < end:
+            group = int(np.searchsorted(ends, at, "right"))
+            stop = min(end, int(ends[group]))
+            if group in copied:
+                part = stored.batch.slice(at - stored.first_row, stop - at)
+                pending.append(rows.project(part, np.arange(at, stop)))
+                written.add(pending[-1])
+            if stop == ends[group] and pending:
+                with_nan = _with_nan(pending, paths)
+                writer.write_row_group(pending, with_nan)
+                pending = []
+            at = stop
+    writer.close()
+
+
+def _with_nan(
+    batches: Sequence[pa.RecordBatch], paths: Mapping[int, tuple[int, ...]]
+) -> frozenset[int]:
+    """Return the ids of columns that have NaN."""
+    return frozenset(
+        id_
+        for id_, path in paths.items()
+        if any(
+            pc.any(pc.is_nan(inside(batch.column(path[0]), path[1:]))).as_py() for batch in batches
+        )
+    )
 
 
 def _check_rows(

@@ -37,7 +37,7 @@ from icectl.format.properties import (
 )
 from icectl.format.schema import Schema, schema_json
 from icectl.format.single_value import decode, encode
-from icectl.format.types import GeographyType, NestedField, PrimitiveType, Type
+from icectl.format.types import GeographyType, NestedField, PrimitiveType
 from icectl.format.variant import Side, joined_bounds
 from icectl.rows.columns import ColumnFacts, inside, is_real, is_shape, path_to
 from icectl.storage.store import Assembly
@@ -516,7 +516,8 @@ def with_stated_metrics(
     """
     metrics = written.metrics
     nan_counts: dict[int, int] = {}
-    bounds: dict[int, tuple[bytes, bytes]] = {}
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
     for id_ in metrics.value_counts:
         item = schema.field(id_)
         having = [source for source in sources if not _has_only_nulls(source, id_)]
@@ -526,17 +527,18 @@ def with_stated_metrics(
         known_counts = [count for count in counts if count is not None]
         if has_all_rows and is_real(item.type) and len(known_counts) == len(counts):
             nan_counts[id_] = sum(known_counts)
-        joined = None if id_ in metrics.lower_bounds else _joined_range(having, id_, item.type)
-        if joined is not None:
-            bounds[id_] = joined
+        if id_ not in metrics.lower_bounds:
+            numbered = [source for source in having if not _has_only_nan(source, id_)]
+            _join_bound("lower", [source.lower_bounds for source in numbered], item, lower)
+            _join_bound("upper", [source.upper_bounds for source in numbered], item, upper)
     stated = replace(
         metrics,
         nan_value_counts=nan_counts,
-        lower_bounds={id_: lowest for id_, (lowest, _) in bounds.items()},
+        lower_bounds=lower,
         # NaN may be greater than what is greatest of all else.
         upper_bounds={
-            id_: highest
-            for id_, (_, highest) in bounds.items()
+            id_: bound
+            for id_, bound in upper.items()
             if not is_real(schema.all_fields[id_].type) or nan_counts.get(id_) == 0
         },
     )
@@ -545,17 +547,17 @@ def with_stated_metrics(
     return _with_more(written, *bounds_cut, nan_value_counts=counts_by_id)
 
 
-def _joined_range(
-    sources: Sequence[FileMetrics], id_: int, type_: Type
-) -> tuple[bytes, bytes] | None:
-    """Return the least and the greatest of the bounds of a column; None where one has none."""
+def _join_bound(
+    side: Side, bounds: Sequence[Mapping[int, bytes]], item: NestedField, joined: dict[int, bytes]
+) -> None:
+    """Add the least or the greatest of the bounds of a column; nothing if one has none."""
     try:
-        lower = [decode(type_, source.lower_bounds[id_]) for source in sources]
-        upper = [decode(type_, source.upper_bounds[id_]) for source in sources]
+        values = [decode(item.type, of_file[item.id]) for of_file in bounds]
     except (KeyError, ValueError):
-        return None  # level metadata reports those that are none
-    ends = widest(lower, upper)
-    return None if ends is None else (encode(type_, ends[0]), encode(type_, ends[1]))
+        return  # level metadata reports those that are none
+    ends = widest(values, values)
+    if ends is not None:
+        joined[item.id] = encode(item.type, ends[0 if side == "lower" else 1])
 
 
 def _joined_box(
@@ -577,6 +579,13 @@ def _joined_box(
 def _has_only_nulls(metrics: FileMetrics, id_: int) -> bool:
     nulls = metrics.null_value_counts.get(id_)
     return nulls is not None and nulls == metrics.value_counts.get(id_)
+
+
+def _has_only_nan(metrics: FileMetrics, id_: int) -> bool:
+    """Whether a column has no values but NaN and nulls."""
+    counts = (metrics.nan_value_counts.get(id_), metrics.null_value_counts.get(id_))
+    known = [count for count in counts if count is not None]
+    return len(known) == len(counts) and sum(known) == metrics.value_counts.get(id_)
 
 
 def _only(counts: Mapping[int, int], ids: set[int]) -> Mapping[int, int]:

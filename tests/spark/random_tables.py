@@ -117,6 +117,8 @@ class Report:
     idle: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """What is said of each way that is refused."""
+    unmerged: dict[str, list[str]] = field(default_factory=dict)
+    """Why files stay in each way that merges."""
     failures: list[Failure] = field(default_factory=list)
     unreadable: int = 0
     filters: int = 0
@@ -238,7 +240,7 @@ class Matrix:
         """
         every = way in ("binpack", "deletes-only")
         files = sum(1 for _ in table.rglob("*.metadata.json*"))
-        error = self._timed(report, "compact", lambda: self._carried_out(table, way, line))
+        error = self._timed(report, "compact", lambda: self._carried_out(report, table, way, line))
         is_unchanged = sum(1 for _ in table.rglob("*.metadata.json*")) == files
         if is_unchanged:
             report.idle.append(way)
@@ -273,7 +275,7 @@ class Matrix:
             for rule in sorted(after.keys() - before.keys()):
                 report.add(way, "validate", f"{' '.join(rule)}: {after[rule]}")
 
-    def _carried_out(self, table: Path, way: str, line: dict[str, Any]) -> str:
+    def _carried_out(self, report: Report, table: Path, way: str, line: dict[str, Any]) -> str:
         """What went wrong in a compaction; nothing, if nothing."""
         if way.startswith("spark-"):
             assert self.engine is not None
@@ -281,6 +283,10 @@ class Matrix:
             told = self.engine.ask(table=str(table), branch=line["branch"], **order)
             return f"{told['code']}: {told['error']}" if "error" in told else ""
         done = self.icectl("compact", str(table), "--engine", "local", "--yes", *line["options"])
+        if way in MERGES and done.code == 0:
+            stayed = json.loads(done.out)["result"]["not_merged"]
+            if stayed:
+                report.unmerged[way] = [one["reason"] for one in stayed]
         return "" if done.code == 0 else f"{done.code}: {said(done)}"
 
     def _timed(self, report: Report, what: str, work: Any) -> Any:
@@ -367,6 +373,7 @@ def told_of(report: Report) -> str:
     if report.upstream:
         first += f"\n    {report.upstream[:1000]}"
     refused = [f"    {way}: refused: {why}" for way, why in report.refused.items()]
+    refused += [f"    {way}: not merged: {whys}" for way, whys in report.unmerged.items()]
     failed = [f"    {one.way or 'before'}: {one.kind}: {one.told}" for one in report.failures]
     steps = ["    " + "; ".join(report.steps)] if failed else []
     return "\n".join([first, *refused, *failed, *steps])
@@ -405,7 +412,8 @@ def main(arguments: Sequence[str]) -> int:
     proofs = [report for report in reports if not report.upstream]
     print(f"{len(reports)} tables, {len(failed)} failed, {len(proofs) - len(failed)} passed, "
           f"{len(reports) - len(proofs)} that Spark could not make or read, "
-          f"{sum(len(report.refused) for report in reports)} compactions refused")  # fmt: skip
+          f"{sum(len(report.refused) for report in reports)} compactions refused, "
+          f"{sum(bool(report.unmerged) for report in reports)} with files not merged")  # fmt: skip
     print(f"{sum(runs.values())} compactions: {dict(runs)}")
     print(f"{sum(report.filters * len(report.ways) for report in reports)} filters counted")
     print(f"{seconds:.0f} s, {seconds / max(1, len(reports)):.1f} s a table")

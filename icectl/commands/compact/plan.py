@@ -53,6 +53,7 @@ from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import Entries, by_row, numbers, take
 from icectl.errors import Unsupported, UsageError
+from icectl.files.parquet.alike import DecodedColumns
 from icectl.format.file_names import mark_of, marked_end
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
@@ -195,7 +196,8 @@ class CompactGroup:
     They come to the partition of `partition_key`; None stands for files whose rows move one by one:
     those of other specs, and of may_leave. `files` are rows of the live data files. Of a
     `conversion` these keep their rows. Vectors (`makes_vectors`) of all partitions lie together.
-    Of a group to merge, `decoded_bytes` are those of odd files, which are rewritten.
+    Of a group to merge, `decoded_bytes` are those of odd files, which are rewritten, and of the
+    columns that are decoded of files to merge: `decoded_columns`, by location.
     """
 
     number: int
@@ -213,10 +215,11 @@ class CompactGroup:
     conversion: ConversionPlan | None = None
     makes_vectors: bool = False
     decoded_bytes: int = 0
+    decoded_columns: Mapping[str, DecodedColumns] = field(default_factory=dict)
 
     @property
     def rewritten_bytes(self) -> int:
-        """Bytes of files that are decoded."""
+        """Bytes of files and columns that are decoded."""
         return self.input_bytes if self.choice.method == "rewrite" else self.decoded_bytes
 
     @property

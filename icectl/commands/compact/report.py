@@ -24,6 +24,7 @@ from icectl.rows.sort_rows import order_words
 from icectl.storage.location import name
 from icectl.table.live_files import LiveFiles
 from icectl.table.mergeable import MethodChoice
+from icectl.table.rewrite_tasks import RewriteTask
 from icectl.units import print_count, print_size
 
 _SHOWN_ODD = 3
@@ -271,6 +272,10 @@ def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
             "reason": group.reason,
             **_method(report, group),
             "decoded_bytes": 0 if group.keeps_files else group.rewritten_bytes,
+            "decoded_columns": [
+                {"path": location, "columns": of.names, "size_bytes": of.size_bytes, "why": of.why}
+                for location, of in group.decoded_columns.items()
+            ],
             "status": status,
             "files": [
                 {"path": location, "size_bytes": size, "rows": count}
@@ -287,7 +292,7 @@ def _methods(report: Compaction) -> Mapping[str, Any]:
         output = report.outputs.get(group.number)
         total = totals[_method(report, group)["method"]]
         is_merge = total is totals["merge"]
-        decoded = group.decoded_bytes if is_merge else 0
+        decoded = group.decoded_bytes - _column_bytes(group) if is_merge else 0
         expected = group.input_bytes if is_merge else group.expected_bytes
         total["groups"] += 1
         total["read_bytes"] += group.input_bytes - decoded
@@ -296,6 +301,10 @@ def _methods(report: Compaction) -> Mapping[str, Any]:
             for key, value in (("groups", 1), ("read_bytes", decoded), ("written_bytes", decoded)):
                 totals["rewrite"][key] += value
     return totals
+
+
+def _column_bytes(group: CompactGroup) -> int:
+    return sum(of.size_bytes for of in group.decoded_columns.values())
 
 
 def _method(report: Compaction, group: CompactGroup) -> Mapping[str, str]:
@@ -331,7 +340,7 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     if shows_plan and result["equality_deletes"]:
         _print_equality_deletes(console, report, result, whole=whole)
     if shows_plan and result["methods"]["merge"]["groups"]:
-        _print_methods(console, result["methods"])
+        _print_methods(console, report, result["methods"])
     for reason, count in report.plan.left_alone.items() if shows_plan else ():
         console.say(f"skipped {print_count(count, 'file')}: {reason}")
     for location, reason in islice(report.plan.odd.items(), _SHOWN_ODD if shows_plan else 0):
@@ -381,10 +390,14 @@ def _print_groups(console: Console, report: Compaction) -> None:
     print_table(console, columns, rows)
 
 
-def _print_methods(console: Console, methods: Mapping[str, Any]) -> None:
-    """Print what merges copy, and what rewrites read and write."""
+def _print_methods(console: Console, report: Compaction, methods: Mapping[str, Any]) -> None:
+    """Print what merges copy and decode, and what rewrites read and write."""
+    decoded = [group for group in _done(report) if group.decoded_columns]
+    count = sum(len(group.decoded_columns) for group in decoded)
+    size = print_size(sum(map(_column_bytes, decoded)))
+    but = f", except columns of {print_count(count, 'file')}, {size}" if decoded else ""
     texts = {
-        "merge": "merged without decoding: {} read and {} written",
+        "merge": f"merged without decoding{but}: {{}} read and {{}} written",
         "rewrite": "rewritten: {} read, decoded and written again as {}",
     }
     for method, text in texts.items():
@@ -483,11 +496,19 @@ def _summary(report: Compaction, result: Mapping[str, Any]) -> str:
 
 def _ways(report: Compaction) -> str:
     """Return how many files were merged and how many rewritten, if any were merged."""
-    counts = {"merge": 0, "rewrite": 0}
+    merged = decoded = rewritten = 0
     for group in report.plan.groups:
-        if group.number in report.outputs and not group.keeps_files:
-            counts[_method(report, group)["method"]] += group.input_files
-    if not counts["merge"]:
+        if group.number not in report.outputs or group.keeps_files:
+            continue
+        odd = group.input_files
+        if _method(report, group)["method"] == "merge":
+            rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
+            odd = sum(len(task.inputs) for task in rewriting if task.method == "rewrite")
+            decoded += len(group.decoded_columns)
+            merged += group.input_files - odd - len(group.decoded_columns)
+        rewritten += odd
+    if not merged + decoded:
         return ""
-    merged = f"{counts['merge']:,} merged without decoding"
-    return f", {merged}, {counts['rewrite']:,} rewritten" if counts["rewrite"] else f", {merged}"
+    text = f", {merged:,} merged without decoding"
+    text += f", {decoded:,} with some columns decoded" if decoded else ""
+    return f"{text}, {rewritten:,} rewritten" if rewritten else text

@@ -76,13 +76,14 @@ from icectl.errors import (
 )
 from icectl.files.manifest.schema import check_list_known
 from icectl.files.parquet.alike import AlikeParts, alike_parts
-from icectl.files.parquet.merge_footer import ColumnKey, FileShape
+from icectl.files.parquet.merge_columns import ColumnKey, StoredColumns
 from icectl.format.layout import layout_of_table
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.rows.choice import SPARK_PAYS_BYTES, EngineChoice, confirm_engine, weigh_engine
+from icectl.rows.column_forms import TableForms
 from icectl.rows.compact_job import (
     Engine,
     TaskResult,
@@ -93,7 +94,7 @@ from icectl.rows.compact_job import (
     typed_specs,
 )
 from icectl.rows.deleted_positions import named_data_files
-from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, read_shape
+from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, read_stored
 from icectl.rows.read_data import SourceFile, open_own
 from icectl.rows.row_runs import rows_of
 from icectl.rows.sort_rows import order_words
@@ -271,14 +272,15 @@ def _alike_parts(
     context.progress.phase("reading footers", total=len(files))
     without = LINEAGE_IDS if metadata.format_version >= 3 else frozenset[int]()
 
-    def read(file: InputFile) -> FileShape | str:
-        shape = read_shape(context.store, file.location, without)
+    def read(file: InputFile) -> StoredColumns | str:
+        stored = read_stored(context.store, file.location, without)
         context.progress.advance(1)
-        return shape
+        return stored
 
     sizes = [FOOTER_BYTES] * len(files)
-    shapes = iter(read_in_threads(read, files, sizes, threads=context.concurrency))
+    stored = iter(read_in_threads(read, files, sizes, threads=context.concurrency))
     ever, specs = every_column(metadata), typed_specs(metadata)
+    forms = TableForms(ever)
     parts = {}
     for task in tasks:
         sources = [source_of(file, specs) for file in task.inputs]
@@ -288,7 +290,7 @@ def _alike_parts(
             is_null = column is None or column.initial_default is None
             return is_null and int(key) not in sources[place].constants
 
-        parts[task.task_id] = alike_parts(list(islice(shapes, len(sources))), may_lack)
+        parts[task.task_id] = alike_parts(list(islice(stored, len(sources))), may_lack, forms)
     return parts
 
 

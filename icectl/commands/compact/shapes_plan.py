@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from icectl.commands.compact.plan import CompactGroup, CompactPlan
 from icectl.entries.file_verdicts import FileVerdict
-from icectl.files.parquet.alike import AlikeParts
+from icectl.files.parquet.alike import AlikeParts, DecodedColumns
 from icectl.storage.location import name
 from icectl.table.live_files import LiveFiles
 from icectl.table.mergeable import MethodChoice
 from icectl.table.rewrite_tasks import Bin, RewriteTask, TaskMaker
-from icectl.units import print_count
+from icectl.units import print_count, print_size
+
+_SHOWN_COLUMNS = 3
 
 
 def tasks_to_merge(plan: CompactPlan) -> Iterator[RewriteTask]:
@@ -22,7 +25,7 @@ def tasks_to_merge(plan: CompactPlan) -> Iterator[RewriteTask]:
 
 
 def by_shape(plan: CompactPlan, files: LiveFiles, parts: Mapping[str, AlikeParts]) -> CompactPlan:
-    """Return a plan that merges files by parts, and rewrites odd ones.
+    """Return a plan that merges files by parts, and rewrites odd ones or some of their columns.
 
     A single odd file stays, since its rewrite would only copy it. With `merge` all odd files do.
     `parts` has the parts of the files of each task to merge, by its id.
@@ -45,6 +48,7 @@ class _Dividing:
         self.plan, self.files, self.group = plan, files, group
         self.left: dict[int, tuple[str, str]] = {}
         self._decoded_count = 0
+        self._columns: dict[str, DecodedColumns] = {}
         self._why = ""
 
     def divided(self, parts: Mapping[str, AlikeParts]) -> CompactGroup | None:
@@ -83,22 +87,28 @@ class _Dividing:
                 for task in tasks
                 if task.method == "rewrite"
                 for file in task.inputs
-            ),
+            )
+            + sum(columns.size_bytes for columns in self._columns.values()),
+            decoded_columns=self._columns,
         )
 
     def _choice(self, count: int) -> MethodChoice:
         choice, decoded = self.group.choice, self._decoded_count
         if decoded == count:
             return MethodChoice("rewrite", self._why)
-        of_files = f"{decoded:,} of {print_count(count, 'file')} decoded"
-        why = f"{choice.why}; {of_files}: {self._why}" if decoded else choice.why
-        return replace(choice, why=why)
+        whys = [choice.why]
+        if decoded:
+            whys.append(f"{decoded:,} of {print_count(count, 'file')} decoded ({self._why})")
+        if self._columns:
+            whys.append(_columns_text(self._columns, count))
+        return replace(choice, why="; ".join(whys))
 
     def _of_parts(
         self, task: RewriteTask, rows: Sequence[int], found: AlikeParts
     ) -> Iterator[RewriteTask]:
         """Yield tasks for the parts of a task: those that merge, then one that rewrites."""
         merging, odd = found.parts, list(found.odd)
+        columns = {task.inputs[place].location: of for place, of in found.decoded.items()}
         if odd:
             place = odd[0]
             self._why = self._why or f"`{name(task.inputs[place].location)}`: {found.odd[place]}"
@@ -109,7 +119,8 @@ class _Dividing:
             odd = []
         elif 2 * (len(merging) + bool(odd)) > len(rows):  # hardly fewer files than before
             self._why = self._why or "few of its files store their columns alike"
-            merging, odd = (), list(range(len(rows)))
+            merging, odd, columns = (), list(range(len(rows))), {}
+        self._columns |= columns
         self._decoded_count += len(odd)
         maker = TaskMaker(self.files.data, self.files.deletes, self.files.index, rows)
         bins = [(part, task.method) for part in merging]
@@ -130,4 +141,17 @@ class _Dividing:
 
 def _is_whole(found: AlikeParts | None, count: int) -> bool:
     """Whether all files of a task are alike, or nothing is known of them."""
-    return found is None or (len(found.parts) == 1 and len(found.parts[0]) == count)
+    if found is None:
+        return True
+    return len(found.parts) == 1 and len(found.parts[0]) == count and not found.decoded
+
+
+def _columns_text(columns: Mapping[str, DecodedColumns], count: int) -> str:
+    """Return what is decoded of files that are merged, and why of the first."""
+    location, first = next(iter(columns.items()))
+    names = dict.fromkeys(column for of in columns.values() for column in of.names)
+    shown = ", ".join(f"`{column}`" for column in islice(names, _SHOWN_COLUMNS))
+    more = f" and {len(names) - _SHOWN_COLUMNS:,} more" if len(names) > _SHOWN_COLUMNS else ""
+    size = print_size(sum(of.size_bytes for of in columns.values()))
+    of_files = f"{len(columns):,} of {print_count(count, 'file')}"
+    return f"{shown}{more} decoded in {of_files}, {size} (`{name(location)}`: {first.why})"

@@ -28,6 +28,7 @@ from icectl.files.parquet.footer import (
     octets,
     replace_numbers,
 )
+from icectl.files.parquet.merge_columns import MAGIC, ColumnForms, MergedColumns, NotMergeable
 from icectl.files.parquet.merge_footer import (
     BOUNDS_AT,
     BOUNDS_SIZE,
@@ -37,14 +38,13 @@ from icectl.files.parquet.merge_footer import (
     DICTIONARY_AT,
     FILTER_AT,
     FILTER_SIZE,
-    MAGIC,
     OFFSETS_AT,
     OFFSETS_SIZE,
     Chunks,
+    ChunksBeside,
     CopiedChunks,
-    MergedColumns,
+    EncodedChunks,
     MergeSource,
-    NotMergeable,
     footer_of,
     layout_of,
     read_range,
@@ -64,11 +64,14 @@ _FILTER_HEADER_BYTES = 64
 _DICTIONARY_PAGE, _DATA_PAGES = 2, (0, 3)
 
 
-def check_alike(sources: Sequence[MergeSource]) -> MergedColumns:
-    """Return the new file's columns, where footers agree. Raises: NotMergeable."""
+def check_alike(sources: Sequence[MergeSource], forms: ColumnForms | None = None) -> MergedColumns:
+    """Return the new file's columns, where footers agree, or `forms` have what is common to all.
+
+    Raises: NotMergeable.
+    """
     if not 0 < sum(len(source.groups) for source in sources) < _MOST_ROW_GROUPS:
         raise NotMergeable("there would be no row group in the file, or too many")
-    return layout_of(sources)
+    return layout_of(sources, forms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ class MergedFile:
         self.size_bytes = 0
         self._parts = [_Part(0, 0)]
         self._copied: list[_Copied] = []
+        self._decoded: dict[int, _Copied] = {}
+        """Columns that were decoded of sources, by their place among these."""
         self._more: _Copied | None = None
         self._buffer = _block()
 
@@ -141,6 +146,10 @@ class MergedFile:
         CorruptTable R-099.
         """
         self._copied.append(self._copy(source, file, copy))
+
+    def add_decoded(self, source: MergeSource, file: IO[bytes]) -> None:
+        """Copy columns that the source to add next lacks, from a file with its row groups."""
+        self._decoded[len(self._copied)] = self._copy(source, file)
 
     def chunk_places(self) -> Integers:
         """Return where chunks are: (source, first byte there, first byte here, bytes) a row."""
@@ -165,10 +174,12 @@ class MergedFile:
         if not np.array_equal(np.concatenate(rows), source.group_rows):
             raise ValueError("columns of other rows")
         self._layout = self._layout.with_more(source)
-        lacks = [
-            np.tile(self._layout.places_in(source) < 0, (len(source.groups), 1))
-            for source in copied
-        ]
+        lacks = []
+        for at, of_rows in enumerate(copied):
+            is_lacking = self._layout.places_in(of_rows) < 0
+            if at in self._decoded:
+                is_lacking &= self._layout.places_in(self._decoded[at].source) < 0
+            lacks.append(np.tile(is_lacking, (len(of_rows.groups), 1)))
         is_copied = source.chunks.is_copied.copy()
         places = self._layout.places_in(source)
         wanted = np.concatenate(lacks)[:, places >= 0]
@@ -178,7 +189,8 @@ class MergedFile:
 
     def finish(self) -> None:
         """Write page indexes and the footer."""
-        copied = [*self._copied, *([self._more] if self._more else [])]
+        more = [] if self._more is None else [self._more]
+        copied = [*self._copied, *self._decoded.values(), *more]
         numbers: list[dict[int, Integers]] = [{} for _ in copied]
         for at_node, size_node, indexes in (
             (BOUNDS_AT, BOUNDS_SIZE, [part.column_indexes for part in copied]),
@@ -190,13 +202,23 @@ class MergedFile:
                 values[at_node] = np.where(sizes, self.size_bytes + np.cumsum(sizes) - sizes, 0)
                 self._write(b"".join(of_chunks))
         chunks = [part.chunks(of) for part, of in zip(copied, numbers, strict=True)]
-        more = None if self._more is None else chunks.pop()
+        of_sources = chunks[: len(self._copied)]
+        decoded = dict(zip(self._decoded, chunks[len(self._copied) :], strict=False))
+        of_all = EncodedChunks(chunks[-1], self._layout) if more else None
         groups: list[bytes] = []
         footer_at = self.size_bytes
-        for of_source in chunks:
-            groups += row_groups_of(of_source, more, self._layout, len(groups), footer_at)
+        for at, of_source in enumerate(of_sources):
+            count, beside = len(of_source.source.groups), []
+            if at in decoded:
+                own = EncodedChunks(decoded[at], self._layout)
+                beside.append(ChunksBeside(own, np.arange(count)))
+                of_source.starts[of_source.source.groups] = decoded[at].starts
+            if of_all is not None:
+                beside.append(ChunksBeside(of_all, np.arange(len(groups), len(groups) + count)))
+            groups += row_groups_of(of_source, beside, self._layout, len(groups), footer_at)
         sources = [part.source for part in self._copied]
-        footer = footer_of(sources, groups, self._layout, is_widened=more is not None)
+        is_widened = bool(more or decoded)
+        footer = footer_of(sources, groups, self._layout, is_widened=is_widened)
         self._write(footer + len(footer).to_bytes(4, "little") + MAGIC)
 
     def is_stored_as(

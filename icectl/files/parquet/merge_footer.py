@@ -6,6 +6,7 @@ The new one has the columns of all, and row groups as they were.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import IO
 
 import numpy as np
@@ -29,8 +30,23 @@ from icectl.files.parquet.footer import (
     octets,
     replace_numbers,
 )
+from icectl.files.parquet.merge_columns import (
+    ELEMENTS,
+    INTEGER,
+    LONG,
+    MAGIC,
+    TEXT,
+    ColumnForms,
+    ColumnKey,
+    FileColumn,
+    FileShape,
+    MergedColumns,
+    NotMergeable,
+    StoredColumns,
+    combined,
+    joined,
+)
 
-MAGIC = b"PAR1"
 _END_BYTES = 1 << 16
 _DEEPEST = 64
 _SPARK = b"org.apache.spark"
@@ -41,8 +57,8 @@ _SPARK = b"org.apache.spark"
     CHUNK_OFFSET, META, OFFSETS_AT, OFFSETS_SIZE, BOUNDS_AT, BOUNDS_SIZE, CHUNK_MORE, VALUES,
     STORED, DATA_AT, INDEX_AT, DICTIONARY_AT, FILTER_AT, FILTER_SIZE, META_MORE, GROUP_BYTES,
     GROUP_ROWS, GROUP_OFFSET, GROUP_STORED, ORDINAL, GROUP_MORE, PAIRS, PAIR, KEY, WRITER, ORDERS,
-    ORDER, MORE, NAME, FIELD, REPETITION, TYPE, LENGTH, PATH, UNSTORED, SORTING,
-) = range(1, 47)  # fmt: skip
+    ORDER, MORE, NAME, FIELD, REPETITION, TYPE, LENGTH, PATH, UNSTORED, SORTING, STATISTICS, NULLS,
+) = range(1, 49)  # fmt: skip
 FOOTER = np.array(
     [
         (0, 1, NUMBER),  # VERSION
@@ -91,6 +107,8 @@ FOOTER = np.array(
         (META, 3, LIST),  # PATH
         (META, 6, NUMBER),
         (GROUP, 4, LIST),  # SORTING
+        (META, 12, STRUCT),
+        (STATISTICS, 3, NUMBER),  # NULLS
     ],
     np.int64,
 )
@@ -105,51 +123,6 @@ _REFUSED = (
     (MORE, "encryption, or members that icectl does not know"),
 )
 _FORM = (TYPE, LENGTH, REPETITION, CHILDREN)
-_REPETITIONS = {0: "required", 1: "optional", 2: "repeated"}
-_PHYSICAL_TYPES = ("boolean", "int32", "int64", "int96", "float", "double", "binary", "fixed")
-
-
-class NotMergeable(Exception):
-    """Files that can't be put together without decoding them; says why."""
-
-
-ColumnKey = int | bytes
-"""The field id of a column, or its name where it has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileColumn:
-    """A column of a file with all that is inside of it.
-
-    `leaves` are the places of what is stored, `paths` their names as footers have them, and `shape`
-    is what has to be the same in files that are put together: all that is said but names. `form` is
-    what pages depend on: type, its length, repetition and number of parts.
-    """
-
-    key: ColumnKey
-    name: bytes
-    leaves: range
-    paths: tuple[bytes, ...]
-    shape: tuple[bytes, ...]
-    form: tuple[tuple[int, ...], ...]
-    elements: bytes
-    orders: tuple[bytes, ...]
-
-    @property
-    def shown(self) -> str:
-        return self.name.decode("utf-8", "replace")
-
-    @property
-    def stored_as(self) -> str:
-        """Its repetition and physical type."""
-        type_, _, repetition, children = self.form[0]
-        name = "nested" if children > 0 else dict(enumerate(_PHYSICAL_TYPES)).get(type_, "unknown")
-        return f"{_REPETITIONS.get(repetition, 'unknown')} {name}"
-
-    @property
-    def is_optional(self) -> bool:
-        """Whether rows may lack a value."""
-        return self.form[0][2] == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +143,6 @@ class Chunks:
         order = places[np.argsort(self.start[places], kind="stable")]
         apart = np.flatnonzero(self.start[order][1:] != self.end[order][:-1]) + 1
         yield from np.split(order, apart) if len(order) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileShape:
-    """What has to agree in files that are put together: what is said once a file, and columns."""
-
-    stated_once: tuple[tuple[str, bytes], ...]
-    columns: tuple[FileColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +170,20 @@ class MergeSource:
             )),
         )  # fmt: skip
         return FileShape(stated_once, tuple(self.columns))
+
+    @property
+    def stored(self) -> StoredColumns:
+        """The columns, with what the chunks to copy take."""
+        chunks = self.chunks
+        copied, count = chunks.is_copied, int(chunks.leaf.max(initial=-1)) + 1
+        sizes = np.bincount(chunks.leaf[copied], (chunks.end - chunks.start)[copied], count)
+        nulls = self.footer.column(NULLS, self.footer.of(CHUNK), -1)
+        with_nulls = np.bincount(chunks.leaf[copied], nulls[copied] != 0, count)
+        return StoredColumns(
+            self.shape,
+            tuple(int(sizes[of.leaves].sum()) for of in self.columns),
+            tuple(not with_nulls[of.leaves].any() for of in self.columns),
+        )
 
     def without(self, groups: Integers) -> "MergeSource":
         """Return the file without some of its row groups, which are not copied then."""
@@ -277,8 +256,6 @@ def read_range(file: IO[bytes], at: int, size: int) -> bytes:
 
 _ARROW_SCHEMA, _PANDAS = b"ARROW:schema", b"pandas"
 _HALF = 0.5
-_INTEGER, _LONG, _TEXT, _ELEMENTS = 5, 6, 8, 9
-"""Kinds of the members of a footer."""
 
 
 def _chunks(footer: Members, kept: Integers, footer_at: int) -> Chunks:
@@ -366,78 +343,13 @@ def _columns(footer: Members) -> Sequence[FileColumn]:
     return columns
 
 
-@dataclass(frozen=True, slots=True)
-class MergedColumns:
-    """The columns of a file that is made of others."""
-
-    columns: Sequence[FileColumn]
-
-    @property
-    def paths(self) -> Sequence[bytes]:
-        return [path for column in self.columns for path in column.paths]
-
-    def places_in(self, source: MergeSource) -> Integers:
-        """Return where a file has what is stored, in order; -1 for what it lacks."""
-        stored_columns = {column.key: column for column in source.columns}
-        places: list[int] = []
-        for column in self.columns:
-            stored = stored_columns.get(column.key)
-            places += [-1] * len(column.leaves) if stored is None else list(stored.leaves)
-        return np.array(places, np.int64)
-
-    def missing_in(self, files: Sequence[MergeSource | FileShape]) -> Sequence[FileColumn]:
-        """Return the columns that not all of some files have."""
-        keys = [{column.key for column in file.columns} for file in files]
-        return [column for column in self.columns if not all(column.key in has for has in keys)]
-
-    def with_more(self, more: MergeSource) -> "MergedColumns":
-        """Return the layout with columns a file has beyond it. Raises: NotMergeable."""
-        known = {column.key: column for column in self.columns}
-        for column in more.columns:
-            if column.key in known and known[column.key].form != column.form:
-                raise NotMergeable(
-                    f"one of its files lacks `{column.shown}`, stored in an unusual way"
-                )
-        columns = [*self.columns, *(column for column in more.columns if column.key not in known)]
-        return _checked(columns)
-
-
-def joined(shapes: Sequence[FileShape]) -> MergedColumns:
-    """Return the columns that some files have together: of the first one, then of others.
-
-    Raises: NotMergeable, where files differ in what is said once, where a column is stored in
-    different ways, or may not be missing.
-    """
-    first = dict(shapes[0].stated_once)
-    columns: dict[object, FileColumn] = {}
-    for shape in shapes:
-        for what, value in shape.stated_once:
-            if first[what] != value:
-                raise NotMergeable(f"its files differ in their {what}")
-        for column in shape.columns:
-            known = columns.setdefault(column.key, column)
-            if known.shape != column.shape or known.orders != column.orders:
-                raise NotMergeable(
-                    f"one of its files stores the column `{column.shown}` as {column.stored_as}, "
-                    f"another as {known.stored_as}"
-                    if column.stored_as != known.stored_as
-                    else f"its files store the column `{column.shown}` with different members or "
-                    "annotations"
-                )
-    layout = _checked(list(columns.values()))
-    for column in layout.missing_in(shapes):
-        if not column.is_optional:
-            raise NotMergeable(f"one of its files lacks the column `{column.shown}`")
-    return layout
-
-
-def layout_of(sources: Sequence[MergeSource]) -> MergedColumns:
+def layout_of(sources: Sequence[MergeSource], forms: ColumnForms | None = None) -> MergedColumns:
     """Return the columns of `joined`, in an order that readers of parts of the file can use.
 
     Where the first column is missing in one, or far behind others, another comes before it.
     Raises: NotMergeable.
     """
-    return _with_leading(joined(list({source.shape: None for source in sources})), sources)
+    return _with_leading(joined(combined(source.stored for source in sources), forms), sources)
 
 
 def _with_leading(layout: MergedColumns, sources: Sequence[MergeSource]) -> MergedColumns:
@@ -451,8 +363,8 @@ def _with_leading(layout: MergedColumns, sources: Sequence[MergeSource]) -> Merg
     for source in sources:
         if not len(source.groups):
             continue
-        begins = _shares_before(source)
-        first = {column.key: begins[column.leaves.start] for column in source.columns}
+        begins = _shares_before(source, layout.decoded_in(source))
+        first = {column.key: begins.get(column.leaves.start, 0.0) for column in source.columns}
         shares = [first.get(column.key, np.inf) for column in layout.columns]
         worst = np.maximum(worst, shares)
     leading = 0 if worst[0] < _HALF else int(np.argmin(worst))
@@ -462,22 +374,23 @@ def _with_leading(layout: MergedColumns, sources: Sequence[MergeSource]) -> Merg
     return MergedColumns([layout.columns[leading], *rest])
 
 
-def _shares_before(source: MergeSource) -> Mapping[int, float]:
-    """Return what part of a row group is before each leaf that is copied, at the most."""
-    chunks = source.chunks
+def _shares_before(source: MergeSource, decoded: Collection[ColumnKey]) -> Mapping[int, float]:
+    """Return what part of a row group is before each leaf that is copied, at the most.
+
+    Half of the decoded columns, which come before all row groups of the file, counts too.
+    """
+    copied = source.without_columns(decoded)
+    chunks = copied.chunks
     kept = chunks.is_copied
+    if not kept.any():
+        return {}
     of_groups = chunks.start[kept].reshape(len(source.groups), -1)
     sizes = (chunks.end - chunks.start)[kept].reshape(of_groups.shape)
     before = of_groups - of_groups.min(axis=1, keepdims=True)
-    shares = (before / sizes.sum(axis=1, keepdims=True)).max(axis=0)
+    decoded_bytes = (source.live_bytes - copied.live_bytes) / len(source.groups)
+    shares = ((before + decoded_bytes / 2) / sizes.sum(axis=1, keepdims=True)).max(axis=0)
     leaves = chunks.leaf[kept][: len(shares)].tolist()
     return dict(zip(leaves, shares.tolist(), strict=True))
-
-
-def _checked(columns: Sequence[FileColumn]) -> MergedColumns:
-    if len({column.name for column in columns}) != len(columns):
-        raise NotMergeable("two of the columns of its files have one name")
-    return MergedColumns(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,12 +433,16 @@ class _Edited:
         return np.asarray(offsets + self._moved[np.searchsorted(self._starts, offsets)])
 
 
-class _Chunks:
-    """Column chunks of a source as the new footer has them, by row group and leaf."""
+class EncodedChunks:
+    """Column chunks of a file as the new footer has them, by row group and leaf."""
 
     def __init__(
-        self, copied: CopiedChunks, layout: MergedColumns, of_groups: Mapping[int, Integers]
+        self,
+        copied: CopiedChunks,
+        layout: MergedColumns,
+        of_groups: Mapping[int, Integers] = MappingProxyType({}),
     ) -> None:
+        self.copied = copied
         footer = copied.source.footer
         self.groups, chunks, paths = footer.of(GROUP), footer.of(CHUNK), footer.of(PATH)
         if len(paths) != len(chunks):
@@ -549,17 +466,32 @@ class _Chunks:
             raise NotMergeable("a row group has its columns in another order than its schema")
         return self.content[start:path_at] + path + self.content[path_end:end]
 
+    def path(self, leaf: int) -> bytes:
+        """Return the path of a leaf in its own file."""
+        columns = self.copied.source.columns
+        return next(
+            column.paths[leaf - column.leaves.start] for column in columns if leaf in column.leaves
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunksBeside:
+    """Chunks of another file for the row groups of a source: `groups` has one for each of these."""
+
+    chunks: EncodedChunks
+    groups: Integers
+
 
 def row_groups_of(
     copied: CopiedChunks,
-    more: CopiedChunks | None,
+    beside: Sequence[ChunksBeside],
     layout: MergedColumns,
     first_ordinal: int,
     footer_at: int,
 ) -> list[bytes]:
     """Return the row groups of a source, the first of them with an ordinal.
 
-    What it lacks each has from the row group of `more` that has the same ordinal.
+    What it lacks each has from the first of the files `beside` that has it.
     Raises: NotMergeable, where readers of parts of the file would look for one in none of them.
     """
     source = copied.source
@@ -576,48 +508,46 @@ def row_groups_of(
         stated = source.footer.column(node, source.footer.of(GROUP))
         dropped = _sums(source, of_chunks, ~source.chunks.is_copied)
         of_groups[node] = np.maximum(stated - dropped, 0)
-        if more is not None:
-            added = _sums(more.source, of_chunks, more.source.chunks.is_copied)
-            of_groups[node][kept] += added[ordinals[kept]]
-    stored = _Chunks(copied, layout, of_groups)
-    others = stored if more is None else _Chunks(more, layout, {})
-    paths, sources = layout.paths, (stored, others)
+        for other in beside:
+            more = other.chunks.copied.source
+            added = _sums(more, of_chunks, more.chunks.is_copied)
+            of_groups[node][kept] += added[other.groups]
+    stored = EncodedChunks(copied, layout, of_groups)
+    parts = [ChunksBeside(stored, kept), *beside]
     leaves = []
-    for place, other, path in zip(stored.places, others.places, paths, strict=True):
-        at = 0 if place >= 0 else 1
-        leaf = int(place if place >= 0 else other)
-        if leaf < 0:
+    in_parts = zip(*(part.chunks.places.tolist() for part in parts), strict=True)
+    for of_leaf, path in zip(in_parts, layout.paths, strict=True):
+        at = next((at for at, leaf in enumerate(of_leaf) if leaf >= 0), None)
+        if at is None:
             raise NotMergeable("its files differ in their columns")
-        leaves.append((at, leaf, _path(copied if at == 0 else more, leaf), path))
-    _check_middles(copied, int(places[0]), of_groups[GROUP_STORED], footer_at)
+        leaves.append((parts[at], of_leaf[at], parts[at].chunks.path(of_leaf[at]), path))
+    _check_middles(copied, leaves[0][0], leaves[0][1], of_groups[GROUP_STORED], footer_at)
     header = header_of_list(STRUCT, len(leaves))
     groups = []
-    for group in kept.tolist():
-        numbers = group, int(ordinals[group])
+    for number, group in enumerate(kept.tolist()):
         start, list_at, list_end, end = stored.bounds[group]
-        chunks = [sources[at].part(numbers[at], leaf, had, has) for at, leaf, had, has in leaves]
-        parts = (stored.content[start:list_at], header, *chunks, stored.content[list_end:end])
-        groups.append(b"".join(parts))
+        chunks = [
+            part.chunks.part(int(part.groups[number]), leaf, had, has)
+            for part, leaf, had, has in leaves
+        ]
+        encoded = (stored.content[start:list_at], header, *chunks, stored.content[list_end:end])
+        groups.append(b"".join(encoded))
     return groups
 
 
-def _check_middles(copied: CopiedChunks, leading: int, stored: Integers, footer_at: int) -> None:
+def _check_middles(
+    copied: CopiedChunks, of: ChunksBeside, leading: int, stored: Integers, footer_at: int
+) -> None:
     """Check that half of each row group is before the footer. Raises: NotMergeable."""
-    source = copied.source
-    is_copied = source.chunks.is_copied
-    first = is_copied & (source.chunks.leaf == leading)
+    source, first = copied.source, of.chunks.copied
+    chunks = first.source.chunks
+    begins = np.zeros(len(first.source.group_rows), np.int64)
+    is_first = chunks.is_copied & (chunks.leaf == leading)
+    begins[chunks.group[is_first]] = first.begins[is_first]
     is_stated = source.footer.column(GROUP_STORED, source.footer.of(GROUP)) > 0
-    sizes = np.where(is_stated, stored, stored + _sums(source, STORED, is_copied))
-    if (copied.begins[first] + sizes[source.groups] // 2 >= footer_at).any():
+    sizes = np.where(is_stated, stored, stored + _sums(source, STORED, source.chunks.is_copied))
+    if (begins[of.groups] + sizes[source.groups] // 2 >= footer_at).any():
         raise NotMergeable("the first column of a row group is behind the others")
-
-
-def _path(copied: CopiedChunks | None, leaf: int) -> bytes:
-    assert copied is not None
-    columns = copied.source.columns
-    return next(
-        column.paths[leaf - column.leaves.start] for column in columns if leaf in column.leaves
-    )
 
 
 def _sums(source: MergeSource, node: int, chosen: npt.NDArray[np.bool_]) -> Integers:
@@ -637,8 +567,8 @@ def footer_of(
 ) -> bytes:
     """Return the footer of the new file; `is_widened` where it has columns of no source."""
     first = sources[0].footer
-    columns, orders = layout.columns, first.raw(ORDERS)
-    if orders:
+    columns, orders = layout.columns, b""
+    if all(column.orders for column in columns):
         kept = [order for column in columns for order in column.orders]
         orders = header_of_list(STRUCT, len(kept)) + b"".join(kept)
     pairs = [
@@ -657,12 +587,12 @@ def footer_of(
     schema += replace_numbers(first.content, at, end, children[:, 1:3], counted)
     schema += b"".join(column.elements for column in columns)
     members = (
-        (1, _INTEGER, first.raw(VERSION)),
-        (2, _ELEMENTS, schema),
-        (3, _LONG, encode_number(rows)),
-        (4, _ELEMENTS, header_of_list(STRUCT, len(groups)) + b"".join(groups)),
-        (5, _ELEMENTS, header_of_list(STRUCT, len(pairs)) + b"".join(pairs) if pairs else b""),
-        (6, _TEXT, first.raw(WRITER)),
-        (7, _ELEMENTS, orders),
+        (1, INTEGER, first.raw(VERSION)),
+        (2, ELEMENTS, schema),
+        (3, LONG, encode_number(rows)),
+        (4, ELEMENTS, header_of_list(STRUCT, len(groups)) + b"".join(groups)),
+        (5, ELEMENTS, header_of_list(STRUCT, len(pairs)) + b"".join(pairs) if pairs else b""),
+        (6, TEXT, first.raw(WRITER)),
+        (7, ELEMENTS, orders),
     )
     return encode_struct([member for member in members if member[2]])

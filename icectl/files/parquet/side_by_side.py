@@ -17,7 +17,8 @@ import pyarrow as pa
 from icectl.errors import SelfCheckFailed
 from icectl.files.compiled import loops
 from icectl.files.parquet.merge import MergedFile
-from icectl.files.parquet.merge_footer import NotMergeable, layout_of, read_source
+from icectl.files.parquet.merge_columns import NotMergeable
+from icectl.files.parquet.merge_footer import layout_of, read_source
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
 

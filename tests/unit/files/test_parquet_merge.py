@@ -14,7 +14,8 @@ from pyarrow.parquet import encryption
 from icectl.errors import CorruptTable
 from icectl.files.parquet import merge
 from icectl.files.parquet.merge import CopyRange, MergedFile, check_alike
-from icectl.files.parquet.merge_footer import FILTER_AT, FILTER_SIZE, NotMergeable, read_source
+from icectl.files.parquet.merge_columns import NotMergeable
+from icectl.files.parquet.merge_footer import FILTER_AT, FILTER_SIZE, read_source
 
 
 def rows(start: int, count: int) -> pa.Table:

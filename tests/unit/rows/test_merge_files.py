@@ -15,7 +15,8 @@ import pytest
 from icectl.checks.file_identity import StatedFile
 from icectl.errors import OtherFile, SelfCheckFailed
 from icectl.files.parquet.alike import alike_parts
-from icectl.files.parquet.merge_footer import NotMergeable, read_source
+from icectl.files.parquet.merge_columns import NotMergeable
+from icectl.files.parquet.merge_footer import read_source
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
@@ -201,13 +202,13 @@ NAN = math.nan
         ([[1.5, 2, 0.5], [8, -4]], {}, 0, (-4, 8)),
         ([[1.5, NAN, 0.5], [8, -4]], {}, 1, (-4, None)),
         ([[1.5, NAN, None], [None, None]], {}, 1, (1.5, None)),
-        ([[1.5, 2], [NAN, NAN]], {}, 2, (None, None)),
+        ([[1.5, 2], [NAN, NAN]], {}, 2, (1.5, None)),
         ([[NAN, NAN], [NAN]], {}, None, (None, None)),
         ([[None], [None, None]], {}, 0, (None, None)),
         ([[-0.0, 0.0], [1]], {"lower_bounds": {3: of_real(0.0)}}, 0, (-0.0, 1)),
         ([[1.5, 2], [8, -4]], {"nan_value_counts": {}}, None, (-4, None)),
         ([[1.5, 2], [8, -4]], {"lower_bounds": {}}, 0, (None, None)),
-        ([[1.5, 2], [8, -4]], {"upper_bounds": {3: b"short"}}, 0, (None, None)),
+        ([[1.5, 2], [8, -4]], {"upper_bounds": {3: b"short"}}, 0, (-4, None)),
         ([[1.5, 2], [8, -4]], {"lower_bounds": {3: of_real(NAN)}}, 0, (None, None)),
     ],
 )
@@ -441,34 +442,35 @@ def test_a_file_may_lack_a_column_with_parts_that_are_required(name, store):
     assert stored.schema.field("more").type == kind
 
 
-def test_columns_that_are_stored_in_other_ways_are_not_merged():
+def test_columns_that_have_no_form_in_common_are_not_merged():
+    """Of a default readers see another value than null; the type of `at` is one that is unknown."""
     store = MemoryFiles()
     plain = three(store)[0]
     refused = {
-        "`id` as optional int32, another as optional int64": (
+        "have one name": (*FIELDS[:2], identified("part", pa.float64(), 7)),
+        "not all files have `key`, a required": (
+            *FIELDS,
+            identified("key", pa.int64(), 8, required=True),
+        ),
+        "`id` is optional int32, in the files beside it optional int64": (
             identified("id", pa.int32(), 1),
             *FIELDS[1:],
         ),
-        "`part` as required double, another as optional double": (
-            *FIELDS[:2],
-            identified("part", pa.float64(), 3, required=True),
-        ),
-        "have one name": (*FIELDS[:2], identified("part", pa.float64(), 7)),
-        "lacks the column `key`": (*FIELDS, identified("key", pa.int64(), 8, required=True)),
     }
     for why, fields in refused.items():
         values = [(*row, 1)[: len(fields)] for row in some(0, 3)]
         other = store.add(why, table(fields, values))
+        columns = TableColumns(COLUMNS, schema((2, "name", "string")))
         with pytest.raises(NotMergeable, match=why):
-            merge(group(store, [plain, other]), store)
+            merge(group(store, [plain, other], columns=columns), store)
     added = identified("level", pa.int64(), 9)
     other = store.add("new", table((*FIELDS, added), [(*row, 1) for row in some(0, 3)]))
     default = schema((9, "level", "long", {"initial-default": 4}))
     whole = group(store, [plain, other])
     columns = replace(whole.columns, ever=Schema(0, (*COLUMNS.fields, *default.fields)))
-    with pytest.raises(NotMergeable, match="lacks `level`, which has a default"):
+    with pytest.raises(NotMergeable, match="not all files have `level`, which has a default"):
         merge(replace(whole, columns=columns), store)
-    with pytest.raises(NotMergeable, match="lacks `level`, which has a default"):
+    with pytest.raises(NotMergeable, match="not all files have `level`, which has a default"):
         merge(group(store, [replace(plain, constants={9: 7}), other]), store)
     rows = store.rows(merge(whole, store).location)
     assert [row["level"] for row in rows] == [None] * 40 + [1] * 3
@@ -575,12 +577,12 @@ def test_files_are_divided_into_parts_that_are_alike():
     files = {"a": more, "b": other, "c": more, "d": other, "e": required}
     for name, fields in files.items():
         store.add(name, table(fields, [(*row, 1)[: len(fields)] for row in some(0, 3)]))
-    shapes = [read_source(io.BytesIO(store.content[name])).shape for name in (*plain, *files)]
+    shapes = [read_source(io.BytesIO(store.content[name])).stored for name in (*plain, *files)]
     may_lack = {9: True}
     found = alike_parts([*shapes, "it is encrypted"], lambda _, key: may_lack[key])
     assert found.parts == ((0, 1, 2, 4), (3, 5))
     assert found.odd == {
-        6: "one of its files lacks the column `key`",
+        6: "not all files have `key`, a required column of the others",
         7: "it is encrypted",
     }
     may_lack[9] = False  # it has a default
