@@ -87,6 +87,10 @@ class SharedValues:
 _TOGETHER_BYTES = 2**21
 """Stored bytes of manifests that are decoded together: there may be many small ones."""
 
+_SMALL_BYTES = 2**14
+"""Up to this size a manifest of data is read with the columns of those of deletes beside it: each
+upsert adds one of both, and only manifests with the same columns are decoded together."""
+
 _Done = TypeVar("_Done")
 
 
@@ -225,9 +229,11 @@ def load_entries(
         scanned = scan_manifests(context, metadata, manifests, columns, trust=trust)
         return concat([part.entries() for part in scanned])
     of_deletes = columns | {"lower_bounds", "upper_bounds"}
+    are_deletes = [manifest.content is ManifestContent.DELETES for manifest in manifests]
+    most_bytes = _SMALL_BYTES if any(are_deletes) else 0
     columns_of = [
-        of_deletes if manifest.content is ManifestContent.DELETES else columns
-        for manifest in manifests
+        of_deletes if is_delete or manifest.manifest_length <= most_bytes else columns
+        for manifest, is_delete in zip(manifests, are_deletes, strict=True)
     ]
     shared = SharedValues()
     trust = trust if show_odd is None else "any"

@@ -62,6 +62,11 @@ class AvroFile:
     content: bytes
     first_block: int
 
+    def has_header_of(self, content: bytes) -> bool:
+        """Return whether another file's header is the same, but for its sync marker."""
+        header = self.content[: self.first_block - _SYNC_SIZE]
+        return len(content) >= self.first_block and content.startswith(header)
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -78,10 +83,9 @@ def read_header(content: bytes, like: AvroFile | None = None) -> AvroFile:
     same objects.
     Raises: CorruptTable R-008; Unsupported for an encrypted file or an unknown codec.
     """
-    if like is not None and len(content) >= like.first_block:
-        at = like.first_block - _SYNC_SIZE
-        if content.startswith(like.content[:at]):
-            return replace(like, sync_marker=content[at : like.first_block], content=content)
+    if like is not None and like.has_header_of(content):
+        marker = content[like.first_block - _SYNC_SIZE : like.first_block]
+        return replace(like, sync_marker=marker, content=content)
     if content[:4] == _ENCRYPTED_MAGIC:
         raise Unsupported("the file is encrypted")  # R-195
     if content[:4] != _MAGIC:

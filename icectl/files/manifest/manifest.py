@@ -75,18 +75,24 @@ def read_manifests(
     """Read the entries of several manifests into one table; those alike are decoded as one.
 
     A large one alone may take several `threads`.
-    Shape: as read_manifest, `manifests` filling the column of that name.
+    Shape: as read_manifest, `manifests` filling the column of that name: rising numbers.
     Order: that of `contents`, then as stored.
     Raises: as read_manifest.
     """
     wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
     names = [name for name in COLUMNS.names if name in wanted]
     opened: list[_Opened] = []
+    by_form: dict[object, list[_Opened]] = {}
     for content, manifest in zip(contents, manifests, strict=True):
-        opened.append(_open(content, manifest, spec, opened[-1] if opened else None))
-    groups = groupby(opened, lambda manifest: manifest.form)
-    parts = [_read(list(alike), names, threads) for _, alike in groups]
-    return [manifest.header for manifest in opened], RawEntries(pa.concat_tables(parts))
+        # An upsert adds two manifests, one of data and one of deletes: every second is alike.
+        one = _open(content, manifest, spec, opened[-2:])
+        opened.append(one)
+        by_form.setdefault(one.form, []).append(one)
+    table = pa.concat_tables([_read(alike, names, threads) for alike in by_form.values()])
+    if sum(1 for _ in groupby(one.form for one in opened)) > len(by_form):
+        order = np.argsort(table["manifest"].to_numpy(), kind="stable")
+        table = table.take(pa.array(order))
+    return [one.header for one in opened], RawEntries(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +110,21 @@ class _Opened:
 
 
 def _open(
-    content: bytes, manifest: int, spec: PartitionSpec | None, like: _Opened | None
+    content: bytes, manifest: int, spec: PartitionSpec | None, others: Sequence[_Opened]
 ) -> _Opened:
     if content.startswith(PARQUET_MAGIC):
         from icectl.files.manifest.parquet import ParquetManifest
 
         file = ParquetManifest(content)
         return _opened(file, file, file.header(), file.partition_field_ids, manifest, spec)
-    before = like.file if like is not None and isinstance(like.file, AvroFile) else None
+    like: _Opened | None = None
+    before: AvroFile | None = None
+    for other in others:
+        if isinstance(other.file, AvroFile) and other.file.has_header_of(content):
+            like, before = other, other.file
     avro = read_header(content, before)
     layout = stored_layout(avro)
-    is_alike = before is not None and avro.metadata is before.metadata
-    if like is not None and is_alike and like.form[0] is layout:
+    if like is not None and like.form[0] is layout:
         return replace(like, file=avro, manifest=manifest)
     stored_ids = [field.field_id for field in layout.partition.fields]
     return _opened(avro, layout, _header(avro, layout), stored_ids, manifest, spec)

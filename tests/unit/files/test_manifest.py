@@ -135,6 +135,28 @@ def test_manifests_of_any_form_are_read_into_one_table():
     assert [header.codec for header in headers] == ["null"] * 2 + ["deflate"] * 2 + ["null"] * 3
 
 
+def test_manifests_of_two_forms_in_turn_are_decoded_as_two_and_come_in_their_order():
+    schema = entry_schema()
+    contents = [
+        file(schema, [entry(at), entry(at + 50)])
+        if at % 2
+        else file(schema, [entry(at, content=2)], content="deletes")
+        for at in range(20)
+    ]
+    headers, entries = read_manifests(
+        contents, columns=PLANNING_COLUMNS, manifests=range(3, 23), spec=None
+    )
+    assert [header.content for header in headers] == [1, 0] * 10
+    expected = [
+        (at + 3, position, f"s3://b/{at + 50 * position}.parquet")
+        for at in range(20)
+        for position in range(1 + at % 2)
+    ]
+    names = ["manifest", "manifest_pos", "location"]
+    assert list(zip(*(entries.table[name].to_pylist() for name in names), strict=True)) == expected
+    assert entries.table["location"].num_chunks == 1
+
+
 @pytest.mark.parametrize("kept", [1, 17])
 def test_r008_a_header_like_the_one_before_is_checked_to_its_end(kept):
     whole = file(entry_schema(), [])

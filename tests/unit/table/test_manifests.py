@@ -256,6 +256,28 @@ def test_manifests_are_read_together_where_the_same_is_wanted_of_them(store, tab
     ]
 
 
+def test_small_manifests_of_data_and_deletes_in_turn_are_read_together(store, table):
+    for number in range(12):
+        table.delete_rows([number])
+        table.append([number + 20])
+    manifests = manifests_of(store, table.metadata)
+    assert len({item.content for item in manifests[:2]}) == 2
+    entries = load_entries(
+        context_of(store=store),
+        table.metadata,
+        manifests,
+        FEW | {"referenced_data_file"},
+        to_match=True,
+    )
+    assert entries.table["content"].num_chunks == 1
+    assert sorted(entries.table.column_names) == sorted(
+        [*FEW, "referenced_data_file", "content", "status", "spec_id", "manifest", "manifest_pos"]
+    )
+    assert entries.table["manifest"].to_pylist() == list(range(36))
+    contents = [int(item.content) for item in manifests]
+    assert entries.table["content"].to_pylist() == contents
+
+
 def test_a_damaged_manifest_list_names_the_file_and_the_rule(store, table):
     snapshot = table.metadata.current_snapshot
     assert snapshot is not None
