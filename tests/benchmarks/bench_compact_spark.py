@@ -76,6 +76,10 @@ SUBJECTS = {
 FACTOR_OVER_REWRITE = 2.0
 
 
+class RefusedStatement(Exception):
+    """What Spark says of a statement that it could not carry out."""
+
+
 class Session:
     """A process that answers requests, a line each."""
 
@@ -110,6 +114,8 @@ class Session:
         if not line:
             raise RuntimeError(f"{request} was not answered")
         self.answers.append(json.loads(line))
+        if error := self.answers[-1].get("error"):
+            raise RefusedStatement(error)
         after = running_below(self._process.pid)
         for process in after.values():
             peak = max(self.peaks.get(process.name, 0), process.peak_bytes)
