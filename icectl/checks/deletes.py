@@ -47,7 +47,7 @@ def _misplaced_vectors(entries: ManifestEntries) -> Mask:
 
 
 def _new_position_deletes(entries: ManifestEntries) -> Mask | None:
-    if entries.header.format_version < 3:
+    if entries.format_version < 3:
         return None
     is_delete = entries.of("content", Content.POSITION_DELETES) & ~entries.vectors()
     return is_delete & entries.of("status", Status.ADDED)

@@ -161,7 +161,7 @@ def _mismatched_kind(stored: StoredManifest) -> Iterator[Breach]:
 
 def of_other_content(entries: ManifestEntries, content: ManifestContent) -> Mask | None:
     """Find data in a manifest of deletes, or the other way round, where that is its content."""
-    if entries.manifest.content is not content:
+    if entries.content is not content:
         return None
     is_data = entries.of("content", Content.DATA)
     return ~is_data if content is ManifestContent.DATA else is_data
@@ -169,9 +169,9 @@ def of_other_content(entries: ManifestEntries, content: ManifestContent) -> Mask
 
 def _of_other_snapshot(entries: ManifestEntries, status: Status) -> Mask | None:
     """Only what a snapshot added or removed says its id: live files stay the same."""
-    if entries.manifest.added_snapshot_id is None:
+    if not entries.has_snapshot:
         return None
-    other = entries.numbers("snapshot_id") != entries.manifest.added_snapshot_id
+    other = entries.numbers("snapshot_id") != entries.snapshot_ids
     return np.asarray(other & entries.present("snapshot_id") & entries.of("status", status))
 
 
@@ -226,7 +226,7 @@ MANIFEST_RULES = (
     rule("R-062", "manifest entries have status, snapshot and file", "Manifests", "error",
          ROLL_BACK,
          in_entries("no snapshot id",
-                    lambda one: one.absent("snapshot_id") if one.header.format_version == 1
+                    lambda one: one.absent("snapshot_id") if one.format_version == 1
                     else None, "warning")),
     rule("R-063", "entries of files are complete", "Data File Fields", "error", ROLL_BACK,
          Check(StoredManifest, _unknown_fields),

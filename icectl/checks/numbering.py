@@ -260,8 +260,7 @@ NUMBER_RULES = (
     rule("R-042", "only added entries inherit sequence numbers", "Manifest Entry Fields", "error",
          WRITER,
          in_entries("no snapshot id, and none to inherit,",
-                    lambda one: one.absent("snapshot_id") if one.manifest.added_snapshot_id is None
-                    else None)),
+                    lambda one: None if one.has_snapshot else one.absent("snapshot_id"))),
     rule("R-043", "existing and deleted entries carry their sequence numbers",
          "Sequence Number Inheritance", "error", ROLL_BACK,
          in_entries("status EXISTING without a data sequence number",
@@ -293,7 +292,7 @@ NUMBER_RULES = (
                   lambda one, _: bool(one.sequence_number or one.min_sequence_number), "warning",
                   versions=(1,)),
          in_entries("a sequence number of version 2",
-                    lambda one: one.present("sequence_number") if one.header.format_version == 1
+                    lambda one: one.present("sequence_number") if one.format_version == 1
                     else None, "warning")),
     rule("R-100", "row ids are the stored ones, else counted from the file's first", "Row Lineage",
          "error", OURS),

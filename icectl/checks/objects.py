@@ -252,8 +252,25 @@ def merge_faults(faults: Iterable[Fault | None]) -> Fault | None:
     return Fault(sum(fault.count for fault in present), present[0].location) if present else None
 
 
+EntriesKind = tuple[ManifestContent, bool, bool, int]
+
+
+def kind_of_entries(manifest: ManifestFile, header: ManifestHeader) -> EntriesKind:
+    """Return all that checks of entries ask of their manifest, beside the snapshot that added it.
+
+    Content, whether it has sequence numbers and a snapshot id, and the format version.
+    """
+    has_snapshot = manifest.added_snapshot_id is not None
+    has_numbers = manifest.sequence_number != 0  # R-046
+    return manifest.content, has_numbers, has_snapshot, header.format_version
+
+
 class ManifestEntries(Columns):
-    """The entries of one manifest as they are stored, with what they are checked against."""
+    """The entries of one manifest as they are stored, with what they are checked against.
+
+    Those of several manifests of one kind can be checked together: `snapshot_ids` then has the
+    snapshot that added the manifest of each entry. Where they break no rule, none of them does.
+    """
 
     def __init__(
         self,
@@ -262,27 +279,20 @@ class ManifestEntries(Columns):
         header: ManifestHeader,
         rows: RawEntries,
         bound_types: BoundTypes,
+        snapshot_ids: Numbers | None = None,
     ) -> None:
         super().__init__(rows)
         self.metadata = metadata
-        self.manifest = manifest
-        self.header = header
+        self.subject = manifest.manifest_path
         self.bound_types = bound_types
-
-    @property
-    def subject(self) -> str:
-        """The manifest."""
-        return self.manifest.manifest_path
+        kind = kind_of_entries(manifest, header)
+        self.content, self.has_sequence_numbers, self.has_snapshot, self.format_version = kind
+        self.snapshot_ids = manifest.added_snapshot_id if snapshot_ids is None else snapshot_ids
 
     @property
     def holds_deletes(self) -> bool:
         """Whether it is a manifest of deletes."""
-        return self.manifest.content is ManifestContent.DELETES
-
-    @property
-    def has_sequence_numbers(self) -> bool:
-        """Whether the manifest is not of version 1 (R-046)."""
-        return self.manifest.sequence_number != 0
+        return self.content is ManifestContent.DELETES
 
     def breaches(
         self, what: str, wrong: Mask | Fault | None, severity: Severity | None = None

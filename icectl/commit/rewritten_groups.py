@@ -140,6 +140,9 @@ class GroupResult:
         return frozenset((location, None) for location in locations | self.converted)
 
 
+_Applied = tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]
+
+
 class LiveHead:
     """The live files of a head, with some of its data files by location."""
 
@@ -153,6 +156,7 @@ class LiveHead:
             for row, (location, *stated) in zip(rows, members, strict=True)
         }
         self._applied = {row: files.index.of(row) for row in sorted(rows)}
+        self._by_location: dict[str, _Applied] = {}
         of_data = self._applied.values()
         delete_rows = sorted(
             {
@@ -176,11 +180,15 @@ class LiveHead:
     def row(self, location: str) -> int:
         return self._entries[location][0]
 
-    def applied(self, location: str) -> tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]:
+    def applied(self, location: str) -> _Applied:
         """Return vectors and position deletes of a live data file, and its equality deletes."""
-        applied = self._applied[self._entries[location][0]]
-        by_position = {self._deletes[at][0] for at in (*applied.vectors, *applied.position_deletes)}
-        return by_position, dict(self._deletes[at] for at in applied.equality_deletes)
+        known = self._by_location.get(location)
+        if known is None:
+            rows = self._applied[self._entries[location][0]]
+            by_position = {self._deletes[at][0] for at in (*rows.vectors, *rows.position_deletes)}
+            known = by_position, dict(self._deletes[at] for at in rows.equality_deletes)
+            self._by_location[location] = known
+        return known
 
     def has_equality_deletes_of(self, added: Entries) -> bool:
         """Return whether equality deletes of partitions apply to any of some new data files."""

@@ -8,7 +8,7 @@ with its keys), the others plain appends and a few deletes. After each 100, `mai
 the writer, and is killed 20 times by chance; a commit comes each SECONDS (0.5). After each sixth
 run it runs once more while the writer waits. Now the rows must be those of a model, and reading the
 table at most 1.1 times as dear as reading the same rows freshly rewritten. With `--spark`, every
-500th commit is a MERGE of Spark's, beside `maintain` as elsewhere, and Spark reads both tables.
+1,000th commit is a MERGE of Spark's, beside `maintain` as elsewhere, and Spark reads both tables.
 
 A line of JSON for each of these checkpoints is in FOLDER/checkpoints.jsonl; what a run of
 `maintain` said that did not end with 0 is in FOLDER/failed-*.json. If FOLDER is there, the run goes
@@ -87,7 +87,7 @@ older-than = "0s"
 retain-last = 1
 """
 FIRST_ROWS, ROWS, NEW_KEYS, DELETED = 50_000, 200, 40, 20
-EVERY, RUNS, MERGE_EVERY, MERGED, KILLS = 100, 6, 500, 100, 20
+EVERY, RUNS, MERGE_EVERY, MERGED, KILLS = 100, 6, 1_000, 100, 20
 MOST_READ, MOST_GROWTH, MOST_FILES = 1.1, 1.25, 2.0
 CHANCE_OF_KILL, MOST_SECONDS = 0.45, 900
 MERGE_TRIES, READS, MOST_FAILED = 9, 3, 5

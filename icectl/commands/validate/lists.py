@@ -1,22 +1,25 @@
 """The checks of snapshots by their layout, and that of manifest lists, manifests and live files."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import compress
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.bound_types import types_of_bounds
+from icectl.checks.bound_types import BoundTypes, types_of_bounds
 from icectl.checks.live_entries import chosen_manifests, live_faults, roots
 from icectl.checks.objects import (
     CHECKED_COLUMNS,
+    EntriesKind,
     LiveSnapshot,
     ManifestEntries,
     ManifestList,
     StoredManifest,
+    kind_of_entries,
 )
 from icectl.checks.rule import Finding
 from icectl.checks.rules import READ_AGAIN, RULES, RuleChoice, finding, unread_finding
@@ -24,7 +27,14 @@ from icectl.entries.columns import Mask, mask_of
 from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
 from icectl.entries.may_match import files_may_match, manifests_may_match
-from icectl.entries.rows import Entries, concat, planning, where, with_manifest_number
+from icectl.entries.rows import (
+    Entries,
+    RawEntries,
+    concat,
+    planning,
+    where,
+    with_manifest_number,
+)
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile, Status
@@ -32,7 +42,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.progress import SilentProgress
 from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
-from icectl.table.manifests import try_manifests
+from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import Problem
 
@@ -41,6 +51,9 @@ _CHECKS: Mapping[Layout, str] = {
     Layout.SFC_1: "icectl.commands.validate.sfc1",
 }
 """Modules with a function `check`: loaded where there is such a snapshot."""
+
+_ROWS_TOGETHER, _MANIFESTS_TOGETHER = 2_000, 500
+"""How many entries a small manifest has at most, and how many of these are checked together."""
 
 
 @dataclass(slots=True)
@@ -213,7 +226,7 @@ def _check_manifests(
     quiet = replace(reader.context, progress=SilentProgress())  # what is read is not yet checked
     read = try_manifests(quiet, metadata, manifests, CHECKED_COLUMNS)
     with closing(read):
-        for item in read:
+        for item, is_sound in _with_soundness(metadata, manifests, read, types):
             reader.context.deadline.check()
             progress.advance(1)
             manifest = manifests[item.index]
@@ -226,7 +239,7 @@ def _check_manifests(
             entries = ManifestEntries(metadata, manifest, header, rows, types)
             stored = StoredManifest(metadata, rows_of_lists, header, item.size_bytes, entries)
             tally.add(RULES.findings(stored))
-            faults = tuple(RULES.findings(entries))
+            faults = () if is_sound else tuple(RULES.findings(entries))
             tally.add(faults)
             try:
                 inherited = inherit(with_manifest_number(planning(rows), 0), [manifest])
@@ -238,6 +251,63 @@ def _check_manifests(
             else:
                 numbers[manifest.manifest_path] = item.index
     return concat(parts), numbers, np.concatenate(matching)
+
+
+def _with_soundness(
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    read: Iterable[ManifestRead],
+    types: BoundTypes,
+) -> Iterator[tuple[ManifestRead, bool]]:
+    """Yield manifests with whether their entries are known to break no rule.
+
+    Small ones of one kind are checked together: most have few entries, and the cost is by check.
+    """
+    for chunk in _chunks(read):
+        by_kind: dict[EntriesKind, list[ManifestRead]] = {}
+        for item in chunk:
+            if item.header is not None and len(item.content[1]) < _ROWS_TOGETHER:
+                kind = kind_of_entries(manifests[item.index], item.header)
+                by_kind.setdefault(kind, []).append(item)
+        sound: set[int] = set()
+        for alike in by_kind.values():
+            if len(alike) > 1 and are_sound_together(metadata, manifests, alike, types):
+                sound |= {item.index for item in alike}
+        for item in chunk:
+            yield item, item.index in sound
+
+
+def _chunks(read: Iterable[ManifestRead]) -> Iterator[list[ManifestRead]]:
+    chunk: list[ManifestRead] = []
+    row_count = 0
+    for item in read:
+        chunk.append(item)
+        row_count += 0 if item.rows is None else len(item.rows)
+        if row_count >= _ROWS_TOGETHER or len(chunk) == _MANIFESTS_TOGETHER:
+            yield chunk
+            chunk, row_count = [], 0
+    yield chunk
+
+
+def are_sound_together(
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    alike: Sequence[ManifestRead],
+    types: BoundTypes,
+) -> bool:
+    """Return whether the entries of manifests of one kind, as one, break no rule."""
+    rows = [item.content[1] for item in alike]
+    added_by = [manifests[item.index].added_snapshot_id or 0 for item in alike]
+    first, header = manifests[alike[0].index], alike[0].content[0]
+    together = ManifestEntries(
+        metadata,
+        first,
+        header,
+        RawEntries(pa.concat_tables([part.table for part in rows]).combine_chunks()),
+        types,
+        np.repeat(added_by, [len(part) for part in rows]),
+    )
+    return next(RULES.findings(together), None) is None
 
 
 def _unreadable(location: str, problem: Problem | None) -> Finding:

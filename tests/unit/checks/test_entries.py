@@ -1,12 +1,16 @@
 import struct
+from dataclasses import replace
 
 import pytest
 
+from icectl.checks.bound_types import types_of_bounds
 from icectl.checks.rules import ALL_RULES
+from icectl.commands.validate.lists import are_sound_together
 from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.format.schema import Schema
 from icectl.format.sort import SortOrder
 from icectl.format.types import ListType, NestedField, PrimitiveType
+from icectl.table.manifests import ManifestRead
 from tests.builders.checked import SCHEMA, check_entries, header, manifest, stored, table, told
 from tests.builders.entry_rows import data, equality, positions, vector
 
@@ -15,9 +19,22 @@ NAN = struct.pack("<d", float("nan"))
 
 
 def check(*files, version=2, of=None, content=ManifestContent.DATA, metadata=None, row=None):
+    """What is found in a manifest; beside a sound one of its kind the same is known to be there."""
     metadata = metadata or table(version)
     row = row or manifest(content=content, sequence_number=5 if version > 1 else 0)
-    return told(check_entries(metadata, row, of or header(version), stored(*files)))
+    of, rows = of or header(version), stored(*files)
+    found = told(check_entries(metadata, row, of, rows))
+    of_snapshot = row.added_snapshot_id and 71
+    other = equality("s3://b/t/e", equality_ids=[1]) if row.content is DELETES else HEALTHY
+    others = [
+        ManifestRead(1, 9, of, stored(other | {"snapshot_id": 71})),
+        ManifestRead(0, 9, of, rows),
+    ]
+    manifests = [row, replace(row, added_snapshot_id=of_snapshot)]
+    types = types_of_bounds(metadata)
+    if not told(check_entries(metadata, manifests[1], of, others[0].rows)):
+        assert are_sound_together(metadata, manifests, others, types) is (not found)
+    return found
 
 
 def existing(location: str, **values):
@@ -301,3 +318,12 @@ def test_bounds_of_position_deletes_are_paths_and_positions():
     wrong = {"lower_bounds": [(position, b"\x07")]}
     found = check(positions("s3://b/t/d", **wrong), content=DELETES)
     assert found == one("R-091", "error", "a lower bound that does not decode", "s3://b/t/d")
+
+
+def test_each_entry_is_of_the_snapshot_that_added_its_own_manifest():
+    added = [data(f"s3://b/t/{number}", snapshot_id=number) for number in (71, 72)]
+    for of_snapshots, is_sound in (((71, 72), True), ((72, 71), False)):
+        manifests = [manifest(added_snapshot_id=number) for number in of_snapshots]
+        alike = [ManifestRead(at, 9, header(), stored(file)) for at, file in enumerate(added)]
+        types = types_of_bounds(table())
+        assert are_sound_together(table(), manifests, alike, types) is is_sound
