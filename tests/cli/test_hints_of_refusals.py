@@ -15,7 +15,9 @@ import icectl
 from icectl.cli import engines
 from icectl.cli.app import COMMANDS
 from icectl.env import Env
+from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS
+from tests.builders.first_writers import as_first_writers_did
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
@@ -135,6 +137,54 @@ def test_commands_in_hints_of_refusals_run_and_help(tmp_path, run, wrong):
             given.append("--yes" if number == len(hinted) else "--dry-run")
         assert (tried := run(*given, command=name)).code == 0, (given, tried.err)
     assert (refused().code == 0) == refusal.helps
+
+
+def numbered(table: TableBuilder) -> None:
+    def change(members: dict[str, Any]) -> None:
+        members["snapshots"][0].update({"first-row-id": 0, "added-rows": 3})
+
+    Broken(table.directory).edit(change)
+
+
+def numbered_behind_the_head(table: TableBuilder) -> None:
+    numbered(table)
+    table.follow()
+    table.append(range(3, 6))
+
+
+def deletes_by_path(table: TableBuilder) -> None:
+    table.delete_rows([1])
+
+
+def embedded(table: TableBuilder) -> None:
+    as_first_writers_did(table.directory, embedding=1)
+
+
+UPGRADES: dict[str, tuple[Callable[[TableBuilder], None], int, str]] = {
+    "row ids of a head of version 2": (numbered, 2, "upgrade-to-v3 T"),
+    "row ids of version 2": (numbered_behind_the_head, 2, "upgrade-to-v3 T"),
+    "deletes by path": (deletes_by_path, 2, "upgrade-to-v4 T --layout iceberg-1.12"),
+    "embedded manifests": (embedded, 1, "upgrade-to-v4 T --layout iceberg-1.12"),
+}
+"""Upgrades that are refused: what is done to a table before, its version, and the line."""
+
+
+@pytest.mark.parametrize("name", UPGRADES)
+def test_commands_in_hints_of_refused_upgrades_lead_to_them_one_after_the_other(
+    tmp_path, run, name
+):
+    spoil, version, line = UPGRADES[name]
+    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="none")
+    table.append(range(3))
+    spoil(table)
+    command, *words = (table.location if word == "T" else word for word in line.split())
+    refused = run(*words, "--yes", command=command)
+    assert refused.code == 5, refused.err
+    hinted = commands_of(refused)
+    assert hinted, refused.err
+    for before, *options in hinted:
+        assert (tried := run(*options, "--yes", command=before)).code == 0, tried.err
+    assert (ended := run(*words, "--yes", command=command)).code == 0, ended.err
 
 
 def test_hints_for_names_of_a_catalog_lead_to_its_tables(server, run):

@@ -22,6 +22,9 @@ _OF_SCHEMAS = frozenset(rule.id for rule in SCHEMA_RULES)
 _ROW_LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """Names of the columns that writers of version 3 add to data files."""
 
+_MOST_NAMED = 10
+"""Snapshots that a hint names one by one."""
+
 _FIRST_ICEBERG = (1, 10)
 """The first release of Iceberg for Java that reads and writes all of version 3 (for Spark)."""
 _FIRST_TRINO = 480
@@ -43,14 +46,23 @@ def findings_of_metadata(metadata: TableMetadata) -> Iterator[Finding]:
             hint = "rename the column with the engine before"
             subject = f"schema {schema.schema_id}"
             yield finding("R-019", subject, message, severity="error", hint=hint)
-    for snapshot in metadata.snapshots:
-        if snapshot.first_row_id is not None:  # R-106
-            message = f"it has a first row id in version {metadata.format_version}"
-            hint = "expire such snapshots before, with `icectl expire-snapshots TABLE`"
-            subject = f"snapshot {snapshot.snapshot_id}"
-            yield finding("R-177", subject, message, severity="error", hint=hint)
-            break
+    numbered = [one.snapshot_id for one in metadata.snapshots if one.first_row_id is not None]
+    if numbered:  # R-106
+        message = f"it has a first row id in version {metadata.format_version}"
+        hint = _without_snapshots(metadata, numbered)
+        yield finding("R-177", f"snapshot {numbered[0]}", message, severity="error", hint=hint)
     yield from _old_writers(metadata)
+
+
+def _without_snapshots(metadata: TableMetadata, snapshot_ids: Sequence[int]) -> str:
+    """Return the hint for snapshots that have to go before an upgrade."""
+    options = "".join(f" --snapshot-id {snapshot_id}" for snapshot_id in snapshot_ids)
+    if len(snapshot_ids) > _MOST_NAMED:
+        options = " --older-than 0s --retain-last 1"
+    expire = f"`icectl expire-snapshots TABLE{options}` drops such snapshots"
+    if metadata.current_snapshot_id not in snapshot_ids:
+        return expire
+    return f"`icectl rewrite-manifests TABLE --rewrite-all` makes a new head, and then {expire}"
 
 
 def findings_of_head(

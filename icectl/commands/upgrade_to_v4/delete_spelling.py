@@ -95,6 +95,7 @@ def _misspelt(locations: pa.Array, names: Sequence[str]) -> Finding | None:
     )
     hint = (
         "`icectl compact TABLE --rewrite-all` applies the deletes, on each branch (`--branch`), and"
-        " `icectl expire-snapshots TABLE` drops the snapshots that have some; then upgrade"
+        " `icectl expire-snapshots TABLE --older-than 0s --retain-last 1` drops older snapshots,"
+        " which have some; then upgrade"
     )
     return Finding("V4-004", "error", f"data file `{entry}`", message, hint)  # V4-004
