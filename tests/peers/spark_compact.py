@@ -62,6 +62,8 @@ CASES = {
     "sorted": Case(3, "none", SMALL | {"order": ORDER}),
     "z-ordered": Case(2, "bucket", SMALL | {"order": ZOrder((1, 4))}),
     "respecced": Case(2, "none", SMALL),
+    "repartitioned": Case(2, "bucket", SMALL | {"repartition": True}),
+    "repartitioned-days": Case(3, "day", SMALL | {"repartition": True}),
     "large-sorted": Case(3, "none", SMALL | {"order": ORDER}),
     "large-z-ordered": Case(2, "none", SMALL | {"order": ZOrder((1, 4))}),
     "large-packed": Case(2, "none", SMALL),

@@ -17,6 +17,8 @@ import pytest
 from tests.builders.compactions import build, lineage
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
+from tests.cli.test_compact_repartition import build as with_wrong_partitions
+from tests.cli.test_compact_repartition import rules_found
 from tests.conftest import ROOT
 from tests.peers.spark_compact import CASES, MERGED, PIECE_BYTES, compact
 from tests.spark.engine import command, environment, on_spark, skip_without_spark
@@ -62,6 +64,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(folder, twins, before, lineage_before, said, (wishes / "met").exists())
 
 
+REPARTITIONED = ("repartitioned", "repartitioned-days")
 LARGE, SKEWED = ("large-sorted", "large-z-ordered", "large-packed"), "skewed"
 LARGE_ROWS = 2_000
 
@@ -101,6 +104,9 @@ def make(folder: Path, name: str) -> None:
     if name == SKEWED:
         skewed(folder / name)
         return
+    if name in REPARTITIONED:
+        with_wrong_partitions(folder / name, case.partitioning, case.format_version)
+        return
     table = build(folder / name, case.format_version, case.partitioning)
     if name == "respecced":
         table.respec("identity")
@@ -137,6 +143,11 @@ def is_new(path: Path) -> bool:
 def test_rows_are_those_that_were_there_and_those_of_the_other_engine(told, name):
     assert told.said[name]["groups"] >= 1
     assert rows(told.folder / name) == told.before[name] == rows(told.twins / name)
+
+
+@pytest.mark.parametrize("name", REPARTITIONED)
+def test_r072_to_r074_rows_move_to_the_partitions_of_their_values(told, name):
+    assert rules_found(told.folder / name) == set()
 
 
 @pytest.mark.parametrize("name", TRACED)
