@@ -6,6 +6,7 @@ Orphans that are no metadata files are the exception: to find them is a listing.
 import io
 import json
 import os
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,21 +50,62 @@ def run(*words: str, env: Env) -> Ended:
 
 def needs(table: str, env: Env) -> dict[str, list[str]]:
     """The commands that health asks for, with their options: those whose `--check` exits with 4."""
-    codes = {
-        name: run(name, table, "--check", *OPTIONS.get(name, ()), env=env).code for name in COMMANDS
+    ends = {
+        name: run(name, table, "--check", *OPTIONS.get(name, ()), "--json", env=env)
+        for name in COMMANDS
     }
+    codes = {name: ended.code for name, ended in ends.items()}
     assert set(codes.values()) <= {0, 4} | REFUSALS
     ended = run("inspect", table, "health", "--check", "--json", env=env)
-    checks = [one for one in ended.document["result"].values() if isinstance(one, dict)]
+    health = ended.document["result"]
+    checks = [one for one in health.values() if isinstance(one, dict)]
     asked = {one["command"]: one["options"] for one in checks if one["command"] is not None}
     needed = {name for name, code in codes.items() if code == 4}
     if "remove-orphans" in needed:
-        found = run("remove-orphans", table, "--dry-run", "--json", env=env).document["result"]
-        names = [Path(orphan["path"]).name for orphan in found["orphans"]]
+        orphans = ends["remove-orphans"].document["result"]["orphans"]
+        names = [Path(orphan["path"]).name for orphan in orphans]
         if all(parse_metadata_file_name(name) is None for name in names):
             needed.discard("remove-orphans")
     assert (asked.keys(), ended.code == 4) == (needed, bool(needed)), (codes, checks)
+    for name in asked.keys() & FIGURES.keys():
+        planned = ends[name].document["result"]
+        assert FIGURES[name](health) == PLANNED[name](planned), (name, health, planned)
     return asked
+
+
+def planned_compaction(plan: dict[str, Any]) -> list[Any]:
+    deletes = plan["equality_deletes"]
+    converted = [one["group"] for one in deletes if one["becomes"] in CONVERTED]
+    data = [group for at, group in enumerate(plan["groups"]) if at not in converted]
+    files, stored = (sum(one[name] for one in data) for name in ("input_files", "input_bytes"))
+    return [plan["engine"], files, stored, len(converted)]
+
+
+CONVERTED = ("position-deletes", "vectors")
+FIGURES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
+    "compact": lambda health: [
+        health["engine"],
+        health["small_files"]["reducible_file_count"],
+        health["small_files"]["merge_bytes"] + health["small_files"]["rewrite_bytes"],
+        health["delete_debt"]["converted_delete_file_count"],
+    ],
+    "rewrite-manifests": lambda health: [health["manifest_debt"]["surplus_manifest_count"]],
+    "expire-snapshots": lambda health: [
+        health["snapshot_debt"]["expirable_snapshot_count"],
+        health["reclaimable"]["reclaimable_file_count"],
+        health["reclaimable"]["reclaimable_bytes"],
+    ],
+}
+"""What health counts of a command's work."""
+
+PLANNED: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
+    "compact": planned_compaction,
+    "rewrite-manifests": lambda plan: [max(plan["rewritten"] - plan["added"], 0)],
+    "expire-snapshots": lambda plan: [
+        len(plan["expired"]), len(plan["files"]), plan["deleted_bytes"],
+    ],
+}  # fmt: skip
+"""The same of its own plan."""
 
 
 def check_law(table: str, env: Env) -> None:
