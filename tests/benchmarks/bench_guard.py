@@ -35,6 +35,8 @@ RUNS = 3
 GUARDS = (
     "icectl.commands.expire_snapshots.reach.check_lists",
     "icectl.commands.expire_snapshots.run.check_kept",
+    "icectl.commands.expire_snapshots.run.check_replacements",
+    "icectl.table.reachable.Live._are_of_sources",
     "icectl.table.reachable.LiveOnce.add",
     "icectl.table.reachable.VectorTargets.add",
     "icectl.table.reachable.check_vector_targets",
