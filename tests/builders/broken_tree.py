@@ -1035,6 +1035,11 @@ def v4_146_a_manifest_with_bounds_too_narrow(broken: BrokenTree) -> None:
     broken.edit_root(in_stats("s2", DATA_LEAF, lower_bound="c1", upper_bound="c1"))
 
 
+@damage("listed")
+def v4_146_a_manifest_with_bounds_of_a_column_too_narrow(broken: BrokenTree) -> None:
+    broken.edit_root(in_stats("s1", DATA_LEAF, lower_bound=10**6, upper_bound=10**6))
+
+
 @damage("grown")
 def v4_147_a_leaf_without_statistics(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA_LEAF, content_stats=None))

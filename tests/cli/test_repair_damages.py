@@ -193,6 +193,7 @@ REFUSED = frozenset(
         "v4_144_bounds_that_cross",
         "v4_145_more_nulls_than_values",
         "v4_146_a_leaf_with_bounds_too_narrow",
+        "v4_146_a_manifest_with_bounds_of_a_column_too_narrow",
         "v4_146_a_manifest_with_bounds_too_narrow",
         "v4_148_statistics_of_a_bitmap",
         "v4_149_a_day_that_does_not_follow",
