@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.entries.columns import Hashes, Mask, distinct_count, mask_of
+from icectl.entries.columns import Hashes, Integers, Mask, distinct_count, mask_of, whole
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import are_relative
-from icectl.entries.rows import RawEntries, deletion_vectors, live
+from icectl.entries.rows import RawEntries, deletion_vectors, index_in, live
 from icectl.files.row_hash import row_hashes
 from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of, layout_of_manifest
@@ -24,13 +24,16 @@ from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, Statistics
 from icectl.storage import location as locations
 from icectl.storage.identity import SameStore, linked_files
 from icectl.storage.location import is_local, join, loosest_key, loosest_keys
+from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists, check_vector_targets
 from icectl.table.known_locations import (
+    PARTS,
     KnownFiles,
     KnownLocations,
     LocationHash,
     location_hashes,
+    parts_of,
 )
 from icectl.table.live_file_check import LiveListed, LiveOnce
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
@@ -45,17 +48,25 @@ _WORTH_A_COPY = 0.75
 """Part of the files that may be left, for the others to be dropped: a copy takes memory twice."""
 
 
+_TARGETS = pa.schema([pa.field("key", pa.string()), pa.field("manifest", pa.int32())])
+
+Targets = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+"""Numbers of data files that vectors are for, and of manifests that have an entry of each."""
+
+
 class VectorTargets:
     """Data files that delete vectors of version 4 are for, by the manifests that list them.
 
     Delete manifests are taken in first: then it is known which data files to look for.
+    Cost: memory of 16 bytes for each vector, and 8 for each entry of its data file; keys on disk.
     """
 
-    def __init__(self) -> None:
-        self._named: dict[ManifestIdentity, set[str]] = {}
-        self._present: dict[ManifestIdentity, set[str]] = {}
-        self._wanted: set[str] | None = None
-        self._hashes = np.empty(0, np.uint64)
+    def __init__(self, hashed: Callable[[pa.ChunkedArray], Hashes] | None = None) -> None:
+        self._hashed = hashed or key_hashes
+        self._numbers: dict[ManifestIdentity, int] = {}
+        self._named, self._present = Spill(_TARGETS, PARTS), Spill(_TARGETS, PARTS)
+        self._wanted = KnownLocations()
+        self._listed: tuple[Targets, Targets] | None = None
 
     def add(
         self,
@@ -70,37 +81,82 @@ class VectorTargets:
         """
         if "referenced_data_file" in alive.table.column_names:
             vectors = deletion_vectors(alive).table
-            target_keys = loosest_keys(vectors["referenced_data_file"])
-            self._note(self._named, manifests, vectors["manifest"], target_keys)
-        elif self._named:
-            places = pa.array(np.flatnonzero(self._may_be_wanted(hashes)))
-            data = alive.table.take(places)
-            self._note(self._present, manifests, data["manifest"], keys.take(places))
+            vectors = vectors.filter(vectors["referenced_data_file"].is_valid())
+            keys = loosest_keys(vectors["referenced_data_file"])
+            hashes = self._hashed(keys)
+            self._wanted.add_hashes(hashes)
+            self._note(self._named, manifests, vectors["manifest"], keys, hashes)
+        elif self._numbers:
+            places = np.flatnonzero(self._wanted.contains_hashes(hashes))
+            numbers = alive.table["manifest"].take(pa.array(places))
+            keys = keys.take(pa.array(places))
+            self._note(self._present, manifests, numbers, keys, hashes[places])
 
-    def _may_be_wanted(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        if self._wanted is None:
-            self._wanted = set[str]().union(*self._named.values())
-            self._hashes = np.sort(key_hashes(pa.chunked_array([list(self._wanted)], pa.string())))
-        places = np.searchsorted(self._hashes, hashes)
-        is_wanted: npt.NDArray[np.bool_] = np.append(self._hashes, np.uint64(0))[places] == hashes
-        return is_wanted
-
-    @staticmethod
     def _note(
-        noted: dict[ManifestIdentity, set[str]],
+        self,
+        noted: Spill,
         manifests: Sequence[ManifestFile],
         numbers: pa.ChunkedArray,
         keys: pa.ChunkedArray,
+        hashes: Hashes,
     ) -> None:
-        for number, key in zip(numbers.to_pylist(), keys.to_pylist(), strict=True):
-            if key is not None:
-                noted.setdefault(manifests[number].identity, set()).add(key)
+        places, codes = np.unique(numbers.to_numpy(), return_inverse=True)
+        known = [
+            self._numbers.setdefault(manifests[place].identity, len(self._numbers))
+            for place in places.tolist()
+        ]
+        columns = [whole(keys), pa.array(np.array(known, np.int32)[codes])]
+        noted.add(parts_of(hashes), pa.RecordBatch.from_arrays(columns, schema=_TARGETS))
+        self._listed = None
 
     def lost(self, manifests: Iterable[ManifestFile]) -> set[str]:
         """Return the data files of vectors in some manifests that are live in none of these."""
-        ids = [item.identity for item in manifests]
-        named = set[str]().union(*(self._named.get(id_, ()) for id_ in ids))
-        return named.difference(*(self._present.get(id_, ()) for id_ in ids))
+        if not self._numbers:
+            return set()
+        if self._listed is None:
+            self._listed = self._compared()
+        chosen = np.zeros(len(self._numbers), np.bool_)
+        known = (self._numbers.get(item.identity) for item in manifests)
+        chosen[[number for number in known if number is not None]] = True
+        (named, of_vectors), (present, of_data) = self._listed
+        is_lost = np.zeros(int(named.max(initial=-1)) + 1, np.bool_)
+        is_lost[named[chosen[of_vectors]]] = True
+        is_lost[present[chosen[of_data]]] = False
+        return self._keys(np.flatnonzero(is_lost))
+
+    def _compared(self) -> tuple[Targets, Targets]:
+        """Return the targets of vectors and those among data files, by the texts of their keys."""
+        named, present = list[Targets](), list[Targets]()
+        count = 0
+        for number in range(PARTS):
+            sought, found = self._part(self._named, number), self._part(self._present, number)
+            keys = sought["key"].unique()
+            for table, targets in ((sought, named), (found, present)):
+                places = index_in(table["key"], keys)
+                is_known = places >= 0
+                numbers = table["manifest"].to_numpy()[is_known]
+                targets.append(((places[is_known] + count).astype(np.int32), numbers))
+            count += len(keys)
+        return _joined(named), _joined(present)
+
+    def _keys(self, targets: Integers) -> set[str]:
+        """Return the keys of some targets, numbered as `_compared` does."""
+        texts, count = set[str](), 0
+        for number in range(PARTS) if len(targets) else ():
+            keys = self._part(self._named, number)["key"].unique()
+            here = targets[(targets >= count) & (targets < count + len(keys))] - count
+            texts.update(keys.take(pa.array(here)).to_pylist())
+            count += len(keys)
+        return texts
+
+    @staticmethod
+    def _part(noted: Spill, number: int) -> pa.Table:
+        return pa.Table.from_batches(noted.read(number), _TARGETS)
+
+
+def _joined(parts: Sequence[Targets]) -> Targets:
+    targets, manifests = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return targets, manifests
 
 
 AddFiles = Callable[[Files, Hashes], None]

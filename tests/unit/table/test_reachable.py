@@ -1,8 +1,10 @@
 """The files that snapshots reach, and paths elsewhere that end as one of the table."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -234,7 +236,13 @@ ONE, TWO = (
 )
 
 
-def add(vector_targets: VectorTargets, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
+def same_hashes(keys: pa.ChunkedArray) -> np.ndarray:
+    return np.zeros(len(keys), np.uint64)
+
+
+def add(
+    vector_targets: VectorTargets, manifest: ManifestFile, *rows, chunks: int = 1, hashed=key_hashes
+) -> None:
     """Let vector_targets take in the live entries of a manifest."""
     found = entries(*(row | {"manifest": 0} for row in rows)).table
     if manifest.content is ManifestContent.DATA:
@@ -242,17 +250,19 @@ def add(vector_targets: VectorTargets, manifest: ManifestFile, *rows, chunks: in
     stored = found["location"].combine_chunks()
     parts = [stored[at::chunks] for at in range(chunks)] if chunks else []
     keys = pa.chunked_array(parts, pa.string())
-    vector_targets.add([manifest], RawEntries(found), keys, key_hashes(keys))
+    vector_targets.add([manifest], RawEntries(found), keys, hashed(keys))
 
 
-def test_v4_122_the_files_of_vectors_are_lost_where_no_manifest_of_these_lists_them():
-    vector_targets = VectorTargets()
-    add(vector_targets, DELETES, vector("v", "/t/a"), vector("w", "file:///t/z"), vector("x", None))
+@pytest.mark.parametrize("hashed", [key_hashes, same_hashes])
+def test_v4_122_the_files_of_vectors_are_lost_where_no_manifest_of_these_lists_them(hashed):
+    vector_targets, add_to = VectorTargets(hashed), partial(add, hashed=hashed)
+    vectors = vector("v", "/t/a"), vector("w", "file:///t/z"), vector("x", None)
+    add_to(vector_targets, DELETES, *vectors)
     assert vector_targets.lost([DELETES]) == {"/t/a", "/t/z"}
     assert vector_targets.lost([ONE, TWO]) == set()
-    add(vector_targets, ONE, data("/t/0"), data("/t/a"), data("/t/b"))
-    add(vector_targets, TWO, data("/t/c"), data("/t/z"), chunks=2)
-    add(vector_targets, TWO, chunks=0)
+    add_to(vector_targets, ONE, data("/t/0"), data("/t/a"), data("/t/b"))
+    add_to(vector_targets, TWO, data("/t/c"), data("/t/z"), chunks=2)
+    add_to(vector_targets, TWO, chunks=0)
     assert vector_targets.lost([DELETES, ONE]) == {"/t/z"}
     assert vector_targets.lost([TWO, DELETES]) == {"/t/a"}
     assert vector_targets.lost([DELETES, ONE, TWO]) == set()
