@@ -21,6 +21,7 @@ from icectl.cli.document import (
     Outcome,
     document,
     failure,
+    json_parts,
     json_text,
     put_in_place,
     write_deleted_list,
@@ -41,6 +42,7 @@ from icectl.cli.settings import (
 from icectl.cli.signals import Interrupts, ended_in_time
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import Declined, IcectlError, UsageError
+from icectl.units import inert_json
 
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
@@ -324,7 +326,7 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
         console.warn(warning)
     for_ci = _for_ci(run)
     if console.options.json or for_ci or _metrics_file(run):
-        built = document(outcome)
+        built = document(outcome, keeps_listed=True)
         _write_metrics(run, built)
     try:
         with console.paged():
@@ -389,7 +391,9 @@ def _recovery_hint(run: _Run, error: IcectlError) -> str | None:
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
     whole = {**built, "warnings": list(console.warnings)}
-    console.write(json_text(whole, indent=2 if console.out_is_terminal else None) + "\n")
+    for part in json_parts(whole, indent=2 if console.out_is_terminal else None):
+        console.write(inert_json(part))
+    console.write("\n")
 
 
 def _for_ci(run: _Run) -> bool:
@@ -425,7 +429,7 @@ def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
         duration_seconds=run.env.monotonic_seconds() - run.started_seconds,
     )
     try:
-        put_in_place(path, text, run.env)
+        put_in_place(path, [text], run.env)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         run.console.warn(f"cannot write the metrics to `{path}`: {reason}")

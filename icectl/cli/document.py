@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,9 +68,9 @@ class Outcome:
     """The outcome of a command: for scripts in `result`, for people through `render`.
 
     `status` and `exit_code` go together: `planned` 0 or 4, `incomplete` 3, `refused` 5,
-    `unknown` 12. `warnings` are those that were not yet told through Progress. `plan` is the file
-    of `--save-plan`, where the command makes that itself. `line` says the same as the report in a
-    line among other tables; empty for nothing to do.
+    `unknown` 12. `warnings` are those that were not yet told through Progress. `plan` has the parts
+    of the file of `--save-plan`, where the command makes that itself. `line` says the same as the
+    report in a line among other tables; empty for nothing to do.
     """
 
     command: str
@@ -79,11 +81,11 @@ class Outcome:
     status: Status = "done"
     dry_run: bool = False
     warnings: Sequence[str] = field(default=())
-    plan: str | None = None
+    plan: Iterable[str] | None = None
     line: str = ""
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: Outcome, *, keeps_listed: bool = False) -> dict[str, Any]:
     """Build the document of a command that ended by itself, but for its warnings."""
     table = outcome.table
     return {
@@ -94,7 +96,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "dry_run": outcome.dry_run,
         "exit": outcome.exit_code,
         "status": outcome.status,
-        "result": clean(outcome.result),
+        "result": clean(outcome.result, keeps_listed=keeps_listed),
         "warnings": [],
         "error": None,
     }
@@ -133,17 +135,41 @@ def table_json(table: TableIdentity) -> dict[str, Any]:
     }
 
 
+_ITEMS_AT_ONCE = 1_000
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-def clean(value: Any) -> Any:
-    """Turn values into what JSON can say: mappings, lists, and names for what is not a number."""
+class Listed:
+    """A list in a result whose items are made each time that it is read: none of them is kept.
+
+    `items` returns `count` items, of texts, integers, None and mappings of those.
+    """
+
+    def __init__(self, count: int, items: Callable[[], Iterable[Any]]) -> None:
+        self._count = count
+        self._items = items
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items())
+
+
+def clean(value: Any, *, keeps_listed: bool = False) -> Any:
+    """Turn values into what JSON can say: mappings, lists, and names for what is not a number.
+
+    With `keeps_listed`, what is Listed stays so, for `json_parts`.
+    """
     if isinstance(value, Mapping):  # of texts and integers, most often
         return {
-            str(key): item if type(item) in _PLAIN else clean(item) for key, item in value.items()
+            str(key): item if type(item) in _PLAIN else clean(item, keeps_listed=keeps_listed)
+            for key, item in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [clean(item) for item in value]
+        return [clean(item, keeps_listed=keeps_listed) for item in value]
+    if isinstance(value, Listed):
+        return value if keeps_listed else list(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
@@ -157,6 +183,66 @@ def id_text(snapshot_id: int | None) -> str | None:
 def json_text(built: Mapping[str, Any], *, indent: int | None = None) -> str:
     """Print a document; ASCII, so that no locale can break it."""
     return inert_json(json.dumps(built, indent=indent, allow_nan=False))
+
+
+class _HasListed(Exception):
+    """A value holds something that is Listed."""
+
+
+def json_parts(
+    built: Mapping[str, Any],
+    *,
+    indent: int | None = None,
+    sort_keys: bool = False,
+    separators: tuple[str, str] | None = None,
+) -> Iterator[str]:
+    """Yield a document as `json.dumps` writes it, what is Listed some items at a time.
+
+    A text in the document is never divided.
+    """
+
+    def refuse(value: Any) -> None:
+        raise _HasListed if isinstance(value, Listed) else TypeError(f"no JSON: {value!r}")
+
+    encoder = json.JSONEncoder(
+        indent=indent,
+        sort_keys=sort_keys,
+        separators=separators,
+        allow_nan=False,
+        default=refuse,
+    )
+    return _json_parts(built, encoder, "\n")
+
+
+def _json_parts(value: Any, encoder: json.JSONEncoder, line: str) -> Iterator[str]:
+    """Yield a value that is indented as what follows the end of a `line`."""
+    whole = None
+    with suppress(_HasListed):
+        whole = encoder.encode(value)
+    if whole is not None:
+        yield whole.replace("\n", line)
+        return
+    inner, end = "", ""
+    if encoder.indent is not None:
+        inner, end = line + " " * int(encoder.indent), line
+    if isinstance(value, Listed):
+        items = iter(value)
+        before = "["
+        while some := list(islice(items, _ITEMS_AT_ONCE)):
+            text = encoder.encode(some)[1:-1].replace("\n", line)
+            yield before + text.removesuffix(end)
+            before = encoder.item_separator
+        yield "[]" if before == "[" else end + "]"
+        return
+    is_object = isinstance(value, Mapping)
+    members = value.items() if is_object else ((None, item) for item in value)
+    before = "{" if is_object else "["
+    for name, item in sorted(members) if is_object and encoder.sort_keys else members:
+        key = "" if name is None else encoder.encode(name) + encoder.key_separator
+        yield before + inner + key
+        yield from _json_parts(item, encoder, inner or line)
+        before = encoder.item_separator
+    yield end + ("}" if is_object else "]")
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -292,22 +378,27 @@ def result_schema(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return result, result.pop("$defs", {})
 
 
-def put_in_place(path: Path, text: str, env: Env) -> None:
-    """Put the text in place in one step, so that no reader ever sees half of it.
+def put_in_place(path: Path, parts: Iterable[str], env: Env) -> None:
+    """Put a text in place in one step, so that no reader ever sees half of it.
 
     A device or a pipe is written to, since a file in its place would break whoever else uses it.
     Raises: OSError.
     """
     if path.exists() and not path.is_file():
-        path.write_text(text, "utf-8", "replace")
+        _write(path, parts)
         return
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.{env.new_uuid()}")
     try:
-        temporary.write_text(text, "utf-8", "replace")  # a name may be no text
+        _write(temporary, parts)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", errors="replace") as file:  # a name may be no text
+        file.writelines(parts)
 
 
 def write_deleted_list(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from icectl.cli.document import Listed
 from icectl.units import printable
 
 _HELP = {
@@ -91,7 +92,7 @@ def numbers_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and not prefix:
             yield from numbers_of(value, f"{name}_")
-        elif isinstance(value, list) and not prefix:
+        elif isinstance(value, list | Listed) and not prefix:
             yield name, len(value)
         elif isinstance(value, bool) or not isinstance(value, int):
             continue

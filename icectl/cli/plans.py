@@ -1,7 +1,6 @@
 """Saved plans: the file of `--save-plan`, the run that it stands for, and its review."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from icectl.cli.document import (
     Outcome,
     clean,
     first_breach,
+    json_parts,
     plan_schema,
     put_in_place,
     result_schema,
@@ -71,8 +71,8 @@ class SavedPlan:
     result: Mapping[str, Any]
 
 
-def plan_text(request: PlanRequest, outcome: Outcome) -> str:
-    """Write the file of a plan: JSON, for a reviewer to read, with its own checksum at the end."""
+def plan_parts(request: PlanRequest, outcome: Outcome) -> Iterator[str]:
+    """Yield the file of a plan: JSON, for a reviewer to read, with its own checksum at the end."""
     assert outcome.table is not None
     return sealed_plan(
         {
@@ -87,15 +87,16 @@ def plan_text(request: PlanRequest, outcome: Outcome) -> str:
             "options": dict(request.options),
             "settings": {key: dict(value) for key, value in request.settings.items()},
             "status": outcome.status,
-            "result": clean(outcome.result),
+            "result": clean(outcome.result, keeps_listed=True),
         }
     )
 
 
-def sealed_plan(built: dict[str, Any]) -> str:
-    """Write a plan with its hash behind it."""
+def sealed_plan(built: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of a plan with its hash behind it."""
     built["hash"] = _hash(built)
-    return json.dumps(built, indent=2, allow_nan=False) + "\n"
+    yield from json_parts(built, indent=2)
+    yield "\n"
 
 
 def open_saved_plan(text: str, name: str) -> dict[str, Any]:
@@ -161,8 +162,10 @@ _HINT = "`--dry-run --save-plan FILE` writes one"
 
 def _hash(built: Mapping[str, Any]) -> str:
     """Return the checksum of a plan, whatever its white space and order of keys."""
-    text = json.dumps(built, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+    checksum = hashlib.sha256()
+    for part in json_parts(built, sort_keys=True, separators=(",", ":")):
+        checksum.update(part.encode("ascii"))
+    return "sha256:" + checksum.hexdigest()
 
 
 _LOCATIONS = frozenset({"location", "inventory", "quarantine"})
@@ -194,13 +197,13 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
     Raises: UsageError, for a secret in its options; StorageError, where it can't be written.
     """
     place = invocation.value("save_plan")
-    text = outcome.plan
-    if text is None and outcome.status not in ("planned", "nothing-to-do"):
+    parts = outcome.plan
+    if parts is None and outcome.status not in ("planned", "nothing-to-do"):
         return
-    if text is None:
-        text = plan_text(_request(invocation, shell), outcome)
+    if parts is None:
+        parts = plan_parts(_request(invocation, shell), outcome)
     try:
-        put_in_place(Path(place), text, shell.env)
+        put_in_place(Path(place), parts, shell.env)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(f"cannot write the plan to {place}: {reason}") from error

@@ -1,7 +1,7 @@
 """Plain columns that fit the terminal: no boxes, numbers right, long locations cut inside."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from textwrap import wrap
@@ -40,14 +40,19 @@ class TableColumn:
 
 
 def print_table(
-    console: Console, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]
+    console: Console, columns: Sequence[TableColumn], rows: Iterable[Sequence[str]]
 ) -> None:
     """Print rows under their headings; cells are cut only where a terminal is too narrow.
 
     Where little would be left of them, each row, and the headings, take several lines; where two
     locations would look alike, they are continued on further lines.
-    Order: that of `rows`.
+    Order: that of `rows`, which are read twice.
+    Cost: memory of all cells for a terminal alone.
     """
+    if console.width is None:
+        whole = _Part(range(len(columns)), columns, _longest(columns, rows), "")
+        _print_rows(console, [whole], ([printable(cell) for cell in row] for row in rows))
+        return
     cells = [[printable(cell) for cell in row] for row in rows]
     parts = _parts(columns, cells, console.width)
     shown = list(columns)
@@ -59,6 +64,19 @@ def print_table(
                     shown[number] = replace(columns[number], cut="wrap")
     if shown != list(columns):
         parts = _parts(shown, cells, console.width)
+    _print_rows(console, parts, cells)
+
+
+def _longest(columns: Sequence[TableColumn], rows: Iterable[Sequence[str]]) -> list[int]:
+    """Return the width of the widest cell or heading of each column."""
+    widths = [text_width(column.name) for column in columns]
+    for row in rows:
+        for number, cell in enumerate(row):
+            widths[number] = max(widths[number], text_width(printable(cell)))
+    return widths
+
+
+def _print_rows(console: Console, parts: Sequence["_Part"], cells: Iterable[Sequence[str]]) -> None:
     for part in parts:
         headings = [column.name for column in part.columns]
         if any(headings):

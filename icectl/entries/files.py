@@ -194,11 +194,18 @@ def of_other_kinds(listed: Files, kinds: Collection[FileKind]) -> Files:
     return Files(listed.table.filter(pc.invert(pc.is_in(listed.table["kind"], left_out))))
 
 
+def each_row(listed: Files) -> Iterator[tuple[str, FileKind, int | None]]:
+    """Yield (location, kind, size in bytes) of every file, few at once. Order: kept."""
+    kinds = list(FileKind)
+    for batch in listed.table.to_batches(max_chunksize=10_000):
+        columns = (batch[name].to_pylist() for name in ("location", "kind", "size_bytes"))
+        for place, kind, size in zip(*columns, strict=True):
+            yield place, kinds[kind], size
+
+
 def rows(listed: Files) -> list[tuple[str, FileKind, int | None]]:
     """List (location, kind, size in bytes) of every file. Order: kept."""
-    columns = (listed.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))
-    kinds = list(FileKind)
-    return [(place, kinds[kind], size) for place, kind, size in zip(*columns, strict=True)]
+    return list(each_row(listed))
 
 
 @dataclass(frozen=True, slots=True)

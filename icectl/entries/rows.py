@@ -372,7 +372,7 @@ def part(entries: E, start: int, stop: int) -> E:
 
 def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Yield a tuple per row of the columns. Cost: Python objects, some microseconds a row."""
-    for batch in entries.table.select(list(columns)).to_batches():
+    for batch in entries.table.select(list(columns)).to_batches(max_chunksize=10_000):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 

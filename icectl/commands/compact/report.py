@@ -7,14 +7,14 @@ from typing import Any
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
-from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.document import Listed, id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.compact.plan import CHOSEN, LEFT_ALONE, CompactGroup, CompactPlan
 from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
-from icectl.entries.rows import by_row, take
+from icectl.entries.rows import Entries, by_row, part, take
 from icectl.format.manifest import Content
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import partition_path, result_types
@@ -31,6 +31,7 @@ _SHOWN_ODD = 3
 _TINY_BYTES = 64 * 1024
 """Data files below this on average are footers more than rows: what they come to isn't known."""
 
+_NAMED = ["location", "file_size_in_bytes", "record_count"]
 
 _BECOMES: Mapping[str, str] = {
     "vectors": "become deletion vectors",
@@ -145,7 +146,9 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "rows_before": shown.input_rows,
         "rows_after": None if outcome is None else shown.rows,
         "equality_deletes": list(_equality_deletes(report)),
-        "dangling_delete_files": [location for (location,) in by_row(dangling, "location")],
+        "dangling_delete_files": Listed(
+            len(dangling), lambda: (location for (location,) in by_row(dangling, "location"))
+        ),
         "tasks": report.tasks.tasks,
         "repeated_tasks": report.tasks.repeats,
         "left_alone": dict(report.plan.left_alone),
@@ -251,9 +254,9 @@ def _equality_deletes(report: Compaction) -> Iterator[Mapping[str, Any]]:
 
 def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
     # All at once: however few rows are taken, pyarrow goes through all of the table.
+    data = report.prepared.files.data.table.select(_NAMED)
     rows_of_groups = [row for group in report.plan.groups for row in group.files]
-    taken = take(report.prepared.files.data, rows_of_groups)
-    files = by_row(taken, "location", "file_size_in_bytes", "record_count")
+    taken, start = take(Entries(data), rows_of_groups), 0
     for group in report.plan.groups:
         output = report.outputs.get(group.number)
         status = "planned" if report.outcome is None else "not-run"
@@ -277,11 +280,19 @@ def _groups(report: Compaction) -> Iterator[Mapping[str, Any]]:
                 for location, of in group.decoded_columns.items()
             ],
             "status": status,
-            "files": [
-                {"path": location, "size_bytes": size, "rows": count}
-                for location, size, count in islice(files, len(group.files))
-            ],
+            "files": _group_files(part(taken, start, start + len(group.files))),
         }
+        start += len(group.files)
+
+
+def _group_files(files: Entries) -> Listed:
+    return Listed(
+        len(files),
+        lambda: (
+            {"path": location, "size_bytes": size, "rows": count}
+            for location, size, count in by_row(files, *_NAMED)
+        ),
+    )
 
 
 def _methods(report: Compaction) -> Mapping[str, Any]:

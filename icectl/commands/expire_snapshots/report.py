@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
-from icectl.cli.document import id_text, print_new_metadata_file
+from icectl.cli.document import Listed, id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.expire_snapshots.plan import ExpirePlan, UnreadablePart, as_landed
 from icectl.commit.deletion import DeletionJournal, Removal
-from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows, total_bytes
+from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, each_row, total_bytes
 from icectl.format.metadata import TableMetadata
 from icectl.table.retention import AskedRetention, Decision, Retention
 from icectl.table.reviewed import Reviewed
@@ -153,11 +154,14 @@ def _decision(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _files(files: Files) -> list[dict[str, Any]]:
-    return [
-        {"path": location, "kind": kind.name.lower(), "size_bytes": size}
-        for location, kind, size in rows(files)
-    ]
+def _files(files: Files) -> Listed:
+    return Listed(
+        len(files),
+        lambda: (
+            {"path": location, "kind": kind.name.lower(), "size_bytes": size}
+            for location, kind, size in each_row(files)
+        ),
+    )
 
 
 def question(expiry: Expiry) -> str:
@@ -233,14 +237,17 @@ def _print_files(console: Console, expiry: Expiry) -> None:
     base = prepared.loaded.metadata.location.rstrip("/") + "/"
     size_column = TableColumn("bytes", align="right")
     columns = (size_column, TableColumn("kind"), TableColumn("file", cut="middle"))
-    table = [
-        (
-            "?" if size is None else f"{size:,}",
-            kind.name.lower().replace("_", " ").removesuffix("s"),
-            place.removeprefix(base),
-        )
-        for place, kind, size in rows(prepared.deletable)
-    ]
+    table = Listed(
+        len(prepared.deletable),
+        lambda: (
+            (
+                "?" if size is None else f"{size:,}",
+                kind.name.lower().replace("_", " ").removesuffix("s"),
+                place.removeprefix(base),
+            )
+            for place, kind, size in each_row(prepared.deletable)
+        ),
+    )
     print_table(console, columns, table)
     console.print()
 
@@ -268,5 +275,5 @@ def _print_outside(console: Console, expiry: Expiry) -> None:
         return
     count = print_count(len(outside), "file")
     console.note(f"kept {count} outside the table's location that no snapshot reads")
-    for location, _, _ in rows(outside)[:LISTED_WITHOUT_VERBOSE]:
+    for location, _, _ in islice(each_row(outside), LISTED_WITHOUT_VERBOSE):
         console.note(f"  {location}")

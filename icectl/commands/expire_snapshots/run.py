@@ -43,11 +43,11 @@ from icectl.entries.files import (
     NO_FILES,
     Files,
     distinct,
+    each_row,
     excluding,
     folders_of,
     including,
     keys_ending_with,
-    rows,
     together,
     without,
 )
@@ -107,7 +107,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
             replace(report, outcome=expired),
             expired.landed.metadata_location,
             is_complete=not (removal.failed or removal.stopped),
-            removed=(location for location, _, _ in rows(removal.removed)),
+            removed=(location for location, _, _ in each_row(removal.removed)),
         )
 
     planned = PlannedChange(
@@ -321,7 +321,7 @@ def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
     removal = remove_files(context, *to_delete)
     done = [*([record] if record else []), *prepared.unfinished]
     if removal.failed or removal.stopped:  # one journal names just the files that remain
-        deleted = [location for location, _, _ in rows(removal.removed)]
+        deleted = [location for location, _, _ in each_row(removal.removed)]
         journals.shorten(context.store, done.pop(0), excluding(to_delete[0], deleted))
     done += prepared.abandoned
     if done:

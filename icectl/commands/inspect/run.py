@@ -393,7 +393,7 @@ def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
 
 def _write(path: str, text: str, env: Env) -> None:
     try:
-        put_in_place(Path(path), text, env)
+        put_in_place(Path(path), [text], env)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(

@@ -1,6 +1,6 @@
 """Saved plans of maintenance: their file, and the steps that are restricted to one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -77,8 +77,8 @@ def kept_plan(
     tables: Sequence[TableRun],
     policies_of: Mapping[str, TablePolicy],
     instant_ms: int,
-) -> str:
-    """Write the plan of a dry run: tables by full names, what was planned, their policies.
+) -> Iterator[str]:
+    """Yield the plan of a dry run: tables by full names, what was planned, their policies.
 
     Raises: UsageError, for a secret in a policy.
     """

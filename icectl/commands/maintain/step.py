@@ -293,7 +293,7 @@ def _validate(common: Common, job: StepRequest) -> StepEnd:
 
 def _step_end(step: str, outcome: Outcome) -> StepEnd:
     status: Status = outcome.status
-    figures = dict(numbers_of(clean(outcome.result)))
+    figures = dict(numbers_of(clean(outcome.result, keeps_listed=True)))
     code = 0 if status == "planned" else outcome.exit_code
     warnings = "; ".join(outcome.warnings)
     return StepEnd(step, status, code, warnings, figures=figures, line=outcome.line)

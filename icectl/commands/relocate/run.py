@@ -564,7 +564,7 @@ def _write_copy_list(session: Session, path: str, plan: RelocatePlan) -> None:
         (file.source, file.target) for file in plan.missing
     )
     try:
-        put_in_place(Path(path), text.getvalue(), session.context.env)
+        put_in_place(Path(path), [text.getvalue()], session.context.env)
     except OSError as error:
         raise StorageError(f"cannot write the copy list to {path}: {error.strerror}") from error
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from icectl.cli.console import Console
+from icectl.cli.document import Listed
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.remove_orphans.deletion import OrphansGone, Spared
 from icectl.commands.remove_orphans.purge import PurgePlan, Unpurged
@@ -130,15 +131,18 @@ def _purged(report: Orphans) -> ListedFiles:
     return listed_none(report.plan.orphans) if report.purge is None else report.purge.files
 
 
-def _files(files: ListedFiles) -> list[dict[str, Any]]:
-    return [
-        {
-            "path": file.location,
-            "size_bytes": file.size_bytes,
-            "modified": None if file.modified_ms is None else print_instant(file.modified_ms),
-        }
-        for file in listed_files(files)
-    ]
+def _files(files: ListedFiles) -> Listed:
+    return Listed(
+        len(files),
+        lambda: (
+            {
+                "path": file.location,
+                "size_bytes": file.size_bytes,
+                "modified": None if file.modified_ms is None else print_instant(file.modified_ms),
+            }
+            for file in listed_files(files)
+        ),
+    )
 
 
 def _left_alone(report: Orphans) -> dict[str, int]:
@@ -219,14 +223,17 @@ def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole
     base = report.table_location.rstrip("/") + "/"
     size_column = TableColumn("bytes", align="right")
     columns = (size_column, TableColumn("modified"), TableColumn("file", cut="middle"))
-    table = [
-        (
-            f"{file.size_bytes:,}",
-            "?" if file.modified_ms is None else print_second(file.modified_ms),
-            file.location.removeprefix(base),
-        )
-        for file in listed_files(shown)
-    ]
+    table = Listed(
+        len(shown),
+        lambda: (
+            (
+                f"{file.size_bytes:,}",
+                "?" if file.modified_ms is None else print_second(file.modified_ms),
+                file.location.removeprefix(base),
+            )
+            for file in listed_files(shown)
+        ),
+    )
     print_table(console, columns, table)
     if len(shown) < len(every):
         console.print(f"and {len(every) - len(shown):,} more: `--dry-run` lists all")

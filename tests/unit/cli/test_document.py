@@ -9,6 +9,7 @@ import pytest
 
 from icectl.cli import document as document_module
 from icectl.cli.document import (
+    Listed,
     Outcome,
     clean,
     csv_text,
@@ -17,6 +18,7 @@ from icectl.cli.document import (
     failure,
     id_text,
     json_line,
+    json_parts,
     json_text,
     load_schema,
 )
@@ -47,6 +49,48 @@ def test_snapshot_ids_are_text_because_doubles_round_them():
 def test_json_is_ascii_on_one_line_or_indented():
     assert json_text({"name": "größe", "n": 1}) == '{"name": "gr\\u00f6\\u00dfe", "n": 1}'
     assert json_text({"n": 1}, indent=2) == '{\n  "n": 1\n}'
+
+
+STYLES: list[dict[str, Any]] = [
+    {},
+    {"indent": 2},
+    {"sort_keys": True, "separators": (",", ":")},
+]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("count", [0, 1, 2, 2_001])
+def test_listed_items_are_written_as_a_list_of_them_is(style, count):
+    items = [{"path": f"/t/ü\n{number}", "of": [number, None]} for number in range(count)]
+    listed = Listed(count, lambda: iter(items))
+    names = Listed(count, lambda: (item["path"] for item in items))
+
+    def built(files: Any, paths: Any) -> dict[str, Any]:
+        group = {"files": files, "end": {}}
+        return {"z": 1, "groups": [{"n": []}, group], "a": {"paths": paths, "x": []}}
+
+    expected = json.dumps(built(items, [*names]), **style)
+    assert "".join(json_parts(built(listed, names), **style)) == expected
+    assert clean(built(listed, names)) == built(items, [*names])
+    kept = clean(built(listed, names), keeps_listed=True)
+    assert kept["a"]["paths"] is names
+
+
+def test_listed_items_are_made_as_they_are_written():
+    made = 0
+
+    def items() -> Any:
+        nonlocal made
+        for made in range(1, 10_001):
+            yield {"n": made}
+
+    seen = [made for _ in json_parts({"rows": Listed(10_000, items)})]
+    assert sorted({*seen}) == [*range(0, 10_001, 1_000)]
+
+
+def test_what_is_no_json_is_none_beside_a_list_either():
+    with pytest.raises(TypeError, match="no JSON"):
+        list(json_parts({"a": Listed(0, list), "b": object()}))
 
 
 def test_a_row_is_one_line():
