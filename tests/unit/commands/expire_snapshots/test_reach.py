@@ -61,6 +61,23 @@ def data_files(table: TableBuilder) -> list[str]:
     return sorted(path.name for path in (table.directory / "data").iterdir())
 
 
+def test_r191_an_entry_in_another_partition_keeps_a_file(tmp_path):
+    """Imported into a wrong partition, again into the right one, and dropped from the wrong one."""
+    table = TableBuilder(tmp_path / "t", partitioning="bucket")
+    table.append(range(8))
+    wrong, other, *_ = table.live()
+    inherited = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"))
+    right = {name: other[name] for name in ("partition_key", "partition_values")}
+    assert right["partition_key"] != wrong["partition_key"]
+    second = table._commit("main", "append", range(8), added=[wrong | inherited | right])
+    table._manifests_of[second] = table._manifests_of[second][:1]  # the next has no other
+    table.append(range(8, 9))
+    found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
+    deleted = {location for location, _, _ in rows(found.only_going)}
+    assert other["location"] in deleted
+    assert wrong["location"] not in deleted
+
+
 def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table):
     first, second = data_files(table)
     manifests = [own_manifest(table, place).name for place in range(3)]
