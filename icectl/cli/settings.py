@@ -386,6 +386,7 @@ HEALTH_LIMITS = (
     _limits("files-to-save", "0, 1000", "fewer files possible by compaction"),
     _limits("deleted-rows", "0%, 30%", "part of the rows that are deleted by position"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
+    _limits("clustering-depth", "2, 50", "files that overlap at a value of the sort order"),
     _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing"),
     _limits("manifests-to-save", "0, 1000", "fewer manifests possible"),
     _limits("stale-statistics", "0%, 100%", "part of the rows that changed since statistics"),

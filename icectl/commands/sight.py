@@ -1,11 +1,12 @@
 """What is read of a table to judge what it needs: each part once, and only if it is asked for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from icectl.cli.settings import Settings
 from icectl.entries import deletes, rows
+from icectl.entries.may_match import METRICS
 from icectl.entries.rows import Entries
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, IcectlError
@@ -68,8 +69,12 @@ class Sight:
 
     @cached_property
     def entries(self) -> Entries:
-        """The entries of the manifests, to be matched, as far as they can be read."""
-        return self.reader.load(self.manifests, JUDGED_COLUMNS, to_match=True, heed=self._keep)
+        """The entries of the manifests, to be matched, as far as they can be read.
+
+        With bounds, if the table has an order.
+        """
+        columns = JUDGED_COLUMNS | (METRICS if self.metadata.default_sort_order_id else frozenset())
+        return self.reader.load(self.manifests, columns, to_match=True, heed=self._keep)
 
     def _keep(self, part: ManifestsRead) -> None:
         self._headers.update(enumerate(part.headers, part.first))
@@ -90,6 +95,14 @@ class Sight:
 
             return with_names(context, self.metadata, files, partial(read_names, context))
         return files
+
+    @cached_property
+    def files_with_bounds(self) -> LiveFiles:
+        """The live files with their bounds; manifests are read again if the table has no order."""
+        if set(self.entries.table.column_names) >= METRICS:
+            return self.files
+        columns = JUDGED_COLUMNS | METRICS
+        return replace(self.files, entries=self.reader.load(self.manifests, columns, to_match=True))
 
     @cached_property
     def dangling_count(self) -> int:

@@ -19,6 +19,8 @@ from icectl.entries.columns import INTEGER_TYPES, Integers, Mask, integers
 from icectl.entries.partition_transforms import transform_column
 from icectl.entries.rows import Entries, numbers
 from icectl.entries.stats import flat, of_field
+from icectl.format.schema import Schema
+from icectl.format.sort import SortOrder
 from icectl.format.transforms import Transform, result_type
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
 
@@ -59,6 +61,18 @@ class Key:
         if known or name in (*INTEGER_TYPES, *_REALS, *_HAS_TEXT, "boolean"):
             return None
         return "values of this type have no order"
+
+
+def keys_of_order(order: SortOrder, schema: Schema) -> list[Key]:
+    """Return the keys of a sort order whose columns the schema has."""
+    keys = []
+    for field in order.fields:
+        source, transform = schema.field(field.source_ids[0]), field.transform
+        if source is not None:
+            name = schema.name_of(source.id) or source.name
+            shown = name if transform.name == "identity" else f"{transform.text}({name})"
+            keys.append(Key(shown, source.id, source.type, transform))
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +195,22 @@ class Depths:
     opened: Reals
 
 
-def depths(spans: Spans, groups: Integers, group_count: int) -> Depths:
-    """Return the depth of each file whose bounds are known, among the files of its group.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Bounds as places among the distinct bounds, which those of a group share.
 
-    `groups` numbers the group of each of them, from 0.
-    Cost: a sort, and some passes for each doubling of the number of files.
+    `lower` and `upper` are per file whose bounds are known. `gaps` are the distances between
+    neighbouring places, and `groups` the group of each place; groups lie apart.
     """
-    rows = spans.rows[spans.known]
-    count = len(rows)
+
+    lower: Integers
+    upper: Integers
+    gaps: Reals
+    groups: Integers
+
+
+def places_of(spans: Spans, groups: Integers) -> Places:
+    """Return the places of bounds; `groups` numbers the group of each file that has known ones."""
     words = (*_words(pa.concat_arrays([spans.lower, spans.upper])), np.tile(groups, 2))
     order = np.lexsort(words)
     differs = np.zeros(max(len(order) - 1, 0), np.bool_)
@@ -198,21 +220,53 @@ def depths(spans: Spans, groups: Integers, group_count: int) -> Depths:
     places = np.empty(len(order), np.int64)
     places[order] = np.cumsum(is_first) - 1
     ends = order[is_first]  # one row for each distinct bound
-    lower, upper = places[:count], places[count:]
+    count = len(groups)
+    return Places(places[:count], places[count:], _gaps(words, ends), np.tile(groups, 2)[ends])
 
-    begun = np.cumsum(np.bincount(lower, minlength=len(ends)))
-    ended = np.cumsum(np.bincount(upper, minlength=len(ends)))
-    at_ends = begun - ended + np.bincount(upper, minlength=len(ends))
+
+def depths(spans: Spans, groups: Integers, group_count: int) -> Depths:
+    """Return the depth of each file whose bounds are known, among the files of its group.
+
+    `groups` numbers the group of each of them, from 0.
+    Cost: a sort, and some passes for each doubling of the number of files.
+    """
+    rows = spans.rows[spans.known]
+    found = places_of(spans, groups)
+    lower, upper, gaps = found.lower, found.upper, found.gaps
+    end_count = len(found.groups)
+
+    begun = np.cumsum(np.bincount(lower, minlength=end_count))
+    ended = np.cumsum(np.bincount(upper, minlength=end_count))
+    at_ends = begun - ended + np.bincount(upper, minlength=end_count)
     between = (begun - ended)[:-1]
-    gaps = _gaps(words, ends)
     widths, weighed = _sums(np.stack([gaps, gaps * between]), lower, upper)
     is_point = lower == upper
     of_files = np.where(is_point, at_ends[lower], weighed / np.where(is_point, 1, widths))
     most = np.zeros(group_count, np.int64)
-    np.maximum.at(most, np.tile(groups, 2)[ends], at_ends)
+    np.maximum.at(most, found.groups, at_ends)
     one = group_count == 1
-    opened = _opened(rows, lower, upper, gaps, widths, len(ends)) if one else np.zeros(0)
+    opened = _opened(rows, lower, upper, gaps, widths, end_count) if one else np.zeros(0)
     return Depths(of_files, most, opened)
+
+
+_ROUNDS, _LEAST = 4, 1e-30
+
+
+def shares(weights: Reals, lower: Integers, upper: Integers, gaps: Reals) -> tuple[Reals, Reals]:
+    """Return the part that each file has of the rows between its bounds, and the rows of each gap.
+
+    `weights` are the files' own rows or bytes. The rows of a gap are those that files spread evenly
+    have there. For the parts, each file's rows are spread as those of all files are, which some
+    rounds find. No file has equal ends.
+    """
+    between, evenly = np.maximum(gaps, _LEAST), gaps
+    for at in range(_ROUNDS):
+        (widths,) = _sums(between[None], lower, upper)
+        between = between * _spread(weights / widths, lower, upper, len(gaps))
+        evenly = between if at == 0 else evenly
+        between = np.maximum(between, _LEAST)
+    (widths,) = _sums(between[None], lower, upper)
+    return np.minimum(weights / widths, 1.0), evenly
 
 
 def _opened(

@@ -28,6 +28,7 @@ from icectl.entries.partition_transforms import transform_column
 from icectl.errors import Unsupported, UsageError
 from icectl.files.compiled import address, loops
 from icectl.files.data_rows import batch_rows
+from icectl.files.parquet.schema import arrow_schema
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, container_of, similar_name_hint
 from icectl.format.sort import SortField, SortOrder, order_text
@@ -90,6 +91,26 @@ def order_words(order: RowOrder, schema: Schema) -> str:
         names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
         return f"in Z-order of {names}"
     return f"sorted by {order_text(order, schema)}"
+
+
+def order_key(order: RowOrder) -> str:
+    """Return what an order does as text: the same for the same order under any names or id."""
+    if isinstance(order, ZOrder):
+        return f"zorder={order.column_ids}"
+    return f"order={_meaning(order.fields)}"
+
+
+def usable_table_order(metadata: TableMetadata) -> SortOrder | None:
+    """Return the default sort order of a table if it has one that rows can be sorted by."""
+    order = metadata.sort_order(metadata.default_sort_order_id)
+    if order is None or not order.fields:
+        return None
+    schema = metadata.current_schema
+    try:
+        sort_keys(order, schema, arrow_schema(schema))
+    except Unsupported:
+        return None
+    return order
 
 
 def table_order(metadata: TableMetadata) -> SortOrder:

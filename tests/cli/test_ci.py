@@ -68,7 +68,7 @@ def test_verdicts_are_metrics(run, table, tmp_path):
         f'icectl_health_verdict{labels}"all"}} 1',
         f'icectl_health_verdict{labels}"small_files"}} 1',
     ]
-    assert len(found) == 7
+    assert len(found) == 9
 
 
 def test_findings_are_annotations_of_github(run, broken):

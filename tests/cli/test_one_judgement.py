@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,8 @@ from icectl.commands.maintain.policy import KEYS
 from icectl.env import Env, SystemEnv
 from icectl.errors import CorruptTable, Refused, Unsupported
 from icectl.format.file_names import parse_metadata_file_name
+from icectl.format.sort import SortField, SortOrder
+from icectl.format.transforms import parse_transform
 from tests.builders.expiry import Clock
 from tests.builders.foreign_table import facts_of
 from tests.builders.inline_engine import InlineEngine
@@ -163,6 +166,18 @@ def old_statistics(table: TableBuilder) -> None:
     table.append([200])
 
 
+def overlapping(table: TableBuilder) -> None:
+    """Files of the size that they are to have, each with values of all."""
+    by_id = SortField((1,), parse_transform("identity"), "asc", "nulls-first")
+    properties = table.metadata.properties | {"write.target-file-size-bytes": "700"}
+    orders = (SortOrder(0, ()), SortOrder(1, (by_id,)))
+    table.metadata = replace(
+        table.metadata, sort_orders=orders, default_sort_order_id=1, properties=properties
+    )
+    for start in range(3):
+        table.append(range(start, 300, 3))
+
+
 def upserts(table: TableBuilder) -> None:
     table.append(range(100))
     for id_ in range(6):
@@ -191,6 +206,7 @@ def upserts(table: TableBuilder) -> None:
         old_statistics,
         upserts,
         few_deleted_by_key,
+        overlapping,
     ],
 )
 def test_health_asks_for_what_commands_would_do(tmp_path: Path, build, version, gc_enabled):

@@ -69,11 +69,11 @@ class CompactRequest:
         str | None,
         option(
             "--strategy",
-            "binpack (default), sort or zorder",
+            "auto (default), binpack, sort or zorder",
             OUTPUT_FILES,
             "S",
             is_rare=True,
-            choices=("binpack", "sort", "zorder"),
+            choices=("auto", "binpack", "sort", "zorder"),
         ),
     ] = None
     method: Annotated[str | None, option_of(COMPACT_METHOD, group=OUTPUT_FILES)] = None
@@ -96,6 +96,19 @@ class CompactRequest:
             is_rare=True,
         ),
     ] = False
+    min_depth: Annotated[
+        str | None,
+        _count(
+            "--min-depth",
+            "sort where N or more files overlap (default 2)",
+            FILES,
+            is_rare=True,
+        ),
+    ] = None
+    max_rewrite: Annotated[
+        str | None,
+        _size("--max-rewrite", "rewrite at most SIZE of data files", CHANGING, is_rare=True),
+    ] = None
     max_groups: Annotated[
         str | None, _count("--max-groups", "rewrite at most N groups", CHANGING, is_rare=True)
     ] = None
@@ -210,11 +223,16 @@ def compact(
     icectl asks no question for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
 
-    With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so its files
-    overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
-    them; nulls come first in ascending keys, last in descending ones. Sorting does not change which
-    files are selected. Use `--rewrite-all` to sort files that are already the right size. New files
-    are marked as sorted if the order is one of the table's.
+    The rows of a group are sorted as a whole by the table's sort order, `--sort-order` or
+    `--zorder`. `--strategy binpack` keeps their order. Keys are columns or bucket(16, b),
+    truncate(4, b), year, month, day, hour of them; nulls come first in ascending keys, last in
+    descending ones. New files are marked as sorted if the order is one of the table's.
+
+    Files that overlap in the order are sorted, too, whatever their size: similar ones together, and
+    smaller ones with larger ones once they have an eighth of the rows there. Others stay, so a run
+    rewrites a part of a partition. `--min-depth` asks for deeper overlaps, `--max-rewrite` limits
+    the bytes of a run; the next runs do the rest. Bounds do not show a Z-order: there all files of
+    an earlier run count as one. `--rewrite-all` sorts every selected file.
 
     `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their
     partition and column statistics. Manifests that can list no such file are not opened, and delete

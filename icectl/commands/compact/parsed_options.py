@@ -14,6 +14,7 @@ from icectl.cli.settings import (
     Layer,
     Settings,
 )
+from icectl.commands.compact.clustering import MIN_DEPTH
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,
@@ -28,7 +29,13 @@ from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.rows.choice import AUTO, EngineChoice, choose_engine
-from icectl.rows.sort_rows import RowOrder, parse_sort_order, parse_zorder, table_order
+from icectl.rows.sort_rows import (
+    RowOrder,
+    parse_sort_order,
+    parse_zorder,
+    table_order,
+    usable_table_order,
+)
 from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import sizes_of
 from icectl.table.rewrite_tasks import Method
@@ -75,6 +82,9 @@ def options_of(
     least_delete_files = None if request.deletes_only else MIN_DELETE_FILES
     property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
 
+    budgets = (values["max_rewrite"], limits.rewritten_bytes)
+    most_bytes = [size for size in budgets if size is not None]
+
     def of(metadata: TableMetadata) -> CompactOptions:
         """Make the options for a table. Raises: UsageError."""
         where = None if request.where is None else parse_where(request.where, metadata)
@@ -85,6 +95,8 @@ def options_of(
             order = parse_sort_order(request.sort_order, metadata)
         elif strategy == "sort":
             order = table_order(metadata)
+        elif strategy == "auto" and not (request.deletes_only or request.repartition):
+            order = usable_table_order(metadata)
         target = values["target_file_size"] or read(metadata.properties, property_)
         return CompactOptions(
             sizes=sizes_of(target, values["min_file_size"], values["max_file_size"]),
@@ -97,11 +109,9 @@ def options_of(
             steps=values["partial_progress"] or 1,
             job_order=cast("JobOrder", request.job_order),  # the option takes nothing else
             min_input_files=values["min_input_files"] or MIN_INPUT_FILES,
-            max_group_bytes=min(
-                values["max_group_size"] or MAX_GROUP_BYTES,
-                limits.rewritten_bytes or MAX_GROUP_BYTES,
-            ),
-            max_bytes=limits.rewritten_bytes,
+            max_group_bytes=min([values["max_group_size"] or MAX_GROUP_BYTES, *most_bytes]),
+            max_bytes=min(most_bytes, default=None),
+            min_depth=values["min_depth"] or MIN_DEPTH,
             min_delete_files=values["min_delete_files"] or least_delete_files,
             max_groups=values["max_groups"],
         )
@@ -117,7 +127,9 @@ def with_method(
     Raises: UsageError, where merges alone are to sort rows.
     """
     method = cast("Method", settings.read(COMPACT_METHOD))  # the setting takes nothing else
-    if method == "merge" and _strategy(request) != "binpack":
+    if method == "merge" and _strategy(request) == "auto":
+        options = replace(options, order=None)
+    elif method == "merge" and _strategy(request) != "binpack":
         raise UsageError("`--method merge` cannot sort rows")
     if method == "merge" and request.repartition:
         raise UsageError("`--method merge` cannot move rows to other partitions")
@@ -153,6 +165,7 @@ def _check_deletes_only(request: CompactRequest) -> None:
         "--strategy": request.strategy,
         "--sort-order": request.sort_order,
         "--zorder": request.zorder,
+        "--min-depth": request.min_depth,
         "--max-file-size": request.max_file_size,
         "--min-delete-ratio": request.min_delete_ratio,
         "--output-spec-id": request.output_spec_id,
@@ -176,4 +189,4 @@ def _strategy(request: CompactRequest) -> str:
         return request.strategy
     if request.sort_order is not None:
         return "sort"
-    return "binpack" if request.zorder is None else "zorder"
+    return "auto" if request.zorder is None else "zorder"

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Literal
 
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
+from icectl.commands.compact.clustering import MIN_DEPTH, Layout, Made, layout_of, within
 from icectl.commands.compact.equality_plan import (
     ConversionDraft,
     ConversionPlan,
@@ -59,7 +60,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
-from icectl.rows.sort_rows import RowOrder
+from icectl.rows.sort_rows import RowOrder, order_key
 from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.mergeable import (
     MERGE_ROW_GROUP_BYTES,
@@ -104,7 +105,7 @@ _LOOKED_INTO = (
 )
 """Verdicts on data files that no run rewrites, with whose deletes something is to be done."""
 
-OVER_BUDGET = "left to another run by `budget.rewrite-bytes`"
+OVER_BUDGET = "left to another run by `--max-rewrite` or `budget.rewrite-bytes`"
 
 LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NOT_SELECTED: "not selected by `--where`",
@@ -125,6 +126,7 @@ CHOSEN: Mapping[FileVerdict, str] = {
     FileVerdict.ASKED_FOR: "asked for",
     FileVerdict.SMALL: "too small",
     FileVerdict.LARGE: "too large",
+    FileVerdict.OVERLAPPING: "overlapping others",
     FileVerdict.MANY_DELETE_FILES: "many delete files",
     FileVerdict.MANY_DELETED_ROWS: "many deleted rows",
     FileVerdict.OF_MANY_DELETE_FILES: "deletes in several files, or in shared ones",
@@ -139,6 +141,7 @@ CHOSEN: Mapping[FileVerdict, str] = {
 class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
+    Files are sorted together, too, where `min_depth` or more overlap in the order.
     `deletes_only` converts equality deletes, unless it `keeps_equality_deletes`, and merges the
     deletes of data files, which stay; conversions are cut into about as many `steps`. Otherwise
     those that delete few rows are converted, unless it never `converts`. With `repartition` the
@@ -158,6 +161,7 @@ class CompactOptions:
     every: bool = False
     max_groups: int | None = None
     max_bytes: int | None = None
+    min_depth: int = MIN_DEPTH
     job_order: JobOrder = "none"
     deletes_only: bool = False
     keeps_equality_deletes: bool = False
@@ -172,8 +176,23 @@ class CompactOptions:
     @property
     def mark(self) -> str:
         """What is in the names of new files, by which those of these options are known again."""
+        return self.marks[1] if self._is_limited else self.marks[0]
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether a run need not see all files."""
+        limits = (self.where, self.only, self.max_groups, self.max_bytes)
+        return self.order is not None and any(limit is not None for limit in limits)
+
+    @property
+    def marks(self) -> tuple[str, str]:
+        """The marks of runs without limits and with limits; both are one without an order."""
         bounds = f"{self.sizes.smallest}..{self.sizes.target}..{self.sizes.largest}"
-        return mark_of(f"bytes={bounds} files={self.min_input_files} spec={self.output_spec_id}")
+        text = f"bytes={bounds} files={self.min_input_files} spec={self.output_spec_id}"
+        if self.order is None:
+            return mark_of(text), mark_of(text)
+        text = f"{text} {order_key(self.order)}"
+        return mark_of(text), mark_of(f"{text} limited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +343,21 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
     verdicts = judge(files.matches, _limits(options), selected, of_files)
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     stored = numbers(files.data, "file_size_in_bytes")
-    as_made = of_names_ending(files.data, marked_end(options.mark)) & (not options.every)
+    seen, parted = (of_names_ending(files.data, marked_end(mark)) for mark in options.marks)
+    as_made = (seen | parted) & (not options.every)
     for reason in DELETES:
         as_made[verdicts == reason] = False
+    layout = Layout()
+    if options.order is not None and not options.every:
+        read = np.flatnonzero(is_read & of_specs(files.data, [spec.spec_id]))
+        stays = ~may_leave(files.data, read, spec, types, metadata.current_schema)
+        numbered = metadata.format_version > 1
+        made = Made(seen, parted, numbers(files.data, "sequence_number") if numbered else None)
+        schema, least = metadata.current_schema, options.min_depth
+        layout = layout_of(files.data, read[stays], options.order, schema, stored, made, least)
+        overlapping = np.fromiter(layout.overlap_of, np.int64)
+        is_fine = verdicts[overlapping] == FileVerdict.FINE
+        verdicts[overlapping[is_fine]] = FileVerdict.OVERLAPPING
     planning = _Planning(
         files,
         options,
@@ -334,6 +365,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         stored=stored,
         live=live_bytes(files.matches, stored),
         as_made=as_made,
+        layout=layout,
         mergeable=mergeable(
             files, verdicts, options.output_spec_id, metadata.format_version, options.sizes
         ),
@@ -554,7 +586,7 @@ class _Planning:
     """The planning of groups: the files with rows, and bytes, stored and without deleted rows.
 
     `verdicts` are changed where a candidate is left alone after all; `as_made` tells files that
-    are only rewritten together with others.
+    are only rewritten together with others. `layout` is that in the order of rows.
     """
 
     files: LiveFiles
@@ -563,6 +595,7 @@ class _Planning:
     stored: Integers
     live: Integers
     as_made: Mask
+    layout: Layout
     mergeable: Mergeable
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
@@ -581,7 +614,8 @@ class _Planning:
             if self.options.method == "auto":
                 why = "move to another partition" if key is None else "are to be sorted"
                 choice = MethodChoice("rewrite", f"rows of it {why}")
-            return [replace(draft, choice=choice) for draft in self._whole_drafts(key, rows)]
+            whole = self._whole_drafts(key, rows) if key is None else self._sorted(key, rows)
+            return [replace(draft, choice=choice) for draft in whole]
         if not self._is_worth_it(rows):
             self.leave(rows, FileVerdict.TOO_FEW)
             return []
@@ -640,6 +674,26 @@ class _Planning:
             return []
         # Those that lie apart may be worth it together.
         return drafts + (self._whole_drafts(key, rest) if rest else [])
+
+    def _sorted(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
+        """Return groups of files that overlap, and of others that lie side by side."""
+        overlaps, overlap_of = self.layout.overlaps, self.layout.overlap_of
+        drafts = [
+            _Draft(key, (self._bin(np.array(group, np.int64)),))
+            for at in sorted({overlap_of[row] for row in rows if row in overlap_of})
+            for group in within(overlaps[at], self.stored, self.options.max_group_bytes)
+        ]
+        grouped = {row for draft in drafts for row in draft.files}
+        over = [row for row in rows if row in overlap_of and row not in grouped]
+        self.leave(over, FileVerdict.OVER_BUDGET)
+        places = self.layout.places
+        left = sorted((places.get(row, -1), row) for row in rows if row not in overlap_of)
+        parts: list[list[int]] = []
+        for (before, _), (place, row) in pairwise([(-2, -1), *left]):
+            if place > max(before, 0) + 1 or not parts:
+                parts.append([])
+            parts[-1].append(row)
+        return drafts + [draft for part in parts for draft in self._whole_drafts(key, part)]
 
     def _others(self, rows: list[int]) -> list[int]:
         """Return candidates that no earlier compaction wrote."""

@@ -188,9 +188,11 @@ def _check_budget(session: Session, plan: CompactPlan) -> None:
     smallest, budget = plan.smallest_bytes, plan.options.max_bytes
     if smallest is None or budget is None:
         return
+    of_policy = session.limits.rewritten_bytes == budget
+    name = "budget.rewrite-bytes" if of_policy else "--max-rewrite"
     message = (
-        f"`budget.rewrite-bytes`, {print_size(budget)}, is less than the smallest group of files "
-        f"to compact, {print_size(smallest)}: no run can compact any"
+        f"`{name}`, {print_size(budget)}, is less than the smallest group of files to compact, "
+        f"{print_size(smallest)}: no run can compact any"
     )
     hint = "raise it; without `--strict` this is a warning"
     if session.limits.is_strict:
@@ -219,11 +221,12 @@ def prepare(
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    columns = METRICS if on_columns else frozenset()
+    is_sorted = chosen.order is not None and not chosen.every
+    columns = METRICS if on_columns or is_sorted else frozenset()
     # Whether equality deletes go depends on all files that they may apply to.
     within = None if chosen.deletes_only else chosen.where
     files = None
-    if chosen.where is None and chosen.only is None and not chosen.deletes_only:
+    if not (chosen.where or chosen.only or chosen.deletes_only or is_sorted):
         settled = partial(are_settled, options=chosen)
         files = load_unsettled(context, metadata, head.snapshot, settled, most_whole)
     if files is None:

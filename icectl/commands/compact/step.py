@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from icectl.cli.options import RunLimits
+from icectl.commands.compact.clustering import MIN_DEPTH
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
 from icectl.commands.compact.plan import (
@@ -31,6 +33,7 @@ from icectl.entries.summary import Totals
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.schema import check_list_known
 from icectl.rows.choice import EngineChoice, weigh_engine
+from icectl.rows.sort_rows import order_words
 from icectl.units import print_count, print_reduction, print_size
 
 COMMAND = "compact"
@@ -43,7 +46,9 @@ _COMPARED = ("data_file_count", "key_count", "row_count")
 class CompactFigures:
     """Live files, and what a compaction makes of those that it rewrites.
 
-    `compared` has what readers compare for equality deletes, as compared_rows.
+    `compared` has what readers compare for equality deletes, as compared_rows. `order` is that of
+    rows in words, and `depth` the number of files that hold the value of a row on average; of
+    `overlapping` files up to `most_overlapping` hold one value.
     """
 
     totals: Totals = _NO_FILES
@@ -61,6 +66,10 @@ class CompactFigures:
     dangling: int = 0
     compared: tuple[Row, ...] = ()
     converted_deletes: int = 0
+    order: str | None = None
+    depth: float | None = None
+    overlapping: int = 0
+    most_overlapping: int = 0
     engine: EngineChoice = _LOCAL
 
     @property
@@ -77,8 +86,10 @@ class CompactFigures:
 
 def plan(sight: Sight, request: CompactRequest) -> Judgement:
     """Plan a compaction as far as its groups of files; tasks are not made."""
-    metadata, files = sight.metadata, sight.files
+    metadata = sight.metadata
     options = with_method(options_of(request, RunLimits())(metadata), request, sight.settings)
+    has_bounds = options.order is not None and not options.every
+    files = sight.files_with_bounds if has_bounds else sight.files
     counts = delete_counts(files.matches)
     small = smaller_than(files.data, options.sizes.smallest)
     compared: tuple[Row, ...] = ()
@@ -107,6 +118,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     except (Unsupported, CorruptTable) as problem:
         return Judgement(figures, error=error or problem)
     rewritten, decoded = chosen.stored_bytes, chosen.decoded_bytes
+    overlaps, current_schema = chosen.planning.layout.overlaps, metadata.current_schema
     figures = replace(
         figures,
         input_files=len(chosen.rows),
@@ -114,6 +126,10 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         merge_bytes=rewritten - decoded,
         rewrite_bytes=decoded,
         converted_deletes=len(chosen.converted_rows),
+        order=None if options.order is None else order_words(options.order, current_schema),
+        depth=chosen.planning.layout.average_depth,
+        overlapping=sum(len(overlap.files) for overlap in overlaps),
+        most_overlapping=max((overlap.depth for overlap in overlaps), default=0),
         engine=weigh_engine(engine_choice(sight.settings, request), rewritten),
     )
     measures = _measures(chosen, figures)
@@ -149,6 +165,9 @@ def _measures(chosen: ChosenFiles, figures: CompactFigures) -> tuple[Measure, ..
     by_files = chosen.count(FileVerdict.MANY_DELETE_FILES)
     if by_size:
         measures.append(Measure("files-to-save", figures.saved_files, _reduced(figures)))
+    if figures.overlapping:
+        text = f"{_overlap(figures)} in the order of the table"
+        measures.append(Measure("clustering-depth", figures.most_overlapping, text))
     if by_rows:
         text = f"many rows of {print_count(by_rows, 'file')} are deleted"
         measures.append(Measure("deleted-rows", figures.deleted_ratio, text))
@@ -186,16 +205,47 @@ def _of_deletes(sight: Sight, options: CompactOptions, figures: CompactFigures) 
 
 
 def _options(request: CompactRequest) -> tuple[str, ...]:
-    given = request.min_delete_files
-    return () if given is None else ("--min-delete-files", given)
+    given = {"--min-delete-files": request.min_delete_files, "--min-depth": request.min_depth}
+    return tuple(
+        word for name, value in given.items() if value is not None for word in (name, value)
+    )
 
 
 def with_limits(request: CompactRequest, limits: Mapping[str, float]) -> CompactRequest:
-    """Return the request that takes files with as many deletes as a limit says, if it is set."""
-    least = limits.get("deletes-per-file", MIN_DELETE_FILES)
-    if request.deletes_only or request.min_delete_files is not None or least == MIN_DELETE_FILES:
+    """Return the request that takes files with as many deletes, and overlaps, as limits say."""
+    if request.deletes_only:
         return request
-    return replace(request, min_delete_files=f"{max(least, 1):.0f}")
+    deletes = limits.get("deletes-per-file", MIN_DELETE_FILES)
+    if request.min_delete_files is None and deletes != MIN_DELETE_FILES:
+        request = replace(request, min_delete_files=f"{max(deletes, 1):.0f}")
+    depth = limits.get("clustering-depth", MIN_DEPTH)
+    if request.min_depth is None and depth != MIN_DEPTH:
+        request = replace(request, min_depth=f"{max(ceil(depth), MIN_DEPTH)}")
+    return request
+
+
+def _overlap(figures: CompactFigures) -> str:
+    files = print_count(figures.overlapping, "file")
+    return f"{files} overlap, up to {figures.most_overlapping:,} at one value,"
+
+
+def _clustering(figures: CompactFigures) -> str:
+    if figures.order is None:
+        return "the table has no sort order"
+    text = f"rows {figures.order}: "
+    text += "no bounds" if figures.depth is None else f"average depth {figures.depth:,.2f}"
+    if not figures.overlapping:
+        return f"{text}; no files overlap that are due"
+    return f"{text}; {_overlap(figures).rstrip(',')}"
+
+
+def _clustering_members(figures: CompactFigures) -> Mapping[str, object]:
+    return {
+        "order": figures.order,
+        "average_depth": None if figures.depth is None else round(figures.depth, 4),
+        "overlapping_file_count": figures.overlapping,
+        "most_overlapping": figures.most_overlapping,
+    }
 
 
 def _small_files(figures: CompactFigures) -> str:
@@ -292,6 +342,12 @@ _LIMITS = (
         "compact if a data file has at least N delete files; such files are rewritten, or their "
         "equality deletes converted, unless `min-delete-files` sets another number",
     ),
+    Limit(
+        "clustering-depth",
+        "files at one value",
+        "compact if N or more files overlap in the table's sort order; only such files are sorted, "
+        "unless `min-depth` sets another number",
+    ),
     Limit("dangling-deletes", "dangling", "compact if at least N delete files apply to nothing"),
 )
 
@@ -304,6 +360,7 @@ STEP: Step = Step(
     _LIMITS,
     (
         Check("small_files", "small files", ("files-to-save",), _small_files, _small_members),
+        Check("overlaps", "clustering", ("clustering-depth",), _clustering, _clustering_members),
         Check(
             "delete_debt",
             "deletes",
@@ -312,6 +369,6 @@ STEP: Step = Step(
             _delete_members,
         ),
     ),
-    not_in_policies={"branch": None, "rewrite-all": None},
+    not_in_policies={"branch": None, "rewrite-all": None, "max-rewrite": "budget.rewrite-bytes"},
     with_limits=with_limits,
 )

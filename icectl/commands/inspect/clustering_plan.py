@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from icectl.commands.inspect.partitions import partitions_of
 from icectl.commands.inspect.views import Row
-from icectl.entries.clustering import Depths, Key, Spans, depths, joined, metrics_of, spans_of
+from icectl.entries.clustering import (
+    Depths,
+    Key,
+    Spans,
+    depths,
+    joined,
+    keys_of_order,
+    metrics_of,
+    spans_of,
+)
 from icectl.entries.columns import Integers
 from icectl.entries.rows import GROUP_KEYS, Entries, data_files, live
 from icectl.entries.summary import Totals, summarise
@@ -65,14 +74,7 @@ def keys_of(
         return keys, None
     order = metadata.sort_order(metadata.default_sort_order_id)
     if order is not None and order.fields:
-        sorted_by = []
-        for field in order.fields:
-            source = schema.field(field.source_ids[0])
-            if source is not None:
-                name, transform = schema.name_of(source.id) or source.name, field.transform
-                name = name if transform == identity else f"{transform.text}({name})"
-                sorted_by.append(Key(name, source.id, source.type, transform))
-        return sorted_by, order
+        return keys_of_order(order, schema), order
     leaves = ((id_, item) for id_, item in schema.all_fields.items() if schema.line_to(id_))
     every = [
         Key(schema.name_of(id_) or item.name, id_, item.type, identity)

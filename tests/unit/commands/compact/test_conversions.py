@@ -252,7 +252,7 @@ def test_conversions_count_towards_the_bytes_of_a_run(tmp_path):
     assert len(sizes) == 3  # one a partition
     some = converting(tmp_path, max_bytes=sizes[0] + sizes[1] + sizes[2] - 1).plan
     assert [group.files for group in some.groups] == [group.files for group in groups[:2]]
-    left = "left to another run by `budget.rewrite-bytes`"
+    left = "left to another run by `--max-rewrite` or `budget.rewrite-bytes`"
     assert some.left_alone[left] == len(groups[2].files)
     none = converting(tmp_path, max_bytes=min(sizes) - 1).plan
     assert (none.groups, none.smallest_bytes) == ((), min(sizes))

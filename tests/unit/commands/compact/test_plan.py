@@ -603,14 +603,14 @@ def test_deletes_of_files_as_a_compaction_made_them_are_a_reason():
     assert group.reason == "1 with 30% deleted rows or more"
 
 
-def test_files_that_lie_apart_in_a_partition_are_ordered_together_where_they_are_enough():
+def test_files_that_lie_apart_and_move_are_ordered_together_where_they_are_enough():
     """Groups of 3,000 B begin anew with each large file; the small ones alone are too few."""
     rows = [
         one
         for at in range(5)
         for one in (*files(400, 1, f"small{at}-"), *files(2900, 1, f"large{at}-"))
     ]
-    found = planned(*rows, order=ZOrder((1,)), max_group_bytes=3000)
+    found = planned(*rows, order=ZOrder((1,)), max_group_bytes=3000, output_spec_id=1)
     assert [len(group.files) for group in found.groups] == [1, 1, 1, 1, 1, 5]
     assert found.left_alone == {}
 
