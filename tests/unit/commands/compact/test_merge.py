@@ -268,7 +268,7 @@ def test_odd_files_are_rewritten_beside_those_that_merge(tmp_path, version):
     assert [task.method for task in group.tasks] == ["auto", "rewrite"]
     assert (group.input_files, group.expected_files) == (12, 2)
     assert group.decoded_bytes == odd_bytes
-    assert "; 2 of 12 files decoded: `" in group.choice.why
+    assert "; 2 of 12 files decoded (`" in group.choice.why
     result = compaction_result(Compaction(prepared, EngineChoice("local"), TaskCounts()))
     assert result["groups"][0]["decoded_bytes"] == odd_bytes
     assert result["methods"]["rewrite"]["read_bytes"] == odd_bytes
