@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.rows import RawEntries
-from icectl.errors import CorruptTable, OtherFile
+from icectl.errors import OtherFile
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.format.metadata import TableMetadata
-from icectl.format.rule import REPAIR_LIST
 from icectl.format.snapshot import PUT_BACK, Snapshot
 from icectl.units import read_count
 
@@ -120,22 +119,13 @@ _SIGNS = (
 later snapshots, their lists say what length earlier manifests had before."""
 
 
-def check_alike(one: ManifestFile, other: ManifestFile) -> None:
-    """Do nothing where rows of two manifest lists may describe the same manifest.
-
-    Raises: CorruptTable R-051.
-    """
+def difference(one: ManifestFile, other: ManifestFile) -> tuple[Any, Any] | None:
+    """Return what rows of two lists say that can't be of one manifest; None if all can (R-051)."""
     if one == other:
-        return
+        return None
     differing = _differing(_SURE, one, other)
     signs = [pairs for names in _SIGNS if (pairs := _differing(names, one, other))]
-    if differing or len(signs) > 1:
-        stated, by_other = (differing or signs[0])[0]
-        message = (
-            f"{one.manifest_path}: two manifest lists describe it differently: one says "
-            f"{stated}, the other {by_other}"
-        )
-        raise CorruptTable(message, rule="R-051", hint=REPAIR_LIST)
+    return (differing or signs[0])[0] if differing or len(signs) > 1 else None
 
 
 def _differing(

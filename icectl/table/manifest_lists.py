@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from icectl.checks.identity import DoubtfulLists, check_alike, check_own_list
+from icectl.checks.identity import DoubtfulLists, check_own_list
 from icectl.entries.locations import listed_with_scheme, with_schemes
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, OtherFile, StorageError, Unsupported
@@ -267,14 +267,14 @@ def _readers(
 
 
 def distinct_manifests(
-    lists: Iterable[Sequence[ManifestFile]], *, sound: bool = False
+    lists: Iterable[Sequence[ManifestFile]],
+    compare: Callable[[ManifestFile, ManifestFile], None] = lambda _, __: None,
 ) -> tuple[ManifestFile, ...]:
     """Return every manifest of several manifest lists once, by location.
 
-    One of version 4 has the files of vectors of all its rows. With `sound`, lists must describe a
-    manifest alike: only one of its rows is compared with it.
+    One of version 4 has the files of vectors of all its rows. Otherwise `compare` gets the first
+    row of a manifest and each that another list has.
     Order: first appearance.
-    Raises: CorruptTable R-051, if `sound`.
     """
     # Lists that were read together share their rows; comparing values takes longer.
     rows = {id(manifest): manifest for manifests in lists for manifest in manifests}
@@ -282,8 +282,8 @@ def distinct_manifests(
     vectors: dict[ManifestIdentity, dict[str, None]] = {}
     for manifest in rows.values():
         known = distinct.setdefault(manifest.identity, manifest)
-        if sound and known is not manifest and manifest.status is None:
-            check_alike(known, manifest)
+        if known is not manifest and manifest.status is None:
+            compare(known, manifest)
         if known.dead_locations != manifest.dead_locations:
             places = vectors.setdefault(manifest.identity, dict.fromkeys(known.dead_locations))
             places.update(dict.fromkeys(manifest.dead_locations))

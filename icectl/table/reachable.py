@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.identity import difference
 from icectl.entries.columns import Hashes, Integers, Mask, distinct_count, mask_of, whole
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import are_relative
 from icectl.entries.rows import RawEntries, deletion_vectors, index_in, live
+from icectl.errors import CorruptTable
 from icectl.files.row_hash import row_hashes
 from icectl.format.file_names import VERSION_HINT
 from icectl.format.layout import Layout, layout_of, layout_of_manifest
@@ -368,7 +371,72 @@ def all_manifests(
 
     Raises: CorruptTable R-051, where lists describe one differently.
     """
-    return distinct_manifests((lists[one.snapshot_id] for one in snapshots), sound=True)
+    in_order = sorted(snapshots, key=lambda one: (one.sequence_number, one.timestamp_ms))
+    chosen = {one.snapshot_id: lists[one.snapshot_id] for one in in_order}
+
+    def compare(one: ManifestFile, other: ManifestFile) -> None:
+        stated = difference(one, other)
+        if stated is not None:
+            raise _described_differently(chosen, (one, other), stated)
+
+    return distinct_manifests(chosen.values(), compare)  # only one row is held against a manifest
+
+
+_NAMED_SNAPSHOTS = 20
+"""Snapshots that a hint names at most; after these are expired, the next one names others."""
+
+
+def _described_differently(
+    lists: Mapping[int, Sequence[ManifestFile]],
+    rows: tuple[ManifestFile, ManifestFile],
+    stated: tuple[Any, Any],
+) -> CorruptTable:
+    """Return the error of two rows for one manifest. `lists` are by snapshot, the newest last."""
+    owners = [[id_ for id_, listed in lists.items() if row in listed][-1] for row in rows]
+    *_, newest = lists
+    suspects = _outvoted(lists)
+    if newest in suspects:
+        hint = (
+            f"`icectl repair TABLE --dry-run` says whether the list of snapshot {newest} can be "
+            "repaired"
+        )
+    else:
+        options = " ".join(f"--snapshot-id {id_}" for id_ in suspects[:_NAMED_SNAPSHOTS])
+        hint = (
+            f"`icectl expire-snapshots TABLE {options}` removes the snapshots whose lists "
+            "contradict the others"
+        )
+    return CorruptTable(
+        f"{rows[0].manifest_path}: the manifest list of snapshot {owners[0]} says {stated[0]} of "
+        f"it, that of snapshot {owners[1]} {stated[1]}",
+        rule="R-051",
+        hint=hint,
+    )
+
+
+def _outvoted(lists: Mapping[int, Sequence[ManifestFile]]) -> list[int]:
+    """Return snapshots without which all lists describe each manifest alike. Order: of `lists`.
+
+    What most lists say of a manifest counts, else what the newest one says.
+    """
+    variants: dict[ManifestIdentity, list[tuple[ManifestFile, list[int]]]] = {}
+    for id_, listed in lists.items():
+        for row in (row for row in listed if row.status is None):
+            said = variants.setdefault(row.identity, [])
+            same = (ids for known, ids in said if known is row or difference(known, row) is None)
+            ids = next(same, None)
+            if ids is None:
+                said.append((row, [id_]))
+            else:
+                ids.append(id_)
+    votes = [[ids for _, ids in said] for said in variants.values() if len(said) > 1]
+    outvoted: set[int] = set()
+    for of_manifest in sorted(votes, key=lambda parts: len(set(map(len, parts))) == 1):
+        left = [[id_ for id_ in ids if id_ not in outvoted] for ids in of_manifest]
+        places = {id_: at for at, id_ in enumerate(lists)}
+        winner = max(filter(None, left), key=lambda ids: (len(ids), places[ids[-1]]), default=[])
+        outvoted.update(id_ for ids in left if ids is not winner for id_ in ids)
+    return [id_ for id_ in lists if id_ in outvoted]
 
 
 _NAMED_FILES = frozenset({"location", "content", "status", "file_format"})

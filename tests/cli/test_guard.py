@@ -1,5 +1,6 @@
 """What one wrong field can do: each command that would make it last, or delete by it, refuses."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -303,13 +304,22 @@ def test_one_mistake_in_how_lists_describe_a_manifest_is_none_of_another_manifes
     assert run(broken, words) == 0
 
 
-def test_r051_a_list_that_describes_a_manifest_differently_may_expire(broken):
+def test_r051_a_list_that_describes_a_manifest_differently_may_expire(broken, capsys):
+    """As the hint says, which names its snapshot."""
+
     def change(listed: list[Record]) -> None:
         for row in listed:
             row["min_sequence_number"] = 0
 
     rewrite_avro(broken.lists()[3], change)
-    assert [run(broken, words) for words in (ORPHANS, EXPIRE, ORPHANS)] == [15, 0, 0]
+    assert run(broken, ORPHANS) == 15
+    ids = [str(one["snapshot-id"]) for one in broken.members()["snapshots"]]
+    error = capsys.readouterr().err
+    (named,) = re.findall("`icectl (expire-snapshots .*?)`", error)
+    assert named.split() == ["expire-snapshots", str(broken.directory), "--snapshot-id", ids[3]]
+    assert f"that of snapshot {ids[3]} 0\n" in error.replace(" (R-051)", "")
+    hinted = ("expire-snapshots", "--snapshot-id", ids[3])
+    assert [run(broken, words) for words in (hinted, ORPHANS)] == [0, 0]
 
 
 @pytest.mark.parametrize("words", [ORPHANS, EXPIRE, QUARANTINE])

@@ -13,7 +13,7 @@ from icectl.entries.files import FileKind, Files, distinct, rows, with_keys
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable
-from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
 from icectl.storage.local.store import LocalStore
 from icectl.table import manifests as table_manifests
@@ -197,6 +197,43 @@ def test_the_specs_of_entries_are_told_whatever_their_state(tmp_path):
     for given in (manifests, manifests[:1]):
         wanted = {item.partition_spec_id for item in given}
         assert Live(READER, metadata).read(given).spec_ids == wanted
+
+
+M, N = (ManifestFile(name, 9, 0, ManifestContent.DATA, 5, 5, 77) for name in "mn")
+WRONG_M, WRONG_N = (replace(one, min_sequence_number=4) for one in (M, N))
+LEAF = replace(M, status=Status.ADDED, min_sequence_number=3)
+FOUR = history([(at, at - 1 or None, f"2026-01-0{at}T00:00:00Z") for at in range(1, 5)],
+               {"main": {"head": 4}})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lists", "expired"),
+    [
+        ([[M], [WRONG_M], [M], []], [2]),
+        ([[M], [WRONG_M], [WRONG_M], []], [1]),
+        ([[WRONG_M, N], [M, N], [M, WRONG_N], []], [1, 2]),
+        ([[M], [WRONG_M], [], [N]], [1]),
+        # Of two lists that contradict each other the one that contradicts others too.
+        ([[M], [WRONG_M, N], [M, WRONG_N], [M]], [2]),
+        ([[M], [WRONG_M], [], [LEAF]], [1]),
+        ([[M], [M], [], [WRONG_M]], None),
+        ([[WRONG_M], [M], [], [M, N]], [1]),
+    ],
+)
+def test_r051_the_lists_that_most_others_contradict_are_named(lists, expired):
+    """Snapshots to expire; none where the newest list is the one that is wrong."""
+    of_snapshots = dict(enumerate(lists, 1))
+    snapshots = sorted(FOUR.snapshots, key=lambda one: -one.snapshot_id % 3)
+    with pytest.raises(CorruptTable) as raised:
+        all_manifests(of_snapshots, snapshots)
+    options = "".join(f" --snapshot-id {id_}" for id_ in expired or ())
+    assert f"`icectl expire-snapshots TABLE{options}`" in raised.value.hint or expired is None
+    assert ("the list of snapshot 4 can be repaired" in raised.value.hint) == (expired is None)
+    assert raised.value.message.count("that of snapshot") == 1
+    for id_ in expired or ():
+        of_snapshots[id_] = []
+    if expired is not None:
+        assert all_manifests(of_snapshots, snapshots)
 
 
 DESCRIBED = replace(
