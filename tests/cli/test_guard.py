@@ -238,6 +238,16 @@ def test_r031_a_head_whose_list_has_lost_a_row_gets_no_other_version_or_place(
     assert (code, rule) == (5 if words is UPGRADE_3 else 15, "R-031")
 
 
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_r031_a_ref_whose_list_has_lost_a_row_is_not_copied_to_another_place(broken, capsys, kind):
+    """Of another snapshot than the head; without the ref its rows are history alone."""
+    rewrite_avro(broken.lists()[2], lambda rows: rows[1:])
+    assert run(broken, (*RELOCATE, "--dry-run")) == 5  # no file has been copied yet
+    id_ = broken.members()["snapshots"][2]["snapshot-id"]
+    broken.edit(lambda members: members["refs"].update(old={"snapshot-id": id_, "type": kind}))
+    assert refused(broken, RELOCATE, capsys) == (15, "R-031")
+
+
 def in_numbers(broken: Broken, content: int, change: Callable[[Record, Record], None]) -> None:
     """Change a live entry of the last manifest of a content, given its row in the list."""
     row = broken.manifests(content)[-1]

@@ -105,9 +105,10 @@ class Preparation:
         gathered = GatheredFiles()
         Live(self.context, metadata).read(manifests, gathered.add).check(lists)
         live = distinct(gathered.files)
-        head = metadata.current_snapshot
-        if head is not None:
-            check_head_list(self.context, metadata, head, lists[head.snapshot_id])
+        heads = {metadata.current_snapshot_id, *(ref.snapshot_id for ref in metadata.refs.values())}
+        for snapshot in metadata.snapshots:
+            if snapshot.snapshot_id in heads:
+                check_head_list(self.context, metadata, snapshot, lists[snapshot.snapshot_id])
         self._check_moved(location for location, _, _ in rows(live))
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(
