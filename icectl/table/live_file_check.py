@@ -50,6 +50,7 @@ _CONTENT = (
     FileKind.EQUALITY_DELETE_FILES,
     FileKind.DELETION_VECTOR_FILES,
 )
+_STATISTICS = (FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES)
 _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
 
@@ -262,6 +263,28 @@ def missing_statistics(
         if item.found is None and item.problem is None:
             missing.append(item.location)
     return missing
+
+
+def mismatched_statistics(
+    context: TableContext, metadata: TableMetadata, to_delete: Files, sizes: Mapping[str, int]
+) -> list[str]:
+    """Return those of some files that go as statistics, and are not as large as their entry says.
+
+    An entry may name another file than it means. `sizes` in bytes by loosest key, where known.
+    Cost: a look-up for each statistics file whose size is not known.
+    """
+    kinds = pa.array(map(int, _STATISTICS), pa.int8())
+    statistics = Files(to_delete.table.filter(pc.is_in(to_delete.table["kind"], kinds)))
+    mismatched, unknown = [], []
+    for row in statistics.table.to_pylist():
+        unknown.append(row["key"] not in sizes)
+        if sizes.get(row["key"], row["size_bytes"]) != row["size_bytes"]:
+            mismatched.append(row["location"])
+    if any(unknown):
+        looked_up = Files(statistics.table.filter(pa.array(unknown)))
+        compared = compare_with_store(context, looked_up, metadata.location)
+        mismatched += [one.location for one in compared.discrepancies if one.found is not None]
+    return mismatched
 
 
 def _are_below(keys: pa.ChunkedArray, places: Sequence[str]) -> Mask:

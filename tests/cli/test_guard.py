@@ -465,6 +465,45 @@ def test_r141_a_wrong_snapshot_costs_no_statistics(broken, capsys, words, kind):
     assert kind not in broken.members() or not broken.members()[kind]
 
 
+LIES: dict[str, Callable[[Broken], Path]] = {
+    "a hint": lambda broken: broken.directory / "metadata/version-hint.text",
+    "a file of a writer at work": lambda broken: broken.directory / "data/written.parquet",
+    "a data file": lambda broken: local(broken.entries()[0]["data_file"]["file_path"]),
+    "a manifest": lambda broken: local(broken.manifests()[0]["manifest_path"]),
+    "the current metadata": lambda broken: max(broken.directory.glob("metadata/*.json")),
+    "another table's": lambda broken: broken.directory.parent / "other.stats",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize(
+    ("kind", "stays"),
+    [("statistics", True), ("statistics", False), ("partition-statistics", False)],
+)
+def test_r140_a_wrong_path_of_statistics_costs_no_file(broken, capsys, lie, kind, stays):
+    """Neither the named file nor the true one, whether the entry stays or goes."""
+    old, *_, head = [one["snapshot-id"] for one in broken.members()["snapshots"]]
+    true, named = broken.directory / "metadata/true.stats", LIES[lie](broken)
+    for path in (true, named):
+        if not path.exists():
+            path.write_bytes(b"x" * len(path.name) ** 2)
+    entry = {"snapshot-id": head if stays else old, "statistics-path": str(named)}
+    entry |= {"file-size-in-bytes": true.stat().st_size}
+    if kind == "statistics":
+        entry |= {"file-footer-size-in-bytes": 4, "blob-metadata": []}
+    broken.edit(lambda members: members.update({kind: [entry]}))
+    age(broken.directory, 30)
+    before = contents(broken.directory.parent)
+    assert refused(broken, ORPHANS, capsys) == (15, "R-140")
+    assert run(broken, EXPIRE) == 0
+    assert true.exists()
+    assert named.exists()
+    is_own_and_unreached = lie in ("a hint", "a file of a writer at work")
+    warning = f"{named} stays: an entry calls it statistics" in capsys.readouterr().err
+    assert warning == (is_own_and_unreached and not stays)
+    assert len(before) > len(contents(broken.directory.parent))
+
+
 # -- layout sfc-1 ---------------------------------------------------------------------------------
 
 TREES = ("grown", "leaves")

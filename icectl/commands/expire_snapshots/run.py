@@ -63,7 +63,11 @@ from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable, check_gc_enabled, check_statistics
 from icectl.table.known_locations import KnownFiles
-from icectl.table.live_file_check import check_kept, check_replacements
+from icectl.table.live_file_check import (
+    check_kept,
+    check_replacements,
+    mismatched_statistics,
+)
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.removed_files import unless_removed
@@ -224,6 +228,7 @@ def plan_expiry(
     if only is not None:
         inside = including(inside, only.subjects(DELETE_FILE))
     if deletes:
+        inside = _true_statistics(context, metadata, inside, sizes)
         with unless_removed(context):
             check_kept(context, metadata, inside, reached.staying)
             check_replacements(context, metadata, inside, reached.replacements)
@@ -253,6 +258,20 @@ def _dropped_metadata_files(loaded: LoadedTable, sizes: Mapping[str, int]) -> Fi
         return NO_FILES
     _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
     return dropped_files(metadata_files_among(dropped), sizes)  # R-024
+
+
+def _true_statistics(
+    context: TableContext, metadata: TableMetadata, files: Files, sizes: Mapping[str, int]
+) -> Files:
+    """Return files without those that may be no statistics, though an entry calls them so."""
+    others = mismatched_statistics(context, metadata, files, sizes)
+    if others:
+        more = f" and {print_count(len(others) - 1, 'more file')}" if len(others) > 1 else ""
+        context.progress.warn(
+            f"{others[0]}{more} stays: an entry calls it statistics, and gives it another size "
+            "(R-140)"
+        )
+    return excluding(files, others)
 
 
 def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) -> Sequence[str]:
