@@ -240,16 +240,22 @@ def missing_statistics(
     Raises: CorruptTable R-140, where it may; StorageError.
     Cost: a look-up for each file that was not listed, or is as large as one to delete.
     """
+    stored = named.table["location"]
+    is_absent = _are_below(named.table["key"], places) & ~mask_of(listed.contains(stored))
     sizes, locations = (to_delete.table[name] for name in ("size_bytes", "location"))
     is_alike = mask_of(pc.is_in(named.table["size_bytes"], pc.unique(sizes), skip_nulls=True))
-    chosen = is_alike | (
-        _are_below(named.table["key"], places) & ~mask_of(listed.contains(named.table["location"]))
-    )
+    is_there = np.zeros(len(named), np.bool_)  # by the very name that the listing has
+    for place in places:
+        is_there |= mask_of(pc.starts_with(stored, f"{place.rstrip('/')}/"))
+    chosen = is_absent | (is_alike & is_there)
     if not chosen.any():
         return []
+    absent = set(stored.filter(pa.array(is_absent)).to_pylist())
     missing = []
     doubtful = Files(named.table.filter(pa.array(chosen)))
     for item in compare_with_store(context, doubtful, metadata.location).discrepancies:
+        if item.found is None and item.location not in absent:  # it was listed in another spelling
+            continue
         at = pc.index(sizes, item.expected).as_py()
         if at >= 0:
             found = "is missing" if item.found is None else f"has {item.found:,} bytes"
