@@ -95,21 +95,25 @@ def check_head_list(
     metadata: TableMetadata,
     snapshot: Snapshot,
     manifests: Sequence[ManifestFile],
-) -> None:
-    """Do nothing where the list or root that a change stands on lost no row, as far as proved.
+) -> bool:
+    """Return whether the list or root that a change stands on is proved to have lost no row.
 
-    Raises: CorruptTable R-031. Cost: the parent's list, where the totals of the head are too high.
+    Raises: CorruptTable R-031, where it has lost one. Cost: the parent's list, where the totals of
+    the head are too high.
     """
+    if not lists_others(snapshot, manifests):
+        return True
     parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
-    if parent is None or not lists_others(snapshot, manifests):
-        return
+    if parent is None:
+        return False
     try:
         before = read_snapshot_manifests(context.store, metadata, parent)
-    except CorruptTable:  # then nothing proves it
-        return
+    except CorruptTable:
+        return False
     lists = {snapshot.snapshot_id: manifests, parent.snapshot_id: before}
     found = RULES.findings(ListedChain(metadata, lists), only=("R-031",))
     refuse(one for one in found if one.subject == f"snapshot {snapshot.snapshot_id}")
+    return True
 
 
 def check_statistics(metadata: TableMetadata, expired_ids: Collection[int]) -> None:

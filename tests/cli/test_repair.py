@@ -450,12 +450,39 @@ def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path
                 entry["status"] = DELETED
 
     broken.edit_manifest(remove, holding=lambda e: e["data_file"]["file_path"] == gone)
+    broken.edit(lambda m: m["snapshots"][-1]["summary"].update({"total-data-files": "1"}))
     before = ids_of(table.directory)
     found = result_of(repair(table.directory, "--yes", "--json"))
     assert kinds(found) == ["manifest-list", "dangling-deletes"]
     assert ids_of(table.directory) == before
     assert len(Broken(table.directory).entries(1)) == 1
     assert {one["rule"] for one in found["remaining"]} & {"R-116", "R-031"} == set()
+
+
+@pytest.mark.parametrize("damage", ["R-050", None])
+@pytest.mark.parametrize("parent", ["whole", "expired"])
+def test_r031_totals_are_not_counted_again_where_a_list_has_lost_a_manifest(
+    repair, tmp_path, parent, damage
+):
+    """They show that rows are missing: nothing would, once they were those of the rest."""
+    table = TableBuilder(tmp_path / "t", format_version=2)
+    table.append(range(4))
+    table.append(range(4, 8))
+    broken = Broken(table.directory)
+
+    def lose(rows: list[dict[str, Any]]) -> None:
+        del rows[1]
+        if damage:
+            rows[0]["manifest_length"] += 1
+
+    broken.edit_head_list(lose)
+    if parent == "expired":
+        broken.edit(lambda m: m["snapshots"].pop(0))
+    before = contents_of(table.directory)
+    found = result_of(repair(table.directory, "--yes", "--json"), 0 if parent == "whole" else 5)
+    reasons = {one["rule"]: one["reason"] for one in found["left"]}
+    assert reasons["R-031"].endswith("(R-031)")
+    assert contents_of(table.directory) == before
 
 
 def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path):

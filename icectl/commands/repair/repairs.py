@@ -42,7 +42,7 @@ from icectl.format.schema import Schema
 from icectl.format.transforms import Transform, accepts, apply
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.storage.location import loosest_key, loosest_keys, name
-from icectl.table.guard import check_live
+from icectl.table.guard import check_head_list, check_live
 from icectl.table.live_files import name_mapping
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
@@ -153,9 +153,17 @@ class _Search:
         entries = concat(with_manifest_number(part, place) for place, part in known.values())
         try:
             check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
+            if not self.head.listed.problems and not self._lists_all():  # else others stand in
+                return "the list may have lost a manifest, nothing shows that it has not (R-031)"
         except CorruptTable as error:
             return f"until this is repaired, it is unclear which rows are live ({error.rule})"
         return None
+
+    def _lists_all(self) -> bool:
+        """Return whether the head is proved to list all its files. Raises: CorruptTable R-031."""
+        head, reader = self.head, self.reader
+        manifests = head.listed.manifests
+        return check_head_list(reader.context, reader.metadata, head.snapshot, manifests)
 
     def lost_list(self) -> None:
         """Find the list itself, where what it named is proved."""
