@@ -169,7 +169,7 @@ def old_statistics(table: TableBuilder) -> None:
 def overlapping(table: TableBuilder) -> None:
     """Files of the size that they are to have, each with values of all."""
     by_id = SortField((1,), parse_transform("identity"), "asc", "nulls-first")
-    properties = table.metadata.properties | {"write.target-file-size-bytes": "700"}
+    properties = table.metadata.properties | {"write.target-file-size-bytes": "3600"}
     orders = (SortOrder(0, ()), SortOrder(1, (by_id,)))
     table.metadata = replace(
         table.metadata, sort_orders=orders, default_sort_order_id=1, properties=properties
@@ -371,6 +371,20 @@ def test_no_switch_of_a_policy_makes_work_every_night(tmp_path, key):
     words = ("maintain", table.location, "--policy", str(policy), "--yes", "--json")
     ends = [run(*words, env=MONTH_LATER).document["status"] for _ in range(2)]
     assert ends == ["done", "nothing-to-do"]
+
+
+def test_a_policy_sorts_what_the_command_would_sort(tmp_path):
+    table = TableBuilder(tmp_path / "t", format_version=2)
+    overlapping(table)
+    policy = tmp_path / "policy.toml"
+    policy.write_text('steps = ["compact"]\ncompact.strategy = "auto"')
+    maintain = ("maintain", table.location, "--policy", str(policy), "--yes")
+    command = ("compact", table.location, "--strategy", "auto", "--check")
+    assert run("compact", table.location, "--check", env=MONTH_LATER).code == 0
+    for code in (4, 0):
+        checks = (*maintain, "--check"), command
+        assert [run(*words, env=MONTH_LATER).code for words in checks] == [code, code]
+        assert run(*maintain, env=MONTH_LATER).code == 0
 
 
 @pytest.mark.parametrize("command", ["compact", "rewrite-manifests"])

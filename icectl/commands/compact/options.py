@@ -69,11 +69,11 @@ class CompactRequest:
         str | None,
         option(
             "--strategy",
-            "auto (default), binpack, sort or zorder",
+            "binpack (default), auto, sort or zorder",
             OUTPUT_FILES,
             "S",
             is_rare=True,
-            choices=("auto", "binpack", "sort", "zorder"),
+            choices=("binpack", "auto", "sort", "zorder"),
         ),
     ] = None
     method: Annotated[str | None, option_of(COMPACT_METHOD, group=OUTPUT_FILES)] = None
@@ -223,16 +223,18 @@ def compact(
     icectl asks no question for tables that are named, since no row can be lost; `--yes` is accepted
     all the same. Tables that a pattern finds are asked about.
 
-    The rows of a group are sorted as a whole by the table's sort order, `--sort-order` or
-    `--zorder`. `--strategy binpack` keeps their order. Keys are columns or bucket(16, b),
-    truncate(4, b), year, month, day, hour of them; nulls come first in ascending keys, last in
-    descending ones. New files are marked as sorted if the order is one of the table's.
+    Rows keep their order. `--strategy sort` sorts the rows of a group as a whole by the table's
+    sort order. `--strategy auto` does so if the table has one. `--sort-order` and `--zorder` name
+    others. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of them; nulls
+    come first in ascending keys, last in descending ones. New files are marked as sorted if the
+    order is one of the table's.
 
-    Files that overlap in the order are sorted, too, whatever their size: similar ones together, and
-    smaller ones with larger ones once they have an eighth of the rows there. Others stay, so a run
-    rewrites a part of a partition. `--min-depth` asks for deeper overlaps, `--max-rewrite` limits
-    the bytes of a run; the next runs do the rest. Bounds do not show a Z-order: there all files of
-    an earlier run count as one. `--rewrite-all` sorts every selected file.
+    Then files that overlap in the order are sorted, too, whatever their size: similar ones
+    together, and smaller ones with larger ones once they have an eighth of the rows there. Others
+    stay, so a run rewrites a part of a partition. `--min-depth` asks for deeper overlaps,
+    `--max-rewrite` limits the bytes of a run; the next runs do the rest. Bounds do not show a
+    Z-order: there all files of an earlier run count as one. `--rewrite-all` sorts every selected
+    file.
 
     `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their
     partition and column statistics. Manifests that can list no such file are not opened, and delete

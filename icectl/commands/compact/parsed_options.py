@@ -189,4 +189,4 @@ def _strategy(request: CompactRequest) -> str:
         return request.strategy
     if request.sort_order is not None:
         return "sort"
-    return "auto" if request.zorder is None else "zorder"
+    return "binpack" if request.zorder is None else "zorder"
