@@ -164,7 +164,7 @@ _icectl() {
             second="set unset"
             ;;
         relocate)
-            options="--from --to --new-uuid --copy-list --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--from --to --new-uuid --copy-list --distrust-summaries --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;

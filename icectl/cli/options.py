@@ -159,7 +159,7 @@ DistrustSummaries = Annotated[
     bool,
     option(
         "--distrust-summaries",
-        "delete files even if a snapshot lists fewer than its summary says",
+        "go on even if a snapshot lists fewer files than its summary says",
         is_rare=True,
     ),
 ]

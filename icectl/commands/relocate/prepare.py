@@ -17,7 +17,7 @@ from icectl.format.manifest import Content, ManifestContent, ManifestFile, Statu
 from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
 from icectl.table.context import TableContext
-from icectl.table.guard import check_head_list
+from icectl.table.guard import check_lists
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
@@ -72,7 +72,8 @@ class Preparation:
     """Makes the new files of one relocation.
 
     `context` reads files of the table by the locations in its metadata; `folder` is where new
-    metadata go, `uuid` is in each new name, `temporary` is where bytes wait.
+    metadata go, `uuid` is in each new name, `temporary` is where bytes wait. Unless it
+    `trusts_summaries`, snapshots may list fewer files than their summaries say.
     """
 
     context: TableContext
@@ -81,6 +82,7 @@ class Preparation:
     folder: str
     uuid: str
     temporary: Path
+    trusts_summaries: bool
     names: Names = field(init=False)
     _made: list[WaitingFile] = field(default_factory=list)
 
@@ -105,10 +107,8 @@ class Preparation:
         gathered = GatheredFiles()
         Live(self.context, metadata).read(manifests, gathered.add).check(lists)
         live = distinct(gathered.files)
-        heads = {metadata.current_snapshot_id, *(ref.snapshot_id for ref in metadata.refs.values())}
-        for snapshot in metadata.snapshots:
-            if snapshot.snapshot_id in heads:
-                check_head_list(self.context, metadata, snapshot, lists[snapshot.snapshot_id])
+        if self.trusts_summaries:
+            check_lists(metadata, lists)
         self._check_moved(location for location, _, _ in rows(live))
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(

@@ -338,6 +338,7 @@ def _relocate(
             target.base.metadata_folder,
             journal.uuid,
             Path(temporary),
+            trusts_summaries=not request.distrust_summaries,
         )
         try:
             prepared = preparation.run()
