@@ -70,8 +70,8 @@ def relocate(
     If the files are at the new place already, TABLE is that place. Else TABLE is the table at the
     old place, and `--copy-list` names the files to copy. Each data file that is not in the list
     must be at the new place, with its size. icectl checks this before it writes the metadata file.
-    If a snapshot lists fewer files than its summary says, its manifest list may have lost some, and
-    the copy would lose them for good: exit 5. With `--distrust-summaries` icectl goes on.
+    If a snapshot lists fewer files than its summary says, the copy would lose the rest: exit 5.
+    With `--distrust-summaries` icectl goes on.
 
     The metadata log starts again: the older metadata files name the old place. A moved table of a
     catalog has to be registered with the new metadata file, which is printed. Its current metadata
