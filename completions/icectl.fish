@@ -50,7 +50,7 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l to -x -d 'changes
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l columns -x -a '(__icectl_ask)' -d 'show these columns; A.B is field B of A; clustering: default the sort order\'s'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l limit -x -d 'at most N rows, the newest of a log; clustering: N partitions (default 10); tree: N files a manifest (default 20)'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l format -x -a 'text json jsonl csv mermaid github junit sarif' -d 'text (default), json, jsonl, csv; tree: mermaid too; health --check: github, junit, sarif'
-complete -c icectl -n '__fish_seen_subcommand_from inspect' -l check -d 'health, matches: exit 4 if something is found'
+complete -c icectl -n '__fish_seen_subcommand_from inspect' -l check -d 'health: exit 4 for attention; matches: if any'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l fail-on -x -a 'attention critical' -d 'health: exit 4 from attention or critical on'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l html -r -F -d 'tree, health: write one HTML page to FILE'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l json -d 'print one JSON document'

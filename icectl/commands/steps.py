@@ -39,7 +39,8 @@ class Judgement:
     """What a command would do to a table: nothing without `measures`.
 
     `figures` are the command's own. `error` is what the command would end with instead; `options`
-    are those that it needs beside its defaults; `note` is for people.
+    are those that it needs beside its defaults; `note` is for people. It `drops` snapshots, or
+    builds on what is lost with some (`stands_on`).
     """
 
     figures: Any
@@ -48,6 +49,8 @@ class Judgement:
     error: IcectlError | None = None
     options: tuple[str, ...] = ()
     note: str = ""
+    drops: frozenset[int] = frozenset()
+    stands_on: frozenset[int] = frozenset()
 
     @property
     def is_unknown(self) -> bool:

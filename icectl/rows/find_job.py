@@ -131,15 +131,21 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     Raises: as stored_rows, matches.
     """
     group = file_group(task, job.reading)
-    deleted = {file.location: np.zeros(file.record_count, np.bool_) for file in task.inputs}
-    is_hit = {location: flags.copy() for location, flags in deleted.items()}
-    for hits, more in _searches(job, list(deleted)):
+    locations = [file.location for file in task.inputs]
+    counts = {file.location: file.record_count for file in task.inputs}
+    deleted: dict[str, Mask] = {}
+    is_hit: dict[str, Mask] = {}
+    for hits, more in _searches(job, locations):
         for rows in stored_rows(group, outputs, more):
             location = rows.source.file.location
+            if location not in deleted:  # its footer bears out the count by now
+                deleted[location] = np.zeros(counts[location], np.bool_)
+                is_hit[location] = np.zeros(counts[location], np.bool_)
             deleted[location][rows.positions] = rows.is_deleted
             is_hit[location][rows.positions] |= hits(rows)
     found_rows = []
-    for location, before in deleted.items():
+    for location in filter(deleted.__contains__, locations):
+        before = deleted[location]
         after = before | is_hit[location]
         count = int(after.sum()) - int(before.sum())
         if count:

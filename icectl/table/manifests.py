@@ -243,7 +243,7 @@ def load_entries(
             for problem in part.odd:
                 show_odd(problem)
         entries = part
-        if columns_of[part.first] is of_deletes:
+        if columns_of[part.first] == of_deletes:
             named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
             rows = RawEntries(named.drop_columns(sorted(of_deletes - columns)))
             entries = replace(part, rows=rows)

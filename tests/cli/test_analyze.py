@@ -437,6 +437,52 @@ def test_changed_rows_are_counted_by_summaries(tmp_path, summaries, expected):
     assert changed_ratio(grown, chain[-1], {1}) == 1.0
 
 
+def nightly(
+    table: TableBuilder, prepared: Callable[[str, Env], Run], policy: Path
+) -> dict[str, str]:
+    """The steps that a night of `maintain` does, each with how it ended."""
+    policy.chmod(0o600)
+    maintain = prepared("maintain", FixedEnv(NOW_MS))
+    ended = maintain(table.location, "--policy", policy, "--yes", "--json", "-q")
+    (entry,) = ended.document["result"]["tables"]
+    return {step["step"]: step["status"] for step in entry["steps"]}
+
+
+def test_no_expiry_takes_the_statistics_that_new_ones_build_on(table, analyze, prepared, tmp_path):
+    """Though few rows are new: those of an expired snapshot go with it."""
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(
+        'steps = ["analyze", "expire-snapshots"]\nanalyze.stale-statistics = "50%"\n'
+        'expire-snapshots.older-than = "1s"\n'
+    )
+    assert analyze(table.location, "--columns", "id", "--only", "columns").code == 0
+    table.follow()
+    table.append([500])
+    steps = nightly(table, prepared, policy)
+    assert steps == {"analyze": "done", "expire-snapshots": "done"}
+    assert stored(table) == {1: 41}
+    (snapshot,) = members(table)["snapshots"]
+    assert snapshot["snapshot-id"] == members(table)["current-snapshot-id"]
+
+
+def test_damaged_statistics_are_computed_again_and_stop_no_other_step(
+    table, analyze, prepared, tmp_path
+):
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(
+        'steps = ["analyze", "expire-snapshots"]\nexpire-snapshots.older-than = "1s"\n'
+    )
+    assert analyze(table.location, "--columns", "id", "--only", "columns").code == 0
+    table.follow()
+    (entry,) = members(table)["statistics"]
+    path = Path(entry["statistics-path"])
+    path.write_bytes(path.read_bytes()[:-1])
+    table.append([500])
+    steps = nightly(table, prepared, policy)
+    assert steps == {"analyze": "done", "expire-snapshots": "done"}
+    assert stored(table) == {1: 41}
+
+
 def test_maintain_keeps_statistics_and_begins_them_by_policy(table, analyze, prepared, tmp_path):
     policy = tmp_path / "maintain.toml"
     maintain = prepared("maintain", FixedEnv(NOW_MS))

@@ -17,8 +17,10 @@ import pytest
 from icectl.commands.inspect.views import VIEWS
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
+from tests.builders.broken import Broken
+from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.builders.tree_table import upgrade
+from tests.builders.tree_table import remove_data_files, upgrade
 from tests.cli.conftest import HOUR_MS, result, result_of
 from tests.stores.fixed_env import FixedEnv
 
@@ -436,6 +438,55 @@ def test_matches_are_found_in_every_snapshot_deleted_ones_too(inspect, tmp_path,
     assert (none.code, none.out.splitlines()[0]) == (
         0, "no file has a matching row; deleted rows count too",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "keys"),
+    [
+        ("id = 4 and amount > 0", 1),  # the key file has no amount: it may be true
+        ("not (id <> 4 or amount is null)", 1),
+        ("id = 4 or amount > 0", 1),
+        ("id = 5 and amount > 0", 0),
+        ("note is null", 0),
+        ("not (id = 4 and amount > 0)", 1),
+    ],
+)
+def test_keys_of_equality_deletes_match_by_their_columns_alone(inspect, tmp_path, where, keys):
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    table.append(range(12))
+    table.delete_rows([4], kind="equality")
+    found = result(inspect(table.location, "matches", "--where", where, "--json"))["files"]
+    assert [file["kind"] for file in found].count("equality-deletes") == keys
+
+
+def test_matches_heed_vectors_over_manifests(inspect, tmp_path):
+    """A file that a vector has taken out of the head is in older snapshots alone."""
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    for start in range(0, 12, 4):
+        table.append(range(start, start + 4))
+    gone = [row["location"] for row in table.live()][:1]
+    env = FixedEnv(START_MS + HOUR_MS)
+    upgrade(tmp_path / "t", env, "--eager")
+    before = read_metadata(current_metadata(tmp_path / "t"))["current-snapshot-id"]
+    remove_data_files(tmp_path / "t", env, gone)
+    head = read_metadata(current_metadata(tmp_path / "t"))["current-snapshot-id"]
+    found = result(inspect(table.location, "matches", "--where", "id >= 0", "--json"))["files"]
+    assert len(found) == 3
+    for file in found:
+        ids = set(map(int, file["snapshot_ids"]))
+        is_gone = Path(file["location"]).name == Path(gone[0]).name
+        assert (before in ids, head in ids, file["refs"]) == (
+            True, not is_gone, [] if is_gone else ["main"],
+        )  # fmt: skip
+
+
+def test_a_wrong_count_of_rows_is_no_match_and_no_traceback(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    broken = Broken(table.directory)
+    broken.edit_manifest(lambda entries: entries[0]["data_file"].update(record_count=2**50))
+    ended = inspect(table.location, "matches", "--where", "id = 1", "--json")
+    assert (ended.code, "R-063" in ended.err or "rows" in ended.err) == (3, True)
 
 
 def test_matches_are_not_ruled_out_while_a_file_cannot_be_read(inspect, tmp_path):

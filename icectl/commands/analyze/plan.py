@@ -191,8 +191,9 @@ def plan_passes(
 
 
 def changed_ratio(metadata: TableMetadata, snapshot: Snapshot, bases: Collection[int]) -> float:
-    """Return which part of the rows came or went since the newest of some snapshots, from 0 to 1.
+    """Return which part of the rows is in files that came or went since one of some snapshots.
 
+    From 0 to 1; rows that deletes mask are in their files.
     Summaries say so; 1 where one does not, or where the snapshot comes from none of them.
     """
     changed = 0

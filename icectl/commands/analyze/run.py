@@ -155,7 +155,7 @@ def prepare(
     if options.of_columns:
         known = _known(context, metadata, snapshot, options)
         if options.refresh:
-            of_known = () if known is None else known.sketches
+            of_known = _described_columns(newest_statistics(metadata, snapshot))
             fields = tuple(field for field in fields if field.id in of_known)
         files = Files(
             lambda before: has_rows_of(metadata, snapshot.snapshot_id, before.snapshot_id),
@@ -189,6 +189,15 @@ def _are_partitions_due(
     return True
 
 
+def _described_columns(file: StatisticsFile | None) -> frozenset[int]:
+    """Return the columns that a statistics file has sketches of, as the metadata says."""
+    blobs = () if file is None else file.blob_metadata
+    of_sketches = (blob for blob in blobs if blob.get("type") == BLOB_TYPE)
+    return frozenset(
+        id_ for blob in of_sketches for id_ in blob.get("fields") or () if isinstance(id_, int)
+    )
+
+
 def _known(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot, options: AnalyzeOptions
 ) -> KnownStatistics | None:
@@ -199,7 +208,7 @@ def _known(
     try:
         return read_statistics(context, metadata, file)
     except (CorruptTable, MissingFile, Unsupported) as error:
-        if not options.full:
+        if not (options.full or options.refresh):
             error.hint = "`icectl analyze TABLE --full` computes all statistics again"
             raise
         context.progress.warn(f"older statistics are not kept: {error.message}")

@@ -20,8 +20,8 @@ class StatisticsFigures:
     """The statistics of a table, and what brings them up to date.
 
     Those of columns were computed of a snapshot of `of_ms`. `stale_columns` are to be computed
-    again, from `read_bytes` of data files. `changed` is the ratio of the rows that came or went
-    since.
+    again, from `read_bytes` of data files. `changed` is the ratio of the rows whose files came or
+    went since.
     """
 
     columns: int = 0
@@ -57,28 +57,31 @@ def plan(sight: Sight, request: AnalyzeRequest) -> Judgement:
     )
     if not prepared.has_work:
         return Judgement(figures)
-    figures = replace(figures, changed=_changed(metadata, prepared))
+    bases = _bases(metadata, prepared)
+    assert prepared.snapshot is not None
+    ratios = [changed_ratio(metadata, prepared.snapshot, base) for base in bases]
+    figures = replace(figures, changed=max(ratios))
     options = ("--refresh",) if request.refresh else ()
     measure = Measure("stale-statistics", figures.changed, _stale(figures))
-    return Judgement(figures, (measure,), error=error, options=options)
+    stands_on = frozenset[int]().union(*bases)
+    return Judgement(figures, (measure,), error=error, options=options, stands_on=stands_on)
 
 
-def _changed(metadata: TableMetadata, prepared: AnalyzePlan) -> float:
-    """Return the ratio of rows that came or went since the oldest statistics that are stale."""
-    assert prepared.snapshot is not None
+def _bases(metadata: TableMetadata, prepared: AnalyzePlan) -> list[set[int]]:
+    """Return the snapshots that statistics which are stale were computed of, part by part."""
     bases = [
         {sketch.snapshot.snapshot_id for sketch in part.known.values()} for part in prepared.passes
     ]
     if prepared.partitions:
         bases.append({file.snapshot_id for file in metadata.partition_statistics})
-    return max(changed_ratio(metadata, prepared.snapshot, base) for base in bases)
+    return bases
 
 
 def _stale(figures: StatisticsFigures) -> str:
     parts = [print_count(figures.stale_columns, "column")] if figures.stale_columns else []
     parts += ["partitions"] if figures.partitions_are_stale else []
     what = f"statistics of {' and '.join(parts)} out of date"
-    text = f"{what}, {figures.changed:.0%} of the rows changed"
+    text = f"{what}, files with {figures.changed:.0%} of the rows came or went"
     return f"{text}, {print_size(figures.read_bytes)} to read" if figures.read_bytes else text
 
 

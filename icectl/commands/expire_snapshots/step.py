@@ -68,20 +68,20 @@ def plan(sight: Sight, request: ExpireRequest) -> Judgement:
     if not (retention.expired or retention.refs_removed or left or cleans):
         return Judgement(figures)
     if sight.damage is not None:
-        return _judgement(_estimate(figures, metadata, retention), error=sight.damage)
+        return _judgement(_estimate(figures, metadata, retention), retention, sight.damage)
     if not sight.is_exact or len(metadata.snapshots) > _EXACT_SNAPSHOTS:
         error = first_error(
             lambda: check_deletable(context.catalog, loaded, sight.now_ms),
             lambda: check_min_age(retention, sight.now_ms, options.min_age_ms),
         )
-        return _judgement(_estimate(figures, metadata, retention), error=error)
+        return _judgement(_estimate(figures, metadata, retention), retention, error)
     from icectl.commands.expire_snapshots import run  # only where there is work
 
     try:
         prepared = run.plan_expiry(context, loaded, options)
         run.check_other_tables(context, prepared, asks_catalog=False)
     except (StorageError, CorruptTable, Refused, Unsupported) as error:
-        return _judgement(_estimate(figures, metadata, retention), error=error)
+        return _judgement(_estimate(figures, metadata, retention), retention, error)
     if not prepared.has_work:
         return Judgement(figures)
     if prepared.deletes_files:
@@ -92,10 +92,12 @@ def plan(sight: Sight, request: ExpireRequest) -> Judgement:
             freed_files=len(freed),
             is_exact=not prepared.unread,
         )
-    return _judgement(figures)
+    return _judgement(figures, retention)
 
 
-def _judgement(figures: ExpireFigures, error: IcectlError | None = None) -> Judgement:
+def _judgement(
+    figures: ExpireFigures, retention: Retention, error: IcectlError | None = None
+) -> Judgement:
     count = figures.expired + figures.refs
     texts = [f"{print_count(figures.expired, 'snapshot')} eligible for expiration"]
     texts += [f"{print_count(figures.refs, 'ref')} past its age"] if figures.refs else []
@@ -106,7 +108,8 @@ def _judgement(figures: ExpireFigures, error: IcectlError | None = None) -> Judg
         text = f"{about}{print_size(figures.freed_bytes)} to free"
         measures.append(Measure("reclaimable", figures.freed_ratio, text))
     benefit = figures.freed_bytes + figures.expired * OPEN_COST_BYTES // 64
-    return Judgement(figures, tuple(measures), benefit, error)
+    drops = frozenset(decision.snapshot_id for decision in retention.expired)
+    return Judgement(figures, tuple(measures), benefit, error, drops=drops)
 
 
 def _estimate(

@@ -1,6 +1,6 @@
 """The matches view: files that hold rows with a condition, in any snapshot, deleted ones too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from icectl.cli.document import id_text
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.inspect.views import Row, kind_of
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
-from icectl.entries.conditions import Predicate, parse_where
+from icectl.entries.conditions import And, Constant, Not, Or, Predicate, leaves, parse_where
 from icectl.entries.may_match import METRICS, manifests_may_match, may_match
 from icectl.entries.rows import (
     EMPTY,
@@ -27,7 +27,7 @@ from icectl.entries.rows import (
     where,
 )
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported, UsageError
-from icectl.format.manifest import Content, ManifestFile
+from icectl.format.manifest import Content, ManifestFile, ManifestIdentity
 from icectl.rows.find_job import FindJob, FoundRows, run_find
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.location import name
@@ -39,7 +39,7 @@ from icectl.units import print_count, print_size
 
 _SOURCES = METRICS | {
     "content", "status", "location", "file_format", "spec_id", "partition_key", "record_count",
-    "file_size_in_bytes", "sequence_number", "first_row_id",
+    "file_size_in_bytes", "sequence_number", "first_row_id", "equality_ids",
 }  # fmt: skip
 
 
@@ -68,36 +68,32 @@ def matches(reader: Reader, text: str | None) -> Row:
     predicate = parse_where(text, metadata)
     condition_ids(predicate)
     lists = reader.manifests_by_snapshot(metadata.snapshots)
-    # A leaf of version 4 is looked at whole: vectors over it remove no row from any file.
-    manifests = [
-        replace(item, dead=b"", dead_count=0) if item.dead else item
-        for item in distinct_manifests(lists.values())
-    ]
+    manifests = distinct_manifests(lists.values())
     may = manifests_may_match(manifests, predicate, metadata.partition_specs, metadata.schemas)
     chosen = [manifests[at] for at in may.nonzero()[0]]
     found = _candidates(reader, chosen, predicate)
-    holding = {row.location: row for row in _search(reader, found.files, predicate)}
-    snapshots = {
-        snapshot_id: {item.identity for item in listed} for snapshot_id, listed in lists.items()
-    }
+    counts = {row.location: row.count for row in _search(reader, found.files, predicate)}
+    snapshots: dict[ManifestIdentity, set[int]] = {}
+    for snapshot_id, listed in lists.items():
+        for manifest in listed:
+            snapshots.setdefault(manifest.identity, set()).add(snapshot_id)
     rows = []
     columns = ("location", "content", "file_format", "record_count", "file_size_in_bytes")
     for location, content, file_format, record_count, size in by_row(found.files, *columns):
-        if location not in holding:
+        if location not in counts:
             continue
-        of_file = {chosen[place].identity for place in found.places[location]}
-        ids = [id_ for id_, listed in snapshots.items() if of_file & listed]
+        identities = (chosen[place].identity for place in found.places[location])
+        ids = set[int]().union(*(snapshots[identity] for identity in identities))
+        refs = sorted(name for name, ref in metadata.refs.items() if ref.snapshot_id in ids)
         rows.append(
             {
                 "location": location,
                 "kind": kind_of(content, file_format),
-                "matching_record_count": holding[location].count,
+                "matching_record_count": counts[location],
                 "record_count": record_count,
                 "file_size_in_bytes": size,
-                "snapshot_ids": [id_text(id_) for id_ in ids],
-                "refs": sorted(
-                    name for name, ref in metadata.refs.items() if ref.snapshot_id in ids
-                ),
+                "snapshot_ids": [id_text(id_) for id_ in lists if id_ in ids],
+                "refs": refs,
             }
         )
     return {
@@ -140,19 +136,26 @@ def _candidates(
 def _search(reader: Reader, files: Entries, predicate: Predicate) -> list[FoundRows]:
     """Read files, several at a time; one that cannot be read is a gap."""
     context, metadata = reader.context, reader.metadata
-    reading = condition_job(metadata, predicate)
-    written = reading.columns.written
-    optional = tuple(replace(field, required=False) for field in written.fields)
-    # An equality delete file has the columns of its keys alone.
-    of_keys = replace(reading.columns, written=replace(written, fields=optional))
-    jobs = [FindJob(reading, predicate), FindJob(replace(reading, columns=of_keys), predicate)]
     blank = blank_task(metadata)
     outputs = FileOutputs(lambda _: "", context.store.open_new, context.store.open)
+    jobs: dict[frozenset[int] | None, FindJob | None] = {
+        None: FindJob(condition_job(metadata, predicate), predicate)
+    }
 
-    def find(item: tuple[InputFile, int]) -> list[FoundRows]:
-        file, content = item
+    def job_of(equality_ids: Sequence[int] | None) -> FindJob | None:
+        """Return what is looked for in a file; None where it has no column of the condition."""
+        ids = None if equality_ids is None else frozenset(equality_ids)
+        if ids not in jobs:
+            own = may_be_true(predicate, ids or frozenset())
+            has_any = any(True for _ in leaves(own))
+            jobs[ids] = FindJob(condition_job(metadata, own), own) if has_any else None
+        return jobs[ids]
+
+    def find(item: tuple[InputFile, FindJob | None]) -> list[FoundRows]:
+        file, job = item
         context.deadline.check()
-        job = jobs[content != Content.DATA]
+        if job is None:
+            return []
         problem: CorruptTable | StorageError | Unsupported
         try:
             return run_find(replace(blank, inputs=(file,)), job, outputs)
@@ -170,10 +173,28 @@ def _search(reader: Reader, files: Entries, predicate: Predicate) -> list[FoundR
     inputs = data_inputs(files)
     context.progress.phase("reading data files", total=len(inputs))
     sizes = [file.size_bytes for file in inputs]
-    contents = files.table["content"].to_pylist()
-    items = list(zip(inputs, contents, strict=True))
+    of_deletes = (ids or () if kind == Content.EQUALITY_DELETES else None
+                  for kind, ids in by_row(files, "content", "equality_ids"))  # fmt: skip
+    items = list(zip(inputs, map(job_of, of_deletes), strict=True))
     found = in_threads(find, items, sizes, threads=context.concurrency)
     return [rows for part in found for rows in part]
+
+
+def may_be_true(predicate: Predicate, known: Collection[int], *, sign: bool = True) -> Predicate:
+    """Return a condition on some columns alone that is true where another may be.
+
+    Conditions on other columns hold; with `sign` false, where the result must not be true unless
+    the other surely is, they do not.
+    """
+    match predicate:
+        case Not(part):
+            return Not(may_be_true(part, known, sign=not sign))
+        case And(parts) | Or(parts):
+            return type(predicate)(tuple(may_be_true(part, known, sign=sign) for part in parts))
+        case Constant():
+            return predicate
+        case leaf:
+            return leaf if leaf.column.field_id in known else Constant(value=sign)
 
 
 def print_matches(console: Console, row: Row) -> None:

@@ -94,7 +94,7 @@ class ViewRequest:
     ] = None
     check: Annotated[
         bool,
-        option("--check", "health, matches: exit 4 if something is found"),
+        option("--check", "health: exit 4 for attention; matches: if any"),
     ] = False
     fail_on: Annotated[
         str | None,

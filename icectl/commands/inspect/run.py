@@ -242,7 +242,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
         render=render,
         table=identity_of(reader.loaded),
         exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
-        status="incomplete" if incomplete else "done",
+        status="incomplete" if incomplete and not fails else "done",
     )
 
 

@@ -68,12 +68,20 @@ def needs(
     """Return the steps that a table needs of those that may be run, and those withheld.
 
     `judged` says what each would do, `limits` from where on it is worth a run. A step that damage
-    keeps from its work is needed: its run reports the damage. Order: of `judged`.
+    keeps from its work is needed: its run reports the damage. Work that builds on a snapshot which
+    another step drops is due whatever its limits. Order: of `judged`.
     """
     needed: list[Need] = []
     withheld: list[WithheldStep] = []
+    due_of = {
+        step: judgement.due(limits[step]) if step in steps else ()
+        for step, judgement in judged.items()
+    }
+    dropped = frozenset[int]().union(*(judged[step].drops for step, due in due_of.items() if due))
     for step, judgement in judged.items():
-        due = judgement.due(limits[step]) if step in steps else ()
+        due = due_of[step]
+        if step in steps and not dropped.isdisjoint(judgement.stands_on):
+            due = judgement.measures
         reason, error = ", ".join(item.text for item in due), judgement.error
         if error is not None and judgement.is_unknown and step in steps:
             needed.append(Need(step, error.message, judgement.benefit_bytes))
