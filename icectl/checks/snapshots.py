@@ -107,6 +107,11 @@ _CHANGES = {
 _COUNTERS = ("added-", "deleted-", "removed-", "changed-partition-count")
 
 
+def counts_changes(key: str) -> bool:
+    """Return whether a member of a summary counts changes: then what is not named is none."""
+    return key.startswith(_COUNTERS)
+
+
 def _live_counts(
     lists: Mapping[int, Sequence[ManifestFile]],
 ) -> Mapping[ManifestContent, Mapping[int, int | None]]:
@@ -180,7 +185,7 @@ def _net_change(
     None where nothing says so. An append removes no data file, whatever its summary says.
     """
     _, name, added, removed = _CHANGES[content]
-    if any(item.startswith(_COUNTERS) for item in snapshot.summary or ()):
+    if any(map(counts_changes, snapshot.summary or ())):
         plus, minus = (_stated(snapshot, counter, default="0") for counter in (added, removed))
         if snapshot.operation == "append" and content is ManifestContent.DATA:
             minus = 0

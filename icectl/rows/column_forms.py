@@ -65,7 +65,8 @@ class TableForms:
         if form not in self._items:
             item = self._ever.field(int(form.key))
             written = None if item is None else _written_as(item, form.field)
-            if written is not None and _encoded(written).form != form.form:
+            has_twins = len(set(form.paths)) < len(form.paths)  # a part that was added again
+            if has_twins or (written is not None and _encoded(written).form != form.form):
                 written = None
             self._items[form] = written
         return self._items[form]

@@ -295,18 +295,27 @@ class _Merge:
         decoded = set(opened.layout.decoded_in(source))
         if not decoded:
             return source
-        items = [
-            opened.forms.item_of(column)
-            for column in opened.layout.columns
-            if column.key in decoded
-        ]
-        schema = Schema(0, tuple(item for item in items if item is not None))
+        if source.is_sorted:
+            raise NotMergeable("its row groups say what they are sorted by, and columns are moved")
+        items = []
+        for column in opened.layout.columns:
+            if column.key in decoded:
+                item = opened.forms.item_of(column)
+                if item is None:
+                    raise NotMergeable(f"`{column.shown}` can't be written as in the other files")
+                items.append(item)
+        schema = Schema(0, tuple(items))
         with tempfile.SpooledTemporaryFile(_MOST_IN_MEMORY) as spool:
             columns = cast(IO[bytes], spool)
             written = RowTotals()
             with self.outputs.reading(file.location) as handle:
                 rows = open_source(handle, file, schema, ())
-                _write_columns(rows, schema, source, columns, self.options, written)
+                try:
+                    _write_columns(rows, schema, source, columns, self.options, written)
+                except CorruptTable as error:
+                    if error.rule != "R-095":
+                        raise
+                    raise NotMergeable("it has nulls where its footer counts none") from error
             stored = RowTotals()
             for batch in open_data_file(columns, "parquet").batches(None):
                 stored.add(batch.batch)

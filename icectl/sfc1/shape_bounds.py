@@ -84,6 +84,10 @@ def around(lower: pa.Array, upper: pa.Array, type_: Type) -> tuple[pa.Array, pa.
     if not len(lower) or lower.null_count or upper.null_count:
         return nothing, nothing
     least, most = (_coordinates(corner) for corner in (lower, upper))
+    crossed = least > most
+    crossed[:, 0] &= not isinstance(type_, GeographyType)
+    if crossed.any():  # it is no box
+        return nothing, nothing
     ends = [least.min(axis=0), most.max(axis=0)]  # NaN if one is
     if isinstance(type_, GeographyType):
         ends[0][0], ends[1][0] = joined_longitudes(least[:, 0], most[:, 0])

@@ -29,7 +29,7 @@ from icectl.entries.rows import (
     take,
     where,
 )
-from icectl.errors import CorruptTable, MissingFile
+from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.files.deletion_vectors import read_bitmap
 from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -289,7 +289,11 @@ def mismatched_statistics(
     if any(unknown):
         looked_up = Files(statistics.table.filter(pa.array(unknown)))
         compared = compare_with_store(context, looked_up, metadata.location)
-        mismatched += [one.location for one in compared.discrepancies if one.found is not None]
+        mismatched += [
+            one.location
+            for one in compared.discrepancies
+            if one.found is not None or one.problem is not None
+        ]
     return mismatched
 
 
@@ -340,9 +344,19 @@ def check_replacements(
     for part in map(distinct, filter(len, replacements)):
         waiting.append(part)
         if sum(map(len, waiting)) >= _AT_ONCE:
-            _check_there(context, metadata, in_order(together(waiting)))
+            _check_copies(context, metadata, in_order(together(waiting)))
             waiting.clear()
-    _check_there(context, metadata, in_order(together(waiting)))
+    if waiting:
+        _check_copies(context, metadata, in_order(together(waiting)))
+
+
+def _check_copies(context: TableContext, metadata: TableMetadata, expected: Files) -> None:
+    """Do nothing where files are there, and half as large as entries say: those may be wrong."""
+    for item in compare_with_store(context, expected, metadata.location).discrepancies:
+        if item.problem is not None:
+            raise StorageError(f"`{item.location}`: {item.problem}")
+        if item.found is None or item.found * 2 < (item.expected or 0):
+            _refuse(item)
 
 
 def check_largest(context: TableContext, metadata: TableMetadata, data: Entries) -> None:

@@ -579,7 +579,7 @@ def test_a_folder_that_cannot_be_read_is_no_missing_table(maintain, tmp_path, mo
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("compact.strategy", "sorted", "`sorted` is not one of `binpack`, `sort`, `zorder`"),
+        ("compact.strategy", "sorted", "`sorted` is not one of `binpack`, `auto`, `sort`"),
         ("compact.target-file-size", "512M", "`512M`"),
         ("rewrite-manifests.min-manifests", "0", "`0` is not a whole number above 0"),
     ],

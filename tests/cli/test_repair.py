@@ -485,6 +485,20 @@ def test_r031_totals_are_not_counted_again_where_a_list_has_lost_a_manifest(
     assert contents_of(table.directory) == before
 
 
+def test_a_lost_file_is_dropped_on_demand_though_totals_are_too_high(repair, tmp_path):
+    """As some writers have them: then nothing proves that the list is whole."""
+    table = TableBuilder(tmp_path / "t", format_version=2)
+    table.append(range(4))
+    table.append(range(4, 8))
+    broken = Broken(table.directory)
+    broken.edit(lambda m: m["snapshots"].pop(0))
+    broken.edit(lambda m: m["snapshots"][-1]["summary"].update({"total-data-files": "3"}))
+    Path(table.live()[0]["location"]).unlink()
+    assert repair(table.directory, "--yes").code == 5
+    assert repair(table.directory, "--yes", "--drop-missing").code == 0
+    assert len(ids_of(table.directory)) == 4
+
+
 def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path):
     table = TableBuilder(tmp_path / "t", format_version=3)
     table.append(range(4))

@@ -4,11 +4,12 @@ import errno
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from icectl.cli import engines
+from icectl.cli import document, engines
 from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.other_tools import FOREIGN_COMMANDS
 from tests.builders.inline_engine import InlineEngine
@@ -184,12 +185,12 @@ def test_a_page_that_ends_half_way_leaves_the_old_one(run, table, tmp_path, monk
     place = tmp_path / "page.html"
     place.write_text("the old one")
 
-    def fill(path: Path, *_: str) -> None:
+    def fill(path: Path, _: Iterable[str]) -> None:
         """Fill the disk with the first bytes."""
         path.write_bytes(b"<")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", fill)
+    monkeypatch.setattr(document, "_write", fill)
     assert run("inspect", table, "tree", "--html", str(place)).code == 13
     assert [one.name for one in tmp_path.glob("*page*")] == ["page.html"]
     assert place.read_text() == "the old one"

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from icectl.cli import document
 from icectl.commands.inspect.warehouse import WAREHOUSE_COLUMNS
 from icectl.commands.inspect.warehouse_page import warehouse_page
 from icectl.commands.many import TableEnd
@@ -241,13 +242,13 @@ def test_commands_of_a_page_carry_the_options_that_reach_the_tables(
 
 
 def test_a_page_on_a_full_disk_leaves_the_old_one(server, inspect, tmp_path, monkeypatch):
-    def full(path: Path, text: str, encoding: str, *_: str) -> None:
-        path.write_bytes(text.encode(encoding)[:100])
+    def full(path: Path, parts: Iterable[str]) -> None:
+        path.write_text("".join(parts)[:100])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     place = tmp_path / "health.html"
     place.write_text("old")
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(document, "_write", full)
     ended = inspect("main", "health", "--html", str(place))
     assert ended.code == 13
     assert "no space left on device\nhint: free some space there" in ended.err

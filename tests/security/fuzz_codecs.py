@@ -120,7 +120,7 @@ def _plan(content: bytes) -> object:
         members = json.loads(text)
         if isinstance(members, dict):
             members.pop("hash", None)
-            text = sealed_plan(members)
+            text = "".join(sealed_plan(members))
     return open_saved_plan(text, "plan.json")
 
 

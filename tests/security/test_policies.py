@@ -18,6 +18,9 @@ LINES = {
     "compact.spark-conf": 'spark-conf = ["spark.python.daemon.module=evil"]',
     "compact.master": 'master = "spark://thief:7077"',
     "compact.remote": 'remote = "sc://thief:15002"',
+    "analyze.spark-conf": 'spark-conf = ["spark.python.daemon.module=evil"]',
+    "analyze.master": 'master = "spark://thief:7077"',
+    "analyze.remote": 'remote = "sc://thief:15002"',
     "remove-orphans.spark-conf": 'spark-conf = ["spark.python.daemon.module=evil"]',
     "remove-orphans.master": 'master = "spark://thief:7077"',
 }

@@ -306,10 +306,13 @@ def _components(items: _Items, chosen: Integers, depth: Reals) -> Sequence[Overl
     return found
 
 
-def within(overlap: Overlap, sizes: Integers, most_bytes: int) -> Sequence[Sequence[int]]:
+def within(
+    overlap: Overlap, sizes: Integers, most_bytes: int, *, is_budget: bool
+) -> Sequence[Sequence[int]]:
     """Cut what overlaps into groups of up to so many bytes, in the order of parts.
 
-    A group has two parts at least: a single one would gain nothing, and is left to another run.
+    A group has two parts at least: a single one would gain nothing. The last one goes with those
+    before it, or is left to another run where the bytes are a budget.
     """
     groups: list[list[Sequence[int]]] = [[]]
     used = 0
@@ -320,4 +323,7 @@ def within(overlap: Overlap, sizes: Integers, most_bytes: int) -> Sequence[Seque
             used = 0
         groups[-1].append(part)
         used += size
+    if len(groups) > 1 and len(groups[-1]) == 1 and not is_budget:
+        last = groups.pop()
+        groups[-1] += last
     return [tuple(row for part in group for row in part) for group in groups if len(group) > 1]

@@ -681,7 +681,12 @@ class _Planning:
         drafts = [
             _Draft(key, (self._bin(np.array(group, np.int64)),))
             for at in sorted({overlap_of[row] for row in rows if row in overlap_of})
-            for group in within(overlaps[at], self.stored, self.options.max_group_bytes)
+            for group in within(
+                overlaps[at],
+                self.stored,
+                self.options.max_group_bytes,
+                is_budget=self.options.max_bytes is not None,
+            )
         ]
         grouped = {row for draft in drafts for row in draft.files}
         over = [row for row in rows if row in overlap_of and row not in grouped]

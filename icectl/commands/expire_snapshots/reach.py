@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.snapshots import counts_changes
 from icectl.commands.expire_snapshots.parts import FileParts, KeptFiles
 from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
 from icectl.entries.files import NO_FILES, Files
@@ -74,18 +75,29 @@ def read_reached(
 
 
 def _rewriters(metadata: TableMetadata, kept_ids: Collection[int]) -> frozenset[int]:
-    """Return the snapshots whose files may hold copied rows of files that go."""
+    """Return the snapshots whose files may hold copies of what is in files that go.
+
+    What a snapshot replaced whose parent has expired before went with that.
+    """
+    going_ids = metadata.snapshots_by_id.keys() - set(kept_ids)
     return frozenset(
         snapshot.snapshot_id
         for snapshot in metadata.snapshots
-        if snapshot.parent_snapshot_id not in kept_ids and _may_copy_rows(snapshot)
+        if snapshot.parent_snapshot_id in going_ids and may_copy(snapshot)
     )
 
 
-def _may_copy_rows(snapshot: Snapshot) -> bool:
-    if snapshot.operation != "overwrite":
-        return snapshot.operation in ("replace", None)
-    return read_count((snapshot.summary or {}).get("deleted-data-files", "0")) != 0
+_REPLACED = ("deleted-data-files", "removed-delete-files", "removed-dvs")
+
+
+def may_copy(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot may have put rows, or deletes, into other files."""
+    summary = snapshot.summary or {}
+    if snapshot.operation == "append":
+        return False
+    if snapshot.operation in ("replace", None) or not any(map(counts_changes, summary)):
+        return True
+    return any(read_count(summary.get(counter, "0")) != 0 for counter in _REPLACED)
 
 
 def _specs_of(

@@ -243,4 +243,7 @@ def combined(files: Iterable[StoredColumns]) -> Sequence[StoredColumns]:
 def _checked(columns: Sequence[FileColumn]) -> MergedColumns:
     if len({column.name for column in columns}) != len(columns):
         raise NotMergeable("two of the columns of its files have one name")
+    for column in columns:
+        if len(set(column.paths)) < len(column.paths):
+            raise NotMergeable(f"two parts of `{column.shown}` have one name")
     return MergedColumns(columns)

@@ -172,10 +172,17 @@ class MergeSource:
         return FileShape(stated_once, tuple(self.columns))
 
     @property
+    def is_sorted(self) -> bool:
+        """Whether row groups say what they are sorted by."""
+        return bool(len(self.footer.of(SORTING)))
+
+    @property
     def stored(self) -> StoredColumns:
         """The columns, with what the chunks to copy take."""
         chunks = self.chunks
-        copied, count = chunks.is_copied, int(chunks.leaf.max(initial=-1)) + 1
+        copied = chunks.is_copied
+        last = max((of.leaves.stop - 1 for of in self.columns), default=-1)
+        count = max(int(chunks.leaf.max(initial=-1)), last) + 1
         sizes = np.bincount(chunks.leaf[copied], (chunks.end - chunks.start)[copied], count)
         nulls = self.footer.column(NULLS, self.footer.of(CHUNK), -1)
         with_nulls = np.bincount(chunks.leaf[copied], nulls[copied] != 0, count)
@@ -501,7 +508,7 @@ def row_groups_of(
     places = layout.places_in(source)
     count = int((places >= 0).sum())
     is_moved = not np.array_equal(places[:count], np.arange(count))
-    if is_moved and len(source.footer.of(SORTING)):
+    if is_moved and source.is_sorted:
         raise NotMergeable("its row groups say what they are sorted by, and columns are moved")
     of_groups = {GROUP_OFFSET: copied.starts, ORDINAL: ordinals}
     for node, of_chunks in ((GROUP_BYTES, UNSTORED), (GROUP_STORED, STORED)):

@@ -25,6 +25,7 @@ from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import DeletesOfGroup, FileGroup, TableColumns, rewrite_data
 from icectl.rows.write_data import WrittenFile, write_options
+from icectl.table.live_files import _with_dropped
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 
 NAN = math.nan
@@ -311,3 +312,35 @@ def test_a_column_that_the_table_does_not_know_is_not_decoded():
     }
     with pytest.raises(NotMergeable, match="`note` is required binary"):
         merged(group(files, unknown), store)
+
+
+def test_a_part_that_was_dropped_and_added_again_is_not_stored_twice():
+    """By name readers find one of two parts of a struct; files are put together by id."""
+    store = MemoryFiles()
+    old = {"id": 21, "name": "a", "type": "long", "required": False}
+    new = {"id": 22, "name": "a", "type": "string", "required": False}
+    now = schema(*FIXED, (3, "v", struct(new)))
+    ever = Schema(0, _with_dropped(now.fields, schema(*FIXED, (3, "v", struct(old))).fields))
+    columns = TableColumns(written_schema(now, 2), ever)
+
+    def file(name: str, type_: pa.DataType, id_: int, value: Any) -> SourceFile:
+        part = identified("a", type_, id_)
+        fields = (
+            identified("id", pa.int64(), 1),
+            identified("note", pa.string(), 2),
+            identified("v", pa.struct([part]), 3),
+        )
+        rows_ = [(at, f"{at}" * 9, {"a": value}) for at in range(200)]
+        return of_types(store, name, fields, rows_)
+
+    files = [file(f"old{at}", pa.int64(), 21, 7) for at in range(2)]
+    files += [file(f"new{at}", pa.string(), 22, "x") for at in range(2)]
+    assert not parts(store, files, columns).decoded
+    with pytest.raises(NotMergeable):
+        merge_files(group(files, columns), options_of(columns), store.outputs(), MergeOptions())
+
+
+def test_a_file_without_row_groups_has_columns_that_take_nothing():
+    bare = io.BytesIO()
+    pq.ParquetWriter(bare, pa.schema([("a", pa.int64()), ("b", pa.string())])).close()
+    assert read_source(bare).stored.sizes == (0, 0)

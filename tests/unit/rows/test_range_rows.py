@@ -168,7 +168,7 @@ def table(tmp_path: Path) -> TableBuilder:
 
 
 def task_of(table: TableBuilder) -> RewriteTask:
-    (group,) = planned(table.directory, order=ZOrder((1, 4))).plan.groups
+    (group,) = planned(table.directory, order=ZOrder((1, 4)), every=True).plan.groups
     (task,) = group.tasks
     assert isinstance(task, RewriteTask)
     return task

@@ -100,6 +100,8 @@ def test_r093_corners_come_and_go_as_manifests_have_them(stored, corner):
         (GEOMETRY, [(bound(1, 2, 5), bound(3, 4, 6)), (bound(0, 0), bound(9, 9))],
          ((0, 0, None, None), (9, 9, None, None))),
         (GEOMETRY, [(bound(1, 2), bound(3, 4)), (None, bound(9, 9))], (None, None)),
+        (GEOMETRY, [(bound(170, 0), bound(-170, 1)), (bound(0, 0), bound(9, 9))], (None, None)),
+        (GEOGRAPHY, [(bound(1, 5), bound(2, 4)), (bound(0, 0), bound(9, 9))], (None, None)),
         (GEOGRAPHY, [(bound(170, 1), bound(-170, 2)), (bound(160, 0), bound(165, 9))],
          ((160, 0, None, None), (-170, 9, None, None))),
         (GEOGRAPHY, [(bound(179, 0), bound(179, 0)), (bound(-179, 1), bound(-179, 1))],
@@ -108,6 +110,7 @@ def test_r093_corners_come_and_go_as_manifests_have_them(stored, corner):
          ((-179, 0, None, None), (179, 1, None, None))),
     ],
     ids=["two boxes", "a file without M", "a file without Z", "a file without a corner",
+         "a box of geometry that wraps", "a box of latitudes that wraps",
          "across 180 degrees", "the shorter way round", "geometry goes no way round"],
 )  # fmt: skip
 def test_the_box_of_a_leaf_has_those_of_its_files(kind, bounds, box):

@@ -128,9 +128,10 @@ def test_small_files_over_all_values_come_first_then_others_by_their_bounds():
 def test_groups_are_cut_where_they_lie_each_with_two_parts_or_more():
     overlap = Overlap([[0], [1, 2], [3], [4]], 2)
     sizes = np.array([10, 10, 10, 10, 10])
-    assert within(overlap, sizes, 30) == [(0, 1, 2), (3, 4)]
-    assert within(overlap, sizes, 40) == [(0, 1, 2, 3)]
-    assert within(overlap, sizes, 1) == [(0, 1, 2), (3, 4)]
+    assert within(overlap, sizes, 30, is_budget=True) == [(0, 1, 2), (3, 4)]
+    assert within(overlap, sizes, 40, is_budget=True) == [(0, 1, 2, 3)]
+    assert within(overlap, sizes, 40, is_budget=False) == [(0, 1, 2, 3, 4)]
+    assert within(overlap, sizes, 1, is_budget=True) == [(0, 1, 2), (3, 4)]
 
 
 class Table:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commands.expire_snapshots.reach import reached_beside, read_reached
+from icectl.commands.expire_snapshots.reach import may_copy, reached_beside, read_reached
 from icectl.entries.files import FileKind, Files, files, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
@@ -221,3 +221,26 @@ def test_what_came_meanwhile_is_reached_beside_what_was_read(table):
     planned = files(paths, paths, FileKind.DATA_FILES, [None] * len(paths))
     found = reached_beside(context_of(), newest, read, planned)
     assert {place: kind for part in found for place, kind, _ in rows(part)} == wanted
+
+
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [
+        ({"operation": "append", "added-data-files": "1"}, False),
+        ({"operation": "replace", "added-data-files": "1", "deleted-data-files": "2"}, True),
+        ({"operation": "overwrite", "added-data-files": "1"}, False),
+        ({"operation": "overwrite", "added-data-files": "1", "deleted-data-files": "2"}, True),
+        ({"operation": "overwrite"}, True),  # it counts nothing
+        ({"operation": "overwrite", "total-data-files": "3"}, True),
+        ({"operation": "delete", "added-dvs": "1", "removed-dvs": "1"}, True),
+        ({"operation": "delete", "added-delete-files": "1", "removed-delete-files": "2"}, True),
+        ({"operation": "delete", "deleted-data-files": "0", "added-dvs": "1"}, False),
+        ({"operation": "overwrite", "deleted-data-files": "many", "added-data-files": "1"}, True),
+    ],
+)
+def test_rows_and_deletes_may_be_copied_where_a_summary_does_not_rule_it_out(
+    table, summary, expected
+):
+    """An overwrite can put the vector of an older one into its own."""
+    snapshot = replace(table.metadata.snapshots[-1], summary=summary)
+    assert may_copy(snapshot) is expected
