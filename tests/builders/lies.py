@@ -1,8 +1,9 @@
 """Lies about a table: one field of its metadata, or of a header or footer, says something else.
 
 A lie changes a field of the metadata file, a manifest list, a manifest's entry, a root, a leaf, a
-Puffin footer, the name mapping, the header of an Avro file or the footer of a Parquet file, adds a
-member that was absent, or drops a row; the lengths that other files state are made to fit.
+Puffin footer, the name mapping, the header of an Avro file or the footer of a Parquet file: a
+value, or a list or map as a whole. Or it adds a member that was absent, leaves one out, or drops or
+doubles a row. The lengths that other files state are made to fit.
 """
 
 import json
@@ -27,7 +28,11 @@ _STATISTICS = {
 }  # fmt: skip
 _PRESENT = {
     "key_metadata": b"key", "equality_ids": [1], "first_row_id": 0, "sort_order_id": 7,
-    "key-id": "k1", "nan_value_counts": [],
+    "key-id": "k1", "key-metadata": "azE=", "referenced_data_file": "x", "content_offset": 4,
+    "content_size_in_bytes": 10, "manifests": [], "max-ref-age-ms": 1, "min-snapshots-to-keep": 1,
+    "max-snapshot-age-ms": 1, "parent-snapshot-id": 5, "encryption-keys": [
+        {"key-id": "k1", "encrypted-key-metadata": "azE="}
+    ],
 }  # fmt: skip
 """What fields may be that are null or absent in a true table."""
 
@@ -53,7 +58,7 @@ class Lies:
 
     table: Path
     records: dict[Path, list[Any]] = field(init=False)
-    places: dict[str, list[Place]] = field(init=False)
+    places: dict[str, dict[tuple[str, ...], list[Place]]] = field(init=False)
     locations: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,22 +68,30 @@ class Lies:
         self.locations = [str(path) for path in sorted(self.table.rglob("*")) if path.is_file()]
         self.places = {}
         for place in self._all():
-            self.places.setdefault(place.kind, []).append(place)
+            fields = self.places.setdefault(place.kind, {})
+            names = tuple(key for key in place.keys if isinstance(key, str))
+            fields.setdefault(names or (place.file.name,), []).append(place)
+
+    def any_place(self, rng: random.Random) -> Place:
+        """Choose a kind, a field of it, and a place: whether a table has it once or often."""
+        kinds = [kind for kind in sorted(self.places) for _ in range(_OFTEN.get(kind, 1))]
+        fields = self.places[rng.choice(kinds)]
+        return rng.choice(fields[rng.choice(sorted(fields))])
 
     def _all(self) -> Iterator[Place]:
         current = current_metadata(self.table)
         members = read_metadata(current)
-        for keys in _leaves(members):
+        for keys in (*_leaves(members), *_wholes(members)):
             yield Place(current, keys, "metadata")
-        for at in range(len(members["snapshots"])):
-            yield Place(current, ("snapshots", at, "key-id"), "absent")
-        yield Place(current, ("encryption-keys",), "absent")
+        for keys in _absent(members):
+            yield Place(current, keys, "absent")
         if MAPPING in members["properties"]:
-            for keys in _leaves(json.loads(members["properties"][MAPPING])):
+            mapping = json.loads(members["properties"][MAPPING])
+            for keys in (*_leaves(mapping), *_wholes(mapping)):
                 yield Place(current, keys, "mapping")
         for path, records in self.records.items():
             is_list = "manifest_path" in records[0]
-            for keys in _leaves(records):
+            for keys in (*_leaves(records), *_wholes(records)):
                 is_statistic = not _STATISTICS.isdisjoint(map(str, keys))
                 kind = "statistic" if is_statistic else "list" if is_list else "entry"
                 yield Place(path, keys, kind)
@@ -94,13 +107,14 @@ class Lies:
         for path in map(Path, self.locations):
             if path.suffix in (".puffin", ".stats"):
                 kind = "puffin" if path.parent.name != "metadata" else "sketches"
-                for keys in _leaves(_footer(path.read_bytes())[1]):
+                footer = _footer(path.read_bytes())[1]
+                for keys in (*_leaves(footer), *_wholes(footer)):
                     yield Place(path, keys, kind)
 
     @staticmethod
     def _of_tree(path: Path) -> Iterator[Place]:
         rows = pq.read_table(path).to_pylist()
-        for keys in _leaves(rows):
+        for keys in (*_leaves(rows), *_wholes(rows)):
             yield Place(path, keys, "statistic" if "content_stats" in keys else "tree")
         for at in range(len(rows)):
             yield Place(path, (at,), "row")
@@ -128,6 +142,8 @@ class Lies:
 
     def _another(self, rng: random.Random, true: Any, others: list[Any], name: Any = None) -> Any:
         """Another value for a field: of another of that name, near, none, or an extreme."""
+        if isinstance(true, dict | list) and true:
+            return _another_whole(rng, true)
         different = [one for one in others if one != true]
         ways: list[Callable[[], Any]] = [lambda: None]
         if true is None and name in _PRESENT:
@@ -150,12 +166,24 @@ class Lies:
                 ways += [lambda: scheme + rng.choice(self.locations)] * 2
         elif isinstance(true, bytes) and true:
             ways += [lambda: bytes([true[0] ^ 1]) + true[1:]] * 2
+            ways += [lambda: true[:-1], lambda: b"", lambda: b"\xff" * len(true)]
         return rng.choice(ways)()
 
-    def _set(self, rng: random.Random, value: Any, keys: tuple[Any, ...], others: Any = ()) -> Any:
-        """Put another value at the keys; returns the true one and the lie."""
+    def _set(
+        self,
+        rng: random.Random,
+        value: Any,
+        keys: tuple[Any, ...],
+        others: Any = (),
+        *,
+        is_json: bool = False,
+    ) -> Any:
+        """Put another value at the keys, or in JSON none; returns the true one and the lie."""
         holder = _at(value, keys[:-1])
         true = holder.get(keys[-1]) if isinstance(holder, dict) else holder[keys[-1]]
+        if is_json and isinstance(holder, dict) and keys[-1] in holder and rng.random() < 0.2:
+            del holder[keys[-1]]
+            return true, "absent"
         lie = self._another(rng, true, [*_siblings(value, keys), *others], keys[-1])
         holder[keys[-1]] = lie
         return true, lie
@@ -164,13 +192,10 @@ class Lies:
         members = read_metadata(place.file)
         if place.kind == "mapping":
             mapping = json.loads(members["properties"][MAPPING])
-            told = self._set(rng, mapping, place.keys)
+            told = self._set(rng, mapping, place.keys, is_json=True)
             members["properties"][MAPPING] = json.dumps(mapping)
-        elif place.keys == ("encryption-keys",):
-            told = (None, [{"key-id": rng.choice(["k1", "", 7]), "encrypted-key-metadata": "azE="}])
-            members["encryption-keys"] = told[1]
         else:
-            told = self._set(rng, members, place.keys)
+            told = self._set(rng, members, place.keys, is_json=True)
         place.file.write_text(json.dumps(members))
         return told
 
@@ -179,22 +204,28 @@ class Lies:
         start, footer = _footer(content)
         is_target = place.keys[-1] == "referenced-data-file"
         others = [one for one in self.locations if is_target and one.endswith(".parquet")]
-        told = self._set(rng, footer, place.keys, others)
+        told = self._set(rng, footer, place.keys, others, is_json=True)
         stored = json.dumps(footer, separators=(",", ":")).encode()
         stored = stored.ljust(len(content) - 12 - start)  # as long as entries say, if it can be
         size = len(stored).to_bytes(4, "little")
         place.file.write_bytes(content[:start] + stored + size + content[-8:])
         return told
 
-    def _tell_row(self, place: Place, _: random.Random) -> tuple[Any, Any]:
+    def _tell_row(self, place: Place, rng: random.Random) -> tuple[Any, Any]:
+        times = rng.choice([0, 0, 2])
+        (at,) = place.keys
+
+        def edit(rows: list[Any]) -> None:
+            rows[at : at + 1] = [rows[at]] * times
+
         if place.file.suffix == ".parquet":
             rows = pq.read_table(place.file).to_pylist()
-            del rows[place.keys[0]]
+            edit(rows)
             self._rewrite_tree(place.file, rows)
         else:
-            rewrite_avro(place.file, lambda found: found.pop(place.keys[0]) and None)
+            rewrite_avro(place.file, edit)
             self._refit(place.file)
-        return "there", "lost"
+        return "once", "twice" if times else "lost"
 
     def _tell_tree(self, place: Place, rng: random.Random) -> tuple[Any, Any]:
         records = pq.read_table(place.file).to_pylist()
@@ -308,6 +339,9 @@ class Lies:
                 rewrite_parquet(root, refit)
 
 
+_OFTEN = {"metadata": 4, "entry": 4, "list": 3, "row": 3, "tree": 4, "statistic": 2, "header": 2}
+"""How much more often than others these kinds are chosen: they have more fields."""
+
 _WRITTEN = {
     "absent": "metadata", "mapping": "metadata", "sketches": "puffin", "list": "entry",
     "statistic": "entry",
@@ -324,6 +358,39 @@ def _leaves(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
             yield from _leaves(item, (*keys, at))
     else:
         yield keys
+
+
+def _wholes(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The lists and maps below a value, but for those of the records of a file."""
+    if isinstance(value, dict | list):
+        if value and keys and isinstance(keys[-1], str):
+            yield keys
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _wholes(item, (*keys, key))
+
+
+def _another_whole(rng: random.Random, true: Any) -> Any:
+    """Another list or map: none, empty, without one of its items, or a list with one twice."""
+    at = rng.choice(list(true)) if isinstance(true, dict) else rng.randrange(len(true))
+    if isinstance(true, dict):
+        short: Any = {key: item for key, item in true.items() if key != at}
+        return rng.choice([None, {}, short, short])
+    short = [*true[:at], *true[at + 1 :]]
+    return rng.choice([None, [], short, short, [*true, true[at]], true[::-1]])
+
+
+def _absent(members: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Members that a metadata file might have and has not."""
+    yield ("encryption-keys",)
+    for at, snapshot in enumerate(members["snapshots"]):
+        for name in ("key-id", "manifests", "parent-snapshot-id"):
+            if name not in snapshot:
+                yield "snapshots", at, name
+    for name in members["refs"]:
+        for option in ("max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms"):
+            yield "refs", name, option
+    for at in range(len(members.get("statistics", ()))):
+        yield "statistics", at, "key-metadata"
 
 
 def _footer(content: bytes) -> tuple[int, Any]:
