@@ -116,9 +116,15 @@ COLUMNS: Mapping[str, Column] = {
     "double_of_float": Column(DoubleType(), REALS, FloatType()),
     "dec38_of_9": Column(DecimalType(38, 2), _decimals(9, 2), DecimalType(9, 2)),
 }
+UNPROMOTED = tuple(name for name, column in COLUMNS.items() if column.first is None)
+"""Columns that have one type in all files."""
+
 _HELD_BY = "held"
 FILES = 8
 """Files that `spread` makes."""
+
+LEAF_EACH = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "1"}
+"""Properties by which a tree has a leaf for each file."""
 
 
 def build(warehouse: Path, name: str, properties: Mapping[str, str], by: str | None = None) -> Path:
@@ -204,6 +210,19 @@ def literal(kind: Any, value: Any) -> str:
     names_in_sql = {"long": "bigint"}
     text = {INF: "Infinity", -INF: "-Infinity"}.get(value, str(value))
     return f"CAST('{text}' AS {names_in_sql.get(str(kind), str(kind))})"
+
+
+def own_literal(kind: Any, value: Any) -> str:
+    """A value as conditions of icectl have it."""
+    if isinstance(kind, BinaryType | FixedType):
+        return f"X'{value.hex()}'"
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    if isinstance(value, float) or str(kind).startswith("decimal"):
+        return f"{value:f}"
+    if isinstance(kind, TimestamptzType):
+        return f"'{value.isoformat()}'"
+    return f"'{value.isoformat() if hasattr(value, 'isoformat') else value}'"
 
 
 def _schema() -> Schema:

@@ -4,11 +4,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.types import BinaryType, FixedType, TimestamptzType
 
 from icectl.commands.compact.run import live_files
 from icectl.entries.conditions import parse_where
@@ -17,33 +15,25 @@ from icectl.entries.rows import by_row, where
 from icectl.sfc1.manifests import TreeFacts, read_root
 from icectl.sfc1.reader import leaves_without
 from icectl.storage.location import comparison_key
-from tests.builders.filtered import COLUMNS, FILES, literal, spread
+from tests.builders.filtered import (
+    COLUMNS,
+    FILES,
+    LEAF_EACH,
+    UNPROMOTED,
+    literal,
+    own_literal,
+    spread,
+)
 from tests.builders.inline_rows import way_to
 from tests.spark.conftest import icectl, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.full]
 
-NAMES = [name for name, column in COLUMNS.items() if column.first is None]
-LEAVES = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "1"}
-
-
-def own_literal(kind: Any, value: Any) -> str:
-    """A value as conditions of icectl have it."""
-    if isinstance(kind, BinaryType | FixedType):
-        return f"X'{value.hex()}'"
-    if isinstance(value, bool | int):
-        return str(value).lower()
-    if isinstance(value, float) or str(kind).startswith("decimal"):
-        return f"{value:f}"
-    if isinstance(kind, TimestamptzType):
-        return f"'{value.isoformat()}'"
-    return f"'{value.isoformat() if hasattr(value, 'isoformat') else value}'"
-
 
 def asked() -> dict[str, str]:
     """Conditions of Spark, and the same ones of icectl."""
     found = {}
-    for name in NAMES:
+    for name in UNPROMOTED:
         kind, values = COLUMNS[name].type, COLUMNS[name].values
         is_real = isinstance(values[0], float)
         found |= {f"{name} {test}": f"{name} {test}" for test in ("IS NULL", "IS NOT NULL")}
@@ -81,7 +71,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pruned")
     catalog = SqlCatalog("c", uri="sqlite://", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("db")
-    return spread(catalog, NAMES, LEAVES)
+    return spread(catalog, UNPROMOTED, LEAF_EACH)
 
 
 def test_no_file_is_left_out_in_which_spark_finds_a_row(table, tmp_path):
