@@ -462,6 +462,38 @@ def test_r141_a_wrong_snapshot_costs_no_statistics(broken, capsys, words, kind):
     assert kind not in broken.members() or not broken.members()[kind]
 
 
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+def test_r026_the_list_of_a_snapshot_that_only_the_log_names_is_no_orphan(broken, capsys, words):
+    """One entry of `snapshots` is lost; after an expiry, which cuts the log, nothing is refused."""
+    lost = broken.members()["snapshots"][1]["snapshot-id"]
+
+    def lose(members: dict[str, Any]) -> None:
+        members["snapshots"] = [one for one in members["snapshots"] if one["snapshot-id"] != lost]
+
+    broken.edit(lose)
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, "R-026")
+
+    def cut(members: dict[str, Any]) -> None:
+        log = members["snapshot-log"]
+        at = next(at for at, one in enumerate(log) if one["snapshot-id"] == lost)
+        members["snapshot-log"] = log[at + 1 :]
+
+    broken.edit(cut)
+    age(broken.directory, 30)
+    assert run(broken, words) == 0
+
+
+@pytest.mark.parametrize("lie", ["PASQUET", "manifest", "list"])
+def test_r063_a_copy_takes_over_no_wrong_format_and_no_other_kind_of_file(broken, capsys, lie):
+    """What the entry means would be left behind, or be read by no engine."""
+    places = {"manifest": broken.manifests()[0]["manifest_path"], "list": str(broken.lists()[0])}
+    changed = {"file_path": places[lie]} if lie in places else {"file_format": lie}
+    in_entries(broken, lambda file: file.update(changed), content=0, count=1)
+    words = (*RELOCATE, "--new-uuid", "--copy-list", str(broken.directory.parent / "files.csv"))
+    assert refused(broken, words, capsys) == (15, "R-063")
+
+
 LIES: dict[str, Callable[[Broken], Path]] = {
     "a hint": lambda broken: broken.directory / "metadata/version-hint.text",
     "a file of a writer at work": lambda broken: broken.directory / "data/written.parquet",
@@ -565,6 +597,13 @@ def test_v4_122_vectors_of_a_tree_whose_data_file_has_another_name_are_refused(t
     tree.edit_leaf(change, path=local(leaf["referenced_file"]))
     code, rule = refused(tree, words, capsys)
     assert (code, rule) in {(15, "V4-122"), (15, "V4-114")}
+
+
+def test_v4_053_a_copy_takes_over_no_vector_without_a_place(tree, capsys):
+    """The rows that it deletes would be back, or no engine could read the copy."""
+    in_files(tree, VECTOR, lambda row: row.update(deletion_vector={}))
+    words = (*RELOCATE, "--new-uuid", "--copy-list", str(tree.directory.parent / "files.csv"))
+    assert refused(tree, words, capsys) == (15, "V4-053")
 
 
 @pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
+import pyarrow.compute as pc
+
 from icectl.catalog.files import load_file
 from icectl.catalog.metadata_files import metadata_version
 from icectl.catalog.protocol import LoadedTable, check_same_table
@@ -220,7 +222,38 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         purge = None if purge is None else purge.restricted(options.only)
     prepared = PreparedRemoval(loaded, options, places, plan, references, purge)
     _check_statistics(context, prepared, listed)
+    _check_snapshots(prepared)
     return prepared
+
+
+_LIST_NAME = r"(?:snap|root)-(?P<id>[0-9]+)[-.][^/]*$"
+"""How all writers name manifest lists and roots."""
+
+
+def _check_snapshots(prepared: PreparedRemoval) -> None:
+    """Raise CorruptTable R-026 where the list of a snapshot would go that only the log names.
+
+    Writers cut the log when snapshots expire: the metadata has lost the snapshot.
+    """
+    metadata, purge = prepared.loaded.metadata, prepared.purge
+    known = metadata.snapshots_by_id
+    gone = {one.snapshot_id for one in metadata.snapshot_log if one.snapshot_id not in known}
+    if not gone:
+        return
+    doomed = listed_together([prepared.doomed, *([] if purge is None else [purge.files])])
+    stored = doomed.table["location"]
+    names = stored.filter(pc.match_substring_regex(stored, _LIST_NAME))
+    ids = pc.struct_field(pc.extract_regex(names, _LIST_NAME), "id").to_pylist()
+    for location, text in zip(names.to_pylist(), ids, strict=True):
+        if int(text) in gone:
+            raise CorruptTable(
+                f"the snapshot log names snapshot {text}, which the metadata does not have; "
+                f"`{redacted(location)}`, which would be deleted, is its list",
+                rule="R-026",
+                hint="restore the metadata file from a copy; if the snapshot has expired, "
+                f"`icectl expire-snapshots {quote(metadata.location)}` cuts the log, with the next "
+                "snapshot",
+            )
 
 
 def _check_statistics(
