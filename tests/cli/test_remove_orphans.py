@@ -197,7 +197,8 @@ def test_files_of_deleted_entries_and_of_snapshots_that_no_ref_names_stay(icectl
     refs = {name: ref for name, ref in metadata["refs"].items() if name != "staged"}
     first = table.metadata.snapshots[0].snapshot_id
     kept = [item for item in metadata["snapshots"] if item["snapshot-id"] != first]
-    edit_metadata(table.directory, refs=refs, snapshots=kept)
+    log = [item for item in metadata["snapshot-log"] if item["snapshot-id"] != first]
+    edit_metadata(table.directory, refs=refs, snapshots=kept, **{"snapshot-log": log})
     age(table.directory, 7)
     found = result(icectl(table.directory, "--yes", "--json"))
     gone = [Path(item["path"]) for item in found["orphans"]]
