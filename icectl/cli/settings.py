@@ -396,6 +396,34 @@ HEALTH_LIMITS = (
 )
 """The limits of health, each by the name of its measure; 0 is any work that a command has."""
 
+
+def parse_price(text: str) -> float:
+    """Read a price: a number from 0 on. Raises: UsageError."""
+    try:
+        price = float(text) if text.isascii() and "_" not in text else -1.0
+    except ValueError:
+        price = -1.0
+    if not 0 <= price <= _HIGHEST_PRICE:
+        raise UsageError(f"`{text}` is not a price", hint="give a number, as in `0.023`")
+    return price
+
+
+_HIGHEST_PRICE = 1e9
+
+
+def _price(name: str, what: str) -> Setting[float | None]:
+    return Setting(f"prices.{name}", "PRICE", parse_price, None, f"price of {what}")
+
+
+PRICES = (
+    _price("storage-gb-month", "a GiB that is stored for a month"),
+    _price("get-1000", "1,000 requests that read"),
+    _price("put-1000", "1,000 requests that write or list"),
+    _price("egress-gb", "a GiB that leaves the store's network, where icectl runs outside of it"),
+    _price("cpu-hour", "a processor for an hour"),
+)
+"""Prices, in any one currency, in the order of `Prices`."""
+
 RENAMED_KEYS: Mapping[str, str] = {
     "health.deletes-on-one-file": "health.deletes-per-file",
     "health.deletes-of-no-effect": "health.dangling-deletes",
@@ -410,7 +438,7 @@ SETTINGS: Sequence[Setting[Any]] = (
     ORPHANS_OLDER_THAN, ORPHANS_MAX_FRACTION, ORPHANS_QUARANTINE,
     ORPHANS_PURGE_AFTER,
     COMPACT_ENGINE, COMPACT_MASTER, COMPACT_METHOD, COMPACT_MERGE_ROW_GROUP, COMPACT_VERIFY,
-    UNTRUSTED_POLICY, VALIDATE_LEVEL, VALIDATE_FAIL_ON, *HEALTH_LIMITS,
+    UNTRUSTED_POLICY, VALIDATE_LEVEL, VALIDATE_FAIL_ON, *HEALTH_LIMITS, *PRICES,
 )  # fmt: skip
 """Every setting, in the order of the manual."""
 
@@ -569,8 +597,8 @@ def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str], CatalogLayer
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean `{close[0]}`?" if close else "`man icectl.toml` lists the keys"
             raise UsageError(f"unknown key `{key}` in {file}", hint=hint)
-        if not isinstance(value, bool | str | int):
-            raise UsageError(f"`{key}` in {file} must be a string, a whole number or a boolean")
+        if not isinstance(value, bool | str | int | float):
+            raise UsageError(f"`{key}` in {file} must be a string, a number or a boolean")
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if not is_storage_option:
             values[key] = text

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from icectl.commands.bill import Work
 from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, Unsupported, UsageError
 from icectl.format.properties import MALFORMED
 
@@ -40,7 +41,7 @@ class Judgement:
 
     `figures` are the command's own. `error` is what the command would end with instead; `options`
     are those that it needs beside its defaults; `note` is for people. It `drops` snapshots, or
-    builds on what is lost with some (`stands_on`).
+    builds on what is lost with some (`stands_on`). `work` is what that takes, if it is known.
     """
 
     figures: Any
@@ -51,6 +52,7 @@ class Judgement:
     note: str = ""
     drops: frozenset[int] = frozenset()
     stands_on: frozenset[int] = frozenset()
+    work: Work | None = None
 
     @property
     def is_unknown(self) -> bool:

@@ -595,6 +595,31 @@ def test_health_names_the_command(inspect, tmp_path):
     assert "  withheld: " in one_file
 
 
+def test_health_shows_a_bill_for_each_needed_command(inspect, tmp_path, monkeypatch):
+    table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
+    for start in range(12):
+        table.append([start])
+    unpriced = result(inspect(table.location, "health", "--json"))["bills"]
+    assert {bill["cost"] for bill in unpriced} == {None}
+    monkeypatch.setenv("ICECTL_PRICES_GET_1000", "1.5")
+    found = result(inspect(table.location, "health", "--json"))
+    commands = {one["command"] for one in found.values() if isinstance(one, dict)} - {None}
+    bills = {bill["command"]: bill for bill in found["bills"]}
+    assert bills.keys() == commands >= {"compact", "expire-snapshots"}
+    assert (bills["compact"]["get_requests"], bills["compact"]["put_requests"]) == (24, 4)
+    assert bills["compact"]["read_bytes"] == found["data_file_bytes"]
+    assert bills["compact"]["fewer_requests_per_scan"] == 22
+    assert bills["compact"]["saved_per_scan"] == 0.033
+    assert bills["expire-snapshots"]["freed_bytes"] == found["reclaimable"]["reclaimable_bytes"]
+    out = inspect(table.location, "health").out
+    assert out.count("  costs: ") == len(bills)
+    assert "22 fewer requests per full scan" in " ".join(out.split())
+    monkeypatch.setenv("ICECTL_PRICES_GET_1000", "cheap")
+    ended = inspect(table.location, "health")
+    assert ended.code == 2
+    assert "`cheap` is not a price" in ended.err
+
+
 def test_health_says_why_a_command_would_be_refused(inspect, tmp_path):
     properties = {"history.expire.max-snapshot-age-ms": "1", "gc.enabled": "false"}
     table = TableBuilder(tmp_path / "t", properties=properties)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from icectl.commands.analyze.options import AnalyzeRequest
 from icectl.commands.analyze.parsed_options import options_of
 from icectl.commands.analyze.plan import AnalyzePlan, changed_ratio
+from icectl.commands.bill import PUTS_OF_COMMIT, Work
 from icectl.commands.sight import Sight
 from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
 from icectl.errors import CorruptTable
@@ -64,7 +65,10 @@ def plan(sight: Sight, request: AnalyzeRequest) -> Judgement:
     options = ("--refresh",) if request.refresh else ()
     measure = Measure("stale-statistics", figures.changed, _stale(figures))
     stands_on = frozenset[int]().union(*bases)
-    return Judgement(figures, (measure,), error=error, options=options, stands_on=stands_on)
+    work = Work(decoded_bytes=figures.read_bytes, put_requests=PUTS_OF_COMMIT)
+    return Judgement(
+        figures, (measure,), error=error, options=options, stands_on=stands_on, work=work
+    )
 
 
 def _bases(metadata: TableMetadata, prepared: AnalyzePlan) -> list[set[int]]:

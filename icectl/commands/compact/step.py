@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from icectl.cli.options import RunLimits
+from icectl.commands.bill import GETS_OF_DATA_FILE, PUTS_OF_COMMIT, Work
 from icectl.commands.compact.clustering import MIN_DEPTH
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
@@ -147,6 +148,20 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         error=error if measures else None,
         options=_options(request),
         note=str(figures.engine),
+        work=_work(figures, removed),
+    )
+
+
+def _work(figures: CompactFigures, removed: int) -> Work:
+    """Return what a compaction takes. Bytes are written as they are read: rows compress alike."""
+    rewritten = figures.merge_bytes + figures.rewrite_bytes
+    return Work(
+        copied_bytes=figures.merge_bytes,
+        decoded_bytes=figures.rewrite_bytes,
+        written_bytes=rewritten,
+        get_requests=GETS_OF_DATA_FILE * figures.input_files + removed,
+        put_requests=figures.output_files + PUTS_OF_COMMIT,
+        fewer_requests=GETS_OF_DATA_FILE * figures.saved_files + removed,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from icectl.cli.settings import EXPIRE_CLEAN_METADATA
+from icectl.commands.bill import PUTS_OF_COMMIT, Work
 from icectl.commands.expire_snapshots.options import ExpireRequest
 from icectl.commands.expire_snapshots.parsed_options import options_of, policy_of
 from icectl.commands.sight import Sight
@@ -109,7 +110,13 @@ def _judgement(
         measures.append(Measure("reclaimable", figures.freed_ratio, text))
     benefit = figures.freed_bytes + figures.expired * OPEN_COST_BYTES // 64
     drops = frozenset(decision.snapshot_id for decision in retention.expired)
-    return Judgement(figures, tuple(measures), benefit, error, drops=drops)
+    work = Work(
+        get_requests=figures.expired,  # a list each; manifests are read of those that differ
+        put_requests=PUTS_OF_COMMIT,
+        freed_files=figures.freed_files or 0,
+        freed_bytes=figures.freed_bytes,
+    )
+    return Judgement(figures, tuple(measures), benefit, error, drops=drops, work=work)
 
 
 def _estimate(

@@ -11,6 +11,7 @@ from icectl.cli.failures import with_table
 from icectl.cli.naming import changed_in_hints
 from icectl.cli.settings import HEALTH_LIMITS, Settings
 from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.bill import bill_text
 from icectl.commands.inspect.health_plan import (
     HealthLimits,
     HealthSource,
@@ -19,9 +20,11 @@ from icectl.commands.inspect.health_plan import (
 )
 from icectl.commands.inspect.health_plan import health as health_view
 from icectl.commands.inspect.views import Row
+from icectl.commands.rates import prices_of, rates_of
 from icectl.commands.sight import Sight
 from icectl.commands.steps import judge_all
 from icectl.format.properties import TARGET_FILE_SIZE_BYTES, read_or_default
+from icectl.storage.location import is_local
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 from icectl.units import print_count, print_size
 
@@ -67,6 +70,8 @@ def health(reader: Reader, choice: SnapshotChoice, settings: Settings, table: st
             target_bytes=compact.target_bytes or usual_bytes,
             is_target_set=TARGET_FILE_SIZE_BYTES.name in metadata.properties,
             engine=compact.engine.name,
+            rates=rates_of(settings, is_local=is_local(metadata.location)),
+            prices=prices_of(settings),
             is_whole=sight.is_whole,
         )
     )
@@ -97,12 +102,17 @@ def print_health(console: Console, health: Health, table: str, options: str) -> 
     if result["data_file_count"]:
         console.print()
         _print_sizes(console, result)
+    bills = {bill["command"]: bill for bill in result["bills"]}
     for step, check in every_check():
         console.print()
         row = result[check.name]
         _print_check(console, check.title, row, table, options)
         if row["command"] is not None and health.notes[step.command]:
             console.print(f"  {health.notes[step.command]}")
+        if row["command"] in bills:  # once, where the step is named first
+            for text in bill_text(bills.pop(row["command"])):
+                for line in wrap(text, console.prose_width - 2, subsequent_indent="  "):
+                    console.print(f"  {line}")
 
 
 def _print_sizes(console: Console, result: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from icectl.cli.document import id_text
+from icectl.commands.bill import Prices, Rates, bill, bill_row
 from icectl.commands.inspect.views import Row
 from icectl.commands.steps import STEPS, Check, Judgement, Limit, Step, step_of
 from icectl.entries.rows import Entries
@@ -60,6 +61,8 @@ class HealthSource:
     target_bytes: int
     is_target_set: bool
     engine: str
+    rates: Rates
+    prices: Prices
     is_whole: bool = True
 
 
@@ -97,6 +100,11 @@ def health(source: HealthSource) -> Row:
         **checks,
         "engine": source.engine,
         "benefit_bytes": sum(source.judged[command].benefit_bytes for command in needed),
+        "bills": [
+            {"command": command, **bill_row(bill(judgement.work, source.rates, source.prices))}
+            for command, judgement in source.judged.items()
+            if command in needed and judgement.work is not None
+        ],
     }
 
 

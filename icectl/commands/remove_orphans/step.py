@@ -9,6 +9,7 @@ from icectl.cli.settings import (
     ORPHANS_QUARANTINE,
     Settings,
 )
+from icectl.commands.bill import Work
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.sight import Sight
 from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
@@ -24,6 +25,9 @@ from icectl.table.own_places import OtherTables
 from icectl.units import parse_instant, print_count, print_duration, print_size
 
 COMMAND = "remove-orphans"
+
+_FILES_OF_LISTING = 1000
+"""Files that a store lists by one request."""
 
 _FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
 """The former name of the property, read if the table has no newer one."""
@@ -101,7 +105,10 @@ def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - 
     if old:
         text = f"{print_count(len(old), 'metadata file')} not in the log"
         measures.append(Measure("untracked-metadata-files", len(old), text))
-    return Judgement(figures, tuple(measures), figures.old_bytes, error)
+    # That of data files is not known before a listing: this is the least.
+    listings = -(-len(files) // _FILES_OF_LISTING)
+    work = Work(put_requests=listings, freed_files=figures.old, freed_bytes=figures.old_bytes)
+    return Judgement(figures, tuple(measures), figures.old_bytes, error, work=work)
 
 
 def _check_place(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from icectl.commands.bill import GETS_OF_MANIFEST, PUTS_OF_COMMIT, Work
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.commands.rewrite_manifests.parsed_options import options_of
 from icectl.commands.rewrite_manifests.plan import PLANS
@@ -75,6 +76,19 @@ def plan(sight: Sight, request: RewriteRequest) -> Judgement:
         (Measure("manifests-to-save", figures.saved, text),),
         figures.saved * OPEN_COST_BYTES,
         error or first_error(lambda: _check_movable(sight, planned)),
+        work=_work(figures),
+    )
+
+
+def _work(figures: ManifestFigures) -> Work:
+    """Return what a rewrite takes: manifests of the table's average size."""
+    size_bytes = figures.size_bytes * figures.before // max(figures.count, 1)
+    return Work(
+        other_bytes=size_bytes,
+        written_bytes=size_bytes,
+        get_requests=GETS_OF_MANIFEST * figures.before,
+        put_requests=figures.after + PUTS_OF_COMMIT,
+        fewer_requests=GETS_OF_MANIFEST * figures.saved,
     )
 
 

@@ -16,6 +16,7 @@ from icectl.cli.settings import (
     EXPIRE_RETAIN_LAST,
     HEALTH_LIMITS,
     METRICS_FILE,
+    PRICES,
     PROGRESS,
     RENAMED_KEYS,
     SETTINGS,
@@ -175,7 +176,7 @@ def test_every_setting_with_an_option_is_its_one_declaration():
         "progress",
         "state-dir",
         "default-catalog",
-        *(setting.key for setting in HEALTH_LIMITS),
+        *(setting.key for setting in (*HEALTH_LIMITS, *PRICES)),
     }
 
 

@@ -1,0 +1,210 @@
+"""The bill of a maintenance step: what it reads, writes and takes, and what it brings. Pure.
+
+Figures are estimates of a plan. Requests count as stores charge them: reads as GET, writes and
+listings as PUT; deletions are free.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from icectl.units import print_count, print_duration, print_size
+
+GETS_OF_DATA_FILE = 2
+"""Requests that read a data file: its footer, and the rows of one row group."""
+
+GETS_OF_MANIFEST = 1
+
+PUTS_OF_COMMIT = 3
+"""Requests that write the files of a commit: a manifest, a manifest list, a metadata file."""
+
+_GB = 1 << 30
+"""Bytes of a gigabyte as stores charge it."""
+
+_DAYS_OF_MONTH = 365.25 / 12
+_LONGEST_S = 1e9
+"""Thirty years: beyond it, a figure of a damaged table says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a step does, by its plan: bytes, requests and files.
+
+    `copied_bytes` are data that are copied as they are, `decoded_bytes` those whose rows are
+    decoded and written again, `other_bytes` all else that is read. `fewer_requests` are those that
+    a scan of the whole table saves from then on.
+    """
+
+    copied_bytes: int = 0
+    decoded_bytes: int = 0
+    other_bytes: int = 0
+    written_bytes: int = 0
+    get_requests: int = 0
+    put_requests: int = 0
+    freed_files: int = 0
+    freed_bytes: int = 0
+    fewer_requests: int = 0
+
+    @property
+    def read_bytes(self) -> int:
+        """All bytes that are read."""
+        return self.copied_bytes + self.decoded_bytes + self.other_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a store and a machine cost, in one currency; None for a price that nobody has set."""
+
+    storage_gb_month: float | None = None
+    get_1000: float | None = None
+    put_1000: float | None = None
+    egress_gb: float | None = None
+    cpu_hour: float | None = None
+
+    @property
+    def are_set(self) -> bool:
+        """Whether any price is set."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast this machine works: bytes and requests a second, processors in use.
+
+    `origin` says where the figures come from, `runs` how many runs they were measured by.
+    """
+
+    copied: float
+    decoded: float
+    other: float
+    requests: float
+    processors: float
+    runs: int = 0
+
+    @property
+    def origin(self) -> str:
+        """The origin of the rates, for JSON."""
+        return "history" if self.runs else "benchmark"
+
+
+LOCAL_RATES = Rates(copied=1000e6, decoded=90e6, other=420e6, requests=5000, processors=1.8)
+STORE_RATES = Rates(copied=107e6, decoded=43e6, other=77e6, requests=1600, processors=1.2)
+"""The benchmarks' of 2026-11-28 (docs/performance.md): on a local disk, and on a store that takes
+30 ms to answer 48 requests at once. Two cores.
+"""
+
+_START_S = 0.5
+"""Seconds that a command takes to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a step costs and brings; money and paybacks are None where prices do not tell."""
+
+    work: Work
+    seconds: float
+    rates: Rates
+    cost: float | None
+    saved_per_scan: float | None
+    saved_per_month: float | None
+
+    @property
+    def payback_scans(self) -> float | None:
+        """Scans of the whole table until fewer requests have paid for the step."""
+        return _ratio(self.cost, self.saved_per_scan)
+
+    @property
+    def payback_days(self) -> float | None:
+        """Days until storage that is no longer paid has paid for the step."""
+        months = _ratio(self.cost, self.saved_per_month)
+        return None if months is None else months * _DAYS_OF_MONTH
+
+
+def bill(work: Work, rates: Rates, prices: Prices) -> Bill:
+    """Return the bill of a step. A price that is not set counts as 0, none at all as no money."""
+    seconds = _START_S + work.copied_bytes / rates.copied + work.decoded_bytes / rates.decoded
+    seconds += work.other_bytes / rates.other
+    requests = work.get_requests + work.put_requests + work.freed_files
+    seconds = min(seconds + requests / rates.requests, _LONGEST_S)
+    if not prices.are_set:
+        return Bill(work, seconds, rates, None, None, None)
+    cost = (
+        work.get_requests / 1000 * (prices.get_1000 or 0)
+        + work.put_requests / 1000 * (prices.put_1000 or 0)
+        + work.read_bytes / _GB * (prices.egress_gb or 0)
+        + seconds * rates.processors / 3600 * (prices.cpu_hour or 0)
+    )
+    per_scan = work.fewer_requests / 1000 * (prices.get_1000 or 0)
+    per_month = work.freed_bytes / _GB * (prices.storage_gb_month or 0)
+    return Bill(work, seconds, rates, cost, per_scan, per_month)
+
+
+def bill_row(bill: Bill) -> dict[str, Any]:
+    """Return a bill for JSON."""
+    work = bill.work
+    return {
+        "read_bytes": work.read_bytes,
+        "written_bytes": work.written_bytes,
+        "get_requests": work.get_requests,
+        "put_requests": work.put_requests,
+        "seconds": round(bill.seconds, 1),
+        "rates": bill.rates.origin,
+        "measured_runs": bill.rates.runs,
+        "freed_file_count": work.freed_files,
+        "freed_bytes": work.freed_bytes,
+        "fewer_requests_per_scan": work.fewer_requests,
+        "cost": _rounded(bill.cost),
+        "saved_per_scan": _rounded(bill.saved_per_scan),
+        "saved_per_month": _rounded(bill.saved_per_month),
+        "payback_scans": _rounded(bill.payback_scans, 1),
+        "payback_days": _rounded(bill.payback_days, 1),
+    }
+
+
+def bill_text(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a bill in words, one text for what a step costs and one for what it brings."""
+    requests = print_count(row["get_requests"] + row["put_requests"], "request")
+    costs = [
+        f"{print_size(row['read_bytes'])} read",
+        f"{print_size(row['written_bytes'])} written",
+        requests,
+        f"about {print_duration(1000 * max(round(row['seconds']), 1))}",
+    ]
+    if row["cost"] is not None:
+        costs.append(f"price {_money(row['cost'])}")
+    brings = []
+    if row["freed_file_count"]:
+        files = print_count(row["freed_file_count"], "file")
+        brings.append(f"{files} and {print_size(row['freed_bytes'])} freed")
+    if row["fewer_requests_per_scan"]:
+        fewer = row["fewer_requests_per_scan"]
+        brings.append(f"{fewer:,} fewer request{'' if fewer == 1 else 's'} per full scan")
+    if (row["saved_per_month"] or 0) > 0:
+        brings.append(f"{_money(row['saved_per_month'])} less for storage a month")
+    if row["payback_scans"] is not None:
+        brings.append(f"paid back in {print_count(_up(row['payback_scans']), 'scan')}")
+    if row["payback_days"] is not None:
+        brings.append(f"paid back in {print_count(_up(row['payback_days']), 'day')}")
+    texts = {"costs": costs, "brings": brings}
+    return tuple(f"{name}: {', '.join(parts)}" for name, parts in texts.items() if parts)
+
+
+def _ratio(cost: float | None, saved: float | None) -> float | None:
+    return cost / saved if cost is not None and saved is not None and saved > 0 else None
+
+
+def _rounded(value: float | None, digits: int = 6) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _money(amount: float) -> str:
+    if 0 < amount < _LEAST_MONEY:
+        return f"less than {_LEAST_MONEY:.2f}"
+    return f"{amount:,.2f}"
+
+
+_LEAST_MONEY = 0.01
+
+
+def _up(value: float) -> int:
+    return max(-int(-value // 1), 1)
