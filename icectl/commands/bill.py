@@ -173,9 +173,10 @@ def bill_text(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["cost"] is not None:
         costs.append(f"price {_money(row['cost'])}")
     brings = []
-    if row["freed_file_count"]:
-        files = print_count(row["freed_file_count"], "file")
-        brings.append(f"{files} and {print_size(row['freed_bytes'])} freed")
+    if row["freed_file_count"] or row["freed_bytes"]:
+        count = row["freed_file_count"]  # 0 where summaries tell the bytes alone
+        files = f"{print_count(count, 'file')} and " if count else ""
+        brings.append(f"{files}{print_size(row['freed_bytes'])} freed")
     if row["fewer_requests_per_scan"]:
         fewer = row["fewer_requests_per_scan"]
         brings.append(f"{fewer:,} fewer request{'' if fewer == 1 else 's'} per full scan")

@@ -78,6 +78,11 @@ def test_a_bill_in_words():
     )
 
 
+def test_bytes_of_files_that_nobody_counted_are_told():
+    texts = bill_text(bill_row(bill(Work(freed_bytes=GIB), RATES, Prices())))
+    assert texts[1] == "brings: 1.0 GiB freed"
+
+
 def test_huge_figures_stay_figures():
     """Of a table whose sizes lie."""
     found = bill(Work(decoded_bytes=2**63, get_requests=2**63), RATES, PRICES)
