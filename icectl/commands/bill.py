@@ -89,8 +89,11 @@ class Rates:
 
 LOCAL_RATES = Rates(copied=1000e6, decoded=90e6, other=420e6, requests=5000, processors=1.8)
 STORE_RATES = Rates(copied=107e6, decoded=43e6, other=77e6, requests=1600, processors=1.2)
-"""The benchmarks' of 2026-11-28 (docs/performance.md): on a local disk, and on a store that takes
-30 ms to answer 48 requests at once. Two cores.
+"""On a local disk, and on a store that takes 30 ms to answer; two cores, 2026-11-26.
+
+Decoded bytes are measured by `bench_stores`, copied ones on a disk by `bench_merge`. Copied ones in
+a store are those of a bare copy, other ones of bare reads there and of `validate`. Requests in a
+store are reckoned: 48 at once. Those on a disk are a guess.
 """
 
 _START_S = 0.5
