@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import engines
@@ -161,6 +163,41 @@ def test_the_tables_own_rule_is_column_and_age(expire_rows, tmp_path):
         TableBuilder(directory, properties=rule | {name: wrong}).append(range(3))
         ended = expire_rows(directory, "--yes")
         assert (ended.code, f"table property `{name}` is `{wrong}`" in ended.err) == (5, True)
+
+
+def test_an_age_beyond_what_the_column_holds_is_refused_by_its_name(expire_rows, tmp_path):
+    rule = {"icectl.ttl.column": "at", "icectl.ttl.age": "999999999999d"}
+    TableBuilder(tmp_path / "t", properties=rule).append(range(3))
+    ended = expire_rows(tmp_path / "t", "--yes")
+    assert (ended.code, "table property `icectl.ttl.age` is" in ended.err) == (5, True)
+    assert "--where" not in ended.err
+    assert ids(tmp_path / "t") == [0, 1, 2]
+
+
+def test_a_file_of_finer_instants_than_its_column_is_not_dropped_by_rounded_bounds(
+    expire_rows, tmp_path
+):
+    """The footer's bound, rounded down, is before the filter's instant; the row itself is not."""
+    TableBuilder(tmp_path / "t").append(range(5))
+    before_metadata = current_metadata(tmp_path / "t")
+    (path,) = [
+        Path(entry["data_file"]["file_path"]) for entry in live_entries(head(tmp_path / "t"))
+    ]
+    stored = pq.read_table(path)
+    place = stored.schema.get_field_index("at")
+    finer = stored.column("at").cast(pa.int64()).to_numpy() * 1000 + 1
+    kind = stored.schema.field("at").with_type(pa.timestamp("ns"))
+    pq.write_table(stored.set_column(place, kind, pa.array(finer, pa.timestamp("ns"))), path)
+
+    def resized(entry: dict[str, Any]) -> None:
+        entry["data_file"].update(file_size_in_bytes=path.stat().st_size)
+
+    Broken(tmp_path / "t").edit_everywhere(path, resized)
+    instant = datetime.fromtimestamp(FIRST_US // 10**6, UTC) + timedelta(hours=4)
+    words = ("--where", f"at <= '{instant:%Y-%m-%dT%H:%M:%S}'", "--max-fraction", "1", "--yes")
+    ended = expire_rows(tmp_path / "t", *words)
+    assert ended.code == 14, ended.err
+    assert (current_metadata(tmp_path / "t"), path.exists()) == (before_metadata, True)
 
 
 def test_a_row_younger_than_the_age_by_less_than_a_second_stays(expire_rows, tmp_path):

@@ -20,6 +20,7 @@ from icectl.entries.rows import by_row, take
 from icectl.errors import Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MALFORMED, TTL_AGE, TTL_COLUMN, read
+from icectl.format.single_value import encode
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import type_text
 from icectl.table.live_files import LiveFiles
@@ -69,6 +70,15 @@ def filter_of(
                 hint="set it to a date or timestamp column",
                 id=MALFORMED,
             )
+        try:
+            encode(field.type, instant_of(field.type, now_ms - age_ms))
+        except ValueError as error:
+            raise Refused(
+                f"table property `{TTL_AGE.name}` is longer than `{column}`, "
+                f"{type_text(field.type)}, reaches back",
+                hint="`icectl properties TABLE set icectl.ttl.age=90d`",
+                id=MALFORMED,
+            ) from error
         name = ".".join(f"`{part}`" for part in column.split("."))
         text = f"{name} < 'now - {age_ms}ms'"
     predicate = parse_where(text, metadata, now_ms)

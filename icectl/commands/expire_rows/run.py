@@ -260,9 +260,13 @@ class _Restriction:
             return None
         try:
             with present(location), self.context.store.open(location) as opened, naming(location):
-                return read_metrics(opened, every_column(metadata), name_mapping(metadata))
+                found = read_metrics(opened, every_column(metadata), name_mapping(metadata))
         except (CorruptTable, Unsupported):  # reading its rows says what is wrong
             return None
+        # An instant that was rounded down may be past a limit that the row itself is not.
+        rounded = (found.lower_bounds.keys() | found.upper_bounds.keys()) - found.exact_bounds
+        has_rounded = any(column.field_id in rounded for column in self.filter.columns)
+        return None if has_rounded else found
 
 
 def _carried(metrics: FileMetrics | None, name: str) -> object:

@@ -169,8 +169,9 @@ def _metrics(
             is_same = leaf.type == arrow_type(column.type) and not any(map(_is_zero, range_))
             if is_same and footer.is_exact(_with_values(chunks, numbers)):
                 tight[leaf.field_id] = True
-            # Only bounds of bytes are ever cut.
-            if not any(chunk.physical_type in _BYTES for chunk in chunks):
+            # Only bounds of bytes are ever cut, and those in nanoseconds rounded.
+            is_rounded = _is_finer(leaf.type, arrow_type(column.type))
+            if not is_rounded and not any(chunk.physical_type in _BYTES for chunk in chunks):
                 exact.add(leaf.field_id)
     return FileMetrics(
         record_count=record_count,
@@ -282,6 +283,11 @@ def _box(chunks: Sequence[Any], *, is_geography: bool) -> BoundingBox | None:
 
 def _depth(z: float | None, m: float | None) -> tuple[float, float]:
     return math.nan if z is None else z, math.nan if m is None else m
+
+
+def _is_finer(stored: pa.DataType, column: pa.DataType) -> bool:
+    """Whether values are stored in nanoseconds of which their column has only microseconds."""
+    return getattr(stored, "unit", "") == "ns" and getattr(column, "unit", "ns") != "ns"
 
 
 def _is_zero(value: Value) -> bool:

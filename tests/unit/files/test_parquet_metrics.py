@@ -83,6 +83,12 @@ def test_r091_bounds_are_the_single_values_of_their_type(iceberg, arrow, values,
     assert bounds_of(iceberg, arrow, values) == expected
 
 
+@pytest.mark.parametrize(("unit", "is_exact"), [("ns", False), ("us", True), ("ms", True)])
+def test_bounds_that_were_rounded_to_the_units_of_their_column_are_not_exact(unit, is_exact):
+    file = file_of(with_ids(pa.timestamp(unit)), [1_000, 2_001])
+    assert read_metrics(file, schema_of("timestamp")).exact_bounds == ({1} if is_exact else set())
+
+
 @pytest.mark.parametrize("as_integer", [True, False])
 @pytest.mark.parametrize(
     ("type_", "values", "expected"),
