@@ -97,19 +97,20 @@ def _of_parquet(content: bytes) -> Iterator[tuple[str, bytes]]:
     texts = []
     for at in range(metadata.num_columns):
         column = metadata.schema.column(at)
-        if column.physical_type == "BYTE_ARRAY":
+        chunks = [metadata.row_group(group).column(at) for group in range(metadata.num_row_groups)]
+        if column.physical_type == "BYTE_ARRAY" and any(it.has_dictionary_page for it in chunks):
             texts.append(column.path)
-        for group in range(metadata.num_row_groups):
-            statistics = metadata.row_group(group).column(at).statistics
+        for chunk in chunks:
+            statistics = chunk.statistics
             if statistics is not None and statistics.has_min_max:
                 yield "statistics", _flat([statistics.min_raw, statistics.max_raw])
     # Entries of dictionaries that no row has are in no value.
     by_dictionary = pq.ParquetFile(BytesIO(content), read_dictionary=texts)
     for file in (plain, by_dictionary):
         for group in range(metadata.num_row_groups):
-            for column in file.read_row_group(group).columns:
-                for chunk in column.chunks:
-                    yield from _of_array(chunk)
+            for values in file.read_row_group(group).columns:
+                for array in values.chunks:
+                    yield from _of_array(array)
 
 
 def _of_array(array: pa.Array) -> Iterator[tuple[str, bytes]]:
