@@ -213,8 +213,10 @@ def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> s
     """
     carried = result.carried_tasks if carries else frozenset[str]()
     for task in result.tasks:
+        # Once a task: it looks at all files, of which there may be tens of thousands.
+        moves = isinstance(task, RewriteTask) and _moves(task)
         for file in task.inputs:
-            reason = _of_file(task, file, head, carries=task.task_id in carried)
+            reason = _of_file(task, file, head, carries=task.task_id in carried, moves=moves)
             if reason is None:
                 continue
             if carries and result.lost_by and is_changed(task, file, head):
@@ -242,7 +244,9 @@ def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
     return head.applied(file.location)[0] != planned
 
 
-def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> str | None:
+def _of_file(
+    task: Task, file: InputFile, head: LiveHead, *, carries: bool, moves: bool
+) -> str | None:
     stated = head.entry(file.location)
     if stated is None:  # R-152
         return None if carries else f"`{file.location}` was removed by another commit"
@@ -260,7 +264,7 @@ def _of_file(task: Task, file: InputFile, head: LiveHead, *, carries: bool) -> s
     newer = [delete for key, delete in by_value.items() if key not in planned]
     if any(delete.sequence_number <= task.sequence_number for delete in newer):
         return f"equality deletes of `{file.location}` would not apply to the new files"
-    if _moves(task) and not all(delete.is_global for delete in newer):
+    if moves and not all(delete.is_global for delete in newer):
         return f"equality deletes came for `{file.location}`, whose rows move"
     return None
 

@@ -380,3 +380,22 @@ def test_a_vector_that_two_groups_share_goes_once():
     made = changes(files_of_snapshot(METADATA, (), entries(data("f"), DV, OTHER)), results)
     assert named(made.removed) == ["f", "dv"]
     assert sorted(named(made.after)) == ["n0", "n1", "other"]
+
+
+def test_the_files_of_a_task_are_looked_through_a_few_times_however_many_they_are():
+    passes = 0
+
+    class Counted(tuple[InputFile, ...]):
+        __slots__ = ()
+
+        def __iter__(self):
+            nonlocal passes
+            passes += 1
+            return super().__iter__()
+
+    files = Counted(replace(FILE, location=f"f{number}") for number in range(50))
+    task = replace(rewrite(), inputs=files)
+    # The equality delete came meanwhile: whether rows move matters for each file.
+    newer = equality("e", equality_ids=[1], sequence_number=6)
+    assert found(task, *(data(file.location) for file in files), newer) is None
+    assert passes < len(files) / 4
