@@ -10,6 +10,7 @@ from icectl.checks.live_entries import LiveRows, deletes_in_version_1, incomplet
 from icectl.checks.objects import Columns, ManifestEntries, in_entries, in_lists, in_live
 from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of
+from icectl.entries.rows import RawEntries
 from icectl.format.manifest import Content, ManifestContent, Status
 from icectl.format.rule import (
     OLDER_METADATA,
@@ -22,7 +23,7 @@ from icectl.format.rule import (
 from icectl.format.types import PrimitiveType, is_comparable, is_nested, type_text
 
 
-def has_equality_ids(entries: Columns) -> Mask:
+def has_equality_ids(entries: Columns | RawEntries) -> Mask:
     """Find entries that name columns to compare."""
     ids = entries.table["equality_ids"]
     if ids.null_count == len(ids):

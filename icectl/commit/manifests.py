@@ -6,6 +6,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from icectl.checks.deletes import has_equality_ids
+from icectl.checks.rules import ALL_RULES
 from icectl.entries.columns import LOCATION_HASH, Integers, with_location_hashes
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import with_whole_locations
@@ -26,7 +30,7 @@ from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import Moved, PieceWriter, in_file_format, move_entries
 from icectl.files.manifest.write import ManifestForm, encode_entries
-from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, Status
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.storage.new_files import create_own
 from icectl.table.context import TableContext
@@ -39,6 +43,9 @@ COMPARED = (
     "content_size_in_bytes",
 )  # fmt: skip
 """Columns of an entry that must be the same in a new manifest (R-069)."""
+
+_KEYED = ("status", "content", "location", "equality_ids")
+"""Columns that tell which equality deletes are live, and what they compare."""
 
 _COMPARED_OF_ADDED = tuple(name for name in COMPARED if name != "file_sequence_number")
 """An added entry inherits its file sequence number from the commit (R-041)."""
@@ -93,6 +100,21 @@ def check_content(
         path = sources[int(numbers(others, "manifest")[0])].manifest_path
         message = f"`{path}`: data and delete files in one manifest"
         raise CorruptTable(message, rule="R-061", location=path)
+
+
+def _check_keys(entries: RawEntries) -> None:
+    """Check that live equality deletes name columns to compare.
+
+    Without, readers skip them or stop: they are position deletes by another name, or damaged.
+    Raises: CorruptTable R-123.
+    """
+    is_live = numbers(entries, "status") != Status.DELETED
+    is_equality = numbers(entries, "content") == Content.EQUALITY_DELETES
+    lacking = np.flatnonzero(is_live & is_equality & ~has_equality_ids(entries))
+    if len(lacking):  # R-123
+        path = entries.table["location"][int(lacking[0])].as_py()
+        message = f"`{path}`: an equality delete file without columns to compare"
+        raise CorruptTable(message, rule="R-123", hint=ALL_RULES["R-123"].fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +287,13 @@ class ManifestWriter:
             expected, types, location=location, length=len(content), spec_id=spec.spec_id
         )
         try:
-            _, stored = read_manifest(content, columns=frozenset(columns), manifest=0, spec=spec)
+            _, stored = read_manifest(
+                content, columns=frozenset((*columns, *_KEYED)), manifest=0, spec=spec
+            )
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
+        if self.form.content is ManifestContent.DELETES:
+            _check_keys(stored)
         if self.form.table_location:  # its locations may be relative
             stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
         entries = inherit(stored, [manifest])

@@ -359,6 +359,13 @@ def test_r063_a_size_that_no_file_has_is_refused(broken, capsys, words, content)
     assert refused(broken, words, capsys) == (15, "R-063")
 
 
+@pytest.mark.parametrize("words", [REWRITE, DELETES, ("rewrite-manifests", "--rewrite-all")])
+def test_deletes_that_are_called_equality_deletes_are_refused(broken, version, capsys, words):
+    in_entries(broken, lambda file: file.update(content=2), content=1, count=1)
+    rule = "R-123" if version == 2 else "R-063"  # vectors lie in Puffin files
+    assert refused(broken, words, capsys) == (15, rule)
+
+
 def test_r063_work_for_spark_is_measured_by_the_store(broken, capsys):
     in_entries(broken, lambda file: file.update(file_size_in_bytes=2**31), content=0, count=1)
     assert refused(broken, REWRITE, capsys) == (15, "R-063")
