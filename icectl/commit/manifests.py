@@ -286,13 +286,13 @@ class ManifestWriter:
         manifest = describe_manifest(
             expected, types, location=location, length=len(content), spec_id=spec.spec_id
         )
+        holds_deletes = self.form.content is ManifestContent.DELETES
+        read = frozenset((*columns, *_KEYED) if holds_deletes else columns)
         try:
-            _, stored = read_manifest(
-                content, columns=frozenset((*columns, *_KEYED)), manifest=0, spec=spec
-            )
+            _, stored = read_manifest(content, columns=read, manifest=0, spec=spec)
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
-        if self.form.content is ManifestContent.DELETES:
+        if holds_deletes:
             _check_keys(stored)
         if self.form.table_location:  # its locations may be relative
             stored = RawEntries(with_whole_locations(self.form.table_location, "", stored.table))
