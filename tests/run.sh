@@ -328,6 +328,23 @@ set_up_azurite() {
 set_up_azurite
 [ -z "${ICECTL_TEST_NO_AZURITE:-}" ] || say "tests with Azure's emulator are skipped: $ICECTL_TEST_NO_AZURITE"
 
+# DuckDB with its extension for Iceberg, which PyPI has of other releases than the newest DuckDB.
+duckdb_version=1.5.5
+
+set_up_duckdb() {
+    local peer requirements=("duckdb==$duckdb_version") name
+    for name in avro httpfs iceberg; do
+        requirements+=("duckdb-extension-$name==$duckdb_version")
+    done
+    if peer=$(make_environment duckdb "${requirements[@]}"); then
+        export ICECTL_TEST_DUCKDB_PYTHON=$peer/bin/python
+    else
+        export ICECTL_TEST_NO_DUCKDB="DuckDB $duckdb_version could not be had from PyPI"
+    fi
+}
+set_up_duckdb
+[ -z "${ICECTL_TEST_NO_DUCKDB:-}" ] || say "tests with DuckDB are skipped: $ICECTL_TEST_NO_DUCKDB"
+
 workers=${ICECTL_TEST_WORKERS:-$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')}
 if [ ${#only_pytest[@]} -gt 0 ]; then
     exec python -m pytest "${only_pytest[@]}"

@@ -91,11 +91,14 @@ def positions_of_rows(
 
 
 def joined(left: Mapping[str, Positions], right: Mapping[str, Positions]) -> dict[str, Positions]:
-    """Return the positions of both, by file."""
+    """Return the positions of both, by file.
+
+    Order: the files of the left ones, then the others.
+    """
     none = np.empty(0, np.uint64)
     return {
         location: np.union1d(left.get(location, none), right.get(location, none))
-        for location in left.keys() | right.keys()
+        for location in {**left, **right}
     }
 
 

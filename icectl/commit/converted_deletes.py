@@ -252,7 +252,11 @@ class DeleteConverter:
             self._written[wanted.key(file)] = entries.slice(at or 0, 0 if at is None else 1)
 
     def _positions(self, wanted: _Wanted, files: Sequence[InputFile]) -> Mapping[str, Positions]:
-        """Return all deleted rows of some data files, without files that have none."""
+        """Return all deleted rows of some data files, without files that have none.
+
+        Order: that of the files, in which their entries are listed. DuckDB 1.5 takes one vector of
+        a Puffin file for another if they are listed in another order than they lie in.
+        """
         reading = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
         task = replace(wanted.task, inputs=tuple(files))
         deletes = deletes_by_position(task, self.job.scheme)
@@ -262,4 +266,5 @@ class DeleteConverter:
             for file in files
             if file.location in wanted.by_value
         }
-        return joined(by_position, by_value)
+        found = joined(by_position, by_value)
+        return {file.location: found[file.location] for file in files if file.location in found}

@@ -135,6 +135,18 @@ def test_keys_that_no_row_has_leave_nothing_behind(tmp_path, version):
     assert ids_of(tmp_path) == list(range(0, 20, 2))
 
 
+def test_vectors_are_listed_in_the_order_in_which_they_lie_in_their_file(tmp_path):
+    """Listed otherwise, DuckDB 1.5 takes one for another, unless its cache of files is off."""
+    table = TableBuilder(tmp_path, format_version=3)
+    table.append(range(80), files=20)
+    table.delete_rows(range(0, 80, 8))
+    table.delete_rows(range(1, 80, 4), kind="equality")
+    run(tmp_path, converting(tmp_path))
+    places = [(file["file_path"], file["content_offset"]) for file in deletes(tmp_path)]
+    assert (len(places), len({path for path, _ in places})) == (20, 1)
+    assert places == sorted(places)
+
+
 def test_data_files_whose_bounds_have_no_key_are_not_read(tmp_path):
     table = TableBuilder(tmp_path)
     for start in range(0, 50, 10):
