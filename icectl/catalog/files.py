@@ -118,7 +118,7 @@ class FileSystemCatalog:
         _, old = uncommitted_files(versions, self.store, self.env)
         for version in old if loaded.capabilities.numbers_versions else ():
             if version.name not in self.warned:
-                self.warn(left_over(version))
+                self.warn(left_over(version, self.table_location))
                 self.warned.add(version.name)
 
     def settle(self) -> None:

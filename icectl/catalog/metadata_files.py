@@ -161,11 +161,11 @@ def busy(version: MetadataVersion) -> Conflict:
     )
 
 
-def left_over(version: MetadataVersion) -> str:
-    """Return the message on a file that a commit has left over."""
+def left_over(version: MetadataVersion, table: str) -> str:
+    """Return the message on a file that a commit has left over in a table's directory."""
     return (
         f"{version.name} in the metadata directory is left over from an unfinished commit, and is "
-        "ignored; `icectl remove-orphans` deletes it"
+        f"ignored; `icectl remove-orphans {quote(locations.redacted(table))}` deletes it"
     )
 
 

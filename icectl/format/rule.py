@@ -18,11 +18,12 @@ COUNTER = (
     "copy, or let the engine that wrote it raise the counter"
 )
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
-RESTORE_LIST = (
-    "restore the manifest list from a copy, or roll back to a snapshot whose list is complete"
-)
 REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE --rewrite-all` rewrites the manifests"
 REPAIR_LIST = "`icectl repair TABLE --dry-run` says whether the list can be repaired"
+RESTORE_LIST = (
+    f"{REPAIR_LIST}; else restore it from a copy, or roll back: `icectl repair TABLE --to-snapshot "
+    "latest-complete`"
+)
 COMPACT_OWN = (
     "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all` "
     "rewrites it; if it is another's, restore it"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.checks.metadata import other_snapshots
 from icectl.checks.objects import CommitBase, ListedChain
-from icectl.checks.rule import refuse
+from icectl.checks.rule import Finding, refuse
 from icectl.checks.rules import ALL_RULES, RULES, rules_of_metadata
 from icectl.checks.snapshots import lists_others
 from icectl.entries.rows import Entries
@@ -101,19 +101,33 @@ def check_head_list(
     Raises: CorruptTable R-031, where it has lost one. Cost: the parent's list, where the totals of
     the head are too high.
     """
+    found = lost_rows(context, metadata, snapshot, manifests)
+    refuse(found or ())
+    return found is not None
+
+
+def lost_rows(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    manifests: Sequence[ManifestFile],
+) -> Sequence[Finding] | None:
+    """Return the findings of a list or root that has lost a row; None where nothing tells (R-031).
+
+    Cost: the parent's list, where the totals of the snapshot are too high.
+    """
     if not lists_others(snapshot, manifests):
-        return True
+        return ()
     parent = metadata.snapshot(snapshot.parent_snapshot_id or -1)
     if parent is None:
-        return False
+        return None
     try:
         before = read_snapshot_manifests(context.store, metadata, parent)
     except CorruptTable:
-        return False
+        return None
     lists = {snapshot.snapshot_id: manifests, parent.snapshot_id: before}
     found = RULES.findings(ListedChain(metadata, lists), only=("R-031",))
-    refuse(one for one in found if one.subject == f"snapshot {snapshot.snapshot_id}")
-    return True
+    return [one for one in found if one.subject == f"snapshot {snapshot.snapshot_id}"]
 
 
 def check_statistics(metadata: TableMetadata, expired_ids: Collection[int]) -> None:

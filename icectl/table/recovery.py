@@ -1,6 +1,6 @@
 """Recovery of a broken table: whole metadata and snapshots, what each way loses, and hints."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress, takewhile
@@ -49,12 +49,13 @@ from icectl.storage import location as locations
 from icectl.storage.open import PathMapStore
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.guard import check_live, require_safe_base
+from icectl.table.guard import check_head_list, check_live, require_safe_base
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import ManifestRead, try_manifests
 from icectl.table.reading import of_one_file, read_or_none
+from icectl.table.retention import expiry_of
 from icectl.table.stored import compare_with_store
-from icectl.units import print_count, read_count
+from icectl.units import print_count, print_text, read_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +257,7 @@ class WholeSnapshots:
     level: WholeLevel
     broken: frozenset[str] = frozenset()
     _read: dict[ManifestFile, Entries | None] = field(default_factory=dict)
+    _named: dict[ManifestFile, frozenset[str]] = field(default_factory=dict)
     _present: set[str] = field(default_factory=set)
     _lost: set[str] = field(default_factory=set)
 
@@ -282,6 +284,7 @@ class WholeSnapshots:
             if entries is None:
                 return False
             check_live(self.metadata, snapshot, manifests, entries)
+            check_head_list(self.context, self.metadata, snapshot, manifests)
         except FileNotFoundError:
             return False
         except (CorruptTable, Unsupported, StorageError) as error:
@@ -337,26 +340,30 @@ class WholeSnapshots:
         damaged = sorted(self.broken & locations)
         return [location for location in damaged if self.context.store.stat(location) is not None]
 
-    def not_named(self, snapshot: Snapshot, locations: frozenset[str]) -> frozenset[str]:
-        """Return those of some locations that a snapshot does not need.
+    def needed(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return those of the broken locations that a snapshot needs.
 
-        None of them where it cannot be read in whole.
-        Raises: StorageError of the store; Incomplete.
+        All of them where it cannot be read in whole. Raises: StorageError of the store; Incomplete.
         """
         named = {snapshot.manifest_list or snapshot.root_manifest or ""}
         try:
-            for manifest, read in self._read_manifests(snapshot):
+            for manifest, read in self._read_manifests(snapshot, unless=self._named):
                 if read.problem is not None:
                     raise read.problem
-                named |= {manifest.manifest_path, *_live_locations(read.content[1], manifest)}
+                self._named[manifest] = self.broken & _live_locations(read.content[1], manifest)
+            for manifest in self._manifests(snapshot):
+                named |= {manifest.manifest_path, *self._named[manifest]}
         except (FileNotFoundError, CorruptTable, Unsupported):
-            return frozenset()
-        return frozenset(location for location in locations - named if "/" in location)
+            return self.broken
+        return self.broken & named
 
-    def _read_manifests(self, snapshot: Snapshot) -> Iterator[tuple[ManifestFile, ManifestRead]]:
-        manifests = read_snapshot_manifests(
-            self.context.store, self.metadata, snapshot, sound=False
-        )
+    def _manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
+        return read_snapshot_manifests(self.context.store, self.metadata, snapshot, sound=False)
+
+    def _read_manifests(
+        self, snapshot: Snapshot, *, unless: Container[ManifestFile] = ()
+    ) -> Iterator[tuple[ManifestFile, ManifestRead]]:
+        manifests = [one for one in self._manifests(snapshot) if one not in unless]
         read = try_manifests(self.context, self.metadata, manifests, PLANNING_COLUMNS)
         with closing(read):
             yield from zip(manifests, read, strict=True)
@@ -435,7 +442,7 @@ _GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS
 _GONE = frozenset({"R-024", "R-034"})
 """Rules that files break which are not where the metadata name them."""
 
-_NO_WAY_OUT = "no snapshot of branch main is whole"
+_NO_WAY_OUT = "no snapshot of branch {} is whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +477,7 @@ class BrokenTable:
         location = error.location or ""
         recovery = self._recovery("files", frozenset({location} - {""}))
         way_out = None if recovery is None else recovery.of(location)
-        if isinstance(error, MissingFile) and (way_out or "").endswith(_NO_WAY_OUT):
+        if isinstance(error, MissingFile) and (way_out or "").endswith(_NO_WAY_OUT.format("main")):
             return f"{error.hint}; else {way_out}"
         return way_out or error.hint
 
@@ -529,30 +536,56 @@ class BrokenTable:
         env = self.context.env
         deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
         quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
-        search, table = WholeSnapshots(quiet, metadata, level, broken), join(self.words)
-        expire = (
-            f"the current snapshot does not need it: `icectl expire-snapshots {table}` drops old "
-            "snapshots that do"
+        search = WholeSnapshots(quiet, metadata, level, broken)
+        statistics = (
+            f"`icectl repair {join(self.words)}` takes it out of the metadata; no row depends on it"
         )
-        statistics = f"`icectl repair {table}` takes it out of the metadata; no row depends on it"
-        others = dict.fromkeys(search.not_named(head, broken), expire)
+        others = self._elsewhere(metadata, head, search)
         others |= {entry.statistics_path: statistics for entry in metadata.every_statistics}
-        return _Recovery(self._repair(metadata, head, search), others)
+        return _Recovery(self._repair(metadata, head, "main", search), others)
+
+    def _elsewhere(
+        self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
+    ) -> dict[str, str]:
+        """Return hints for broken locations that the current snapshot does not need."""
+        others = {location for location in search.broken - search.needed(head) if "/" in location}
+        if not others:
+            return {}
+        needed = {one.snapshot_id: search.needed(one) for one in metadata.snapshots}
+        hints = {}
+        for location in others:
+            ids = [snapshot_id for snapshot_id, places in needed.items() if location in places]
+            heads = (
+                name
+                for name, ref in metadata.refs.items()
+                if ref.type == "branch" and ref.snapshot_id in ids
+            )
+            branch = next(heads, None)
+            if branch is not None:  # its old head is left for the next run
+                of_branch = metadata.snapshots_by_id[metadata.refs[branch].snapshot_id]
+                repair = self._repair(metadata, of_branch, branch, search)
+                hints[location] = f"branch {print_text(branch)} needs it: {repair}"
+            else:
+                expiry = expiry_of(metadata, ids, join(self.words))
+                hints[location] = f"the current snapshot does not need it: {expiry}"
+        return hints
 
     def _repair(
-        self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
+        self, metadata: TableMetadata, head: Snapshot, branch: str, search: WholeSnapshots
     ) -> str | None:
-        """Name the repair of main that costs least, with its cost; None where main is whole."""
-        table, target = join(self.words), search.newest("main")
+        """Name the repair of a branch that costs least, with its cost; None where it is whole."""
+        words = self.words if branch == "main" else (*self.words, "--branch", branch)
+        table, target = join(words), search.newest(branch)
         if target == head:
             return None
         repairs = [] if target is None else [going_back(metadata, head, target)]
         loss = search.loss_of_dropping(head)
         repairs += [] if loss is None else [dropping(loss)]
         if not repairs:
-            return f"`icectl repair {table} --dry-run` shows what can be rebuilt: {_NO_WAY_OUT}"
+            no_way_out = _NO_WAY_OUT.format(print_text(branch))
+            return f"`icectl repair {table} --dry-run` shows what can be rebuilt: {no_way_out}"
         best = min(repairs, key=lambda way: way.order)
-        repair = f"`{best.command(*self.words)}` {best.loss}"
+        repair = f"`{best.command(*words)}` {best.loss}"
         damaged = search.damaged_files(head)
         if damaged and "--to-snapshot" not in best.options:
             files, them = f"`{damaged[0]}`", "it"

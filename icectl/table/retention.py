@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
+from shlex import join
 
 from icectl.errors import Refused, UsageError
 from icectl.format.metadata import TableMetadata
@@ -18,6 +19,9 @@ from icectl.format.snapshot import Snapshot, SnapshotRef, ancestors
 from icectl.units import print_count, print_duration, print_instant, print_limit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MOST_NAMED = 10
+"""Snapshots that a hint names one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,22 @@ def decide_again(
         for decision in expired.decisions
     )
     return replace(expired, decisions=decisions)
+
+
+def expiry_of(metadata: TableMetadata, snapshot_ids: Sequence[int], table: str) -> str:
+    """Return the commands after which snapshots are gone that are the head of no branch."""
+    options = "".join(f" --snapshot-id {snapshot_id}" for snapshot_id in snapshot_ids)
+    if len(snapshot_ids) > _MOST_NAMED:
+        newest = max(metadata.snapshots_by_id[one].timestamp_ms for one in snapshot_ids)
+        options = f" --older-than {print_instant(newest + 1)} --retain-last 1"
+    tags = [
+        name
+        for name, ref in metadata.refs.items()
+        if ref.type == "tag" and ref.snapshot_id in snapshot_ids
+    ]
+    drop = f"`icectl refs {table} drop {join(tags)}`, then " if tags else ""
+    them = "the snapshot that does" if len(snapshot_ids) == 1 else "the snapshots that do"
+    return f"{drop}`icectl expire-snapshots {table}{options}` drops {them}"
 
 
 def check_min_age(retention: Retention, now_ms: int, min_age_ms: int) -> None:

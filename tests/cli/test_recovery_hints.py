@@ -1,5 +1,6 @@
 """Hints of what is whole: a metadata file, a snapshot, and the command with the table named."""
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -66,14 +67,47 @@ def test_a_truncated_manifest_names_the_repair_that_loses_least(table, run):
     assert "rewrite-manifests" not in ended.err
 
 
-def test_a_missing_manifest_of_an_old_snapshot_calls_for_its_expiry(table, run):
-    Path(table.metadata.snapshots[0].manifest_list or "").unlink()
+def lost_everywhere(run: Run, table: TableBuilder) -> list[str]:
+    """The commands of the hints about files of any snapshot; each says the same way."""
     ended = run(table.location, "--all-snapshots", "--json", command="validate")
-    (hint,) = {one["hint"] for one in checked_document(ended)["result"]["findings"]}
-    assert hint == (
-        f"the current snapshot does not need it: `icectl expire-snapshots {table.location}` drops "
-        "old snapshots that do"
-    )
+    hints = {one["hint"] for one in checked_document(ended)["result"]["findings"]}
+    commands: list[str] = re.findall("`(icectl [^`]*)`", hints.pop()) if hints else []
+    assert not hints
+    return commands
+
+
+@pytest.mark.parametrize("tags", [(), ("eoy 2025",), ("one", "two")])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_what_only_old_snapshots_need_goes_with_them_and_their_tags(table, run, tags, is_list):
+    """Young ones too: retention by age would keep them."""
+    table.remove_data_files(12)  # no later snapshot has the manifests of the first ones
+    table.append([20])
+    third = table.metadata.snapshots[2]
+    for tag in tags:
+        table.ref(tag, "tag", snapshot_id=third.snapshot_id)
+    manifest = sorted(Path(table.location, "metadata").glob("*-m0.avro"))[2]
+    (Path(third.manifest_list or "") if is_list else manifest).unlink()
+    expiry = f"icectl expire-snapshots {table.location} --snapshot-id {third.snapshot_id}"
+    drop = f"icectl refs {table.location} drop {shlex.join(tags)}"
+    hinted = lost_everywhere(run, table)
+    assert hinted == ([drop, expiry] if tags else [expiry])
+    for line in hinted:
+        _, command, *words = shlex.split(line)
+        assert (ended := run(*words, "--yes", command=command)).code == 0, ended.err
+    assert lost_everywhere(run, table) == []
+
+
+def test_what_the_head_of_a_branch_needs_is_repaired_there_first(table, run):
+    table.ref("audit", "branch")
+    table.append([20], branch="audit")
+    newest_manifest(table).unlink()
+    repair = f"icectl repair {table.location} --branch audit --drop-missing"
+    (hinted, other) = lost_everywhere(run, table)
+    assert (hinted, other) == (repair, f"icectl repair {table.location} --branch audit --dry-run")
+    for _ in range(2):  # the repair of the branch, then the expiry of its old head
+        _, command, *words = shlex.split(lost_everywhere(run, table)[0])
+        assert (ended := run(*words, "--yes", command=command)).code == 0, ended.err
+    assert lost_everywhere(run, table) == []
 
 
 def test_a_manifest_that_many_commits_share_costs_less_than_they_do(table, run):

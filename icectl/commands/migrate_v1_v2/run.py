@@ -216,7 +216,10 @@ def _recording_faults(
     except CorruptTable as error:
         subject = f"snapshot {snapshot.snapshot_id}"
         message = error.what.removeprefix(f"{subject}: ")
-        unreadable[snapshot.snapshot_id] = finding(error.rule, subject, message, severity="error")
+        hint = None if error.hint == CorruptTable.default_hint else error.hint
+        unreadable[snapshot.snapshot_id] = finding(
+            error.rule, subject, message, severity="error", hint=hint
+        )
 
 
 def _entries(

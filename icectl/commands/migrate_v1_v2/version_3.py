@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import join
 
 import numpy as np
 import pyarrow.compute as pc
@@ -15,15 +16,13 @@ from icectl.entries.rows import Entries, live, numbers, where
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.table.retention import expiry_of
 from icectl.units import print_count, print_instant
 
 VERSION = 3
 _OF_SCHEMAS = frozenset(rule.id for rule in SCHEMA_RULES)
 _ROW_LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """Names of the columns that writers of version 3 add to data files."""
-
-_MOST_NAMED = 10
-"""Snapshots that a hint names one by one."""
 
 _FIRST_ICEBERG = (1, 10)
 """The first release of Iceberg for Java that reads and writes all of version 3 (for Spark)."""
@@ -56,13 +55,16 @@ def findings_of_metadata(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _without_snapshots(metadata: TableMetadata, snapshot_ids: Sequence[int]) -> str:
     """Return the hint for snapshots that have to go before an upgrade."""
-    options = "".join(f" --snapshot-id {snapshot_id}" for snapshot_id in snapshot_ids)
-    if len(snapshot_ids) > _MOST_NAMED:
-        options = " --older-than 0s --retain-last 1"
-    expire = f"`icectl expire-snapshots TABLE{options}` drops such snapshots"
-    if metadata.current_snapshot_id not in snapshot_ids:
-        return expire
-    return f"`icectl rewrite-manifests TABLE --rewrite-all` makes a new head, and then {expire}"
+    expiry = expiry_of(metadata, snapshot_ids, "TABLE")
+    heads = {"main": metadata.current_snapshot_id}
+    heads |= {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
+    rewrites = [
+        join(["icectl", "rewrite-manifests", "TABLE", *of_branch, "--rewrite-all"])
+        for name, snapshot_id in heads.items()
+        for of_branch in [() if name == "main" else ("--branch", name)]
+        if snapshot_id in snapshot_ids
+    ]
+    return ", then ".join([*(f"`{rewrite}`" for rewrite in rewrites), expiry])
 
 
 def findings_of_head(

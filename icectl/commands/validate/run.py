@@ -39,6 +39,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.rows.spark import Spark
 from icectl.rows.spark_connect import open_spark
 from icectl.sfc1.rules import EVERY_RULE
+from icectl.table.guard import lost_rows
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.table.recovery import BrokenTable
 
@@ -223,6 +224,10 @@ def _check(
             checked.append(check_snapshots_of(layout)(reader, of_layout, tally))
     lists = {id_: listed for part in checked for id_, listed in part.lists.items()}
     tally.add(RULES.findings(ListedChain(metadata, lists)))
+    for snapshot in snapshots:
+        listed = lists.get(snapshot.snapshot_id)
+        if listed is not None and snapshot.parent_snapshot_id not in lists:
+            tally.add(lost_rows(reader.context, metadata, snapshot, listed) or ())
     if options.level == "metadata":
         return
     alive = concat([part.live for part in checked])

@@ -76,7 +76,7 @@ def test_what_a_commit_has_left_over_is_ignored_and_told_once(table, fixed_env):
     (warning,) = told
     assert warning == (
         f"{WAITING} in the metadata directory is left over from an unfinished commit, and is "
-        "ignored; `icectl remove-orphans` deletes it"
+        f"ignored; `icectl remove-orphans {table}` deletes it"
     )
     assert path.exists()
     assert fixed_env.slept == []
