@@ -27,9 +27,8 @@ pytestmark = [
 
 def told(*statements: str, catalog: str = "") -> list[Any]:
     """The rows of each statement; the error in the place of those, if there is one."""
-    done = subprocess.run(
-        [str(PYTHON), str(SCRIPT), catalog, *statements], capture_output=True, text=True
-    )
+    line = [str(PYTHON), str(SCRIPT), catalog, *statements]
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return rows if not done.returncode else [*rows, done.stderr]
 

@@ -19,7 +19,8 @@ def main(catalog: str, *statements: str) -> None:
     connection = duckdb.connect()
     for name in ("avro", "httpfs", "iceberg"):
         spec = importlib.util.find_spec(f"duckdb_extension_{name}")
-        assert spec is not None and spec.origin is not None
+        assert spec is not None
+        assert spec.origin is not None
         (path,) = Path(spec.origin).parent.rglob("*.duckdb_extension")
         connection.execute(f"LOAD '{path}'")
     if catalog:
