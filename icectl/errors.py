@@ -188,7 +188,7 @@ class CorruptTable(IcectlError):
 
     exit_code = 15
     id = "corrupt-table"
-    meaning = "corrupt table metadata; the message names the rule"
+    meaning = "corrupt table; the message names the rule"
     default_hint = "restore the damaged file, or the metadata file before it"
 
     def __init__(

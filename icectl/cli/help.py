@@ -129,8 +129,7 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
         *(_options(name, group, command.rare_options) for name, group in grouped.items() if group),
         [
             *_fill("Common options:", [*map(_names, common), "-h"]),
-            *_fill("Exit status:", codes),
-            f"`icectl man {command.name}` explains every option and exit code.",
+            *_fill(f"Exit status (more: `icectl man {command.name}`):", codes),
         ],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"

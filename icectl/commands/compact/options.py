@@ -176,7 +176,7 @@ class CompactRequest:
         option(
             "--job-order",
             "none (default), bytes-asc, bytes-desc, files-asc or files-desc",
-            FILES,
+            CHANGING,
             "ORDER",
             is_rare=True,
             choices=("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
