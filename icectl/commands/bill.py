@@ -4,19 +4,29 @@ Figures are estimates of a plan. Requests count as stores charge them: reads as 
 listings as PUT; deletions are free.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from icectl.units import print_count, print_duration, print_size
 
 GETS_OF_DATA_FILE = 2
-"""Requests that read a data file: its footer, and the rows of one row group."""
+"""Requests by which engines read a data file: its footer, and the rows of one row group."""
 
-GETS_OF_MANIFEST = 1
+GETS_OF_RUN, READS_OF_METADATA = 7, 3
+"""Requests of a run that changes a table for what is small, and how often it reads metadata."""
 
-PUTS_OF_COMMIT = 3
-"""Requests that write the files of a commit: a manifest, a manifest list, a metadata file."""
+PUTS_OF_RUN = 11
+"""Requests of a run for listings of the metadata folder, its journal, and what it commits."""
+
+_PART_BYTES = 8 << 20
+"""Bytes that a store takes by one request."""
+
+_AT_ONCE_BYTES, RANGE_BYTES = 16 << 20, 4 << 20
+"""Files of up to so many bytes are read by one request, larger ones in ranges."""
+
+PUTS_OF_SEARCH = 9
+"""Listings by which a run that deletes files looks for other tables around the table's own."""
 
 _GB = 1 << 30
 """Bytes of a gigabyte as stores charge it."""
@@ -49,6 +59,27 @@ class Work:
     def read_bytes(self) -> int:
         """All bytes that are read."""
         return self.copied_bytes + self.decoded_bytes + self.other_bytes
+
+    def __add__(self, other: "Work") -> "Work":
+        """Return the work of both."""
+        return Work(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+def gets_of(sizes: Iterable[int]) -> int:
+    """Count the requests that read files of some sizes."""
+    return sum(1 if size <= _AT_ONCE_BYTES else gets_in_ranges(size) for size in sizes)
+
+
+def gets_in_ranges(size_bytes: int, count: int = 1, range_bytes: int = RANGE_BYTES) -> int:
+    """Count the requests that read files of some bytes in all by their ends, then in ranges."""
+    return count * (1 - -size_bytes // max(count, 1) // range_bytes)
+
+
+def puts_of(size_bytes: int, count: int) -> int:
+    """Count the requests that write files of some bytes in all; large ones begin and end."""
+    if size_bytes <= count * _PART_BYTES:
+        return count
+    return -(-size_bytes // _PART_BYTES) + 2 * count
 
 
 @dataclass(frozen=True, slots=True)

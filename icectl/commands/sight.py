@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from icectl.catalog.metadata_files import is_metadata_file_name
 from icectl.cli.settings import Settings
+from icectl.commands.bill import (
+    GETS_OF_RUN,
+    PUTS_OF_RUN,
+    PUTS_OF_SEARCH,
+    READS_OF_METADATA,
+    Work,
+)
 from icectl.entries import deletes, rows
 from icectl.entries.may_match import METRICS
 from icectl.entries.rows import Entries
@@ -13,6 +21,7 @@ from icectl.errors import CorruptTable, IcectlError
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
+from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
 from icectl.table.guard import check_head_list, check_live, require_safe_base
 from icectl.table.live_files import (
@@ -23,6 +32,7 @@ from icectl.table.live_files import (
 )
 from icectl.table.manifest_groups import ManifestsWithEntries
 from icectl.table.manifests import ManifestsRead
+from icectl.table.own_places import BEGINNING_BYTES
 from icectl.table.reader import Reader
 
 JUDGED_COLUMNS = frozenset({
@@ -153,6 +163,51 @@ class Sight:
             lost = next(oddity for oddity in self.metadata.oddities if oddity.lost)
             return CorruptTable(lost.message, rule=lost.rule)
         return None
+
+    @cached_property
+    def run_work(self) -> Work:
+        """What any run that changes the table reads and writes: metadata, manifests, a commit."""
+        size, lengths = self._size_of(self.reader.loaded.metadata_location), self._lengths
+        return Work(
+            other_bytes=READS_OF_METADATA * size + self._list_bytes(self.snapshot) + sum(lengths),
+            written_bytes=size + self._list_bytes(self.snapshot),
+            get_requests=GETS_OF_RUN + len(lengths),
+            put_requests=PUTS_OF_RUN,
+        )
+
+    @property
+    def history_work(self) -> Work:
+        """What it takes to read older snapshots too, and to look for other tables.
+
+        A snapshot whose manifests the current one has not got is taken to have one of its own.
+        """
+        kept = {item.added_snapshot_id for item in self.manifests}
+        older = [item for item in self.metadata.snapshots if item != self.snapshot]
+        own = sum(item.snapshot_id not in kept for item in older)
+        lengths = self._lengths
+        named = ((locations.name(file.location), file.size_bytes) for file in self.listed)
+        sizes = [min(size, BEGINNING_BYTES) for name, size in named if is_metadata_file_name(name)]
+        return Work(
+            other_bytes=sum(map(self._list_bytes, older))
+            + own * sum(lengths) // max(len(lengths), 1)
+            + sum(sizes),
+            get_requests=len(older) + own + len(sizes),
+            put_requests=PUTS_OF_SEARCH,
+        )
+
+    @property
+    def _lengths(self) -> Sequence[int]:
+        return [item.manifest_length for item in self.manifests if not item.in_root]
+
+    def _list_bytes(self, snapshot: Snapshot | None) -> int:
+        return self._size_of((snapshot and snapshot.manifest_list) or "")
+
+    def _size_of(self, location: str) -> int:
+        return self._listed_sizes.get(locations.loosest_key(location), 0)
+
+    @cached_property
+    def _listed_sizes(self) -> Mapping[str, int]:
+        return {locations.loosest_key(file.location): file.size_bytes for file in self.listed}
 
     def check_base(self) -> None:
         """Check that a commit may build on the snapshot, as commands that change the table do.

@@ -177,6 +177,11 @@ def applying_to(matches: Matches, chosen: Mask) -> Mask:
     return _per_delete_file(matches, matches.equality_deletes, chosen.astype(np.int64)) > 0
 
 
+def delete_files_of(matches: Matches, chosen: Mask) -> Mask:
+    """Return which delete files of any kind apply to any of the chosen data files."""
+    return _per_delete_file(matches, matches.ranges, chosen.astype(np.int64)) > 0
+
+
 def count_among(matches: Matches, chosen: Mask) -> Integers:
     """Count those of the chosen equality deletes that apply to each data file."""
     return _sums(matches, matches.equality_deletes, chosen.astype(np.int64))

@@ -123,7 +123,7 @@ def _is_same(folder: str, other: str) -> bool:
     return folder[len(root(folder)) :].rstrip("/") == other[len(root(other)) :].rstrip("/")
 
 
-_BEGINNING_BYTES = 4_096
+BEGINNING_BYTES = 4_096
 _MOST_FOLDERS = 1_000
 """Folders that are listed one by one."""
 
@@ -271,7 +271,7 @@ class OtherTables:
         results = in_threads(
             lambda location: _look(self.context.store, loaded, location),
             unchecked,
-            [_BEGINNING_BYTES] * len(unchecked),
+            [BEGINNING_BYTES] * len(unchecked),
             threads=self.context.concurrency,
         )
         foreign: dict[str, _Foreign] = {}
@@ -432,7 +432,7 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> _Foreign | int | 
     """Return why a metadata file is not the table's own, or its last-updated-ms, if any."""
     table_uuid = loaded.metadata.table_uuid
     try:
-        beginning = store.read_range(location, 0, _BEGINNING_BYTES)
+        beginning = store.read_range(location, 0, BEGINNING_BYTES)
         uuid, updated_ms = find_table_uuid(beginning), find_last_updated_ms(beginning)
         if uuid is None:
             members = read_metadata_json(store.read(location))

@@ -23,11 +23,13 @@ class Proxy:
 
     Each is (method, what the path contains, what happens): an answer in place of the server's,
     `cut` in the middle of a body, `lost` once the server has done it, `dropped` before that.
+    `exchanges` are those that the server answered: method, path, bytes sent and received.
     """
 
     port: int
     failures: list[tuple[str, str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
+    exchanges: list[tuple[str, str, int, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failure(self, method: str, path: str) -> Any:
@@ -48,6 +50,8 @@ class Proxy:
         answer = server.getresponse()
         content = answer.read()
         server.close()
+        with self.lock:
+            self.exchanges.append((method, path, len(body), len(content)))
         return answer.status, dict(answer.headers), content
 
 

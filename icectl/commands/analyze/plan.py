@@ -94,6 +94,11 @@ class AnalyzePlan:
     def read_bytes(self) -> int:
         return sum(part.read_bytes for part in self.passes)
 
+    @property
+    def read_files(self) -> int:
+        """How many data files are read: one once for each pass."""
+        return sum(len(task.inputs) for part in self.passes for task in part.tasks)
+
 
 def chosen_columns(
     metadata: TableMetadata, options: AnalyzeOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from icectl.commands.analyze.options import AnalyzeRequest
 from icectl.commands.analyze.parsed_options import options_of
 from icectl.commands.analyze.plan import AnalyzePlan, changed_ratio
-from icectl.commands.bill import PUTS_OF_COMMIT, Work
+from icectl.commands.bill import Work, gets_in_ranges
 from icectl.commands.sight import Sight
 from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
 from icectl.errors import CorruptTable
@@ -14,6 +14,9 @@ from icectl.format.metadata import TableMetadata
 from icectl.units import print_count, print_instant, print_size
 
 COMMAND = "analyze"
+
+_BYTES_OF_SKETCH = 32 << 10
+"""Bytes of the sketch of a column with many values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,12 @@ def plan(sight: Sight, request: AnalyzeRequest) -> Judgement:
     options = ("--refresh",) if request.refresh else ()
     measure = Measure("stale-statistics", figures.changed, _stale(figures))
     stands_on = frozenset[int]().union(*bases)
-    work = Work(decoded_bytes=figures.read_bytes, put_requests=PUTS_OF_COMMIT)
+    work = sight.run_work + Work(
+        decoded_bytes=figures.read_bytes,
+        written_bytes=stale * _BYTES_OF_SKETCH,
+        get_requests=gets_in_ranges(prepared.read_bytes, prepared.read_files, 1 << 20),
+        put_requests=bool(stale) + prepared.partitions,
+    )
     return Judgement(
         figures, (measure,), error=error, options=options, stands_on=stands_on, work=work
     )

@@ -467,6 +467,11 @@ class ChosenFiles:
         return sum(sizes.parts(bin_.expected_bytes) for bin_ in bins)
 
     @property
+    def expected_bytes(self) -> int:
+        """The bytes of these files, as is estimated: those of the rows that are not deleted."""
+        return sum(bin_.expected_bytes for draft in self.drafts for bin_ in draft.bins)
+
+    @property
     def stored_bytes(self) -> int:
         """The bytes of the data files of all groups, as stored."""
         return int(self.planning.stored[self.rows].sum())

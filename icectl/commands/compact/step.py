@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
+import numpy as np
+
 from icectl.cli.options import RunLimits
-from icectl.commands.bill import GETS_OF_DATA_FILE, PUTS_OF_COMMIT, Work
+from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_in_ranges, gets_of, puts_of
 from icectl.commands.compact.clustering import MIN_DEPTH
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
@@ -27,10 +29,10 @@ from icectl.commands.steps import (
     Step,
     first_error,
 )
-from icectl.entries.deletes import delete_counts
+from icectl.entries.deletes import delete_counts, delete_files_of
 from icectl.entries.file_verdicts import FileVerdict
-from icectl.entries.rows import equality_delete_files, smaller_than, total
-from icectl.entries.summary import Totals
+from icectl.entries.rows import equality_delete_files, smaller_than, total, where
+from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.schema import check_list_known
 from icectl.rows.choice import EngineChoice, weigh_engine
@@ -148,19 +150,29 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         error=error if measures else None,
         options=_options(request),
         note=str(figures.engine),
-        work=_work(figures, removed),
+        work=_work(sight, chosen, figures, removed),
     )
 
 
-def _work(figures: CompactFigures, removed: int) -> Work:
-    """Return what a compaction takes. Bytes are written as they are read: rows compress alike."""
-    rewritten = figures.merge_bytes + figures.rewrite_bytes
-    return Work(
+def _work(sight: Sight, chosen: ChosenFiles, figures: CompactFigures, removed: int) -> Work:
+    """Return what a compaction takes: rows are taken to compress alike. New files are read again.
+
+    A store that copies ranges of files by itself reads and writes fewer bytes than are told.
+    """
+    files, is_chosen = chosen.planning.files, np.zeros(len(chosen.planning.stored), np.bool_)
+    is_chosen[chosen.rows] = True
+    deletes = where(files.deletes, delete_files_of(files.matches, is_chosen))
+    written, count = chosen.expected_bytes, figures.output_files
+    return sight.run_work + Work(
         copied_bytes=figures.merge_bytes,
         decoded_bytes=figures.rewrite_bytes,
-        written_bytes=rewritten,
-        get_requests=GETS_OF_DATA_FILE * figures.input_files + removed,
-        put_requests=figures.output_files + PUTS_OF_COMMIT,
+        other_bytes=written + summarise(deletes).delete_file_bytes,
+        written_bytes=written,
+        get_requests=gets_of(chosen.planning.stored[chosen.rows].tolist())
+        + len(deletes)
+        + count
+        + gets_in_ranges(written, count),
+        put_requests=puts_of(written, count),
         fewer_requests=GETS_OF_DATA_FILE * figures.saved_files + removed,
     )
 

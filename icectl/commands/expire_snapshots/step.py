@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from icectl.cli.settings import EXPIRE_CLEAN_METADATA
-from icectl.commands.bill import PUTS_OF_COMMIT, Work
+from icectl.commands.bill import Work
 from icectl.commands.expire_snapshots.options import ExpireRequest
 from icectl.commands.expire_snapshots.parsed_options import options_of, policy_of
 from icectl.commands.sight import Sight
@@ -69,20 +69,20 @@ def plan(sight: Sight, request: ExpireRequest) -> Judgement:
     if not (retention.expired or retention.refs_removed or left or cleans):
         return Judgement(figures)
     if sight.damage is not None:
-        return _judgement(_estimate(figures, metadata, retention), retention, sight.damage)
+        return _judgement(sight, _estimate(figures, metadata, retention), retention, sight.damage)
     if not sight.is_exact or len(metadata.snapshots) > _EXACT_SNAPSHOTS:
         error = first_error(
             lambda: check_deletable(context.catalog, loaded, sight.now_ms),
             lambda: check_min_age(retention, sight.now_ms, options.min_age_ms),
         )
-        return _judgement(_estimate(figures, metadata, retention), retention, error)
+        return _judgement(sight, _estimate(figures, metadata, retention), retention, error)
     from icectl.commands.expire_snapshots import run  # only where there is work
 
     try:
         prepared = run.plan_expiry(context, loaded, options)
         run.check_other_tables(context, prepared, asks_catalog=False)
     except (StorageError, CorruptTable, Refused, Unsupported) as error:
-        return _judgement(_estimate(figures, metadata, retention), retention, error)
+        return _judgement(sight, _estimate(figures, metadata, retention), retention, error)
     if not prepared.has_work:
         return Judgement(figures)
     if prepared.deletes_files:
@@ -93,11 +93,14 @@ def plan(sight: Sight, request: ExpireRequest) -> Judgement:
             freed_files=len(freed),
             is_exact=not prepared.unread,
         )
-    return _judgement(figures, retention)
+    return _judgement(sight, figures, retention)
 
 
 def _judgement(
-    figures: ExpireFigures, retention: Retention, error: IcectlError | None = None
+    sight: Sight,
+    figures: ExpireFigures,
+    retention: Retention,
+    error: IcectlError | None = None,
 ) -> Judgement:
     count = figures.expired + figures.refs
     texts = [f"{print_count(figures.expired, 'snapshot')} eligible for expiration"]
@@ -110,13 +113,25 @@ def _judgement(
         measures.append(Measure("reclaimable", figures.freed_ratio, text))
     benefit = figures.freed_bytes + figures.expired * OPEN_COST_BYTES // 64
     drops = frozenset(decision.snapshot_id for decision in retention.expired)
-    work = Work(
-        get_requests=figures.expired,  # a list each; manifests are read of those that differ
-        put_requests=PUTS_OF_COMMIT,
+    work = sight.run_work + sight.history_work
+    if figures.freed_files:
+        work += Work(get_requests=_replacing(sight.metadata))
+    work += Work(
         freed_files=figures.freed_files or 0,
         freed_bytes=figures.freed_bytes,
     )
     return Judgement(figures, tuple(measures), benefit, error, drops=drops, work=work)
+
+
+def _replacing(metadata: TableMetadata) -> int:
+    """Count files with copied rows: each is looked up before what it replaced goes."""
+    summaries = [snapshot.summary or {} for snapshot in metadata.snapshots]
+    added = (
+        read_count(summary.get("added-data-files")) or 0
+        for summary in summaries
+        if summary.get("operation") == "replace"
+    )
+    return sum(added)
 
 
 def _estimate(

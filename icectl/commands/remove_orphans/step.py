@@ -1,7 +1,7 @@
 """What `icectl remove-orphans` would do to a table, as far as its metadata folder shows."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from icectl.cli.settings import (
     ORPHANS_OLDER_THAN,
@@ -105,9 +105,10 @@ def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - 
     if old:
         text = f"{print_count(len(old), 'metadata file')} not in the log"
         measures.append(Measure("untracked-metadata-files", len(old), text))
-    # That of data files is not known before a listing: this is the least.
-    listings = -(-len(files) // _FILES_OF_LISTING)
-    work = Work(put_requests=listings, freed_files=figures.old, freed_bytes=figures.old_bytes)
+    # Files that nothing refers to are not known before a listing: they come to these.
+    listings = 1 + (len(files) + sight.totals.data_file_count) // _FILES_OF_LISTING
+    work = replace(sight.run_work, written_bytes=0, put_requests=0) + sight.history_work
+    work += Work(put_requests=listings, freed_files=figures.old, freed_bytes=figures.old_bytes)
     return Judgement(figures, tuple(measures), figures.old_bytes, error, work=work)
 
 

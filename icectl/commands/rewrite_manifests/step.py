@@ -1,9 +1,9 @@
 """What `icectl rewrite-manifests` would do to a table, in figures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from icectl.commands.bill import GETS_OF_MANIFEST, PUTS_OF_COMMIT, Work
+from icectl.commands.bill import Work
 from icectl.commands.rewrite_manifests.options import RewriteRequest
 from icectl.commands.rewrite_manifests.parsed_options import options_of
 from icectl.commands.rewrite_manifests.plan import PLANS
@@ -19,11 +19,14 @@ from icectl.commands.steps import (
 )
 from icectl.errors import CorruptTable
 from icectl.format.layout import Layout, layout_of_table
+from icectl.format.manifest import ManifestFile
 from icectl.table.leaf_debt import legacy_count
 from icectl.table.manifest_groups import RewritePlan
 from icectl.units import print_count, print_size
 
 COMMAND = "rewrite-manifests"
+_ENTRY_BYTES = 100
+"""Bytes of an entry, at most, where manifests have few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,25 @@ def plan(sight: Sight, request: RewriteRequest) -> Judgement:
         (Measure("manifests-to-save", figures.saved, text),),
         figures.saved * OPEN_COST_BYTES,
         error or first_error(lambda: _check_movable(sight, planned)),
-        work=_work(figures),
+        work=sight.run_work + _work(figures, manifests),
     )
 
 
-def _work(figures: ManifestFigures) -> Work:
-    """Return what a rewrite takes: manifests of the table's average size."""
+def _work(figures: ManifestFigures, manifests: Sequence[ManifestFile]) -> Work:
+    """Return what a rewrite writes; all manifests are read anyway.
+
+    They are taken to be of average size, and to begin alike: there are fewer such beginnings then.
+    """
     size_bytes = figures.size_bytes * figures.before // max(figures.count, 1)
+    beginnings = (
+        item.manifest_length - _ENTRY_BYTES * (item.live_files + (item.deleted_files_count or 0))
+        for item in manifests
+        if item.live_files is not None
+    )
     return Work(
-        other_bytes=size_bytes,
-        written_bytes=size_bytes,
-        get_requests=GETS_OF_MANIFEST * figures.before,
-        put_requests=figures.after + PUTS_OF_COMMIT,
-        fewer_requests=GETS_OF_MANIFEST * figures.saved,
+        written_bytes=size_bytes - figures.saved * max(min(beginnings, default=0), 0),
+        put_requests=figures.after,
+        fewer_requests=figures.saved,
     )
 
 

@@ -13,6 +13,9 @@ from icectl.commands.bill import (
     bill,
     bill_row,
     bill_text,
+    gets_in_ranges,
+    gets_of,
+    puts_of,
 )
 from icectl.commands.rates import prices_of, rates_of
 from icectl.errors import UsageError
@@ -136,3 +139,17 @@ def test_rates_are_those_of_past_runs(tmp_path):
 def test_a_history_that_cannot_be_read_shows_no_rates(tmp_path):
     (tmp_path / "runs.jsonl").mkdir()
     assert rates_of(settings(tmp_path), is_local=True) == LOCAL_RATES
+
+
+def test_requests_by_bytes():
+    assert gets_of([0, 1, 16 << 20]) == 3
+    assert gets_of([(16 << 20) + 1]) == 1 + 5  # its end, and ranges of 4 MiB
+    assert gets_in_ranges(0, 0) == 0
+    assert gets_in_ranges(5 << 20, 2) == 2 * (1 + 1)
+    assert gets_in_ranges(5 << 20, 2, 1 << 20) == 2 * (1 + 3)
+    assert puts_of(16 << 20, 2) == 2
+    assert puts_of(20 << 20, 1) == 3 + 2  # parts of 8 MiB, and a beginning and an end
+
+
+def test_work_adds_up():
+    assert Work(copied_bytes=1, put_requests=2) + Work(1, 2, 3) == Work(2, 2, 3, put_requests=2)
