@@ -1,5 +1,6 @@
 """Plain columns that fit the terminal: no boxes, numbers right, long locations cut inside."""
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -245,3 +246,16 @@ def with_room(
             break
         shown.remove(spare.pop(0))
     return shown
+
+
+def beginnings(base: str) -> tuple[str, ...]:
+    """List what locations below the table's begin with: local ones have three spellings."""
+    path = re.sub("^file:(//(localhost)?)?(?=/)", "", f"{base.rstrip('/')}/")
+    return (path, f"file:{path}", f"file://{path}") if path.startswith("/") else (path,)
+
+
+def below(location: str, starts: Sequence[str]) -> str:
+    """Return a location from the table's on; whole where it lies elsewhere."""
+    return location.removeprefix(
+        next((start for start in starts if location.startswith(start)), "")
+    )

@@ -14,14 +14,10 @@ from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common
 from icectl.cli.tables import TableColumn, print_table
 from icectl.cli.targets import FoundTables, find_tables, is_glob, is_many, missing_tables
-from icectl.commands.maintain.plan import exit_code_of, status_of_error
+from icectl.commands.outcomes import STATUS_NAMES, exit_code_of, status_of_error
 from icectl.errors import Declined, UsageError
 from icectl.rows.spark_classic import kept_session
 from icectl.units import print_count
-
-STATUS_NAMES: Mapping[str, str] = {"nothing-to-do": "nothing to do"}
-"""Statuses that are not called in text what they are called in JSON."""
-
 
 _MOST_NAMED = 20
 """Tables that a question names."""

@@ -101,7 +101,7 @@ class Sight:
         context = self.reader.context
         files = files_of_snapshot(self.metadata, self.manifests, self.entries)
         if 0 < len(files.matches.position_deletes[0].order) <= _MOST_NAMED_FILES and self.is_whole:
-            from icectl.commands.compact.run import read_names  # few tables have such deletes
+            from icectl.rows.named_files import read_names  # few tables have such deletes
 
             return with_names(context, self.metadata, files, partial(read_names, context))
         return files
@@ -229,7 +229,7 @@ class Sight:
     def check_deletes(self) -> None:
         """Check that deletes which apply to nothing are left over. Raises: CorruptTable."""
         if self.snapshot is not None and self.dangling_count:
-            from icectl.commands.compact.run import read_names  # few tables have such deletes
+            from icectl.rows.named_files import read_names  # few tables have such deletes
 
             context, files = self.reader.context, self.files
             names = partial(read_names, context)

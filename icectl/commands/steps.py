@@ -22,6 +22,12 @@ if TYPE_CHECKING:  # what reads a table is imported by those who judge one
 STEPS = ("compact", "rewrite-manifests", "analyze", "expire-snapshots", "remove-orphans")
 """The commands that maintain a table, in the order in which they are run on it."""
 
+OVER_BUDGET = "left to another run by `--max-rewrite` or `budget.rewrite-bytes`"
+"""The reason of files that a plan leaves to another run."""
+
+ASSESS = "assess"
+"""The step that only looks."""
+
 OPEN_COST_BYTES = 4 << 20
 """Bytes that a reader could read in the time it takes to open a file, as Spark plans with."""
 

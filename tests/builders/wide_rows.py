@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.commands.compact.jobs import SORT_BYTES
 from icectl.files.parquet.schema import schema_from_arrow
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.partition import PartitionSpec
 from icectl.format.sort import order_from_json
 from icectl.rows.equality_deletes import EqualityDeletes
+from icectl.rows.jobs import SORT_BYTES
 from icectl.rows.partition_rows import Partition
 from icectl.rows.read_data import SourceFile, written_schema
 from icectl.rows.rewrite_data import (

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import app
-from icectl.commands.compact.run import live_files
 from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS
 from icectl.entries.rows import by_row
+from icectl.rows.named_files import live_files
 from icectl.sfc1.reader import RootReader
 from tests.builders.filtered import COLUMNS, FILES, LEAF_EACH, UNPROMOTED, own_literal, spread
 from tests.builders.inline_rows import way_to

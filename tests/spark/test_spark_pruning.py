@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from icectl.commands.compact.run import live_files
 from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS, may_match
 from icectl.entries.rows import by_row, where
+from icectl.rows.named_files import live_files
 from icectl.sfc1.manifests import TreeFacts, read_root
 from icectl.sfc1.reader import leaves_without
 from icectl.storage.location import comparison_key

@@ -145,6 +145,31 @@ def test_imports_point_downward():
     ] == []
 
 
+RUNS_OTHERS = {
+    "apply": {"maintain"},
+    "maintain": {"remove_orphans", "validate"},
+    "migrate_v1_v2": {"compact", "rewrite_manifests", "upgrade_to_v4"},
+    "upgrade_to_v3": {"migrate_v1_v2"},
+    "upgrade_to_v4": {"compact", "rewrite_manifests"},
+    "repair": {"validate"},
+    "expire_rows": {"rows"},
+    "inspect": {"rows"},
+}
+"""Commands that are made of others, and import these; `rows` are functions for Spark programs."""
+
+
+def test_commands_import_no_other_command_but_those_that_they_run():
+    commands = {path.parent.name for path in (PACKAGE / "commands").glob("*/options.py")} | {"rows"}
+    found: dict[str, set[str]] = {}
+    for path in modules():
+        if home(path) == "commands" and (own := path.parent.name) in commands:
+            for module, _ in imports_of(path):
+                name = ".".join(module.split(".")[2:3])
+                if module.startswith("icectl.commands.") and name in commands - {own}:
+                    found.setdefault(own, set()).add(name)
+    assert found == RUNS_OTHERS
+
+
 def test_third_party_modules_stay_in_their_home():
     wrong = []
     for path in modules():

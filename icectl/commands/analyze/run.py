@@ -225,7 +225,7 @@ def _with_deletes(
     """Return what finds the deletes of all data files of a snapshot."""
 
     def inputs(data: Entries) -> tuple[tuple[InputFile, ...], tuple[DeleteFile, ...]]:
-        from icectl.commands.compact.run import read_names  # only where deletes count
+        from icectl.rows.named_files import read_names  # only where deletes count
 
         names = partial(read_names, entries.context)
         files = load_live_files(entries.context, entries.metadata, entries.snapshot, {}, names)

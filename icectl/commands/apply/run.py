@@ -40,7 +40,14 @@ def run(common: Common, file: str, request: ApplyRequest, spark: SparkRun) -> Ou
             )
         maintenance = saved_maintenance(built, file)
         shell.console.note(f"plan {file}: maintain {print_count(len(maintenance.tables), 'table')}")
-        return apply_plan(common, file, maintenance, request, spark)
+        return apply_plan(
+            common,
+            file,
+            maintenance,
+            spark,
+            dry_run=request.dry_run,
+            allow_newer=request.allow_newer,
+        )
     saved = saved_plan(built)
     command = load_command(saved.request.command)
     change = Change(

@@ -24,6 +24,7 @@ from icectl.commands.compact.equality_plan import (
     convertible,
     planned_tasks,
 )
+from icectl.commands.steps import OVER_BUDGET
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import (
@@ -105,7 +106,6 @@ _LOOKED_INTO = (
 )
 """Verdicts on data files that no run rewrites, with whose deletes something is to be done."""
 
-OVER_BUDGET = "left to another run by `--max-rewrite` or `budget.rewrite-bytes`"
 
 LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NOT_SELECTED: "not selected by `--where`",

@@ -9,9 +9,8 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
 from icectl.cli.document import Listed, id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
-from icectl.cli.tables import TableColumn, print_table
+from icectl.cli.tables import TableColumn, beginnings, below, print_table
 from icectl.commands.compact.plan import CHOSEN, LEFT_ALONE, CompactGroup, CompactPlan
-from icectl.commands.inspect.rows_report import beginnings, below
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, by_row, part, take

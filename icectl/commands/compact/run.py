@@ -7,7 +7,6 @@ from itertools import islice
 from math import ceil
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.file_identity import StatedFile
 from icectl.cli.document import Outcome
 from icectl.cli.engines import engine_of
 from icectl.cli.options import Change, Common
@@ -20,7 +19,6 @@ from icectl.commands.compact.conversions import (
     stated_of_conversions,
 )
 from icectl.commands.compact.deletes_plan import plan_deletes
-from icectl.commands.compact.jobs import check_output, job_of, merge_job
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import (
     commit_limits,
@@ -53,8 +51,7 @@ from icectl.commit.rewritten_groups import GroupResult, TaskOutput, changes
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import DataOutputs, Outputs, data_places, transaction
-from icectl.entries.conditions import Predicate, leaves
-from icectl.entries.deletes import NamedFiles
+from icectl.entries.conditions import leaves
 from icectl.entries.file_verdicts import at_locations
 from icectl.entries.may_match import METRICS
 from icectl.entries.rows import (
@@ -78,9 +75,7 @@ from icectl.files.manifest.schema import check_list_known
 from icectl.files.parquet.alike import AlikeParts, alike_parts
 from icectl.files.parquet.merge_columns import ColumnKey, StoredColumns
 from icectl.format.layout import layout_of_table
-from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
-from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.rows.choice import SPARK_PAYS_BYTES, EngineChoice, confirm_engine, weigh_engine
 from icectl.rows.column_forms import TableForms
@@ -93,9 +88,10 @@ from icectl.rows.compact_job import (
     source_of,
     typed_specs,
 )
-from icectl.rows.deleted_positions import named_data_files
+from icectl.rows.jobs import check_output, job_of, merge_job
 from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, read_stored
-from icectl.rows.read_data import SourceFile, open_own
+from icectl.rows.named_files import live_files, read_names
+from icectl.rows.read_data import SourceFile
 from icectl.rows.row_runs import rows_of
 from icectl.rows.sort_rows import order_words
 from icectl.storage.kept import KeepingStore
@@ -105,7 +101,6 @@ from icectl.table.live_file_check import check_largest
 from icectl.table.live_files import (
     LiveFiles,
     every_column,
-    load_live_files,
     load_since,
     load_stated,
     load_unsettled,
@@ -116,7 +111,7 @@ from icectl.table.live_files import (
 from icectl.table.live_parts import MOST_WHOLE
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
-from icectl.table.reading import in_threads, naming, present, read_in_threads
+from icectl.table.reading import read_in_threads
 from icectl.table.removed_files import removed_by_another, still_named, unless_removed
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task
 from icectl.units import print_size
@@ -295,60 +290,6 @@ def _alike_parts(
 
         parts[task.task_id] = alike_parts(list(islice(stored, len(sources))), may_lack, forms)
     return parts
-
-
-def live_files(
-    context: TableContext,
-    metadata: TableMetadata,
-    snapshot: Snapshot | None,
-    known: NamedFiles,
-    columns: frozenset[str] = frozenset(),
-    within: Predicate | None = None,
-    *,
-    all_deletes: bool = False,
-) -> LiveFiles:
-    """Load live files as load_live_files does; names in delete files are read in threads."""
-    names = partial(read_names, context)
-    return load_live_files(
-        context,
-        metadata,
-        snapshot,
-        known,
-        names,
-        columns=columns,
-        within=within,
-        all_deletes=all_deletes,
-    )
-
-
-def read_names(
-    context: TableContext, deletes: Entries, stated: Mapping[str, StatedFile] | None = None
-) -> NamedFiles:
-    """Read how many rows of which data files position delete files name.
-
-    Raises: as open_own, named_data_files.
-    """
-    columns = ("location", "file_format", "record_count", "file_size_in_bytes")
-    files = list(by_row(deletes, *columns))
-    context.progress.phase("reading position deletes", total=len(files))
-
-    def read(delete_file: tuple[str, int, int, int]) -> tuple[str, Mapping[str, int]]:
-        location, file_format, rows, size_bytes = delete_file
-        source = SourceFile(
-            location,
-            FileFormat(file_format).name,
-            rows,
-            0,
-            size_bytes=size_bytes,
-            stated=(stated or {}).get(location),
-        )
-        with present(location), context.store.open(location) as file, naming(location):
-            names = named_data_files(open_own(file, source, Schema(0, ())))
-        context.progress.advance(1)
-        return location, names
-
-    sizes = [size for *_, size in files]
-    return dict(in_threads(read, files, sizes, threads=context.concurrency))
 
 
 def execute(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,6 @@ from icectl.commands.compact.plan import (
     CompactOptions,
     choose,
 )
-from icectl.commands.inspect.partitions import compared_rows
-from icectl.commands.inspect.views import Row
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
@@ -31,6 +30,7 @@ from icectl.commands.steps import (
 )
 from icectl.entries.deletes import delete_counts, delete_files_of
 from icectl.entries.file_verdicts import FileVerdict
+from icectl.entries.partition_records import compared_rows
 from icectl.entries.rows import equality_delete_files, smaller_than, total, where
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, Unsupported
@@ -67,7 +67,7 @@ class CompactFigures:
     touched_files: int = 0
     most_deletes: int = 0
     dangling: int = 0
-    compared: tuple[Row, ...] = ()
+    compared: tuple[Mapping[str, Any], ...] = ()
     converted_deletes: int = 0
     order: str | None = None
     depth: float | None = None
@@ -95,7 +95,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     files = sight.files_with_bounds if has_bounds else sight.files
     counts = delete_counts(files.matches)
     small = smaller_than(files.data, options.sizes.smallest)
-    compared: tuple[Row, ...] = ()
+    compared: tuple[Mapping[str, Any], ...] = ()
     if len(equality_delete_files(files.deletes)):
         compared = tuple(compared_rows(files.matches, metadata))
     figures = CompactFigures(
@@ -178,7 +178,7 @@ def _work(sight: Sight, chosen: ChosenFiles, figures: CompactFigures, removed: i
 
 
 def _check_output(sight: Sight, chosen: ChosenFiles) -> None:
-    from icectl.commands.compact.jobs import check_output  # only where there is work
+    from icectl.rows.jobs import check_output  # only where there is work
 
     keys = {draft.partition_key for draft in chosen.drafts}
     options = chosen.planning.options

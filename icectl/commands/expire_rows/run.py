@@ -13,7 +13,6 @@ from icectl.cli.engines import engine_of
 from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import open_session, unpublished_metadata
 from icectl.commands.change import Finished, PlannedChange, carry_out
-from icectl.commands.compact.jobs import check_output, job_of
 from icectl.commands.expire_rows.options import ExpireRowsRequest
 from icectl.commands.expire_rows.plan import (
     MAX_FRACTION,
@@ -54,6 +53,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.rows.choice import EngineChoice
 from icectl.rows.compact_job import carried_metrics
 from icectl.rows.find_job import FindJob, FoundRows
+from icectl.rows.jobs import check_output, job_of
 from icectl.rows.local import LocalEngine
 from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext

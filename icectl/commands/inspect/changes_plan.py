@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.cli.document import id_text
-from icectl.commands.inspect.partitions import Partitions, partitions_of
 from icectl.commands.inspect.views import Row, kind_of
 from icectl.entries import rows
+from icectl.entries.partition_records import Partitions, partitions_of
 from icectl.entries.rows import Entries
 from icectl.entries.summary import summarise
 from icectl.errors import UsageError

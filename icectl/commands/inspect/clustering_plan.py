@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.commands.inspect.partitions import partitions_of
 from icectl.commands.inspect.views import Row
 from icectl.entries.clustering import (
     Depths,
@@ -21,6 +20,7 @@ from icectl.entries.clustering import (
     spans_of,
 )
 from icectl.entries.columns import Integers
+from icectl.entries.partition_records import partitions_of
 from icectl.entries.rows import GROUP_KEYS, Entries, data_files, live
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import UsageError

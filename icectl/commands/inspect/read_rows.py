@@ -16,17 +16,11 @@ from icectl.commands.inspect.metadata_rows import (
     manifest_row,
     metadata_rows,
 )
-from icectl.commands.inspect.partitions import (
-    Partitions,
-    compared_columns,
-    compared_rows,
-    json_value,
-    partition_rows,
-    partitions_of,
-)
+from icectl.commands.inspect.partitions import compared_columns, partition_rows
 from icectl.commands.inspect.views import NO_HEADINGS, Headings, Row, RowSet, View, columns_hint
 from icectl.entries.conditions import Predicate
 from icectl.entries.may_match import METRICS, files_may_match, manifests_may_match
+from icectl.entries.partition_records import Partitions, compared_rows, json_value, partitions_of
 from icectl.entries.rows import Entries, by_row, live, of, where
 from icectl.entries.summary import PARTITION_SOURCES
 from icectl.errors import UsageError

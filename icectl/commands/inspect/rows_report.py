@@ -4,7 +4,6 @@ Rows are written while they are read, so that a table of any size can be shown.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 from icectl.cli.console import Console
 from icectl.cli.document import csv_text, json_line
-from icectl.cli.tables import TableColumn, print_table, with_room
+from icectl.cli.tables import TableColumn, beginnings, below, print_table, with_room
 from icectl.commands.inspect.views import RowSet, kind_of
 from icectl.format.manifest import FileFormat
 from icectl.units import print_duration, print_size
@@ -175,19 +174,6 @@ def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
     remaining = iter(rows)
     while chunk := list(islice(remaining, _CHUNK)):
         yield chunk
-
-
-def beginnings(base: str) -> tuple[str, ...]:
-    """List what locations below the table's begin with: local ones have three spellings."""
-    path = re.sub("^file:(//(localhost)?)?(?=/)", "", f"{base.rstrip('/')}/")
-    return (path, f"file:{path}", f"file://{path}") if path.startswith("/") else (path,)
-
-
-def below(location: str, starts: Sequence[str]) -> str:
-    """Return a location from the table's on; whole where it lies elsewhere."""
-    return location.removeprefix(
-        next((start for start in starts if location.startswith(start)), "")
-    )
 
 
 _LOCATIONS = frozenset({"file_path", "data_file.file_path"})

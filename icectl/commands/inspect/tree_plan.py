@@ -6,9 +6,9 @@ from typing import Any
 
 from icectl.cli.document import id_text
 from icectl.commands.inspect.metadata_rows import names_by_snapshot
-from icectl.commands.inspect.partitions import Partitions, partitions_of
 from icectl.commands.inspect.views import Row, kind_of
 from icectl.entries import deletes, rows
+from icectl.entries.partition_records import Partitions, partitions_of
 from icectl.entries.rows import Entries
 from icectl.format.manifest import (
     ManifestContent,

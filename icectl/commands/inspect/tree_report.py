@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from icectl.cli.console import Console
-from icectl.cli.tables import shorten
-from icectl.commands.inspect.rows_report import beginnings, below
+from icectl.cli.tables import beginnings, below, shorten
 from icectl.commands.inspect.tree_plan import DELETE_KINDS, MANIFEST_DV, Node
 from icectl.commands.inspect.views import Row
 from icectl.units import as_html, print_count, print_size, printable

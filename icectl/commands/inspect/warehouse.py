@@ -39,8 +39,8 @@ from icectl.commands.inspect.warehouse_plan import (
     history,
     totals,
 )
-from icectl.commands.maintain.plan import exit_code_of
 from icectl.commands.many import TableEnd, end_on, many_result, missing_ends, print_troubles
+from icectl.commands.outcomes import exit_code_of
 from icectl.errors import Incomplete, ProblemsFound, TableNotFound, UsageError
 from icectl.storage.location import scheme
 from icectl.storage.open import open_store, requests_at_once

@@ -11,9 +11,10 @@ from icectl.cli.document import json_line
 from icectl.cli.history import history_of
 from icectl.cli.options import Common
 from icectl.cli.plans import table_in_full
-from icectl.commands.maintain.plan import ASSESS, VALIDATE, StepEnd, TableRun
+from icectl.commands.maintain.plan import VALIDATE, StepEnd, TableRun
 from icectl.commands.maintain.report import file_count, table_row
-from icectl.commands.many import STATUS_NAMES
+from icectl.commands.outcomes import STATUS_NAMES
+from icectl.commands.steps import ASSESS
 from icectl.errors import UsageError
 from icectl.storage.location import redacted
 from icectl.units import print_duration, print_instant

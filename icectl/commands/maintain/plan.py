@@ -7,16 +7,14 @@ else has had its turn; after an unknown outcome no step touches the table any mo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from icectl.commands.outcomes import STATUSES, Status
 from icectl.commands.steps import Judgement
 from icectl.errors import (
-    CommitConflict,
     CommitUnknown,
     CorruptTable,
     Incomplete,
-    ProblemsFound,
-    Refused,
     StorageError,
     TableNotFound,
     Unsupported,
@@ -92,22 +90,8 @@ def needs(
     return tuple(needed), tuple(withheld)
 
 
-Status = Literal[
-    "done", "planned", "nothing-to-do", "skipped", "incomplete", "refused", "conflict", "failed",
-    "unknown",
-]  # fmt: skip
-
-STATUSES: Sequence[Status] = (
-    "nothing-to-do", "skipped", "planned", "done", "incomplete", "refused", "conflict", "failed",
-    "unknown",
-)  # fmt: skip
-"""What a table can end as, the worst last."""
-
 WORKER_ENDED = "worker-ended"
 """The id of a failure of which nobody knows how far the step had come: no other one follows it."""
-
-ASSESS = "assess"
-"""The step that only looks."""
 
 VALIDATE = "validate"
 """The step that comes before those that change a table."""
@@ -156,19 +140,6 @@ class AssessedTable:
     def benefit_bytes(self) -> int:
         """What maintaining the table saves."""
         return sum(need.benefit_bytes for need in self.needs)
-
-
-def status_of_error(exit_code: int) -> Status:
-    """Return what an error makes of a step."""
-    return _STATUS_OF_ERROR.get(exit_code, "failed")
-
-
-_STATUS_OF_ERROR: Mapping[int, Status] = {
-    Incomplete.exit_code: "incomplete",
-    Refused.exit_code: "refused",
-    CommitConflict.exit_code: "conflict",
-    CommitUnknown.exit_code: "unknown",
-}
 
 
 @dataclass(slots=True)
@@ -334,12 +305,3 @@ class Schedule:
     def _is_alone(self, table: TableRun) -> bool:
         step = table.next_step
         return step is not None and (table.name, step) in self.alone
-
-
-def exit_code_of(codes: Sequence[int], *, check: bool) -> int:
-    """Return the exit code of a run over several tables: 12 before 3 before 0, 4 for `--check`."""
-    if CommitUnknown.exit_code in codes:
-        return CommitUnknown.exit_code
-    if check and ProblemsFound.exit_code in codes:
-        return ProblemsFound.exit_code
-    return Incomplete.exit_code if any(codes) else 0

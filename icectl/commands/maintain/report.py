@@ -7,17 +7,10 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
-from icectl.commands.compact.plan import OVER_BUDGET
-from icectl.commands.maintain.plan import (
-    ASSESS,
-    STATUSES,
-    VALIDATE,
-    Facts,
-    StepEnd,
-    TableRun,
-    WithheldStep,
-)
-from icectl.commands.many import STATUS_NAMES, print_lines, print_troubles
+from icectl.commands.maintain.plan import VALIDATE, Facts, StepEnd, TableRun, WithheldStep
+from icectl.commands.many import print_lines, print_troubles
+from icectl.commands.outcomes import STATUS_NAMES, STATUSES
+from icectl.commands.steps import ASSESS, OVER_BUDGET
 from icectl.units import print_count, print_size
 
 

@@ -13,17 +13,9 @@ from icectl.cli.session import open_session
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, CONCURRENCY, UNTRUSTED_POLICY, Layer
 from icectl.cli.signals import Terminated
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
-from icectl.commands.apply.options import ApplyRequest
 from icectl.commands.maintain.ended_tables import EndedTables
 from icectl.commands.maintain.options import MaintainRequest
-from icectl.commands.maintain.plan import (
-    ASSESS,
-    AssessedTable,
-    Schedule,
-    StepEnd,
-    TableRun,
-    exit_code_of,
-)
+from icectl.commands.maintain.plan import AssessedTable, Schedule, StepEnd, TableRun
 from icectl.commands.maintain.policy import (
     KEYS,
     SPARK_KEYS,
@@ -60,7 +52,8 @@ from icectl.commands.maintain.step import (
     options_given,
 )
 from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
-from icectl.commands.steps import STEPS
+from icectl.commands.outcomes import exit_code_of
+from icectl.commands.steps import ASSESS, STEPS
 from icectl.errors import Declined, Incomplete, ProblemsFound, UsageError
 from icectl.format.properties import (
     GC_ENABLED,
@@ -186,21 +179,28 @@ def run(
 
 
 def apply_plan(
-    common: Common, file: str, saved: SavedMaintenance, request: ApplyRequest, spark: SparkRun
+    common: Common,
+    file: str,
+    saved: SavedMaintenance,
+    spark: SparkRun,
+    *,
+    dry_run: bool,
+    allow_newer: bool,
 ) -> Outcome:
     """Carry out a plan of maintenance: the first step of a table exactly, others within it."""
     policies = {
         table.table: on_spark(policy_in(table.policy, file), spark) for table in saved.tables
     }
     _check_options(policies, common)
-    newer = request.allow_newer
     setup = _Setup(
         common,
-        MaintainRequest(dry_run=request.dry_run),
+        MaintainRequest(dry_run=dry_run),
         tuple(policies),
         policies,
         instant_ms=saved.instant_ms,
-        reviewed={table.table: reviewed_steps(table, allow_newer=newer) for table in saved.tables},
+        reviewed={
+            table.table: reviewed_steps(table, allow_newer=allow_newer) for table in saved.tables
+        },
     )
     ended = EndedTables(common, ["apply", file], setup.planning)
     seen = _assess_tables(setup, FoundTables(tuple(policies), ()))

@@ -37,21 +37,13 @@ from icectl.cli.settings import (
 )
 from icectl.cli.signals import Interrupts
 from icectl.commands.launch import run_of
-from icectl.commands.maintain.plan import (
-    ASSESS,
-    VALIDATE,
-    AssessedTable,
-    Facts,
-    Status,
-    StepEnd,
-    needs,
-    status_of_error,
-)
+from icectl.commands.maintain.plan import VALIDATE, AssessedTable, Facts, StepEnd, needs
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
+from icectl.commands.outcomes import Status, status_of_error
 from icectl.commands.remove_orphans.step import looked_ms
 from icectl.commands.sight import Sight
-from icectl.commands.steps import STEPS, Judgement, judge_all, step_of
+from icectl.commands.steps import ASSESS, STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
 from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv

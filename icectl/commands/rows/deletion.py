@@ -11,8 +11,6 @@ from typing import Literal, Protocol
 
 from icectl import __version__
 from icectl.catalog.protocol import LoadedTable
-from icectl.commands.compact.jobs import merge_job
-from icectl.commands.compact.run import live_files
 from icectl.commands.rows.change import OpenChange, whole_files
 from icectl.commands.rows.read import blank_task, condition_job
 from icectl.commit.rewritten_groups import GroupResult, changes
@@ -31,12 +29,14 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.rows.compact_job import partition_of
 from icectl.rows.find_job import FindJob, FoundRows, Keys
+from icectl.rows.jobs import merge_job
 from icectl.rows.merge_deletes import (
     MergedDeletes,
     delete_file_entries,
     write_delete_file,
     write_vectors,
 )
+from icectl.rows.named_files import live_files
 from icectl.rows.write_data import FileOutputs
 from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFiles, check_deletes

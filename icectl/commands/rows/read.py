@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from icectl.commands.compact.run import live_files
 from icectl.entries.conditions import Constant, Predicate, leaves, parse_where
 from icectl.entries.may_match import METRICS, may_match
 from icectl.entries.rows import numbers
@@ -13,6 +12,7 @@ from icectl.format.locations import scheme_of_entries
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema, similar_name_hint
 from icectl.rows.compact_job import CompactJob, typed_specs
+from icectl.rows.named_files import live_files
 from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_frames import LoadJob, OutgoingRows
 from icectl.rows.write_data import write_options

@@ -7,8 +7,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icectl.commands.compact.jobs import SORT_BYTES
-from icectl.commands.compact.run import live_files
 from icectl.commands.rows.change import (
     OpenChange,
     RowChange,
@@ -28,6 +26,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.metrics_modes import metrics_modes
 from icectl.format.properties import DISTRIBUTION_MODE, TARGET_FILE_SIZE_BYTES, read
 from icectl.rows.compact_job import OutputPlaces, typed_specs
+from icectl.rows.jobs import SORT_BYTES
+from icectl.rows.named_files import live_files
 from icectl.rows.read_data import written_schema
 from icectl.rows.sort_rows import Sorting, sort_keys, table_order
 from icectl.rows.write_data import write_options

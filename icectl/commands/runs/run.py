@@ -13,9 +13,9 @@ from icectl.cli.patterns import covers
 from icectl.cli.settings import parse_option
 from icectl.cli.tables import TableColumn, print_table
 from icectl.cli.targets import parts_of
-from icectl.commands.maintain.plan import ASSESS
-from icectl.commands.many import STATUS_NAMES
+from icectl.commands.outcomes import STATUS_NAMES
 from icectl.commands.runs.options import RunsRequest
+from icectl.commands.steps import ASSESS
 from icectl.errors import StorageError, UsageError
 from icectl.units import parse_instant, print_count, print_duration
 

@@ -20,7 +20,6 @@ from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
 from icectl.commands.change import carry_out
-from icectl.commands.compact.run import read_names
 from icectl.commands.rewrite_manifests import run as rewriting
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.commands.upgrade_to_v4.follow_ups import carry_on, convert
@@ -76,6 +75,7 @@ from icectl.format.updates import (
     UpgradeFormatVersion,
     apply_all,
 )
+from icectl.rows.named_files import read_names
 from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.commit.lists import ListsOfRoots, check_roots, legacy_statistics
 from icectl.sfc1.commit.writer import TreeWriter

@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from icectl.commands.compact.jobs import job_of
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.rows import spark_rewrite
 from icectl.rows.compact_job import file_group
+from icectl.rows.jobs import job_of
 from icectl.rows.partition_rows import partitioner
 from icectl.rows.rewrite_data import RowsRead, live_batches
 from icectl.rows.sort_rows import RowKeys, Sorting, ZOrder, sort_keys

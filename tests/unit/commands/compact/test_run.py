@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.compact.jobs import job_of
 from icectl.commands.compact.report import Compacted, PreparedCompaction
 from icectl.errors import CommitConflict
 from icectl.format.metrics_modes import NONE, TRUNCATE_16
 from icectl.format.partition import result_types
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
+from icectl.rows.jobs import job_of
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import (
     current_metadata,

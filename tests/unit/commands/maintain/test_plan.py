@@ -13,13 +13,12 @@ from icectl.commands.maintain.plan import (
     Facts,
     Need,
     Schedule,
-    Status,
     StepEnd,
     TableRun,
-    exit_code_of,
     needs,
 )
 from icectl.commands.maintain.policy import parse_window
+from icectl.commands.outcomes import Status, exit_code_of
 from icectl.commands.steps import Judgement, Measure
 from icectl.errors import CorruptTable, Refused, UsageError
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.commands.compact.run import live_files
 from icectl.commands.rows.write import append
 from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.files.parquet.schema import arrow_schema
 from icectl.rows.find_job import matches
+from icectl.rows.named_files import live_files
 from icectl.sfc1.reader import RootReader
 from icectl.storage.local.store import LocalStore
 from tests.builders.inline_rows import COLUMNS, InlineFrame, rows_of, tree, way_to

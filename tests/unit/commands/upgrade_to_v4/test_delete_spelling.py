@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from icectl.checks.rule import Finding
-from icectl.commands.compact.run import read_names
 from icectl.commands.upgrade_to_v4.delete_spelling import misspelt_deletes
 from icectl.entries.rows import Entries
+from icectl.rows.named_files import read_names
 from icectl.storage.local.store import LocalStore
 from icectl.storage.open import PathMapStore
 from tests.builders.expiry import context_of

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from icectl.commands.inspect.partitions import json_value, partitions_of
 from icectl.entries.partition_key import encode_key
+from icectl.entries.partition_records import json_value, partitions_of
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
