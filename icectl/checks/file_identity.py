@@ -21,7 +21,6 @@ from icectl.errors import CorruptTable, OtherFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format import single_value
 from icectl.format.manifest import Content
-from icectl.format.single_value import Value
 from icectl.format.types import (
     GeographyType,
     GeometryType,
@@ -149,13 +148,15 @@ def is_outside(column: NestedField, stated: FileMetrics, metrics: FileMetrics) -
 
     Files may cut their own bounds of texts, the least to a part of it and the greatest to more.
     """
+    sides = (side for of in (stated, metrics) for side in (of.lower_bounds, of.upper_bounds))
+    bounds = [side.get(column.id) for side in sides]
+    if bounds[:2] == bounds[2:] or None in bounds:
+        return False
     try:
         lower, upper, least, greatest = (
-            _decoded(column, bounds)
-            for of in (stated, metrics)
-            for bounds in (of.lower_bounds, of.upper_bounds)
+            single_value.decode(column.type, bound) for bound in bounds if bound is not None
         )
-        if None in (lower, upper, least, greatest) or column.type == PrimitiveType("uuid"):
+        if column.type == PrimitiveType("uuid"):
             return False  # writers do not agree on the order of uuids
         if column.id in metrics.exact_bounds:
             return bool(least < lower or greatest > upper)
@@ -163,8 +164,3 @@ def is_outside(column: NestedField, stated: FileMetrics, metrics: FileMetrics) -
         return bool(least > upper or greatest < lower or (least < lower and not is_cut))
     except (CorruptTable, ValueError, TypeError):
         return False
-
-
-def _decoded(column: NestedField, bounds: Mapping[int, bytes]) -> Value:
-    stored = bounds.get(column.id)
-    return None if stored is None else single_value.decode(column.type, stored)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.parquet.schema import child_fields, field_id
+from icectl.files.parquet.schema import child_fields, field_id, remembered
 
 LARGEST_BATCH_ROWS = 131_072
 LARGEST_BATCH_BYTES = 32 * 2**20
@@ -57,7 +57,13 @@ def chosen(schema: pa.Schema, field_ids: Collection[int] | None) -> list[int]:
     if field_ids is None:
         return list(range(len(schema)))
     wanted = frozenset(field_ids)
-    return [at for at, field in enumerate(schema) if not wanted.isdisjoint(ids_of(field))]
+    return [at for at, ids in enumerate(ids_by_place(schema)) if not wanted.isdisjoint(ids)]
+
+
+@remembered
+def ids_by_place(schema: pa.Schema) -> tuple[tuple[int, ...], ...]:
+    """Return the ids of each top-level field and of all fields inside it."""
+    return tuple(tuple(ids_of(field)) for field in schema)
 
 
 def ids_of(field: pa.Field) -> Iterator[int]:

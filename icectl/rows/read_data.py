@@ -7,6 +7,7 @@ compare columns that the table no longer has.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import SEEK_END
+from itertools import chain
 from types import MappingProxyType
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ from icectl.entries.partition_key import sort_key
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.avro.data_file import AvroDataFile
 from icectl.files.data_file import DataFile, open_data_file
-from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_of, retype_array
+from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_by_place, ids_of, retype_array
 from icectl.files.orc import OrcDataFile
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.metrics import FileMetrics
@@ -210,7 +211,7 @@ def open_source(
     CorruptTable R-063, R-095, R-180. Errors of the file pass.
     """
     opened = open_own(file, source, schema, name_mapping)
-    ids = [number for item in opened.schema for number in ids_of(item)]
+    ids = [*chain.from_iterable(ids_by_place(opened.schema))]
     if len(opened.schema) and not ids:
         raise Unsupported(
             f"{source.location} has no field ids, and the table no name for any of its columns",

@@ -17,7 +17,13 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.files.parquet.metrics import FileMetrics, footer_metrics, read_metrics, widest
+from icectl.files.parquet.metrics import (
+    FileMetrics,
+    footer_metrics,
+    read_footer,
+    read_metrics,
+    widest,
+)
 from icectl.files.parquet.schema import Shredding, arrow_schema
 from icectl.files.parquet.side_by_side import SideBySideWriter, can_write_side_by_side
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
@@ -335,7 +341,9 @@ class _NewFile:
     def end(self) -> WrittenFile:
         """Close the file, and read its metrics back."""
         self.flush()
-        unread_metrics = footer_metrics(self._writer.close(), self._arrow, self._schema)
+        unread_metrics = footer_metrics(
+            read_footer(self._writer.close()), self._arrow, self._schema
+        )
         size_bytes = self.size_bytes
         self._stack.close()
         with self._outputs.open(self.location) as file:

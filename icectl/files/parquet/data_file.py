@@ -22,7 +22,9 @@ from icectl.files.data_rows import (
 )
 from icectl.files.parquet.metrics import (
     FileMetrics,
+    Footer,
     footer_metrics,
+    read_footer,
     row_group_metrics,
     row_group_offset,
 )
@@ -46,6 +48,7 @@ _END_BYTES = 2**16
 _SHARING = "DELTA_BYTE_ARRAY"
 _FIRST_ROWS, _GROWTH = 64, 4
 """Rows of a first batch where nothing tells how wide they are, and how much more others have."""
+_OFFSET_BYTES = 4
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 
 _READ_OPTIONS: Mapping[str, Any] = {
@@ -99,11 +102,11 @@ class ParquetDataFile:
 
     def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:
         with reading_data_file(_KIND):
-            return footer_metrics(self.file.metadata, self.schema, schema, only=only)
+            return footer_metrics(self._footer, self.schema, schema, only=only)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
         with reading_data_file(_KIND):
-            return row_group_metrics(self.file.metadata, self.schema, schema)
+            return row_group_metrics(self._footer, self.schema, schema)
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
         places = chosen(self.schema, field_ids)
@@ -129,7 +132,7 @@ class ParquetDataFile:
 
     def _row_group(self, number: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
         group = self.file.metadata.row_group(number)
-        if self._is_small(group, columns):
+        if self._is_small(number, columns):
             threads = group.total_byte_size >= _WORTH_THREADS_BYTES
             rows = max(group.num_rows, 1)
             yield from self.file.reader.iter_batches(rows, [number], columns, use_threads=threads)
@@ -207,15 +210,27 @@ class ParquetDataFile:
             **options,
         )
 
-    def _is_small(self, group: Any, columns: list[int]) -> bool:
-        """Whether a row group is one batch, whatever its values: each is stored at least once."""
-        if not self._is_flat or group.num_rows > LARGEST_BATCH_ROWS:
+    def _is_small(self, number: int, columns: list[int]) -> bool:
+        """Whether a row group is one batch: whatever its values, or as the footer says of these."""
+        group = self.file.metadata.row_group(number)
+        if group.num_rows > LARGEST_BATCH_ROWS:
             return False
-        widths = [
-            self._widths[column] or group.column(column).total_uncompressed_size
-            for column in columns
-        ]
-        return bool(sum(widths) * group.num_rows <= _LARGEST_WORST_BYTES)
+        chunks = [(self._widths[column], group.column(column)) for column in columns]
+        # Each value is stored at least once.
+        widths = sum(width or chunk.total_uncompressed_size for width, chunk in chunks)
+        if self._is_flat and widths * group.num_rows <= _LARGEST_WORST_BYTES:
+            return True
+        fixed_bytes = sum((width or _OFFSET_BYTES) * chunk.num_values for width, chunk in chunks)
+        if fixed_bytes > _LARGEST_WORST_BYTES:
+            return False
+        first = number * self.file.metadata.num_columns
+        varying = [first + column for column in columns if not self._widths[column]]
+        value_bytes = self._footer.value_bytes(varying)
+        return value_bytes is not None and fixed_bytes + value_bytes <= _LARGEST_WORST_BYTES
+
+    @cached_property
+    def _footer(self) -> Footer:
+        return read_footer(self.file.metadata)
 
     @cached_property
     def _is_flat(self) -> bool:

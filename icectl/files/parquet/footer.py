@@ -41,7 +41,7 @@ _BOUNDS = (1, 2, 5, 6, 7, 8)
 """Members of statistics: the least and the greatest value, twice, and whether these are exact."""
 
 _CHUNK = 4
-_CHUNKS_AND_BOUNDS = np.array(
+_CHUNKS_AND_STATISTICS = np.array(
     [
         (0, _ROW_GROUPS, LIST),
         (1, 0, STRUCT),
@@ -49,20 +49,14 @@ _CHUNKS_AND_BOUNDS = np.array(
         (3, 0, STRUCT),  # _CHUNK
         (_CHUNK, _META_DATA, STRUCT),
         (5, _STATISTICS, STRUCT),
-        *((6, number, BINARY) for number in _BOUNDS[:4]),
+        *((6, number, BINARY) for number in _BOUNDS[:4]),  # nodes 7 to 10
+        *((6, number, BOOLEAN) for number in _BOUNDS[4:]),
+        (5, _SIZE_STATISTICS, STRUCT),
+        (13, _BYTES_OF_VALUES, NUMBER),
     ],
     np.int64,
 )
 
-_CHUNKS_AND_PROOFS = np.array(
-    [
-        *_CHUNKS_AND_BOUNDS[:6].tolist(),
-        *((6, number, BOOLEAN) for number in _BOUNDS[4:]),
-        (5, _SIZE_STATISTICS, STRUCT),
-        (9, _BYTES_OF_VALUES, NUMBER),
-    ],
-    np.int64,
-)
 
 Copied = tuple[bytes, int]
 """A value, and where the one that it was copied from ends."""
@@ -222,16 +216,41 @@ def changed(footer: bytes, changes: FooterChanges) -> bytes:
     return _struct(footer, 0, of_file)[0]
 
 
-def bound_sizes(footer: bytes) -> tuple[Integers, Integers]:
-    """Return column chunks and the bytes of their bounds, one of either for each bound.
+@dataclass(frozen=True, slots=True)
+class ChunkProofs:
+    """What a footer proves of its column chunks, numbered from 0 over all row groups.
 
-    Chunks are numbered from 0, over all row groups. Raises: CorruptTable R-099.
+    `exact` says whether both bounds are values of the chunk; `value_bytes` is how long its texts
+    and bytes are together, -1 where it is not known.
     """
+
+    exact: npt.NDArray[np.bool_]
+    value_bytes: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkStatistics:
+    """The chunk of each bound in a footer, its bytes, and what is proven of chunks.
+
+    Chunks are numbered from 0, over all row groups. Only compiled loops find proofs.
+    """
+
+    bound_chunks: Integers
+    bound_sizes: Integers
+    proofs: ChunkProofs | None = None
+
+
+def chunk_statistics(footer: bytes) -> ChunkStatistics:
+    """Return what a footer says of bounds and sizes. Raises: CorruptTable R-099."""
     if loops() is not None:
-        members = find_members(octets(footer), _CHUNKS_AND_BOUNDS)
+        members = find_members(octets(footer), _CHUNKS_AND_STATISTICS)
+        chunks = members.of(_CHUNK)
         bounds = np.concatenate([members.of(number) for number in range(7, 11)])
-        chunks = np.searchsorted(members.of(_CHUNK)[:, 1], bounds[:, 1], "right") - 1
-        return chunks, bounds[:, 3]
+        of_bounds = np.searchsorted(chunks[:, 1], bounds[:, 1], "right") - 1
+        greatest, least = (members.column(node, chunks) for node in (11, 12))
+        value_bytes = members.column(14, chunks, missing=-1)
+        proofs = ChunkProofs((greatest & least).astype(bool), value_bytes)
+        return ChunkStatistics(of_bounds, bounds[:, 3], proofs)
     found: list[tuple[int, int]] = []
     chunk_count = 0
 
@@ -251,32 +270,7 @@ def bound_sizes(footer: bytes) -> tuple[Integers, Integers]:
     meta_data = partial(_struct, changes={_STATISTICS: statistics})
     _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})
     pairs = np.array(found, np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkProofs:
-    """What a footer proves of its column chunks, numbered from 0 over all row groups.
-
-    `exact` says whether both bounds are values of the chunk; `value_bytes` is how long its texts
-    and bytes are together, -1 where it is not known.
-    """
-
-    exact: npt.NDArray[np.bool_]
-    value_bytes: Integers
-
-
-def chunk_proofs(footer: bytes) -> ChunkProofs | None:
-    """Return what a footer proves of its chunks; None where no compiled loops read it.
-
-    Raises: CorruptTable R-099.
-    """
-    if loops() is None:
-        return None
-    members = find_members(octets(footer), _CHUNKS_AND_PROOFS)
-    chunks = members.of(_CHUNK)
-    greatest, least = (members.column(node, chunks) for node in (7, 8))
-    return ChunkProofs((greatest & least).astype(bool), members.column(10, chunks, missing=-1))
+    return ChunkStatistics(pairs[:, 0], pairs[:, 1])
 
 
 def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:

@@ -17,9 +17,8 @@ from icectl.files.arrow_failures import reading_data_file
 from icectl.files.parquet.footer import (
     ChunkProofs,
     FooterChanges,
-    bound_sizes,
     changed,
-    chunk_proofs,
+    chunk_statistics,
 )
 from icectl.files.parquet.schema import METADATA, NameMapping, arrow_type, leaves, schema_with_ids
 from icectl.format import single_value
@@ -78,20 +77,19 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     with reading_data_file("Parquet"):
         metadata = pq.read_metadata(file)
         stored = schema_with_ids(metadata.schema.to_arrow_schema(), name_mapping)
-    return footer_metrics(metadata, stored, schema)
+    return footer_metrics(read_footer(metadata), stored, schema)
 
 
 def footer_metrics(
-    metadata: Any, stored: pa.Schema, schema: Schema, *, only: bool = False
+    footer: "Footer", stored: pa.Schema, schema: Schema, *, only: bool = False
 ) -> FileMetrics:
     """Return a footer's metrics as read_metrics, of all columns or `only` those of `schema`."""
-    footer = _footer(metadata)
-    return _metrics(footer, metadata.num_rows, footer.groups, stored, schema, only=only)
+    rows = footer.metadata.num_rows
+    return _metrics(footer, rows, footer.groups, stored, schema, only=only)
 
 
-def row_group_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> Sequence[FileMetrics]:
+def row_group_metrics(footer: "Footer", stored: pa.Schema, schema: Schema) -> Sequence[FileMetrics]:
     """The metrics that a Parquet footer states of each row group with rows, as footer_metrics."""
-    footer = _footer(metadata)
     return [
         _metrics(footer, group.num_rows, {number: group}, stored, schema)
         for number, group in footer.groups.items()
@@ -99,7 +97,7 @@ def row_group_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> Seque
 
 
 @dataclass(frozen=True, slots=True)
-class _Footer:
+class Footer:
     """A footer, its row groups with rows by number, and what it proves of chunks."""
 
     metadata: Any
@@ -110,13 +108,13 @@ class _Footer:
         return self.proofs is not None and bool(self.proofs.exact[chunks].all())
 
     def value_bytes(self, chunks: Sequence[int]) -> int | None:
-        """Return how long the values of chunks are together; None where it is not known."""
+        """Return how long texts and bytes of chunks are together; None where it is not known."""
         sizes = None if self.proofs is None else self.proofs.value_bytes[chunks]
         return None if sizes is None or (sizes < 0).any() else int(sizes.sum())
 
 
 def _metrics(
-    footer: _Footer,
+    footer: Footer,
     record_count: int,
     row_groups: Mapping[int, Any],
     stored: pa.Schema,
@@ -148,10 +146,13 @@ def _metrics(
         column = schema.field(leaf.field_id)
         if column is None or leaf.is_repeated or leaf.part is not None:
             continue
-        total, count = footer.value_bytes(numbers), values[leaf.field_id]
-        count -= nulls.get(leaf.field_id, count)
-        if total is not None and count > 0:
-            lengths[leaf.field_id] = total // count
+        descriptor = metadata.schema.column(place)
+        is_bytes = descriptor.physical_type in _BYTES
+        if is_bytes:
+            total, count = footer.value_bytes(numbers), values[leaf.field_id]
+            count -= nulls.get(leaf.field_id, count)
+            if total is not None and count > 0:
+                lengths[leaf.field_id] = total // count
         if leaf.type in (pa.uint32(), pa.uint64()):
             continue  # pyarrow gives these bounds as signed numbers
         if isinstance(column.type, GeometryType | GeographyType):
@@ -159,19 +160,25 @@ def _metrics(
             if box is not None:
                 bounds[leaf.field_id] = box.bounds()
             continue
-        range_ = _range(chunks, _reader(column.type, metadata.schema.column(place)))
+        with_values = [
+            (number, stated)
+            for number, chunk, stated in zip(numbers, chunks, statistics, strict=True)
+            if stated is None
+            or not (stated.has_null_count and stated.null_count == chunk.num_values)
+        ]
+        range_ = _range([of for _, of in with_values], _reader(column.type, descriptor))
         if range_ is not None:
             try:
                 smallest, largest = (single_value.encode(column.type, bound) for bound in range_)
             except ValueError:  # beyond the type, as year 9999 of dates promoted to nanoseconds
                 continue
             bounds[leaf.field_id] = smallest, largest
-            is_same = leaf.type == arrow_type(column.type) and not any(map(_is_zero, range_))
-            if is_same and footer.is_exact(_with_values(chunks, numbers)):
+            wanted = arrow_type(column.type)
+            is_same = leaf.type == wanted and not any(map(_is_zero, range_))
+            if is_same and footer.is_exact([number for number, _ in with_values]):
                 tight[leaf.field_id] = True
             # Only bounds of bytes are ever cut, and those in nanoseconds rounded.
-            is_rounded = _is_finer(leaf.type, arrow_type(column.type))
-            if not is_rounded and not any(chunk.physical_type in _BYTES for chunk in chunks):
+            if not is_bytes and not _is_finer(leaf.type, wanted):
                 exact.add(leaf.field_id)
     return FileMetrics(
         record_count=record_count,
@@ -187,8 +194,8 @@ def _metrics(
     )
 
 
-def _footer(metadata: Any) -> _Footer:
-    """Return a footer without bounds that are not as long as the values of their column.
+def read_footer(metadata: Any) -> Footer:
+    """Return pyarrow's metadata without bounds that are not as long as the values of their column.
 
     Where one is shorter, pyarrow ends the process. Writers in Rust cut the bounds of long values.
     A writer without rows may leave a row group whose offsets mean nothing.
@@ -198,10 +205,10 @@ def _footer(metadata: Any) -> _Footer:
     content = file.getvalue()
     columns = (metadata.schema.column(place) for place in range(metadata.num_columns))
     widths = [_WIDTHS.get(column.physical_type) or max(column.length, 0) for column in columns]
-    chunks, sizes = bound_sizes(content[4:-8])
+    found = chunk_statistics(content[4:-8])
+    chunks, sizes = found.bound_chunks, found.bound_sizes
     expected = np.resize(np.array(widths, np.int64), chunks.max(initial=-1) + 1)[chunks]
     misfits = chunks[(expected > 0) & (sizes != expected)].tolist()
-    proofs = chunk_proofs(content[4:-8])
     if misfits:
         places = frozenset(divmod(chunk, len(widths)) for chunk in misfits)
         footer = changed(content[4:-8], FooterChanges(places))
@@ -209,17 +216,7 @@ def _footer(metadata: Any) -> _Footer:
         metadata = pq.read_metadata(BytesIO(content[:4] + footer + ending))
     groups = {number: metadata.row_group(number) for number in range(metadata.num_row_groups)}
     with_rows = {number: group for number, group in groups.items() if group.num_rows}
-    return _Footer(metadata, with_rows, proofs)
-
-
-def _with_values(chunks: Sequence[Any], numbers: Sequence[int]) -> list[int]:
-    """Return the numbers of the chunks that have other values than nulls."""
-    found = []
-    for chunk, number in zip(chunks, numbers, strict=True):
-        counts = chunk.statistics
-        if not counts.has_null_count or counts.null_count < chunk.num_values:
-            found.append(number)
-    return found
+    return Footer(metadata, with_rows, found.proofs)
 
 
 def row_group_offset(row_group: Any) -> int:
@@ -231,18 +228,13 @@ def row_group_offset(row_group: Any) -> int:
 
 
 def _range(
-    chunks: Sequence[Any], read: Callable[[Any], Value | None]
+    stated: Sequence[Any], read: Callable[[Any], Value | None]
 ) -> tuple[Value, Value] | None:
-    """Return the smallest and the largest value over all row groups; None where one can't tell."""
+    """Return the smallest and the largest value over chunks with values; None if one can't tell."""
     lower: list[Value] = []
     upper: list[Value] = []
-    for chunk in chunks:
-        statistics = chunk.statistics
-        if statistics is None:
-            return None
-        if statistics.has_null_count and statistics.null_count == chunk.num_values:
-            continue
-        if not statistics.has_min_max:
+    for statistics in stated:
+        if statistics is None or not statistics.has_min_max:
             return None
         smallest, largest = read(statistics.min_raw), read(statistics.max_raw)
         if smallest is None or largest is None:

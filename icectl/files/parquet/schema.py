@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import types as arrow_types
@@ -116,6 +117,24 @@ class Leaf:
     is_shape: bool = False
 
 
+_Found = TypeVar("_Found")
+
+
+def remembered(function: Callable[[pa.Schema], _Found]) -> Callable[[pa.Schema], _Found]:
+    """Let a function of a schema recall its last result: files of a table are mostly alike."""
+    last: tuple[pa.Schema, _Found] | None = None
+
+    @wraps(function)
+    def recalled(schema: pa.Schema) -> _Found:
+        nonlocal last
+        known = last  # another thread may replace it
+        if known is None or not known[0].equals(schema, check_metadata=True):
+            known = last = schema, function(schema)
+        return known[1]
+
+    return recalled
+
+
 def arrow_schema(schema: Schema, shredding: Shredding = _UNSHREDDED) -> pa.Schema:
     """Return the Arrow schema of files, with field ids, variants as in `shredding` (R-095)."""
     return pa.schema([_arrow_field(field, shredding) for field in schema.fields])
@@ -170,6 +189,7 @@ def schema_from_arrow(schema: pa.Schema) -> Schema:
     return Schema(schema_id=0, fields=tuple(field for field in fields if field is not None))
 
 
+@remembered
 def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
     """Return the columns of a Parquet file that has this Arrow schema, in their order."""
     return tuple(leaf for field in schema for leaf in _leaves(field, is_repeated=False))

@@ -354,7 +354,8 @@ def test_columns_of_large_row_groups_are_read_piece_by_piece(monkeypatch):
             self.longest = max(self.longest, size)
             return super().read(size)
 
-    monkeypatch.setattr(data_file_parquet, "_WHOLE_CHUNKS_BYTES", 2**20)
+    for limit in ("_WHOLE_CHUNKS_BYTES", "_LARGEST_WORST_BYTES"):
+        monkeypatch.setattr(data_file_parquet, limit, 2**20)
     texts = [f"{at * 7919:x}" * 1000 for at in range(4_000)]
     schema = pa.schema([with_id("wide", pa.string(), 2)])
     file = Watched()
@@ -394,3 +395,20 @@ def test_dictionaries_are_not_looked_into_where_few_batches_do_without():
     assert len(content) > 2**16
     assert bytes_read(content) < len(content) + 2**16 + 2**12
     assert read(content, [1, 2]) == rows
+
+
+LISTED = pa.list_(with_id("element", pa.string(), 3))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), LISTED], ids=["text", "list"])
+def test_a_row_group_of_which_the_footer_tells_a_small_size_is_one_batch(kind):
+    texts = [f"{number % 3000 * 7919:032x}" for number in range(9_000)]
+    schema = pa.schema([with_id("name", kind, 2)])
+    rows = [{"name": text if kind == pa.string() else [text, None]} for text in texts]
+    content = written(rows, schema, compression="none")
+    # Were each value as long as all that is stored, these would be 900 MB.
+    assert pq.read_metadata(io.BytesIO(content)).row_group(0).total_byte_size > 10**5
+    assert bytes_read(content) < len(content) + 2**16 + 2**12
+    parts = list(open_data_file(content, "parquet").batches([2]))
+    assert [(part.first_row, part.batch.num_rows) for part in parts] == [(0, 9_000)]
+    assert parts[0].batch.to_pylist() == rows
