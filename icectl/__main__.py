@@ -23,7 +23,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 a tenth of a short run."""
 gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
-# numpy starts a thread a core for algebra that nobody asks for here: a seventh of a short run
+# numpy starts a thread a core for algebra that icectl does not use: a seventh of a short run
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from icectl.cli.app import main as run  # noqa: E402 - takes its time
@@ -35,7 +35,7 @@ def main() -> None:
     """Exit with the code of the command line's run.
 
     The process ends without Python's own end: threads that still wait for a store do not hold it
-    up, none of a library that wakes up meanwhile takes its code away, and what imports made is not
+    up, none of a library that wakes up then takes its code away, and what imports made is not
     taken apart piece by piece, a tenth of a short run.
     """
     _open_streams()

@@ -32,7 +32,7 @@ def commit_file(
     updates: Sequence[Update],
     name: str,
 ) -> CommitOutcome:
-    """Write the metadata file that follows `base`, under a name that nobody else may take.
+    """Write the metadata file that follows `base`, under a name that no other writer may take.
 
     Raises: Refused, where another table is there, or an update breaks a rule; StorageError; each of
     them only where nothing was written.
@@ -53,7 +53,7 @@ def commit_file(
 def create_file(
     store: Store, base: LoadedTable, metadata: TableMetadata, name: str, *, gzip: bool
 ) -> CommitOutcome:
-    """Write a metadata file into the folder of `base`, under a name that nobody else may take.
+    """Write a metadata file into the folder of `base`, under a name that no other writer may take.
 
     Raises: StorageError, only where nothing was written.
     """
@@ -80,7 +80,7 @@ def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> 
 
 
 def why_changed(base: LoadedTable, content: bytes) -> str | None:
-    """Return why the loaded file is no base any more, if so. Raises: Refused, for another table."""
+    """Return why the loaded file is no longer a base, if so. Raises: Refused, for another table."""
     newer = read_metadata(content)
     check_same_table(base, newer)
     if newer != base.metadata:

@@ -76,7 +76,7 @@ OF_A_CATALOG = Capabilities(
 
 
 def silent(_: str) -> None:
-    """Warn nobody."""
+    """Drop the warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class FileSystemCatalog:
         for _ in range(_LOOKS - 1):
             try:
                 return self._load(to_show=to_show)
-            except FileNotFoundError:  # renamed, or deleted by a commit that came meanwhile
+            except FileNotFoundError:  # renamed, or deleted by a concurrent commit
                 continue
         return self._load(to_show=to_show)
 

@@ -85,7 +85,7 @@ class GlueRejection(Exception):
 
 
 class GlueAnswerLost(Exception):
-    """A request was sent, and nobody said whether it was carried out; its text is why."""
+    """A request was sent, and no response said whether it was carried out; its text is why."""
 
 
 class OddAnswer(StorageError):
@@ -270,7 +270,7 @@ def _is_entry(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def external_maintainer(service: Glue, table: Mapping[str, Any]) -> str | None:
-    """Who expires snapshots or deletes files for clients; None: nobody, or Glue does not say."""
+    """Return who expires snapshots or deletes files for clients; None if no one, or unknown."""
     catalog_id = str(service.catalog_id or table.get("CatalogId") or "")
     connection = str((table.get("FederatedTable") or {}).get("ConnectionName", ""))
     if _S3_TABLES in catalog_id or _S3_TABLES in connection:

@@ -44,7 +44,7 @@ class MetadataVersion:
     """One metadata file as its name tells of it; `version` is None where the name has no number.
 
     An `uncommitted` one is named with a UUID alone: engines that commit by renaming write such
-    files, and then give them the name of a version. `modified_ms` is None where nobody has told.
+    files, and then give them the name of a version. `modified_ms` is None if it is unknown.
     """
 
     location: str
@@ -280,7 +280,7 @@ def check_original(store: Store, loaded: LoadedTable) -> None:
 def moved_from(loaded: LoadedTable) -> str | None:
     """Return where a table's metadata say that it lies, if they lie elsewhere; else None.
 
-    Where `write.metadata.path` puts them somewhere, nobody can tell.
+    Where `write.metadata.path` puts them somewhere, no one can know.
     """
     folder, table_location = locations.parent(loaded.metadata_location), loaded.metadata.location
     if (

@@ -80,7 +80,7 @@ class PointerState:
 
 
 class SwapUncertain(Exception):
-    """A swap was asked for, and nobody said how it ended; its text is why, without secrets."""
+    """A swap was asked for, and no response said how it ended; its text is why, without secrets."""
 
 
 class Pointer(Protocol):
@@ -97,7 +97,7 @@ class Pointer(Protocol):
     ) -> Conflict | None:
         """Name another metadata file, if the entry still is as it was read; `previous` is kept.
 
-        Returns why it is not, with nothing changed. Raises: SwapUncertain, where nobody knows; any
+        Returns why it is not, with nothing changed. Raises: SwapUncertain, where it is unknown; any
         other error only where the pointer is certain not to change.
         """
 
@@ -128,7 +128,7 @@ class PointerCatalog:
                 set_home(self.store, pointed.metadata_location)
                 capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
                 return _table(metadata, pointed.metadata_location, capabilities)
-            except FileNotFoundError:  # perhaps a commit that came meanwhile has deleted it
+            except FileNotFoundError:  # perhaps a concurrent commit has deleted it
                 before, pointed = pointed, self.pointer.read()
                 if pointed.metadata_location == before.metadata_location:
                     break
@@ -196,7 +196,7 @@ class PointerCatalog:
             try:
                 is_settled = self.pointer.settle(pointed)
                 outcome = self._look(base, ours, is_settled=is_settled)
-            except Exception:  # whatever it is, nobody has answered yet
+            except Exception:  # whatever it is, no response has come yet
                 _LOGGER.debug("cannot check what happened to the commit", exc_info=True)
                 continue
             if outcome is not None:

@@ -113,7 +113,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody answered whether the commit landed (R-156); `message` and `hint` replace the usual."""
+    """No response said whether the commit landed (R-156); both texts replace the usual."""
 
     metadata_location: str
     reason: str

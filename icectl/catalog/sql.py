@@ -216,7 +216,7 @@ def _sqlite(rest: str, deadline: Deadline) -> Database:
             raise TableNotFound(
                 f"there is no SQLite database {file}", hint="check the `uri` of the catalog"
             )
-        # Opened by a URI, a file that goes away is not made anew.
+        # Opened by a URI, a file that goes away is not created again.
         return sqlite3.connect(
             f"file:{quote(str(file))}?mode=rw", timeout=wait, isolation_level=None, uri=True
         )

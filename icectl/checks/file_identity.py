@@ -2,8 +2,8 @@
 
 Another file of the table under that name is whole in itself, and has other rows. Of a data file's
 bytes (their number, the places of row groups, the sizes of columns), its partition, each count, and
-the bounds of each column one may be a mistake of a writer or of who stored the file anew, and two
-tell of another file. Tools that move tables write delete files anew, and keep what entries say of
+the bounds of each column one may be a mistake of a writer or of who stored the file again, and two
+tell of another file. Tools that move tables rewrite delete files, and keep what entries say of
 their bytes: there counts and bounds tell, and one is enough. Other row counts alone always tell.
 """
 

@@ -124,7 +124,7 @@ def _incomplete_header(stored: StoredManifest) -> Iterator[Breach]:
     names = _IN_HEADER[2 if header.format_version > 1 else 1]
     absent = [name for name in names if name not in header.metadata]
     if absent:
-        # Whoever reads a manifest through its list and the table metadata does without.
+        # A reader of a manifest through its list and the table metadata does without.
         yield Breach(f"its header lacks `{'`, `'.join(absent)}`", severity="warning")
 
 

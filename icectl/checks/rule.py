@@ -69,7 +69,7 @@ class Check(Generic[S]):
 class Rule:
     """One rule of the format.
 
-    `id` never changes its meaning. `fix` is the next step of whoever finds the rule broken. A rule
+    `id` never changes its meaning. `fix` is the next step if the rule is broken. A rule
     without `checks` is kept by code elsewhere, unless `not_enforced` says why there is none.
     """
 

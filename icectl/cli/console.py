@@ -112,7 +112,7 @@ class Console:
 
     @contextmanager
     def paged(self) -> Iterator[None]:
-        """Show what is printed meanwhile in a pager if it is longer than the screen.
+        """Show what is printed inside in a pager if it is longer than the screen.
 
         Raises: BrokenPipeError, from what prints once the user has left the pager.
         """
@@ -216,7 +216,7 @@ class Console:
         return not self.options.json and self.err_is_terminal and _is_terminal(self._source)
 
     def ask(self, question: str) -> bool:
-        """Ask on the terminal, default no; UsageError where there is nobody to ask."""
+        """Ask on the terminal, default no; UsageError if no user can answer."""
         if not self.asks:
             raise UsageError(
                 "confirmation needed, and there is no terminal to ask on",

@@ -381,7 +381,7 @@ def result_schema(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def put_in_place(path: Path, parts: Iterable[str], env: Env) -> None:
     """Put a text in place in one step, so that no reader ever sees half of it.
 
-    A device or a pipe is written to, since a file in its place would break whoever else uses it.
+    A device or a pipe is written to, since a file in its place would break its other users.
     Raises: OSError.
     """
     if path.exists() and not path.is_file():

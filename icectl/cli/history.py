@@ -92,7 +92,7 @@ class History:
 
 
 def history_of(settings: Settings) -> History | None:
-    """Return the history of whoever runs icectl; None for a user without a home."""
+    """Return the history of the user; None for a user without a home."""
     folder = settings.read(STATE_DIR) or default_state_folder(os.environ)
     return None if folder is None else History(folder)
 

@@ -424,7 +424,7 @@ class Command:
 
 
 NEVER_PLANNED = frozenset({"delete_outside"})
-"""Options that let files go which are not the table's: only whoever runs the command gives them."""
+"""Options that let files go which are not the table's: only the user of the command gives them."""
 
 
 @dataclass(frozen=True, slots=True)

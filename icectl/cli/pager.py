@@ -53,7 +53,7 @@ def pager_command(warn: Callable[[str], None]) -> Sequence[str]:
 class PagedText:
     """Output of one run: held until it is longer than the screen, and from then on in the pager.
 
-    What is written to stderr meanwhile waits until the pager has ended.
+    What is written to stderr waits until the pager has ended.
     """
 
     def __init__(self, out: TextIO, err: TextIO, warn: Callable[[str], None]) -> None:

@@ -270,7 +270,7 @@ def _texts(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def not_for_plans(name: str, given_anew: str) -> Refused:
-    """Say that a plan has an option that only whoever applies it may give."""
+    """Say that a plan has an option that only `apply` may get."""
     return Refused(
         f"the plan sets `{name}`, which is not allowed in a plan",
         hint=f"make a new plan; if {given_anew} is needed, give it to `icectl apply`",

@@ -96,7 +96,7 @@ class ConsoleProgress:
                 self._phase.done += amount
 
     def rename(self, name: str) -> None:
-        """Call the phase otherwise, without beginning it anew."""
+        """Call the phase otherwise, without beginning it again."""
         with self._lock:
             if self._phase is not None:
                 self._phase.name = name

@@ -92,7 +92,7 @@ def _row(entry: ListedTable) -> Mapping[str, Any]:
         loaded = entry.catalog.load(to_show=True)
     except IcectlError as error:
         return {**row, "error": error.message}
-    except FileNotFoundError:  # dropped meanwhile
+    except FileNotFoundError:  # dropped since it was listed
         return {**row, "error": "it is gone"}
     metadata = loaded.metadata
     snapshot = metadata.current_snapshot

@@ -84,7 +84,7 @@ def puts_of(size_bytes: int, count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a store and a machine cost, in one currency; None for a price that nobody has set."""
+    """What a store and a machine cost, in one currency; None for a price that is not set."""
 
     storage_gb_month: float | None = None
     get_1000: float | None = None

@@ -71,7 +71,7 @@ _ELSEWHERE = frozenset(
 
 
 def value_named(command: str, option: str) -> str | None:
-    """Return what the values of an option name; None where nobody can tell them."""
+    """Return what the values of an option name; None if they are unknown."""
     return {**_VALUES[""], **_VALUES.get(command, {})}.get(option)
 
 

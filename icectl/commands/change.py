@@ -63,7 +63,7 @@ class PlannedChange(Generic[Report]):
 def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) -> Outcome:
     """Ask, execute the plan and return the outcome; that of the plan if no more was asked for.
 
-    Raises: Refused; Declined; UsageError, where there is nobody to ask; CommitConflict, where the
+    Raises: Refused; Declined; UsageError, if no user can answer; CommitConflict, where the
     plan is not what was reviewed; what `execute` raises.
     """
     report = planned.report

@@ -62,7 +62,7 @@ class Judgement:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody can say what the table needs: it is damaged, or a property malformed."""
+        """Whether it is unknown what the table needs: it is damaged, or a property malformed."""
         is_damage = isinstance(self.error, CorruptTable | StorageError)
         return is_damage or (self.error is not None and self.error.error_id == MALFORMED)
 

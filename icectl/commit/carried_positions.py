@@ -1,4 +1,4 @@
-"""Where rows are after a rewrite that others have deleted meanwhile: pure."""
+"""Where rows are after a rewrite that others have deleted since: pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,7 @@
 """Equality deletes that become deletes by position, on whatever head their commit finds.
 
 What was found in a data file holds as long as it is live and the deletes are. So on each head the
-rows found are put together with those that are deleted by position there, files that another
+rows found are combined with those that are deleted by position there, files that another
 rewrite brought with an older sequence number are looked into, and those that are gone left out.
 An equality delete goes only where all data files of the head that it applies to were looked into.
 New deletes have the highest sequence number of those that they stand for: a rewrite that began

@@ -1,4 +1,4 @@
-"""Committing rewritten files: the groups that are still valid, and deletes that came meanwhile.
+"""Committing rewritten files: the groups that are still valid, and deletes that came since.
 
 A rewrite that keeps the order of rows puts each row at its rank among the live ones; one that sorts
 them puts it where its row id is. So positions that others have deleted since are known in the new
@@ -245,7 +245,7 @@ class FileRewrite:
     a replacement to others.
 
     After an attempt `changes` is its changes, `lost` the reasons of dropped groups, and `carried`
-    how many rows of the others were deleted meanwhile.
+    how many rows of the others were deleted since.
     """
 
     load: LoadFiles
@@ -265,7 +265,7 @@ class FileRewrite:
         """Propose the snapshot on the newest metadata, with the groups that are still valid.
 
         Proposes nothing if nothing is left to change.
-        Raises: CommitConflict, if no group is valid any more; StorageError; CorruptTable;
+        Raises: CommitConflict, if no group is still valid; StorageError; CorruptTable;
         Unsupported for manifests with fields that would be lost.
         """
         if metadata.format_version != self.planned.format_version:
@@ -340,7 +340,7 @@ class FileRewrite:
         return valid
 
     def _with_deletes(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> GroupResult:
-        """Add the deletes that came meanwhile to a group. Raises: NotCarried; as propose."""
+        """Add the deletes that came since the plan to a group. Raises: NotCarried; as propose."""
         carrier = self.carrier
         reason = conflict(result, head, carries=carrier is not None)
         if reason is not None:

@@ -1,6 +1,6 @@
 """Rewritten groups: whether they are still valid on a head, and the changes they make: pure.
 
-Not the commits that came meanwhile count, but the live files: those that were read must be live,
+Not the commits that came since count, but the live files: those that were read must be live,
 with exactly the deletes that were applied. Newer equality deletes are the one exception. They still
 apply, since new files carry the data sequence number of the rewrite's base (R-045, R-112).
 """
@@ -233,7 +233,7 @@ def _moves(task: RewriteTask) -> bool:
 
 
 def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
-    """Return whether an input has other deletes by position now, or is not live any more."""
+    """Return whether an input has other deletes by position now, or is no longer live."""
     if head.entry(file.location) is None:
         return True
     planned: set[DeleteKey] = {
@@ -280,7 +280,7 @@ class Changes:
     `operation` is what the summary of the snapshot says. Where it `is_part`, files are live beside
     those of `after`, in manifests that were not read.
 
-    `dangling` are the delete files among `removed` that apply to nothing any more, `carried` the
+    `dangling` are the delete files among `removed` that no longer apply to anything, `carried` the
     rows that were deleted while their files were rewritten.
     """
 
@@ -324,7 +324,7 @@ class Changes:
 
 
 def changes(files: LiveFiles, results: Sequence[GroupResult]) -> Changes:
-    """Return the changes, with the deletes that apply to nothing any more (R-116).
+    """Return the changes, with the deletes that no longer apply to anything (R-116).
 
     `files` are those of the head, on which the results are valid.
     Shape: `removed` and `after` have the columns of `files.entries`, `added` every column.

@@ -290,7 +290,7 @@ class ListWriter:
         """Write new manifests again whose sources are not all listed as they were.
 
         Entries of sources that are gone are dropped: their replacements are listed, and kept. Those
-        of sources that have got row ids meanwhile keep these (R-102).
+        of sources that have got row ids since keep these (R-102).
         """
         sources = [present.get(item.manifest_path) for item in rewrite.listed.manifests]
         pairs = list(zip(rewrite.listed.manifests, sources, strict=True))

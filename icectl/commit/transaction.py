@@ -1,9 +1,9 @@
 """One commit to one table, from its first file to the clean-up after it.
 
 A commit ends in one of three ways. If it has landed, its files stay, and those of earlier attempts
-are removed. If it has not, all of its files are removed. If nobody knows, every file stays, and so
-does the journal, from which a later run finds out (R-156). The names of files say which run wrote
-them.
+are removed. If it has not, all of its files are removed. If that is unknown, every file stays, and
+so does the journal, from which a later run finds out (R-156). The names of files say which run
+wrote them.
 """
 
 from collections import Counter

@@ -103,7 +103,7 @@ def partitions_of(metadata: TableMetadata) -> Partitions:
 def _union_field(union: list[_UnionField], candidate: PartitionField) -> _UnionField:
     """Find or add the shared field that a spec's field belongs to.
 
-    Version 1 counts ids anew in every spec (R-078), so one id may stand for two columns: fields
+    Version 1 counts ids again in every spec (R-078), so one id may stand for two columns: fields
     are the same only if their source agrees too. A dropped field is void in newer specs.
     """
     for member in union:

@@ -216,7 +216,7 @@ def describe_manifest(
     """Return the row of a manifest with these entries; `types` are those of its spec's fields.
 
     Sequence number and snapshot are left to the commit that lists it (R-041). First row id: that of
-    the first data file where every one has its own, so that none is given anew (R-102).
+    the first data file where every one has its own, so that none is given again (R-102).
     Raises: CorruptTable R-068.
     Spec: R-047, R-050, R-051, R-053.
     """

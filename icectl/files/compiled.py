@@ -1,6 +1,6 @@
 """The loops of loops.c, built with the package: a library that every version of Python can call.
 
-Where it is not there, because an installation found no compiler for instance, whoever has a use for
+Where it is not there, because an installation found no compiler for instance, what has a use for
 it goes the longer way in Python; build_loops.py builds it later. While a loop runs, other threads
 run too.
 """

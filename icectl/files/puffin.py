@@ -166,7 +166,7 @@ def write_puffin(blobs: Iterable[NewBlob], properties: Mapping[str, str]) -> byt
 def with_properties(content: bytes, change: Callable[[dict[str, str]], None]) -> bytes:
     """Return a Puffin file with the properties of each blob changed in place by `change`.
 
-    Blobs keep their bytes and offsets; the footer keeps members that nobody here knows, and is not
+    Blobs keep their bytes and offsets; the footer keeps unknown members, and is not
     compressed.
     Raises: as read_footer; what `change` raises.
     """

@@ -63,7 +63,7 @@ def absolute_location(table_location: str, location: str) -> str:
     """Return a location of version 4 as an absolute one (sfc-1 L1).
 
     Raises: Unsupported, where it begins with a slash: by the letter it lies below the table, but
-    whoever wrote it may have meant a path of the machine, and files were deleted for the other's.
+    its writer may have meant a path of the machine, and files were deleted for the other's.
     """
     if _SCHEME.match(location):
         return location

@@ -39,7 +39,7 @@ def parse_generously(members: Mapping[str, Any], location: str) -> TableMetadata
     `location` is the table's where the object does not tell.
 
     Raises: Unsupported, for a newer format version (R-001); CorruptTable, where nothing can be
-    shown: without a format version nobody knows what the members mean.
+    shown: without a format version it is unknown what the members mean.
     Cost: that of parse_metadata, unless it fails.
     """
     try:

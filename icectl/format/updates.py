@@ -465,7 +465,7 @@ _REMOVALS = (RemoveSnapshots, RemoveSnapshotRef, RemoveSchemas, RemovePartitionS
 def requirements_of(metadata: TableMetadata, updates: Sequence[Update]) -> tuple[Requirement, ...]:
     """Find what must still be so for the updates to mean what they meant on `metadata`.
 
-    A removal requires every ref at its head: one that another writer sets meanwhile may need what
+    A removal requires every ref at its head: one that another writer has set since may need what
     is removed. New snapshots require the schema and the spec that they were made for (R-155).
     """
     requirements: list[Requirement] = []

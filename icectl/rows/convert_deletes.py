@@ -1,7 +1,7 @@
 """The rows of data files that equality deletes delete, by position: one task, in any process.
 
 Only columns that deletes compare are read, of row groups that may have one of the keys. Keys that
-don't fit into memory, and the rows to compare with them, lie on disk meanwhile.
+don't fit into memory, and the rows to compare with them, lie on disk.
 """
 
 from collections.abc import Sequence

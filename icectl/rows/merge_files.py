@@ -433,7 +433,7 @@ def _write_columns(
     options: WriteOptions,
     written: RowTotals,
 ) -> None:
-    """Write columns of a file anew, in the row groups that are copied of it, and add them up."""
+    """Rewrite columns of a file, in the row groups that are copied of it, and add them up."""
     ends = np.cumsum(source.group_rows)
     arrow = arrow_schema(schema)
     assert isinstance(rows.opened, ParquetDataFile)

@@ -103,7 +103,7 @@ def hides_nulls(column: pa.Array) -> bool:
 def without_nulls(values: pa.Array) -> pa.Array:
     """Return the values, with arbitrary bytes instead of nulls.
 
-    A required field is null below a null struct, which nobody sees. But Parquet files can't be
+    A required field is null below a null struct, which no reader sees. But Parquet files can't be
     written from such arrays. Parts of the values must be without nulls already.
     """
     kind = values.type

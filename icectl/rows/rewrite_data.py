@@ -64,7 +64,7 @@ from icectl.table.rewrite_tasks import even_splits
 _VARIANT = PrimitiveType("variant")
 _MEMORY_BYTES = 64 << 20
 _READ_BYTES = 48 << 20
-"""Rows that a thread has read and nobody has taken yet."""
+"""Rows that a thread has read and that are not taken yet."""
 
 _PART_BYTES = 16 << 20
 """Stored bytes of a file that threads read apart from its others."""

@@ -219,7 +219,7 @@ _PART_BYTES, _PARTS = 512 << 10, 64
 """Bytes of a run that are read at a time, unless a row is wider; the fewest parts of a run."""
 _KEYED_BYTES = 16 << 20
 _MOST_RUNS = 64
-"""Runs that are merged to one: at least one part of each is in memory meanwhile."""
+"""Runs that are merged to one: at least one part of each is in memory."""
 _KEY = "key"
 _WORD_BYTES = 8
 

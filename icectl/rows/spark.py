@@ -76,7 +76,7 @@ class JobRunner(Protocol):
         """Count the tasks that have ended, of jobs under way at least."""
 
     def run(self, job: Callable[[], Result]) -> Result:
-        """Run a job as one of this run's, until none of its tasks runs any more."""
+        """Run a job as one of this run's, until its tasks have ended."""
 
     def each(self, kernel: Kernel, tasks: Sequence[Any]) -> list[bytes]:
         """Run a kernel on each task, and return `result_of` each."""

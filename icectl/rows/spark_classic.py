@@ -269,7 +269,7 @@ class ClassicJobs:
         return all(job is None or job.status == "SUCCEEDED" for job in jobs)
 
     def settle(self) -> None:
-        """Wait until no task of this run runs any more, though not for ever.
+        """Wait until the tasks of this run have ended, though not for ever.
 
         One that was cancelled, or whose copy was faster, may still write for a while.
         """

@@ -306,9 +306,9 @@ class SparkFrame:
     def write(self, job: WriteJob, places: OutputPlaces, *, by_partition: bool) -> pa.Table:
         """Write the rows on Spark workers; with `by_partition`, one worker writes each partition.
 
-        Returns entries of the new files, which are on record from then on.
+        Returns entries of the new files, which are in the journal from then on.
         Raises: as run_write; Incomplete, at the time limit; EngineError. What was written stays,
-        on record.
+        in the journal.
         """
         at = WorkerContext.of(self.storage(), places.names)
         self.progress.phase("writing data files on Spark")

@@ -461,7 +461,7 @@ class SparkEngine:
     def _carry_out(
         self, work: Callable[[Spark, WorkerContext], _Done], places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
+        """Do some work on Spark, and record what it has written, whatever happens to it."""
         spark, at = self._opened(), WorkerContext.of(self.storage, places.names)
         try:
             results, is_clean = work(spark, at)

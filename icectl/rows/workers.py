@@ -5,7 +5,7 @@ in a worker ends its worker only; workers are kept for the next call, and start 
 
 `ProcessPoolExecutor` is no way to do this. It unpickles whatever a worker writes, and a decoder
 that a hostile file has taken over may write anything. One dead worker also fails all other calls
-there, and nobody learns by which signal it died. So there is one socket a worker. Calls are
+there, and it is not known by which signal it died. So there is one socket a worker. Calls are
 pickled, since this process makes them; answers are read as data of the types that the caller names
 (wire.py).
 """
@@ -89,7 +89,7 @@ class WorkerPool:
 
     @contextmanager
     def _worker(self) -> Iterator["_Worker"]:
-        """Lend a worker that nobody else uses; after an error it is ended."""
+        """Lend a worker to one user at a time; after an error it is ended."""
         try:
             worker = self._idle.get_nowait()
         except Empty:

@@ -115,7 +115,7 @@ class FileOutputs:
     create: Callable[[str], AbstractContextManager[IO[bytes]]]
     open: Callable[[str], IO[bytes]]
     assemble: Callable[[str], AbstractContextManager[Assembly] | None] = lambda _: None
-    """Make a file as `create`, that the storage puts together; none where it can't."""
+    """Make a file as `create`, that the storage composes; none where it can't."""
     threads: int = 1
     """Threads that may read, encode and check rows of one task at a time."""
 

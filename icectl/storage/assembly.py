@@ -1,4 +1,4 @@
-"""Objects that a storage puts together by itself, out of ranges of other objects of the bucket.
+"""Objects that a storage composes out of ranges of other objects of the bucket.
 
 An object is made of parts: copied ranges, and bytes that are sent. What is too short for a part of
 its own, and what stands between, passes through here.
@@ -90,7 +90,7 @@ class Parts(Protocol):
 
 @contextmanager
 def assembled(parts: Parts, location: str) -> Iterator[Assembly]:
-    """A new object to put together, whole or not at all. Raises: CopyRefused; StorageError."""
+    """A new object to compose, whole or not at all. Raises: CopyRefused; StorageError."""
     assembly = _Assembled(parts, location)
     with ThreadPoolExecutor(
         min(parts.concurrency, _COPIES_AT_ONCE), thread_name_prefix="copy"

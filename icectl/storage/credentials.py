@@ -37,7 +37,7 @@ _CLOUDS = re.compile(
     r"(?:core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|core\.cloudapi\.de"
     r"|storage\.azure\.net|fabric\.microsoft\.com)"
 )
-"""Hosts of the clouds' own storage, where nobody else can answer. AWS's domain has hosts of its
+"""Hosts of the clouds' own storage, where no other server can answer. AWS's domain has hosts of its
 customers too."""
 
 _DOMAINS = {
@@ -52,7 +52,7 @@ _DOMAINS = {
 
 
 class Vendor(Protocol):
-    """Whoever hands out options of the storage that end; it crosses to other processes."""
+    """What hands out options of the storage that end; it crosses to other processes."""
 
     def __call__(self) -> Places:
         """Return the options that are valid now. Raises: StorageError; Unsupported."""

@@ -1,7 +1,7 @@
 """Errors of operating systems and storage drivers as icectl's own (exit code 13), and repeats.
 
 What failed for a passing reason is tried again. A create may have happened: it is tried again only
-under a name that nobody else uses (new_files.py).
+under a name that no other run uses (new_files.py).
 """
 
 import errno

@@ -198,7 +198,7 @@ def is_kept_from_owner(file: str, folder: str) -> bool:
     """Return whether a file outside of a folder may be one that the folder's owner cannot read.
 
     It is not where the file is the owner's too, or where everybody may read it who gets to the
-    folder that both lie below. Links are followed; a file that is not there is kept from nobody.
+    folder that both lie below. Links are followed; a file that is not there is hidden from no user.
     """
     try:
         path, owners = (os.path.realpath(locations.local_path(place)) for place in (file, folder))

@@ -157,7 +157,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 class Spool:
     """Batches of a listing in a temporary file, of which no name exists: it ends with the process.
 
-    Order: as appended. Once it has been read, nothing can be appended any more.
+    Order: as appended. Once it has been read, nothing can be appended.
     Raises: StorageError, where the file cannot be written.
     """
 
@@ -174,7 +174,7 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # what could not be written is not needed any more
+        with suppress(OSError):  # what could not be written is no longer needed
             self._file.close()
 
     def append(self, batch: pa.RecordBatch) -> None:

@@ -185,7 +185,7 @@ def _remove_probe(
 
 
 def create_own(store: Store, env: Env, location: str, content: bytes) -> None:
-    """Create a file under a name that nobody else uses, and so again where a failure may pass.
+    """Create a file under a name that no other run uses, and so again where a failure may pass.
 
     Raises: FileExistsError, if a file of other bytes is there; as Store.create, after six attempts.
     """

@@ -173,7 +173,7 @@ class S3Writer:
         return whole_or_none(_Uploaded(self, location))
 
     def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
-        """Return an object to put together; None where each request needs a key of its own."""
+        """Return an object to compose; None where each request needs a key of its own."""
         if any(name.startswith("SSECustomer") for name in self.settings):
             return None
         return assembled(_CopiedUpload(self, location), location)

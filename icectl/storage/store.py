@@ -132,13 +132,13 @@ class Store(Protocol):
         """
 
     def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
-        """A new file as `open_new` has it, to put together; None where no storage copies ranges.
+        """A new file as `open_new` has it, to compose; None where no storage copies ranges.
 
         Raises, when it is left: CopyRefused; StorageError; then there is no file.
         """
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file within one kind of storage, to a name that nobody else uses."""
+        """Copy a file within one kind of storage, to a name that no other run uses."""
 
     def remove(self, locations: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""

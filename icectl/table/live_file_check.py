@@ -381,7 +381,7 @@ def _are_content(listed: Files) -> pa.ChunkedArray:
 def _check_there(context: TableContext, metadata: TableMetadata, expected: Files) -> None:
     """Do nothing where files are there, as large as they should be.
 
-    Tools that move tables write position deletes anew, and keep the size that entries say.
+    Tools that move tables rewrite position deletes, and keep the size that entries say.
     """
     if not len(expected):
         return

@@ -113,7 +113,7 @@ class Reader:
     def hinted_version(self) -> int | str | None:
         """Read the version hint of a file-system table; None where it names nothing (R-163).
 
-        One of a version that came meanwhile is as right as the loaded version.
+        One of a newer version is as right as the loaded version.
         Raises: FileNotFoundError; StorageError.
         """
         folder, version = self.loaded.metadata_folder, self.loaded.version

@@ -60,7 +60,7 @@ from icectl.units import print_count, print_text, read_count
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The cost of a way out, at most; None where nobody has counted.
+    """The cost of a way out, at most; None if it was not counted.
 
     `rows` are lost, `rows_back` were deleted and reappear, `snapshots` leave the branch.
     """
@@ -71,7 +71,7 @@ class Loss:
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """The key that losses sort by, the smallest first; a loss that nobody counted is last."""
+        """The key that losses sort by, the smallest first; a loss without a count is last."""
         known = self.rows is not None and self.rows_back is not None
         return not known, (self.rows or 0) + (self.rows_back or 0), self.snapshots
 
@@ -297,7 +297,7 @@ class WholeSnapshots:
 
         Files that are known to be damaged count as missing. None where more than that is wrong with
         it, nothing is missing, or no row would be left; and for version 4, whose roots and leaves
-        are not written anew.
+        are not rewritten.
         Raises: StorageError of the store; Incomplete.
         """
         if self.metadata.format_version > 3:
@@ -309,7 +309,7 @@ class WholeSnapshots:
                     parts.append(inherit(with_manifest_number(read.rows, 0), [manifest]))
                 elif isinstance(read.problem, MissingFile | OtherFile) or (
                     isinstance(read.problem, CorruptTable) and read.problem.rule == "R-008"
-                ):  # nobody can read it any more: it is missing, another's, or no Avro file
+                ):  # no reader can read it: it is missing, another's, or no Avro file
                     counts = (manifest.added_rows_count, manifest.existing_rows_count)
                     rows = _total(counts)
                     is_data = manifest.content is ManifestContent.DATA
@@ -470,7 +470,7 @@ class BrokenTable:
     def hint(self, error: CorruptTable) -> str | None:
         """Tell what to do about an error: the way out that loses least, if one is known.
 
-        Cost: some seconds at most, and nothing that is wrong meanwhile is told.
+        Cost: some seconds at most, and nothing that goes wrong then is reported.
         """
         if not isinstance(error, MissingFile) and error.hint not in _GENERAL:
             return error.hint
@@ -502,7 +502,7 @@ class BrokenTable:
         )
 
     def _recovery(self, level: WholeLevel, broken: frozenset[str]) -> _Recovery | None:
-        """Look for ways out; None where nobody can tell in time.
+        """Look for ways out; None if that is unknown in time.
 
         `broken` are locations of what is known to be damaged or missing.
         """

@@ -180,7 +180,7 @@ def current_since(
 
 
 def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
-    """Return the decision where the refs in `removed` protect nothing any more."""
+    """Return the decision where the refs in `removed` no longer protect anything."""
     metadata = rules.metadata
     removed_names = {ref.name for ref in removed}
     refs = {name: ref for name, ref in metadata.refs.items() if name not in removed_names}

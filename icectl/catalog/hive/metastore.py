@@ -103,7 +103,7 @@ class Servers:
                 )
                 if self.user:
                     groups = ThriftList(TEXT, tuple(group.encode() for group in self.user[1:]))
-                    with suppress(CallRefused):  # a server that asks nobody who they are
+                    with suppress(CallRefused):  # a server that asks no client for its name
                         connection.ask("set_ugi", {1: text(self.user[0]), 2: (LIST, groups)})
                 yield connection
             return
@@ -171,7 +171,7 @@ class Connection:
         return reply
 
     def _give_up(self) -> None:
-        """End an answer that may have no end: whoever reads it finds the connection closed."""
+        """End an answer that may have no end: its reader finds the connection closed."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 

@@ -1,6 +1,6 @@
 """Thrift's binary protocol, read and written without a schema.
 
-A metastore of another version than was thought of sends members that nobody here knows, and wants
+A metastore of another version than was thought of sends unknown members, and wants
 all of them back with a changed table: what is read without a schema is written as it was.
 """
 

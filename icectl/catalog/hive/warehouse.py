@@ -148,7 +148,7 @@ class HivePointer:
             return self._pointed(connection)
 
     def check_writable(self, pointed: PointerState) -> None:
-        """Raises: Unsupported, for a table whose metadata has a hash that nobody else can make."""
+        """Raises: Unsupported, for a table whose metadata has a hash that only Hive can make."""
         if METADATA_HASH in pointed.parameters:
             raise Unsupported(
                 f"the metastore keeps a hash of the metadata of `{self.name}`, an encrypted table, "

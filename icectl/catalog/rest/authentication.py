@@ -78,7 +78,7 @@ class TokenRequest:
 
 @dataclass(slots=True)
 class ClientCredentials:
-    """Tokens for a client's credential, fetched anew before they end; `hide` takes each."""
+    """Tokens for a client's credential, fetched again before they end; `hide` takes each."""
 
     http: Http
     env: Env

@@ -55,7 +55,7 @@ _LOGGER = logging.getLogger(__name__)
 _LOOKS, _LOOK_SECONDS = 3, 0.5
 """How often, and how far apart, the table is looked at after a commit that was not answered."""
 _PAUSES_SECONDS = (0.5, 2.0, 5.0)
-"""Before a commit is sent again of which nobody knows."""
+"""Before a commit of unknown outcome is sent again."""
 _TRIES_TO_PUT_BACK = 5
 _FAULTS_OF_CLIENTS = frozenset({
     "AlreadyExistsException", "BadRequestException", "CommitFailedException",
@@ -75,7 +75,7 @@ _IDS = ("snapshot-id", "schema-id", "spec-id", "order-id", "field-id", "id", "ke
 
 @dataclass(slots=True)
 class RestAttempt:
-    """One commit; `is_doubtful` once it was sent and nobody knows whether it may still come."""
+    """One commit; `is_doubtful` once it was sent and may still come."""
 
     table: ServedTable
     base: LoadedTable
@@ -88,9 +88,9 @@ class RestAttempt:
     def outcome(self) -> CommitOutcome:
         """Send it, and find out what became of it (R-156).
 
-        Where nobody knows, it is sent again as it was: its conditions and its changes are such that
-        of two that arrive one comes to nothing. Raises: Unsupported, Refused, TableNotFound,
-        StorageError: where nothing has changed and nothing can come any more.
+        If the outcome is unknown, it is sent again as it was: its conditions and its changes are
+        such that of two that arrive one comes to nothing. Raises: Unsupported, Refused,
+        TableNotFound, StorageError: where nothing has changed and nothing can still come.
         """
         name = (self.table.namespace, self.table.name)
         body = commit_json(name, self.base.metadata, self.requirements, self.updates)

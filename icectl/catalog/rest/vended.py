@@ -1,7 +1,7 @@
 """Credentials that a server hands out with a table, for the storage of its files.
 
 They end. Whatever uses the storage asks here for the current ones; half-way to their end they are
-fetched anew, so that what began with the old ones may go on for a while. A copy of this crosses to
+fetched again, so that what began with the old ones may go on for a while. A copy of this crosses to
 other processes, and fetches for itself there.
 """
 
@@ -22,7 +22,7 @@ from icectl.units import read_count
 
 _LOGGER = logging.getLogger(__name__)
 _UNTOLD_LIFE_MS = 30 * 60_000
-"""How long temporary credentials are taken to be valid whose end nobody tells."""
+"""How long temporary credentials are taken to be valid whose end is unknown."""
 
 _TEMPORARY = ("s3.session-token", "gcs.oauth2.token", "adls.sas-token")
 _KEYS = ("s3.access-key-id", *_TEMPORARY, "adls.account-key", "adls.connection-string")
@@ -72,7 +72,7 @@ class Vended:
             return True
 
     def renew_token(self) -> bool:
-        """Load the table by the catalog's own login, which brings a new token, or none any more."""
+        """Load the table by the catalog's own login, which brings a new token, or no longer any."""
         with self._lock:
             ended, self.token = self.token, None
             try:

@@ -201,7 +201,7 @@ def _described_columns(file: StatisticsFile | None) -> frozenset[int]:
 def _known(
     context: TableContext, metadata: TableMetadata, snapshot: Snapshot, options: AnalyzeOptions
 ) -> KnownStatistics | None:
-    """Read the newest statistics. Raises: as read_statistics, unless all is computed anew."""
+    """Read the newest statistics. Raises: as read_statistics, unless all is computed again."""
     file = newest_statistics(metadata, snapshot)
     if file is None:
         return None
@@ -244,7 +244,7 @@ def execute(
 ) -> Analyzed:
     """Compute the statistics of a plan, and commit them.
 
-    Raises: CommitConflict, where the snapshot expired meanwhile, or others have named statistics of
+    Raises: CommitConflict, where the snapshot has expired since, or others have named statistics of
     it; as prepare; what reading data files raises.
     """
     loaded, plan = prepared.loaded, prepared.plan

@@ -153,7 +153,7 @@ class _Planning:
         """Groups of position deletes, each of one partition, beside conversions.
 
         A delete file that names several data files can only go when the deletes of all of them are
-        written anew, so that these are one piece. One of `affected` data files is left to the last
+        rewritten, so that these are one piece. One of `affected` data files is left to the last
         conversion that it has to do with.
         """
         applied = {

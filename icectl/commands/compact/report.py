@@ -78,7 +78,7 @@ class Compacted:
 
     `outputs` has the groups that were committed, `failed` why others were not, and `lost` which of
     these lost against other writers. `carried_deletes` are rows that other writers deleted
-    meanwhile. `not_assembled` says why bytes of merged files passed through workers.
+    since. `not_assembled` says why bytes of merged files passed through workers.
     """
 
     landed: LoadedTable

@@ -17,7 +17,7 @@ _SHOWN_COLUMNS = 3
 
 
 def tasks_to_merge(plan: CompactPlan) -> Iterator[RewriteTask]:
-    """Yield the tasks whose files are to be put together. Order: that of the plan."""
+    """Yield the tasks whose files are to be merged. Order: that of the plan."""
     for group in plan.groups:
         for task in group.tasks:
             if isinstance(task, RewriteTask) and task.method != "rewrite":

@@ -36,7 +36,7 @@ class ReachedFiles:
     Both are in as many parts, and a key in parts of one number only. Files that stay are there if
     they matter to some that go; `replacements` are those that may hold copied rows of such. A file
     may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
-    `unread` is what goes and is lost, so that nobody knows the files behind it.
+    `unread` is what goes and is lost: the files behind it are unknown.
     """
 
     going: Iterable[Files] = ()
@@ -182,7 +182,7 @@ def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
 def updates_again(metadata: TableMetadata, again: Retention) -> Sequence[Update]:
     """The changes on newer metadata, after the decision was made again for no more than confirmed.
 
-    Schemas and specs stay: what came meanwhile may use them.
+    Schemas and specs stay: newer snapshots may use them.
     """
     updates: list[Update] = [RemoveSnapshotRef(ref.name) for ref in again.refs_removed]
     if again.expired:

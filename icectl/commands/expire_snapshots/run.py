@@ -313,7 +313,7 @@ def remove_leftovers(context: TableContext, prepared: PreparedExpiry) -> None:
 
 
 def execute(context: TableContext, prepared: PreparedExpiry) -> Expired:
-    """Commit the plan, then delete the files that nothing reaches any more (R-190).
+    """Commit the plan, then delete the files that nothing reaches now (R-190).
 
     Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before any change.
     """
@@ -370,7 +370,7 @@ def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
 def _commit(
     context: TableContext, prepared: PreparedExpiry, record: DeletionJournal | None
 ) -> LoadedTable:
-    """Commit the plan as far as it still holds, once it is on record.
+    """Commit the plan as far as it still holds, once it is in the journal.
 
     The record is removed if the commit can't have landed; an unknown outcome keeps it (R-156).
     """

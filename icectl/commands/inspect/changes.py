@@ -63,7 +63,7 @@ class RowChanges:
 def row_changes(store: Store, added: Entries, removed: Entries) -> RowChanges:
     """Count the rows of added and removed files; what equality deletes remove is left out.
 
-    Raises: StorageError for a vector that is not there any more; CorruptTable.
+    Raises: StorageError for a vector that is gone; CorruptTable.
     """
     added_records, removed_records = _records(added), _records(removed)
     now, before = _vectors(store, added), _vectors(store, removed)

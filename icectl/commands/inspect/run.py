@@ -247,7 +247,7 @@ def _show_table(common: Common, table: str, view: str, options: ViewRequest) -> 
 
 
 def _read_view(reader: Reader, request: _ParsedRequest) -> tuple[Reader, _Shown]:
-    """Read the view, and again if a commit may have removed files that it lacks meanwhile.
+    """Read the view, and again if a commit has removed files that it lacks.
 
     Returns the reader whose table is shown, too.
     """

@@ -108,7 +108,7 @@ def summary(
 ) -> Row:
     """Describe the table, and the live files of the chosen snapshot.
 
-    `totals` is None where nobody knows what the snapshot lists; so are all counts of it then.
+    `totals` is None if it is unknown what the snapshot lists; so are all counts of it then.
     Units: bytes; record_count before deletes.
     """
     counted = Totals() if totals is None else totals

@@ -160,7 +160,7 @@ def file_nodes(
 
 
 def dead_files(entries: Entries, prefix: str, drawn: Drawing) -> tuple[tuple[Node, ...], LeftOut]:
-    """Nodes of entries that are not live any more; ids begin with `prefix`. Order: kept."""
+    """Nodes of entries that are no longer live; ids begin with `prefix`. Order: kept."""
     shown = rows.part(entries, 0, drawn.limit)
     left_out = LeftOut(
         max(0, len(entries) - drawn.limit),

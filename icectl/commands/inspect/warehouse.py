@@ -210,7 +210,7 @@ def list_tables(
     problems: list[str] = []
 
     def read() -> Iterator[Row]:
-        """Yield the rows; why tables could not be read is added to `problems` meanwhile."""
+        """Yield the rows; why tables could not be read is added to `problems`."""
         concurrency = requests_at_once(shell.settings.read(CONCURRENCY), table)
         listed = islice(chain(first, entries), most)
         for row in table_rows(listed, concurrency, shell.console.progress, shell.deadline):

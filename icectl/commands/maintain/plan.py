@@ -2,7 +2,7 @@
 
 What each step would do is said by the step (icectl/commands/steps.py), as health shows it.
 Tables with most to gain come first. A step that lost against another writer is tried again once all
-else has had its turn; after an unknown outcome no step touches the table any more.
+else has had its turn; after an unknown outcome no further step touches the table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ def needs(
 
 
 WORKER_ENDED = "worker-ended"
-"""The id of a failure of which nobody knows how far the step had come: no other one follows it."""
+"""The id of a failure after which it is unknown how far the step had come: no step follows."""
 
 VALIDATE = "validate"
 """The step that comes before those that change a table."""
@@ -104,7 +104,7 @@ class StepEnd:
     `line` says what it has done.
 
     `plan` is what a file of plans keeps of it, `metadata_location` where the table's metadata lie
-    after it; None where nobody has asked.
+    after it; None if it was not asked for.
     """
 
     step: str
@@ -204,7 +204,7 @@ class TableRun:
 
     @property
     def has_work_or_errors(self) -> bool:
-        """Whether `--check` ends with 4 for the table: steps are planned, or it is not valid."""
+        """Whether `--check` exits with code 4: steps are planned, or it is not valid."""
         codes = [end.exit_code for end in self.ends if end.step == VALIDATE]
         return self.status == "planned" or CorruptTable.exit_code in codes
 

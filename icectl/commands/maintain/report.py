@@ -193,7 +193,7 @@ def reason_of(table: TableRun) -> str | None:
 
 
 def file_count(facts: Facts | None) -> int | None:
-    """Return the number of a table's files, of data and deletes; None where nobody has looked."""
+    """Return the number of a table's files, of data and deletes; None if they were not counted."""
     return None if facts is None else facts.data_file_count + facts.delete_file_count
 
 

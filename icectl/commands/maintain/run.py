@@ -107,7 +107,7 @@ class _Setup:
     def job(
         self, table: str, step: str, seconds_left: float, *, alone: bool = False
     ) -> StepRequest:
-        """Return a step on a table, as it goes to whoever carries it out."""
+        """Return a step on a table, as it goes to its worker."""
         concurrency = None
         if self.jobs > 1:  # all steps together have the files at once of one
             settings = self.common.shell.settings
@@ -315,7 +315,7 @@ def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
 
 
 def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
-    """Ask once, for all tables. Raises: Declined; UsageError, where there is nobody to ask."""
+    """Ask once, for all tables. Raises: Declined; UsageError, if no user can answer."""
     console = common.shell.console
     if not console.asks:
         raise UsageError(

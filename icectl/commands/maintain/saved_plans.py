@@ -69,7 +69,7 @@ class SavedMaintenance:
 
 
 _LEFT_OUT = frozenset({"window", *SPARK_KEYS})
-"""Keys that no plan has: whoever applies it says when, and on which Spark."""
+"""Keys that no plan has: the user of `apply` says when, and on which Spark."""
 
 
 def kept_plan(

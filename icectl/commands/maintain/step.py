@@ -113,7 +113,7 @@ class ReviewedPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """A step on a table, as it goes to whoever carries it out.
+    """A step on a table, as it goes to its worker.
 
     `options` are those of Common, as given; `concurrency` the files at once that are left to it;
     `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
@@ -221,7 +221,7 @@ def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> Assessed
 def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
     """Look at a table that a step has changed; None where that fails, which the next step tells.
 
-    A limit that has passed meanwhile leaves time for it: the report is to tell what was done.
+    A limit that has passed leaves time for it: the report is to tell what was done.
     """
     try:
         env = common.shell.env
@@ -334,7 +334,7 @@ def check_options(policy: TablePolicy, shell: Shell) -> None:
 
 
 def _shell(job: StepRequest, place: StepContext) -> Shell:
-    """Return a shell of its own for a step: nothing is printed, and nobody is asked."""
+    """Return a shell of its own for a step: nothing is printed or asked."""
     silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
     options = {

@@ -114,7 +114,7 @@ class StepsInWorkers:
         self._running[self._pool.submit(self._call, job)] = number
 
     def wait(self) -> tuple[int, Done]:
-        """Wait for the first step that ends; signals are seen meanwhile."""
+        """Wait for the first step that ends; signals are seen."""
         while True:
             done, _ = futures.wait(self._running, _WAIT_SECONDS, FIRST_COMPLETED)
             for future in done:
@@ -160,7 +160,7 @@ def _run(job: StepRequest, ask: Ask) -> tuple[Done]:
     answer = False
 
     def is_stopped() -> bool:
-        """Ask whether to stop, not too often; if nobody answers, stop."""
+        """Ask whether to stop, not too often; without an answer, stop."""
         nonlocal asked_at, answer
         now = env.monotonic_seconds()
         if now - asked_at >= _ASK_SECONDS:

@@ -162,7 +162,7 @@ def new_metadata(
 ) -> TableMetadata:
     """Return the metadata for the new place; `written` are new names of lists and manifests.
 
-    The metadata log begins anew. `size_changes` are what counters of bytes in summaries change by,
+    The metadata log begins again. `size_changes` are what counters of bytes in summaries change by,
     by snapshot id. `uuid` is the table's from now on, None to keep it.
     Raises: Refused, for a location that is not to be moved.
     """
@@ -278,7 +278,7 @@ class RelocatePlan:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that was written anew: where, its size, and of position deletes what they name.
+    """A rewritten file: where, its size, and of position deletes what they name.
 
     `file_format` is the new one where that differs; `paths` are the least and the greatest path.
     """
@@ -291,7 +291,7 @@ class NewFile:
 
 @dataclass(slots=True)
 class Names:
-    """New names by old ones; `written` are files that were written anew, by their `key`."""
+    """New names by old ones; `written` are rewritten files, by their `key`."""
 
     move: Move
     metadata: TableMetadata
@@ -312,7 +312,7 @@ class Names:
         return absolute_location(self.metadata.location, stored)
 
     def add(self, old: str, new: NewFile) -> None:
-        """Note a file that was written anew."""
+        """Note a rewritten file."""
         self.written[self.key(old)] = new
 
     def file(self, stored: str) -> NewFile | None:

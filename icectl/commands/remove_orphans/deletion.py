@@ -100,7 +100,7 @@ class _Deletion:
         none = listed_none(prepared.plan.orphans)
         self.done = OrphansGone(none, none)
         quarantine, table, env = prepared.options.quarantine, prepared.places.table, context.env
-        if quarantine is not None:  # in a folder of the run, which nobody else uses
+        if quarantine is not None:  # in a folder of the run, which no other run uses
             instant = print_instant(env.now_ms() // 1000 * 1000).replace("-", "").replace(":", "")
             name = f"{locations.name(table)}-{instant}-{env.new_uuid()[:8]}"
             folder = locations.join(quarantine, name)

@@ -176,7 +176,7 @@ class PreparedRemoval:
 def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
     """List files, then load the table and find those that it does not refer to.
 
-    The listing comes first, so that what is committed meanwhile is referred to (R-191); the table
+    The listing comes first, so that concurrent commits are referred to (R-191); the table
     is looked at before it too, so that a refusal does not take as long as a listing.
     Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
     table refers to cannot be read completely.

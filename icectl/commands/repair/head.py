@@ -39,7 +39,7 @@ from icectl.table.reader import Reader
 class ManifestChange:
     """The change of the manifest at a place in the list, and of entries by their position in it.
 
-    `described`: its row is counted anew. `restated` has columns of entries by name. `rebuilt`
+    `described`: its row is counted again. `restated` has columns of entries by name. `rebuilt`
     stands in for a manifest that is lost.
     """
 
@@ -176,7 +176,7 @@ class RepairedHead:
 
 
 def write_manifests(reader: Reader, head_repair: HeadRepair, outputs: Outputs) -> RepairedHead:
-    """Write those manifests of a head anew of which entries change.
+    """Rewrite those manifests of a head of which entries change.
 
     Each is read again and compared before it is stored.
     Raises: Unsupported; StorageError; SelfCheckFailed R-069; Incomplete.

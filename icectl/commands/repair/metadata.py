@@ -147,7 +147,7 @@ def restore(context: TableContext, whole: WholeTable, kinds: frozenset[str]) -> 
     """Move a broken metadata file aside and correct the hint, as far as `kinds` has them.
 
     A file is copied before it goes, so that whatever ends the run loses nothing of it.
-    Raises: CommitConflict, where it is another one meanwhile; Refused; StorageError.
+    Raises: CommitConflict, where it is another one now; Refused; StorageError.
     """
     with context.shield():
         if "metadata-file" in kinds and whole.broken is not None:

@@ -35,7 +35,7 @@ OF_LIST_ROWS = frozenset({"R-047", "R-050", "R-051", "R-053", "R-171"})
 """Rules of what a manifest list says of a manifest, which the manifest itself can tell."""
 
 OF_LISTS = frozenset({"R-031", "R-054"})
-"""Rules of what a new manifest list and its snapshot say anew."""
+"""Rules of what a new manifest list and its snapshot say again."""
 
 OF_METRICS = frozenset({"R-063", "R-067", "R-091", "R-092", "R-130", "R-134"})
 """Rules of what a manifest says of a data file, which its footer can tell."""

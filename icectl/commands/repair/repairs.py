@@ -55,7 +55,7 @@ _OF_OTHER_SPECS = frozenset({"R-061", "R-068"})
 """Rules of manifests whose partitions may be those of another spec: they cannot be counted."""
 
 _DESTROYED = "R-008"
-"""The rule of a manifest that nobody can read: it is no whole Avro file."""
+"""The rule of an unreadable manifest: it is no whole Avro file."""
 
 _FIELDS_LOST = "its manifest has fields that a rewrite would lose"
 

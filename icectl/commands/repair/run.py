@@ -511,7 +511,7 @@ def execute(context: TableContext, prepared: PreparedRepair) -> Repaired:
         context.progress.warn(f"the result was not checked: {error.message}")
         return Repaired(landed, snapshot_id, None)
     known = {(finding.rule, finding.subject) for finding in remaining}
-    # An error that no fix answers remains, even if it is not seen any more.
+    # An error that no fix answers remains, even if it is no longer seen.
     unseen = [
         finding
         for finding in prepared.plan.errors_left

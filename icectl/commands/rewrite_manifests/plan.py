@@ -160,7 +160,7 @@ class _Planning:
         return f"{print_count(count, 'partition')} {are} spread over {print_count(places, 'place')}"
 
     def with_due(self, group: ManifestGroup) -> ManifestGroup:
-        """Have manifests written anew whatever that gains.
+        """Have manifests rewritten whatever that gains.
 
         They are those that few readers can read (R-212), and those of another file format than is
         asked for.

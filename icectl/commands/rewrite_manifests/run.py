@@ -66,7 +66,7 @@ class Rewriting:
 
     @property
     def rewritten(self) -> list[ManifestFile]:
-        """The manifests that are written anew."""
+        """The manifests that are rewritten."""
         return [self.manifests[at] for group in self.plan.chosen for at in group.rewritten]
 
 

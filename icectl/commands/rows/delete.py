@@ -30,7 +30,7 @@ def delete(
 ) -> RowChange:
     """Delete rows of a branch. Nothing is committed where there are none.
 
-    After another writer's commit only the files that it brought are looked at anew.
+    After another writer's commit only the files that it brought are read again.
     Raises: UsageError, Refused, Unsupported, before anything is written; CommitConflict, where
     other writers were faster too often; CommitUnknown; EngineError; StorageError; CorruptTable.
     """

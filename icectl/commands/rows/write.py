@@ -76,7 +76,7 @@ def append(context: TableContext, frame: Frame, branch: str) -> RowChange:
 
 
 def overwrite_partitions(context: TableContext, frame: Frame, branch: str) -> RowChange:
-    """Put the rows of a frame in the place of all others of their partitions, whoever wrote these.
+    """Put the rows of a frame in the place of all others of their partitions, of all writers.
 
     Without a partition field those are all rows. Nothing is committed where the frame has none.
     Raises: as append; Refused, where files of other specs are live.

@@ -28,7 +28,7 @@ TO_VERSION = 4
 _HIGHEST_ID = 2_147_483_447
 
 Mode = Literal["lazy", "default", "eager"]
-"""The metadata alone; with a root of the current snapshot; with all manifests written anew."""
+"""The metadata alone; with a root of the current snapshot; with all manifests rewritten."""
 
 RULES = {
     "U-02": "only the engine with the keys can read an encrypted table",
@@ -185,7 +185,7 @@ def plan_with_lists(
 ) -> UpgradePlan:
     """Decide what an upgrade to version 4 as Iceberg 1.12 writes it changes: metadata, manifests.
 
-    Manifests in Avro stay valid there; eager upgrades write them anew, in Parquet. Roots become
+    Manifests in Avro stay valid there; eager upgrades rewrite them in Parquet. Roots become
     manifest lists: of a table in layout sfc-1 they list so many leaves.
     """
     steps = list(_metadata_steps(metadata, options.layout))

@@ -156,7 +156,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
 def _layout(session: Session, request: UpgradeRequest, change: Change) -> Layout:
     """Return the layout that is asked for: by option, as the table has it, or by an answer.
 
-    Raises: UsageError, where there is nobody to ask; Declined; what loading raises.
+    Raises: UsageError, if no user can answer; Declined; what loading raises.
     """
     if request.layout is not None:
         return LAYOUTS_OF_VERSION_4[request.layout]
@@ -350,7 +350,7 @@ def execute(context: TableContext, prepared: PreparedUpgrade) -> Upgraded:
 
 
 def _rewrite(context: TableContext, options: UpgradeOptions, branch: str) -> Upgraded:
-    """Write all manifests of a branch anew: as leaves, or as Iceberg 1.12's version 4 has them."""
+    """Rewrite all manifests of a branch: as leaves, or as Iceberg 1.12's version 4 has them."""
     if options.layout is Layout.SFC_1:
         return Upgraded(*_commit(context, context.catalog.load(), branch, options, eager=True))
     done = rewriting.execute(context, rewriting.prepare(context, branch, rewriting.every_manifest))

@@ -73,7 +73,7 @@ def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot])
 
 
 def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
-    """Find files that are only listed as DELETED, and are not there any more (V4-183)."""
+    """Find files that are only listed as DELETED, and are gone (V4-183)."""
     if not len(entries):
         return
     compared = compare_with_store(
@@ -127,7 +127,7 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
 def _described(reader: Reader, version: MetadataVersion) -> ListedMetadata:
     """Return a metadata file with the uuid of its table and its time, None if it has none."""
     uuid = updated_ms = None
-    # One that nobody reads does no harm.
+    # One that is never read does no harm.
     with suppress(CorruptTable, StorageError, FileNotFoundError):
         members = read_metadata_json(reader.context.store.read(version.location))
         uuid, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")

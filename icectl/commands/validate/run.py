@@ -44,7 +44,7 @@ from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot, parse_s
 from icectl.table.recovery import BrokenTable
 
 _CHECKS = 3
-"""How often a table is checked whose snapshots expire meanwhile."""
+"""How often a table is checked whose snapshots expire during the check."""
 
 
 @dataclass(frozen=True, slots=True)

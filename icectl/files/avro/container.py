@@ -452,7 +452,7 @@ def rewrite_records(content: bytes, change: Callable[[AvroType], Change]) -> byt
     """Return an Avro file with each record changed; `change` is told the writer's schema.
 
     The header is copied byte for byte, so that schema, codec and key-value metadata survive, and
-    each record is encoded by the writer's own schema, with fields that nobody here knows.
+    each record is encoded by the writer's own schema, with unknown fields.
     Order: kept.
     Raises: CorruptTable R-008; Unsupported, for a union of several types, whose branch is not told
     after decoding; what `change` raises.

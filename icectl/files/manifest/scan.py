@@ -291,7 +291,7 @@ class _Last(threading.local):
 
     @contextmanager
     def scanner(self, program: npt.NDArray[np.int64], places: ColumnPlaces) -> Iterator[Scanner]:
-        """One for a program, which nobody else uses inside."""
+        """One for a program, which no other program uses inside."""
         scanner = self._scanner if self._program is program else None
         self._scanner = None
         scanner = scanner or Scanner(program, places)

@@ -173,7 +173,7 @@ def check_known(unknown_field_ids: Sequence[int], file: str = "a manifest") -> N
 
 
 def check_list_known(manifests: Iterable[ManifestFile]) -> None:
-    """Check that listing manifests anew would lose no field of their lists. Raises: Unsupported."""
+    """Check that a new list of manifests would lose no field of theirs. Raises: Unsupported."""
     for ids in {manifest.unknown_field_ids for manifest in manifests}:
         check_known(ids, "the manifest list")
 

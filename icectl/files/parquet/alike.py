@@ -1,4 +1,4 @@
-"""Which Parquet files can be put together without decoding them, or with few columns decoded."""
+"""Which Parquet files can be merged without decoding them, or with few columns decoded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class DecodedColumns:
 
 @dataclass(frozen=True, slots=True)
 class AlikeParts:
-    """Files by their places: parts that can be put together, and why each other one can't.
+    """Files by their places: parts that can be merged, and why each other one can't.
 
     `decoded` has files of parts that store columns otherwise than the new file will.
     Order: of parts by their first file; places ascend.
@@ -56,7 +56,7 @@ class _Files:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Files that can be put together, and the columns of the new file."""
+    """Files that can be merged, and the columns of the new file."""
 
     files: tuple[_Files, ...]
     layout: MergedColumns
@@ -77,7 +77,7 @@ class _Part:
 def alike_parts(
     stored: Sequence[StoredColumns | str], may_lack: MayLack, forms: ColumnForms | None = None
 ) -> AlikeParts:
-    """Divide files into parts that can be put together; a text says why a file can't be at all.
+    """Divide files into parts that can be merged; a text says why a file can't be at all.
 
     A part joins a larger one if few bytes have to be decoded for that: a tenth of all, or the bytes
     of a single file. A file that is alone in its part is odd: its reason compares it with the

@@ -1,4 +1,4 @@
-"""Parquet files put together without decoding them: their column chunks, and one new footer.
+"""Parquet files merged without decoding them: their column chunks, and one new footer.
 
 Bytes of pages are copied as they are. What a footer says beyond offsets stays as it is too, so that
 only files are taken together whose footers agree on all that is said once a file. Every page is

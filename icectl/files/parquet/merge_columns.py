@@ -1,4 +1,4 @@
-"""The columns of Parquet files that are put together, and the form of each in the new file."""
+"""The columns of Parquet files that are merged, and the form of each in the new file."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ _PHYSICAL_TYPES = ("boolean", "int32", "int64", "int96", "float", "double", "bin
 
 
 class NotMergeable(Exception):
-    """Files that can't be put together without decoding them; says why."""
+    """Files that can't be merged without decoding them; says why."""
 
 
 ColumnKey = int | bytes
@@ -39,7 +39,7 @@ class FileColumn:
     """A column of a file with all that is inside of it.
 
     `leaves` are the places of what is stored, `paths` their names as footers have them, and `shape`
-    is what has to be the same in files that are put together: all that is said but names. `form` is
+    is what has to be the same in files that are merged: all that is said but names. `form` is
     what pages depend on: type, its length, repetition and number of parts.
     """
 
@@ -80,7 +80,7 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
-    """What has to agree in files that are put together: what is said once a file, and columns."""
+    """What has to agree in files that are merged: what is said once a file, and columns."""
 
     stated_once: tuple[tuple[str, bytes], ...]
     columns: tuple[FileColumn, ...]

@@ -1,4 +1,4 @@
-"""Footers of Parquet files that are put together, and the footer of the file that is made of them.
+"""Footers of Parquet files that are merged, and the footer of the file that is made of them.
 
 The new one has the columns of all, and row groups as they were.
 """

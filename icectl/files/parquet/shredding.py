@@ -1,4 +1,4 @@
-"""Shredded variants: columns of typed values, put together again to the bytes of variants.
+"""Shredded variants: columns of typed values, assembled again to the bytes of variants.
 
 By the specification of variant shredding of Parquet. A group has a `value`, the bytes of what has
 no column, and a `typed_value`: a column of one type, a list of such groups, or a struct of them by

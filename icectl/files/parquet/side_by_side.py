@@ -99,7 +99,7 @@ class SideBySideWriter:
         return self._metadata
 
     def abandon(self) -> None:
-        """Let go of a file that nobody wants."""
+        """Drop a file that is not wanted."""
         for future, _, _ in self._waiting:
             future.cancel()
         self._waiting.clear()

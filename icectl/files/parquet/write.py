@@ -156,7 +156,7 @@ class ParquetWriter:
         return self._writer
 
     def abandon(self) -> None:
-        """Let go of a file that nobody wants; without this a footer would be written some day."""
+        """Drop a file that is not wanted; without this a footer would be written some day."""
         if self._writer is not None:
             self._writer.is_open = False
 
@@ -181,7 +181,7 @@ class _Holding:
         return self._file.tell() + len(self.kept_back or b"")
 
     def flush(self) -> None:
-        """Leave it to whoever closes the file."""
+        """Leave it to what closes the file."""
 
 
 def _statistics(shapes: Shapes | None) -> bytes | None:

@@ -363,7 +363,7 @@ def rewritten_leaves(
 ) -> TreeChange | None:
     """Maintenance that writes some leaves again, and files of the root as leaves (sfc-1 7.6).
 
-    A leaf that is not there any more has been written again by another commit; None where all have.
+    A leaf that is gone has been written again by another commit; None where all have.
     """
     present = {comparison_key(leaf.name) for leaf in leaf_rows(state.rows)}
     keys = {comparison_key(item.manifest_path) for item in chosen if not item.in_root}

@@ -165,7 +165,7 @@ _BLOCK = re.compile(rb"<Name>([A-Za-z0-9+/=]*)</Name>")
 def assembled_by_azure(
     requests: Requests, concurrency: int, location: str
 ) -> AbstractContextManager[Assembly]:
-    """Return a new blob to put together, as `assembled` has it."""
+    """Return a new blob to compose, as `assembled` has it."""
     return assembled(_Blocks(requests, concurrency, location), location)
 
 

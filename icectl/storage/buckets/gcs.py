@@ -199,7 +199,7 @@ _KEPT = ("retentionExpirationTime", "eventBasedHold", "temporaryHold")
 
 @contextmanager
 def composed(requests: Requests, location: str) -> Iterator[Assembly]:
-    """A new object to put together, whole or not at all. Raises: CopyRefused; StorageError."""
+    """A new object to compose, whole or not at all. Raises: CopyRefused; StorageError."""
     assembly = _Composed(requests, location)
     try:
         yield assembly

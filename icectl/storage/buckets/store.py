@@ -67,7 +67,7 @@ _LOOKS_EVERY_SECONDS = 1.0
 
 @dataclass(slots=True, repr=False)
 class Driver:
-    """The fsspec driver of a bucket, opened when it is needed, and anew with other options."""
+    """The fsspec driver of a bucket, opened when it is needed, and again with other options."""
 
     location: str
     renewed: Renewed

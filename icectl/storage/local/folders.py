@@ -2,7 +2,7 @@
 
 The folders of a path are opened one after the other from the root of the file system, none of
 them through a link, and what is done to a file is done in the folder that was opened last. So it
-does not matter what another process makes of a folder's name meanwhile.
+does not matter what another process makes of a folder's name.
 """
 
 import errno
@@ -21,7 +21,7 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 
 
 class Roots:
-    """Folders that may be reached through links, as whoever named them meant it.
+    """Folders that may be reached through links, as the user meant it.
 
     Each is resolved once, when it is added: a link that is changed later changes nothing.
     """

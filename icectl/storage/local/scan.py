@@ -197,7 +197,7 @@ def _look_up(location: str, rows: ListingRows, below: list[str]) -> None:
             below.append(location)
             return
         status = os.stat(path)
-    except FileNotFoundError:  # gone meanwhile, or a link to nowhere
+    except FileNotFoundError:  # gone since, or a link to nowhere
         return
     if not stat.S_ISDIR(status.st_mode):
         is_link = stat.S_ISLNK(entry.st_mode)
@@ -233,7 +233,7 @@ def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
     """Look up an entry, or what it links to; None where there is nothing."""
     try:
         return entry.stat()
-    except FileNotFoundError:  # gone meanwhile, or a link to nowhere
+    except FileNotFoundError:  # gone since, or a link to nowhere
         return None
 
 

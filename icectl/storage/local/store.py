@@ -142,7 +142,7 @@ class LocalStore:
         return None
 
     def copy(self, source: str, target: str) -> None:
-        """Link or copy a file to a name that nobody else uses; its folder is found as in remove."""
+        """Link or copy a file to a name of this run; its folder is found as in remove."""
         with (
             path_used_to("copy", source) as path,
             path_used_to("write", target) as new_path,
