@@ -167,7 +167,6 @@ def _blobs(context: TableContext, place: str) -> Mapping[tuple[int, int], Puffin
 def _still_there(
     context: TableContext, metadata: TableMetadata, names: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the names of files that are there."""
     places = list(names)
     looked_up = files(places, places, FileKind.DATA_FILES, [None] * len(places))
     compared = compare_with_store(context, looked_up, metadata.location)

@@ -460,7 +460,7 @@ class References:
         self._context = context
         self._places = tuple(places)
         self._same_store = same_store
-        self._other_ways = [OtherWays(place) for place in places]
+        self._aliases = [MountAliases(place) for place in places]
         self._are_local = any(map(is_local, places))
         self._hashed = hashed
         self._files = KnownFiles(local=self._are_local, hashed=hashed)
@@ -558,11 +558,11 @@ class References:
         if not len(stored):
             return
         self._files.add(stored)
-        for ways in self._other_ways:
-            self._files.add(pa.array(ways.of(stored), pa.string()))
+        for aliases in self._aliases:
+            self._files.add(pa.array(aliases.of(stored), pa.string()))
 
 
-class OtherWays:
+class MountAliases:
     """Locations below `base` that stored ones elsewhere may mean.
 
     One that goes on as the base ends, with its name and a path below it, may be the same file by

@@ -52,7 +52,7 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Clustering:
     """How the data files of some partitions lie in an order.
 
     `places` has the place of a file among those of its partition, for those with bounds.
@@ -108,7 +108,7 @@ class Made:
         return is_new & (self.parted[rows] | (numbers > last[groups]))
 
 
-def layout_of(
+def clustering_of(
     data: Entries,
     rows: Integers,
     order: RowOrder,
@@ -116,7 +116,7 @@ def layout_of(
     sizes: Integers,
     made: Made,
     min_depth: int,
-) -> Layout:
+) -> Clustering:
     """Return how some data files lie in an order, those of each partition by themselves.
 
     `rows` are of one spec; `sizes` are the bytes of all of `data`.
@@ -149,7 +149,7 @@ def layout_of(
         groups[left] = lower[is_point]
     alone = float(sizes[rows[left]].sum()) if total else 0.0
     average = (weighed + alone) / (total + alone) if total else None
-    return Layout(overlaps, places, average)
+    return Clustering(overlaps, places, average)
 
 
 def _keys(order: RowOrder, schema: Schema) -> Iterator[Key | None]:

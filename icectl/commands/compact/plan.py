@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
-from icectl.commands.compact.clustering import MIN_DEPTH, Layout, Made, layout_of, within
+from icectl.commands.compact.clustering import MIN_DEPTH, Clustering, Made, clustering_of, within
 from icectl.commands.compact.equality_plan import (
     ConversionDraft,
     ConversionPlan,
@@ -347,14 +347,14 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
     as_made = (seen | parted) & (not options.every)
     for reason in DELETES:
         as_made[verdicts == reason] = False
-    layout = Layout()
+    layout = Clustering()
     if options.order is not None and not options.every:
         read = np.flatnonzero(is_read & of_specs(files.data, [spec.spec_id]))
         stays = ~may_leave(files.data, read, spec, types, metadata.current_schema)
         numbered = metadata.format_version > 1
         made = Made(seen, parted, numbers(files.data, "sequence_number") if numbered else None)
         schema, least = metadata.current_schema, options.min_depth
-        layout = layout_of(files.data, read[stays], options.order, schema, stored, made, least)
+        layout = clustering_of(files.data, read[stays], options.order, schema, stored, made, least)
         overlapping = np.fromiter(layout.overlap_of, np.int64)
         is_fine = verdicts[overlapping] == FileVerdict.FINE
         verdicts[overlapping[is_fine]] = FileVerdict.OVERLAPPING
@@ -600,7 +600,7 @@ class _Planning:
     stored: Integers
     live: Integers
     as_made: Mask
-    layout: Layout
+    layout: Clustering
     mergeable: Mergeable
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:

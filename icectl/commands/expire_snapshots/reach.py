@@ -53,7 +53,7 @@ def read_reached(
     kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
     lists = manifests_by_snapshot(context, metadata, kept_snapshots)
     staying = all_manifests(lists, kept_snapshots)  # R-192
-    going = _Going(context, metadata)
+    going = _ExpiredReach(context, metadata)
     files = going.read(going_ids, staying, sizes)
     kept = KeptFiles(files, [recorded], local=is_local(metadata.location))
     kept.add_each([metadata_files(metadata, kept_snapshots, staying, sizes)])
@@ -111,7 +111,7 @@ def _specs_of(
     return spec_ids | Live(context, metadata).read(whole).spec_ids
 
 
-def reached_beside(
+def read_reached_since(
     context: TableContext, newest: LoadedTable, read_ids: Collection[int], to_delete: Files
 ) -> Iterable[Files]:
     """Read what the newest metadata reaches, but for manifests of snapshots that were read before.
@@ -141,8 +141,8 @@ def _require_lost(error: StorageError | CorruptTable) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Going:
-    """A context of what goes; what is lost hides its files from us, and is noted in `unread`."""
+class _ExpiredReach:
+    """Reads what expired snapshots reach; `unread` has lost parts, whose files stay unknown."""
 
     context: TableContext
     metadata: TableMetadata

@@ -21,7 +21,7 @@ from icectl.commands.expire_snapshots.plan import (
     updates,
     updates_again,
 )
-from icectl.commands.expire_snapshots.reach import reached_beside, read_reached
+from icectl.commands.expire_snapshots.reach import read_reached, read_reached_since
 from icectl.commands.expire_snapshots.report import (
     Expired,
     ExpireOptions,
@@ -419,7 +419,7 @@ def _to_delete(
         check_gc_enabled(newest.metadata)
         kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
         with unless_removed(context):
-            protected = reached_beside(context, newest, kept_ids, prepared.deletable)
+            protected = read_reached_since(context, newest, kept_ids, prepared.deletable)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None

@@ -41,7 +41,7 @@ from icectl.commands.maintain.plan import VALIDATE, AssessedTable, Facts, StepEn
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.outcomes import Status, status_of_error
-from icectl.commands.remove_orphans.step import looked_ms
+from icectl.commands.remove_orphans.step import last_scan_ms
 from icectl.commands.sight import Sight
 from icectl.commands.steps import ASSESS, STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
@@ -68,7 +68,7 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
         """Set the property, unless another run has looked since."""
-        known = looked_ms(metadata, at_ms)
+        known = last_scan_ms(metadata, at_ms)
         if known is not None and known >= at_ms:
             return ()
         return (SetProperties({LAST_ORPHAN_SCAN.name: print_instant(at_ms)}),)

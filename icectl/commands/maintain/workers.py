@@ -154,7 +154,6 @@ _SparkSettings = tuple[tuple[str, object], ...]
 
 
 def _run(job: StepRequest, ask: Ask) -> tuple[Done]:
-    """Run a step, in a worker."""
     env = SystemEnv()
     asked_at = -_ASK_SECONDS
     answer = False

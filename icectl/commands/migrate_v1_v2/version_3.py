@@ -103,7 +103,6 @@ def is_uncounted(manifest: ManifestFile) -> bool:
 
 
 def _rows_of(manifests: Sequence[ManifestFile], files: Entries) -> list[int]:
-    """Return the rows of the files of each manifest."""
     totals = np.zeros(len(manifests), np.int64)
     np.add.at(totals, numbers(files, "manifest"), numbers(files, "record_count"))
     rows: list[int] = totals.tolist()

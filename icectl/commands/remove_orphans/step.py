@@ -52,7 +52,7 @@ class MetadataFileFigures:
     old_bytes: int = 0
 
 
-def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
+def last_scan_ms(metadata: TableMetadata, now_ms: int) -> int | None:
     """Return when maintenance last looked for orphans; None for never, or an odd property."""
     properties = metadata.properties
     text = read(properties, LAST_ORPHAN_SCAN) or properties.get(_FORMER_LAST_SCAN)
@@ -96,7 +96,7 @@ def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - 
         len(old),
         sum(file.size_bytes for file in old),
     )
-    last_ms = looked_ms(metadata, now_ms)
+    last_ms = last_scan_ms(metadata, now_ms)
     age_ms = now_ms - (last_ms or 0)
     last = "never searched"
     if last_ms is not None:

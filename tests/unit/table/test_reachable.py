@@ -22,7 +22,7 @@ from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import (
     GatheredFiles,
     Live,
-    OtherWays,
+    MountAliases,
     VectorTargets,
     all_manifests,
     dropped_files,
@@ -360,7 +360,7 @@ def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
 
 
 def ways(base: str, *stored: str) -> set[str]:
-    return set(OtherWays(base).of(pa.array(stored, pa.string())))
+    return set(MountAliases(base).of(pa.array(stored, pa.string())))
 
 
 @pytest.mark.parametrize("base", ["s3://b/wh/t", "s3://b/wh/t/", "/wh/t", "file:/wh/t"])

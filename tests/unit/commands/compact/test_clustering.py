@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from icectl.commands.compact.clustering import Layout, Made, Overlap, layout_of, within
+from icectl.commands.compact.clustering import Clustering, Made, Overlap, clustering_of, within
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
 from icectl.format.sort import SortField, SortOrder
@@ -44,7 +44,9 @@ def file(low: Any, high: Any, size: int = 100, run: int = 0, at: int = 1, **more
     return data(name, file_size_in_bytes=size, **bounds, **more)
 
 
-def layout(*files: Any, by: RowOrder = BY_A, min_depth: int = 2, limited: bool = False) -> Layout:
+def layout(
+    *files: Any, by: RowOrder = BY_A, min_depth: int = 2, limited: bool = False
+) -> Clustering:
     found = entries(*files)
     sizes, numbers = (
         found.table[name].to_numpy() for name in ("file_size_in_bytes", "sequence_number")
@@ -53,7 +55,7 @@ def layout(*files: Any, by: RowOrder = BY_A, min_depth: int = 2, limited: bool =
     none = np.zeros(len(files), np.bool_)
     seen, parted = (none, made) if limited else (made, none)
     rows = np.arange(len(files))
-    return layout_of(found, rows, by, SCHEMA, sizes, Made(seen, parted, numbers), min_depth)
+    return clustering_of(found, rows, by, SCHEMA, sizes, Made(seen, parted, numbers), min_depth)
 
 
 def groups(*files: Any, **options: Any) -> list[tuple[int, ...]]:
@@ -135,7 +137,7 @@ def test_groups_are_cut_where_they_lie_each_with_two_parts_or_more():
 
 
 class Table:
-    """The keys of a table's files; runs sort what layout_of says."""
+    """The keys of a table's files; runs sort what clustering_of says."""
 
     def __init__(self) -> None:
         self.files: list[tuple[str, int, npt.NDArray[np.int64]]] = []
@@ -146,7 +148,7 @@ class Table:
         self.files += [("d/new.parquet", self.number, np.sort(keys)) for keys in files]
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Clustering:
         found = entries(
             *(
                 file(int(keys[0]), int(keys[-1]), len(keys))
@@ -157,7 +159,7 @@ class Table:
         seen = np.array(["-c0" in name for name, _, _ in self.files])
         made = Made(seen, np.zeros_like(seen), np.array([number for _, number, _ in self.files]))
         sizes = np.array([len(keys) for _, _, keys in self.files])
-        return layout_of(found, np.arange(len(sizes)), BY_A, SCHEMA, sizes, made, 2)
+        return clustering_of(found, np.arange(len(sizes)), BY_A, SCHEMA, sizes, made, 2)
 
     def run(self) -> int:
         """Sort what is to be sorted; returns the rows that were rewritten."""

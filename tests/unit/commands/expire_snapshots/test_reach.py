@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commands.expire_snapshots.reach import may_copy, reached_beside, read_reached
+from icectl.commands.expire_snapshots.reach import may_copy, read_reached, read_reached_since
 from icectl.entries.files import FileKind, Files, files, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
@@ -219,7 +219,7 @@ def test_what_came_meanwhile_is_reached_beside_what_was_read(table):
     others = [str(table.directory / "data" / data_files(table)[1]), str(own_manifest(table, 1))]
     paths = [*wanted, *others]
     planned = files(paths, paths, FileKind.DATA_FILES, [None] * len(paths))
-    found = reached_beside(context_of(), newest, read, planned)
+    found = read_reached_since(context_of(), newest, read, planned)
     assert {place: kind for part in found for place, kind, _ in rows(part)} == wanted
 
 

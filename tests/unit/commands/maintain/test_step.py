@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.commands.maintain.step import looked_ms
+from icectl.commands.maintain.step import last_scan_ms
 from tests.builders.plain_metadata import plain_metadata
 
 NEW, FORMER = "icectl.maintain.last-orphan-scan", "icectl.maintain.orphans-looked-for"
@@ -20,4 +20,4 @@ FIRST, SECOND = "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"
     ],
 )
 def test_the_last_scan_is_read_under_both_names(properties, expected):
-    assert looked_ms(plain_metadata(properties=properties), 5_000) == expected
+    assert last_scan_ms(plain_metadata(properties=properties), 5_000) == expected
