@@ -25,16 +25,16 @@ _icectl() {
     fi
     case "${COMP_WORDS[1]}" in
         inspect)
-            options="--snapshot --ref --as-of --all-snapshots --content --where --from --to --columns --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--snapshot --ref --as-of --all-snapshots --content --where --from --to --columns --queries --queries-table --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="data deletes" ;;
                 --format) words="text json jsonl csv mermaid github junit sarif" ;;
                 --fail-on) words="attention critical" ;;
                 --color) words="auto always never" ;;
                 --ref|--columns|--catalog) asks="yes" ;;
-                --snapshot|--as-of|--where|--from|--to|--limit|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --snapshot|--as-of|--where|--from|--to|--queries-table|--limit|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
-            second="summary health snapshots history refs manifests files entries partitions deletes schemas specs sort-orders properties metadata-log statistics clustering matches tree changes"
+            second="summary health snapshots history refs manifests files entries partitions deletes schemas specs sort-orders properties metadata-log statistics clustering advice matches tree changes"
             ;;
         validate)
             options="--level --snapshot --ref --all-snapshots --where --sample --rule --skip --engine --master --remote --spark-conf --fail-on --format --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"

@@ -19,13 +19,13 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
             'inspect' {
-                $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--where', '--from', '--to', '--columns', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--snapshot', '--ref', '--as-of', '--all-snapshots', '--content', '--where', '--from', '--to', '--columns', '--queries', '--queries-table', '--limit', '--format', '--check', '--fail-on', '--html', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('data', 'deletes')
                 $values['--format'] = @('text', 'json', 'jsonl', 'csv', 'mermaid', 'github', 'junit', 'sarif')
                 $values['--fail-on'] = @('attention', 'critical')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--ref', '--columns', '--catalog')
-                $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'deletes', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'clustering', 'matches', 'tree', 'changes')
+                $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'deletes', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'clustering', 'advice', 'matches', 'tree', 'changes')
             }
             'validate' {
                 $options = @('--level', '--snapshot', '--ref', '--all-snapshots', '--where', '--sample', '--rule', '--skip', '--engine', '--master', '--remote', '--spark-conf', '--fail-on', '--format', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')

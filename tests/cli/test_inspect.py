@@ -72,7 +72,7 @@ def test_text_of_the_summary_names_what_json_holds(inspect, table):
     assert "refs            main, quarter (tag)" in lines
 
 
-NEEDED = {"matches": ("--where", "id = 4")}
+NEEDED = {"matches": ("--where", "id = 4"), "advice": ("--columns", "id")}
 """Options that a view can't be without."""
 
 
@@ -156,6 +156,11 @@ def test_snapshot_is_chosen_by_id_ref_or_instant(inspect, table):
         (("file",), "there is no view `file`"),
         (("clustering", "--columns", "idd"), "no column `idd`\nhint: did you mean `id`?"),
         (("clustering", "--format", "csv"), "not a format of this view; it has text, json"),
+        (("advice",), "the view `advice` needs logs of queries"),
+        (("advice", "--columns", "idd"), "no column `idd`\nhint: did you mean `id`?"),
+        (("advice", "--queries", "/nowhere"), "`--queries`: there is no file `/nowhere`"),
+        (("advice", "--queries", "x", "--from", "1"), "does not apply to the view `advice`"),
+        (("files", "--queries", "x"), "does not apply to the view `files`"),
         (("matches",), "the view `matches` needs `--where`"),
         (("matches", "--where", "idd = 1"), "no column `idd`"),
         (("matches", "--where", "id = 1", "--ref", "main"), "does not apply to the view `matches`"),
@@ -407,6 +412,50 @@ def files_with(table: TableBuilder, ids: set[int]) -> dict[str, int]:
         if count:
             found[path.name] = count
     return found
+
+
+def read_of(table: str, filter_: object, files: int) -> str:
+    """A scan report with what advice reads, as the REST catalog's specification has it."""
+    counted = {"result-data-files": {"unit": "count", "value": files}}
+    report = {"table-name": table, "filter": filter_, "schema-id": 0, "metrics": counted}
+    return json.dumps({"report-type": "scan-report", **report})
+
+
+@pytest.mark.parametrize("layout", ["lists", "sfc-1"])
+def test_advice_says_what_reads_cost_and_how_they_would_cost_less(inspect, tmp_path, layout):
+    table = TableBuilder(tmp_path / "db" / "t")
+    for first in range(10):
+        table.append([*range(first, 1000, 10)])
+    if layout == "sfc-1":
+        upgrade(tmp_path / "db" / "t", FixedEnv(START_MS + HOUR_MS))
+    by_id = {"type": "eq", "term": "ID", "value": "(1-digit-int)"}
+    log = tmp_path / "reads.jsonl"
+    lines = [read_of("prod.db.t", by_id, 10)] * 3 + [read_of("prod.db.t", True, 10)]
+    lines += [read_of("prod.db.other", by_id, 1), '{"report-type": "scan-rep', "[]", ""]
+    log.write_text("\n".join(lines))
+    words = (table.location, "advice", "--queries", str(log))
+    found = result(inspect(*words, "--json"))
+    assert (found["read_count"], found["logged_files_per_read"]) == (4, 10)
+    assert (found["other_read_count"], found["unreadable_line_count"]) == (1, 1)
+    assert found["other_line_count"] == 1
+    assert found["other_tables"] == [{"table": "prod.db.other", "read_count": 1}]
+    assert found["files_per_read"] == pytest.approx(10, rel=0.02)
+    first, second = found["filters"]
+    assert (first["conditions"], first["share"]) == ([{"column": "id", "kind": "equality"}], 0.75)
+    assert (second["conditions"], second["files_per_read"]) == ([], 10)
+    # All fits into one file, whatever its order.
+    assert found["advice"][0]["kind"] == "compact"
+    assert (found["advice"][0]["data_file_count"], found["advice"][0]["files_per_read"]) == (1, 1)
+    assert found["advice"][0]["command"] == f"icectl compact {table.location}"
+    text = inspect(*words).out
+    assert "4 reads of the table; 10 data files" in text
+    assert "engines opened 10.0 files a read" in text
+    assert "1 read of other tables: prod.db.other (1)" in text
+    assert re.search(r"^id = +75% +9\.\d|^id = +75% +10", text, re.MULTILINE)
+    assert f"  run: icectl compact {table.location}\n" in text
+    elsewhere = inspect(*words, "--queries-table", "nothing").out
+    assert "0 reads of the table" in elsewhere
+    assert "`--queries-table NAME` says which of them is this table" in elsewhere
 
 
 @pytest.mark.parametrize("layout", ["lists", "sfc-1"])

@@ -34,12 +34,15 @@ from icectl.format.types import is_comparable
 DEPTH_BANDS = (2, 4, 8, 16, 32, 64, 128)
 """Bounds of the histogram of depths."""
 
+_SIZES = ("record_count", "file_size_in_bytes")
+
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
     """The keys that files are compared by, with the bounds of all files, and what files there are.
 
     `partitions` numbers the partition of each file: its place in `specs` and `partition_keys`.
+    `records` and `sizes` are the rows and bytes of each.
     """
 
     keys: Sequence[Key]
@@ -48,6 +51,8 @@ class Clustering:
     partitions: Integers
     specs: Integers
     partition_keys: pa.Array
+    records: Integers
+    sizes: Integers
     totals: Totals
 
 
@@ -96,15 +101,17 @@ def read_clustering(
         data = data_files(alive)
         if len(data):
             metrics = metrics_of(data)
-            tables.append(data.table.select(GROUP_KEYS))
+            tables.append(data.table.select([*GROUP_KEYS, *_SIZES]))
             for key in keys:
                 if key.why_unordered is None:
                     parts[key].append(spans_of(data, metrics, key))
     spans = {key: joined(found) for key, found in parts.items() if found}
     if not tables:
         none = np.zeros(0, np.int64)
-        return Clustering(keys, order, spans, none, none, pa.array([], pa.binary()), totals)
+        no_keys = pa.array([], pa.binary())
+        return Clustering(keys, order, spans, none, none, no_keys, none, none, totals)
     table = pa.concat_tables(tables)
+    records, sizes = (table[name].to_numpy().astype(np.int64) for name in _SIZES)
     encoded = table["partition_key"].combine_chunks().dictionary_encode()
     count = max(len(encoded.dictionary), 1)
     codes = table["spec_id"].to_numpy().astype(np.int64) * count + encoded.indices.to_numpy()
@@ -116,6 +123,8 @@ def read_clustering(
         partitions.astype(np.int64),
         distinct // count,
         encoded.dictionary.take(pa.array(distinct % count)),
+        records,
+        sizes,
         totals,
     )
 

@@ -13,7 +13,7 @@ from icectl.commands.launch import run_of
 _VIEWS = (
     "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
     "partitions", "deletes", "schemas", "specs", "sort-orders", "properties", "metadata-log",
-    "statistics", "clustering", "matches", "tree", "changes",
+    "statistics", "clustering", "advice", "matches", "tree", "changes",
 )  # fmt: skip
 """For completion, which must not import what shows them."""
 
@@ -56,18 +56,35 @@ class ViewRequest:
     ] = None
     from_: Annotated[
         str | None,
-        option("--from", "changes: the earlier snapshot (default the parent)", metavar="ID"),
+        option("--from", "changes: the earlier one (default the parent)", metavar="ID"),
     ] = None
     to: Annotated[
         str | None,
-        option("--to", "changes: the later snapshot (default the current)", metavar="ID"),
+        option("--to", "changes: the later one (default the current)", metavar="ID"),
     ] = None
     columns: Annotated[
         str | None,
         option(
             "--columns",
-            "show these columns; A.B is field B of A; clustering: default the sort order's",
+            "show or judge these columns; A.B is a field",
             metavar="NAME,...",
+        ),
+    ] = None
+    queries: Annotated[
+        list[str] | None,
+        option(
+            "--queries",
+            "advice: query logs of Spark, Trino or Iceberg",
+            metavar="FILE",
+        ),
+    ] = None
+    queries_table: Annotated[
+        str | None,
+        option(
+            "--queries-table",
+            "advice: the table's name in these logs",
+            metavar="NAME",
+            is_rare=True,
         ),
     ] = None
     limit: Annotated[
@@ -159,8 +176,8 @@ def inspect(
 
     VIEW is one of: summary (the default), health, snapshots, history, refs, manifests, files,
     entries, partitions and deletes; schemas, specs, sort-orders, properties, metadata-log and
-    statistics; clustering, matches, tree and changes. Views of files show the current snapshot
-    unless another is chosen.
+    statistics; clustering, advice, matches, tree and changes. Views of files show the current
+    snapshot unless another is chosen.
 
     For a catalog, a namespace or a folder the tables in and below it are listed, from their
     metadata alone; --limit, --columns and --format apply to that list.
@@ -175,6 +192,10 @@ def inspect(
     The view clustering says by column how many files hold a value: the depth, in the table and
     in each partition, and how many files a look-up and a 1% range open. It shows the keys of the
     sort order, or the columns of --columns; all columns if the table has no sort order.
+
+    The view advice shows what queries cost as files lie now, and in other layouts: sorted, by
+    Z-order, partitioned, with Bloom filters. Queries are those of --queries, or a look-up by each
+    of --columns. Each advice has what it costs, what it saves and its command.
 
     The view matches reads the files of all snapshots that may hold a row with the condition of
     --where. It lists those that do, with their snapshots. Deleted rows count as long as their data

@@ -63,7 +63,12 @@ class _ParsedRequest:
     settings: Settings
     table: str
     hint_options: str
-    is_name: bool
+    name_in_logs: str | None
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the table is named in a catalog."""
+        return self.name_in_logs is not None
 
 
 _Shown = tuple[Row, Callable[[Console], None]]
@@ -296,6 +301,38 @@ def _show_clustering(reader: Reader, request: _ParsedRequest) -> _Shown:
     return result, lambda console: print_clustering(console, result)
 
 
+def _show_advice(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.commands.inspect.advice import AdviceRequest, advice, print_advice
+
+    options = request.options
+    if not options.queries and request.columns is None:
+        raise UsageError(
+            "the view `advice` needs logs of queries",
+            hint="name them by `--queries FILE`, or columns that are looked up by `--columns`",
+        )
+    name = (
+        options.queries_table
+        or request.name_in_logs
+        or ".".join(
+            part.removesuffix(".db")
+            for part in reader.metadata.location.rstrip("/").split("/")[-2:]
+        )
+    )
+    result = advice(
+        reader,
+        request.choice,
+        AdviceRequest(
+            options.queries or (),
+            request.columns,
+            (name, reader.metadata.location.rstrip("/")),
+            request.table,
+            request.hint_options,
+            request.settings,
+        ),
+    )
+    return result, lambda console: print_advice(console, result)
+
+
 def _show_matches(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.commands.inspect.matches import matches, print_matches
 
@@ -406,7 +443,8 @@ def _write(path: str, text: str, env: Env) -> None:
 
 _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
     "summary": _show_summary, "health": _show_health, "changes": _show_changes,
-    "clustering": _show_clustering, "matches": _show_matches, "tree": _show_tree,
+    "clustering": _show_clustering, "advice": _show_advice, "matches": _show_matches,
+    "tree": _show_tree,
 }  # fmt: skip
 
 
@@ -433,6 +471,7 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
             "`--all-snapshots` cannot be used with `--snapshot`, `--ref` or `--as-of`",
             hint="leave one out",
         )
+    name = name_in_catalog(common, table)
     return _ParsedRequest(
         view=view,
         options=options,
@@ -445,7 +484,7 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
         settings=common.shell.settings,
         table=name_in_hints(common, table),
         hint_options=options_in_hints(common),
-        is_name=name_in_catalog(common, table) is not None,
+        name_in_logs=None if name is None else ".".join(name.parts),
     )
 
 
@@ -478,7 +517,9 @@ def _view(table: str, name: str) -> View:
 
 def _check_options(view: View, options: ViewRequest, form: str, *, several: bool = False) -> None:
     """Refuse options that the view lacks; `several` if it shows several tables."""
-    changes, tree, clustering = (view.name == name for name in ("changes", "tree", "clustering"))
+    changes, tree, clustering, advice = (
+        view.name == name for name in ("changes", "tree", "clustering", "advice")
+    )
     rows = view.rows or several
     for option, value, concerned in (
         ("--snapshot", options.snapshot, view.of_snapshot),
@@ -489,7 +530,9 @@ def _check_options(view: View, options: ViewRequest, form: str, *, several: bool
         ("--where", options.where, view.by_content or view.name == "matches"),
         ("--from", options.from_, changes),
         ("--to", options.to, changes),
-        ("--columns", options.columns, rows or clustering),
+        ("--columns", options.columns, rows or clustering or advice),
+        ("--queries", options.queries, advice),
+        ("--queries-table", options.queries_table, advice),
         ("--limit", options.limit, rows or changes or tree or clustering),
         ("--html", options.html, tree or several),
         ("--check", options.check or None, view.name in ("health", "matches")),

@@ -12,8 +12,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view; `rows` is false for documents (summary, health, clustering, matches, tree,
-    changes).
+    """One view; `rows` is false for documents (summary, health, clustering, advice, matches,
+    tree, changes).
 
     `of_snapshot` views show one snapshot, the current one unless another is chosen;
     `all_snapshots` views can show every snapshot of the table together;
@@ -40,6 +40,7 @@ VIEWS: Mapping[str, View] = {
         View("deletes", of_snapshot=True),
         *map(View, ("schemas", "specs", "sort-orders", "properties", "metadata-log", "statistics")),
         View("clustering", rows=False, of_snapshot=True),
+        View("advice", rows=False, of_snapshot=True),
         View("matches", rows=False),
         View("tree", rows=False, of_snapshot=True),
         View("changes", rows=False),

@@ -1,0 +1,351 @@
+"""The advice view: which layout would make the reads of a table open less, and what that costs."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from icectl.cli.console import Console
+from icectl.cli.document import id_text
+from icectl.cli.settings import Settings
+from icectl.cli.tables import TableColumn, print_table
+from icectl.commands.bill import (
+    GETS_OF_DATA_FILE,
+    PUTS_OF_COMMIT,
+    Work,
+    bill,
+    bill_row,
+    bill_text,
+)
+from icectl.commands.inspect.advice_plan import Advice, Simulation, simulate
+from icectl.commands.inspect.clustering_plan import Clustering, keys_of, read_clustering
+from icectl.commands.inspect.query_logs import EQUALITY, Filter, Reads, read_query_logs
+from icectl.commands.inspect.views import Row
+from icectl.commands.rates import prices_of, rates_of
+from icectl.entries.clustering import CLUSTERING_SOURCES, Key
+from icectl.format.metadata import TableMetadata
+from icectl.format.properties import TARGET_FILE_SIZE_BYTES, bloom_filters, read_or_default
+from icectl.format.schema import Schema
+from icectl.format.transforms import Transform
+from icectl.format.types import is_comparable
+from icectl.storage.location import is_local
+from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
+from icectl.units import print_count, print_size
+
+_LEAST_SAVED = 0.1
+"""A layout is advice if its reads cost so much less."""
+
+_MOST_SHOWN = 5
+_DAY_MS = 86_400_000
+_LONGEST_PAYBACK_DAYS = 30
+_COUNT = re.compile("[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRequest:
+    """What advice is built on: logs of reads, or columns that are looked up equally often.
+
+    `names` are those that logs call the table by; `table` is what commands call it.
+    """
+
+    logs: Sequence[str]
+    columns: Sequence[str] | None
+    names: Sequence[str]
+    table: str
+    hint_options: str
+    settings: Settings
+
+
+def advice(reader: Reader, choice: SnapshotChoice, request: AdviceRequest) -> Row:
+    """Return what reads cost, and the layouts in which they cost less.
+
+    Raises: UsageError; what reading manifests raises.
+    Cost: the bounds of all live files for the columns of filters, and a sample of rows.
+    """
+    metadata = reader.metadata
+    reads = read_query_logs(request.logs, request.names)
+    if request.columns is not None:
+        keys_of(metadata, request.columns)
+    for name in request.columns or ():
+        reads.filters[frozenset({(name, EQUALITY)})] += 1
+    filters, unknown = _resolved(reads.filters, metadata.current_schema)
+    snapshot = chosen_snapshot(metadata, choice)
+    keys = _keys(filters, metadata.current_schema)
+    batches = reader.scan(reader.manifests(snapshot), CLUSTERING_SOURCES)
+    found = read_clustering(batches, keys, None)
+    target = read_or_default(metadata.properties, TARGET_FILE_SIZE_BYTES)
+    result = None
+    if filters and len(found.sizes):
+        result = simulate(
+            found,
+            filters,
+            _distinct_counts(metadata),
+            target,
+            _partition_terms(metadata),
+            bloom_filters(metadata.properties),
+        )
+    left_out = sorted({*unknown, *(result.left_out if result else ())})
+    facts: dict[str, Any] = {
+        "snapshot_id": id_text(snapshot.snapshot_id) if snapshot else None,
+        "data_file_count": len(found.sizes),
+        "data_file_bytes": int(found.sizes.sum()),
+        "target_file_size_bytes": target,
+        **_log_facts(reads),
+        "unknown_columns": left_out,
+    }
+    per_day = facts["reads_per_day"]
+    return {**facts, **_result(result, found, reader, request, per_day)}
+
+
+def _resolved(
+    filters: Mapping[Filter, int], schema: Schema
+) -> tuple[Mapping[Filter, int], set[str]]:
+    """Return filters by the names of the schema, and columns that it does not have."""
+    by_lower = {
+        name.lower(): name for name in map(schema.name_of, schema.all_fields) if name is not None
+    }
+    known: Counter[Filter] = Counter()
+    unknown: set[str] = set()
+    for used, count in filters.items():
+        conditions = set()
+        for name, kind in used:
+            if schema.field_named(name) is not None:
+                conditions.add((name, kind))
+            elif name.lower() in by_lower:
+                conditions.add((by_lower[name.lower()], kind))
+            else:
+                unknown.add(name)
+        known[frozenset(conditions)] += count
+    return known, unknown
+
+
+def _keys(filters: Mapping[Filter, int], schema: Schema) -> list[Key]:
+    identity = Transform("identity", "identity")
+    keys = []
+    for name in sorted({name for used in filters for name, _ in used}):
+        item = schema.field_named(name)
+        if item is not None and schema.line_to(item.id) and is_comparable(item.type):
+            keys.append(Key(name, item.id, item.type, identity))
+    return keys
+
+
+def _distinct_counts(metadata: TableMetadata) -> Mapping[int, int]:
+    """Return the distinct values of columns by id, as the newest statistics have them."""
+    sequence = {one.snapshot_id: one.sequence_number for one in metadata.snapshots}
+    counts: dict[int, int] = {}
+    for file in sorted(metadata.statistics, key=lambda file: sequence.get(file.snapshot_id) or 0):
+        for blob in file.blob_metadata:
+            fields, properties = blob.get("fields"), blob.get("properties")
+            text = properties.get("ndv") if isinstance(properties, Mapping) else None
+            column = fields[0] if isinstance(fields, list | tuple) and len(fields) == 1 else None
+            if isinstance(column, int) and isinstance(text, str) and _COUNT.fullmatch(text):
+                counts[column] = int(text)
+    return counts
+
+
+def _partition_terms(metadata: TableMetadata) -> set[str]:
+    """Return the terms of the default spec, as candidates are called."""
+    schema = metadata.current_schema
+    return {
+        f"{item.transform.text}({schema.name_of(item.source_ids[0])})"
+        for item in metadata.default_spec.fields
+    }
+
+
+def _log_facts(reads: Reads) -> dict[str, Any]:
+    days = None
+    if reads.first_ms is not None and reads.last_ms is not None:
+        days = (reads.last_ms - reads.first_ms) / _DAY_MS
+    return {
+        "read_count": reads.count,
+        "first_read_ms": reads.first_ms,
+        "last_read_ms": reads.last_ms,
+        # Of less than a day no rate is told: it would be that of a busy hour.
+        "reads_per_day": reads.count / days if days is not None and days >= 1 else None,
+        "logged_files_per_read": reads.files / reads.files_known if reads.files_known else None,
+        "other_read_count": reads.other_reads,
+        "other_tables": [
+            {"table": name, "read_count": count}
+            for name, count in reads.other_tables.most_common(_MOST_SHOWN)
+        ],
+        "unreadable_line_count": reads.unreadable_lines,
+        "other_line_count": reads.other_lines,
+        "unreadable_files": reads.unreadable_files,
+    }
+
+
+def _result(
+    result: Simulation | None,
+    found: Clustering,
+    reader: Reader,
+    request: AdviceRequest,
+    reads_per_day: float | None,
+) -> Row:
+    if result is None:
+        return {"files_per_read": None, "bytes_per_read": None, "filters": [], "advice": []}
+    rates = rates_of(request.settings, is_local=is_local(reader.metadata.location))
+    prices, size = prices_of(request.settings), int(found.sizes.sum())
+    now = result.now
+    rows = []
+    for layout in result.layouts:
+        saved = now.cost_bytes - layout.reading.cost_bytes
+        if saved < _LEAST_SAVED * now.cost_bytes:
+            continue
+        fewer = round((now.files - layout.reading.files) * GETS_OF_DATA_FILE)
+        work = Work(
+            decoded_bytes=size,
+            written_bytes=size,
+            get_requests=GETS_OF_DATA_FILE * len(found.sizes),
+            put_requests=layout.file_count + PUTS_OF_COMMIT,
+            fewer_requests=max(fewer, 0),
+        )
+        payback = 2 * size / saved
+        first, command = _commands(layout, request)
+        rows.append(
+            {
+                "kind": layout.kind,
+                "terms": list(layout.terms),
+                "data_file_count": layout.file_count,
+                "files_per_read": layout.reading.files,
+                "bytes_per_read": layout.reading.bytes,
+                "saved_ratio": saved / now.cost_bytes,
+                "payback_reads": payback,
+                "payback_days": payback / reads_per_day if reads_per_day else None,
+                "first": first,
+                "command": command,
+                "bill": {"command": "compact", **bill_row(bill(work, rates, prices))},
+            }
+        )
+    return {
+        "files_per_read": now.files,
+        "bytes_per_read": now.bytes,
+        "filters": [
+            {
+                "conditions": [{"column": name, "kind": kind} for name, kind in sorted(one.filter)],
+                "share": one.share,
+                "files_per_read": one.reading.files,
+                "bytes_per_read": one.reading.bytes,
+            }
+            for one in result.filters
+        ],
+        "advice": rows,
+    }
+
+
+def _commands(layout: Advice, request: AdviceRequest) -> tuple[str | None, str]:
+    """Return what another engine or command must do first, and the command that rewrites."""
+    table = shlex.quote(request.table)
+    keys, columns = shlex.quote(", ".join(layout.terms)), shlex.quote(",".join(layout.terms))
+    own = {
+        "compact": "",
+        "sort": f" --strategy sort --sort-order {keys} --rewrite-all",
+        "zorder": f" --strategy zorder --zorder {columns} --rewrite-all",
+        "partition": " --rewrite-all",
+        "bloom": " --rewrite-all",
+    }[layout.kind]
+    first = None
+    if layout.kind == "partition":
+        first = f"in Spark: ALTER TABLE {table} ADD PARTITION FIELD {_spark_term(layout.terms[0])}"
+    elif layout.kind == "bloom":
+        name = f"write.parquet.bloom-filter-enabled.column.{layout.terms[0]}"
+        setting = shlex.quote(f"{name}=true")
+        first = f"icectl properties {table} set {setting}{request.hint_options}"
+    return first, f"icectl compact {table}{own}{request.hint_options}"
+
+
+def _spark_term(term: str) -> str:
+    """Return a term of a partition spec as Spark writes it."""
+    transform, _, column = term.rstrip(")").partition("(")
+    name, _, count = transform.rstrip("]").partition("[")
+    return f"{name}({count}, {column})" if count else f"{name}({column})"
+
+
+def print_advice(console: Console, row: Row) -> None:
+    """Print what was read, what reads cost by filter, and each advice with its command."""
+    _print_logs(console, row)
+    if not row["filters"]:
+        return
+    console.print()
+    headings = [
+        TableColumn("filter", cut="end"),
+        *(TableColumn(name, align="right") for name in ("reads", "files opened", "bytes")),
+    ]
+    lines = [
+        (
+            ", ".join(
+                f"{one['column']} {'=' if one['kind'] == EQUALITY else 'range'}"
+                for one in shown["conditions"]
+            )
+            or "(none)",
+            f"{shown['share']:.0%}",
+            f"{shown['files_per_read']:,.1f}",
+            print_size(round(shown["bytes_per_read"])),
+        )
+        for shown in row["filters"]
+    ]
+    print_table(console, headings, lines)
+    console.print()
+    if not row["advice"]:
+        _say(console, f"no layout that was tried makes reads cost {_LEAST_SAVED:.0%} less")
+        return
+    for shown in row["advice"][:_MOST_SHOWN]:
+        _print_one(console, row, shown)
+    more = len(row["advice"]) - _MOST_SHOWN
+    if more > 0:
+        _say(console, f"{more} more in `--json`")
+
+
+def _print_logs(console: Console, row: Row) -> None:
+    files = print_count(row["data_file_count"], "data file")
+    reads = print_count(row["read_count"], "read")
+    _say(console, f"{reads} of the table; {files}, {print_size(row['data_file_bytes'])}")
+    if row["logged_files_per_read"] is not None:
+        _say(console, f"engines opened {row['logged_files_per_read']:,.1f} files a read")
+    if row["other_read_count"]:
+        names = ", ".join(f"{one['table']} ({one['read_count']:,})" for one in row["other_tables"])
+        _say(console, f"{print_count(row['other_read_count'], 'read')} of other tables: {names}")
+        if not row["read_count"]:
+            _say(console, "`--queries-table NAME` says which of them is this table")
+    skipped = row["unreadable_line_count"]
+    if skipped:
+        _say(console, f"{print_count(skipped, 'line')} skipped: not readable as JSON events")
+    if row["other_line_count"]:
+        _say(console, f"{print_count(row['other_line_count'], 'line')} skipped: of other kinds")
+    for path in row["unreadable_files"]:
+        _say(console, f"`{path}` is read in part only: its compression is damaged or cut off")
+    if row["unknown_columns"]:
+        names = ", ".join(row["unknown_columns"])
+        _say(console, f"left out, as the table or its bounds don't have them: {names}")
+
+
+_TITLES = {
+    "compact": "compact small files", "sort": "sort by", "zorder": "Z-order by",
+    "partition": "partition by", "bloom": "Bloom filter for",
+}  # fmt: skip
+
+
+def _print_one(console: Console, row: Row, shown: Mapping[str, Any]) -> None:
+    title = " ".join([_TITLES[shown["kind"]], ", ".join(shown["terms"])]).rstrip()
+    files = f"{row['files_per_read']:,.1f} -> {shown['files_per_read']:,.1f} files"
+    now, then = (print_size(round(one["bytes_per_read"])) for one in (row, shown))
+    console.print(console.style(title, "bold"))
+    _say(console, f"{files}, {now} -> {then} a read ({shown['saved_ratio']:.0%} less)", indent=2)
+    paid = f"paid back after {print_count(max(round(shown['payback_reads']), 1), 'read')}"
+    days = shown["payback_days"]
+    if days is not None:
+        paid += f", in {print_count(max(round(days), 1), 'day')}"
+        if days > _LONGEST_PAYBACK_DAYS:
+            paid += ": it hardly pays"
+    _say(console, paid, indent=2)
+    _say(console, bill_text(shown["bill"])[0], indent=2)
+    if shown["first"]:
+        _say(console, f"first {shown['first']}", indent=2)
+    console.print(f"  run: {shown['command']}")
+
+
+def _say(console: Console, text: str, indent: int = 0) -> None:
+    for line in wrap(text, console.prose_width - indent):
+        console.print(f"{' ' * indent}{line}")

@@ -1,0 +1,174 @@
+"""Logs of engines: what each line says of a table, and what is left of damaged ones."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.commands.inspect import query_logs
+from icectl.commands.inspect.query_logs import (
+    EQUALITY,
+    RANGE,
+    Reads,
+    is_named,
+    read_query_logs,
+    spark_conditions,
+)
+from icectl.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("logged", "names", "expected"),
+    [
+        ("prod.sales.orders", ["sales.orders"], True),
+        ("sales.orders", ["sales.orders"], True),
+        ("prod.presales.orders", ["sales.orders"], False),
+        ("orders", ["sales.orders"], False),
+        ("s3://b/sales/orders/", ["sales.orders", "s3://b/sales/orders"], True),
+    ],
+)
+def test_a_table_is_known_with_or_without_its_catalog(logged, names, expected):
+    assert is_named(logged, names) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("id IS NOT NULL, id = 5", {"id": EQUALITY}),
+        ("id > 100, id < 120", {"id": RANGE}),
+        ("id = 1, id > 0", {"id": EQUALITY}),
+        ("name = 'a, b = 3', at >= 1767312000000000", {"name": EQUALITY, "at": RANGE}),
+        ("name = 'it''s (', id = 1", {"name": EQUALITY, "id": EQUALITY}),
+        ("id IN (1, 2, 3)", {"id": EQUALITY}),
+        ("name LIKE 'n1%'", {"name": RANGE}),
+        ("(id = 5 OR name = 'n9')", {}),
+        ("(id = 5 OR id = 7)", {"id": EQUALITY}),
+        ("(id = 5 OR id > 7)", {"id": RANGE}),
+        ("((id = 5 AND at > 3) OR id = 7)", {"id": EQUALITY}),
+        ("NOT (id = 3)", {}),
+        ("p.x = 4", {"p.x": EQUALITY}),
+        ("days(at) = 20460", {"at": RANGE}),
+        ("bucket(16, id) = 3", {"id": RANGE}),
+        ("a b = 1", {"a b": EQUALITY}),
+        ("id !", {}),
+        ("(" * 40_000, {}),
+    ],
+)
+def test_conditions_of_a_spark_plan(text, expected):
+    assert dict(spark_conditions(text)) == expected
+
+
+def spark_start(description: str, execution: int = 1) -> str:
+    metric = {"name": "number of result data files", "accumulatorId": 70 + execution}
+    scan = {
+        "nodeName": "BatchScan",
+        "simpleString": description,
+        "children": [],
+        "metrics": [metric],
+    }
+    plan = {"nodeName": "Project", "simpleString": "Project", "children": [scan], "metrics": []}
+    return json.dumps(
+        {
+            "Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+            "executionId": execution,
+            "sparkPlanInfo": plan,
+            "time": 1000 * execution,
+        }
+    )
+
+
+def read(tmp_path: Path, *lines: str) -> Reads:
+    path = tmp_path / "log"
+    path.write_text("\n".join(lines))
+    return read_query_logs([str(path)], ["db.t"])
+
+
+def test_plans_of_older_iceberg_have_filters_in_brackets(tmp_path):
+    old = (
+        "BatchScan prod.db.t[id#1L] prod.db.t (branch=null) "
+        "[filters=id IS NOT NULL, id = 5, groupedBy=] RuntimeFilters: []"
+    )
+    updates = "org.apache.spark.sql.execution.ui.SparkListenerDriverAccumUpdates"
+    counted = {"Event": updates, "executionId": 1, "accumUpdates": [[70, 3], [71, 9], [72, 1]]}
+    other = '{"Event":"SparkListenerTaskEnd","Task Info":{}}'
+    found = read(tmp_path, spark_start(old), other, json.dumps(counted), spark_start(old, 2))
+    assert found.filters == {frozenset({("id", EQUALITY)}): 2}
+    assert (found.files, found.files_known) == (9, 1)
+    assert (found.first_ms, found.last_ms) == (1000, 2000)
+
+
+def trino(plan: Any, **more: Any) -> str:
+    """An event as Trino's HTTP listener posts it, as far as it concerns reads."""
+    inputs = [{"catalogName": "prod", "schema": "db", "table": "t", "columns": [], **more}]
+    return json.dumps(
+        {
+            "metadata": {"queryId": "q", "query": "SELECT", "jsonPlan": json.dumps(plan)},
+            "ioMetadata": {"inputs": inputs},
+            "createTime": "2026-01-01T00:00:00Z",
+        }
+    )
+
+
+def test_events_of_trino_tell_columns_by_their_plan(tmp_path):
+    scan = {
+        "name": "TableScan",
+        "descriptor": {"table": "prod:db.t$data@123 constraint on [id, at, name]"},
+        "details": [
+            "id := 1:id:bigint", "    :: [[5], [7]]", "at := 3:at:timestamp(6)",
+            "    :: [[2026-01-01 00:00:00.000000, 2026-01-02 00:00:00.000000)]",
+            "other := 4:other:varchar",
+        ],
+        "children": [],
+    }  # fmt: skip
+    plan = {"0": {"name": "Output", "descriptor": {}, "details": [], "children": [scan]}}
+    found = read(tmp_path, trino(plan), trino(None), trino(plan, table="t$files"))
+    assert found.filters == {
+        frozenset({("id", EQUALITY), ("at", RANGE)}): 2,
+        frozenset(): 1,
+    }
+    assert found.first_ms == 1_767_225_600_000
+
+
+def test_what_is_no_event_is_counted_and_ends_nothing(tmp_path):
+    found = read(
+        tmp_path,
+        '{"report-type": "scan-report", "table-name": "db.t", "filter"',
+        "\x00\xff",
+        "[" * 100_000,
+        '{"report-type": "scan-report", "table-name": 7, "filter": true}',
+        '{"report-type": "scan-report", "table-name": "db.t", "filter": {"type": "eq"}}',
+        '{"report-type": "commit-report", "table-name": "db.t"}',
+        '{"ioMetadata": 3}',
+        '{"Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"}',
+        '{"something": "else"}',
+        "5",
+        '{"logged": {"report-type": "scan-report", "table-name": "x.db.t", "filter": true}}',
+    )
+    assert (found.unreadable_lines, found.other_lines, found.count) == (7, 2, 1)
+
+
+def test_long_lines_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(query_logs, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(query_logs, "_CHUNK", 16)
+    short = '{"table-name": "db.t", "filter": true}'
+    found = read(tmp_path, short, '{"a": "' + "x" * 500 + '"}', short, "y" * 500)
+    assert (found.count, found.unreadable_lines) == (2, 2)
+
+
+def test_compressed_logs_and_folders_are_read_and_cut_off_ones_named(tmp_path):
+    line = b'{"table-name": "db.t", "filter": true}\n'
+    folder = tmp_path / "eventlog_v2_app"
+    folder.mkdir()
+    (folder / "appstatus_app").write_text("no log")
+    (folder / "events_2_app.gz").write_bytes(gzip.compress(line * 2))
+    (folder / "events_10_app").write_bytes(line)
+    whole = gzip.compress(b"".join(b"%d\n" % number for number in range(100_000)))
+    (folder / "events_11_app.gz").write_bytes(whole[: len(whole) // 2])
+    found = read_query_logs([str(tmp_path)], ["db.t"])
+    assert found.count == 3
+    assert found.unreadable_files == [str(folder / "events_11_app.gz")]
+    with pytest.raises(UsageError, match="there is no file"):
+        read_query_logs([str(tmp_path / "none")], ["db.t"])
