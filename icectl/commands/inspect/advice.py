@@ -14,11 +14,15 @@ from icectl.cli.settings import Settings
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.bill import (
     GETS_OF_DATA_FILE,
-    PUTS_OF_COMMIT,
+    GETS_OF_RUN,
+    PUTS_OF_RUN,
     Work,
     bill,
     bill_row,
     bill_text,
+    gets_in_ranges,
+    gets_of,
+    puts_of,
 )
 from icectl.commands.inspect.advice_plan import Advice, Simulation, simulate
 from icectl.commands.inspect.clustering_plan import Clustering, keys_of, read_clustering
@@ -195,11 +199,13 @@ def _result(
         if saved < _LEAST_SAVED * now.cost_bytes:
             continue
         fewer = round((now.files - layout.reading.files) * GETS_OF_DATA_FILE)
+        read_again = gets_in_ranges(size, layout.file_count)
         work = Work(
             decoded_bytes=size,
+            other_bytes=size,
             written_bytes=size,
-            get_requests=GETS_OF_DATA_FILE * len(found.sizes),
-            put_requests=layout.file_count + PUTS_OF_COMMIT,
+            get_requests=gets_of(found.sizes.tolist()) + read_again + GETS_OF_RUN,
+            put_requests=puts_of(size, layout.file_count) + PUTS_OF_RUN,
             fewer_requests=max(fewer, 0),
         )
         payback = 2 * size / saved
