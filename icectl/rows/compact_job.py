@@ -12,7 +12,7 @@ import pyarrow as pa
 from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import CARRIED, PLANNING, PROVEN
 from icectl.errors import CorruptTable, MissingFile, Unsupported
-from icectl.files.parquet.merge_columns import NotMergeable
+from icectl.files.parquet.merge_columns import NothingToMerge, NotMergeable
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import NameMapping
 from icectl.files.parquet.write import ParquetOptions
@@ -276,7 +276,7 @@ def or_missing(task: Task, run: Callable[[], TaskResult]) -> TaskResult:
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:
     """Rewrite or merge the files of a task, and compare its rows with those of the new files.
 
-    If a merge is impossible, method `merge` does nothing.
+    If a merge is impossible, method `merge` does nothing, but for files that have no live row.
     Raises: as rewrite_data, merge_files.
     """
     options = replace(job.options, target_size_bytes=task.roll_bytes)
@@ -285,10 +285,15 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
     if task.method != "rewrite":
         try:
             merged = merge_files(group, options, outputs, job.merging)
+        except NothingToMerge:
+            pass  # nor is there anything to write
         except (NotMergeable, CorruptTable) as error:
-            if isinstance(error, CorruptTable) and task.method == "merge":
-                raise
             not_merged = str(error)
+            if task.method == "merge":
+                if isinstance(error, CorruptTable):
+                    raise
+                nothing = data_entries((), task.spec_id, None, None)
+                return TaskResult(task.task_id, nothing, 0, 0, 0, not_merged=not_merged)
         else:
             read = sum(file.record_count for file in task.inputs)
             return TaskResult(
@@ -302,9 +307,6 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
                 by_value=merged.by_value,
                 not_assembled=merged.file.not_assembled,
             )
-        if task.method == "merge":
-            nothing = data_entries((), task.spec_id, None, None)
-            return TaskResult(task.task_id, nothing, 0, 0, 0, not_merged=not_merged)
     rewritten = rewrite_data(group, options, outputs)
     return TaskResult(
         task.task_id,

@@ -28,7 +28,13 @@ from icectl.files.parquet.footer import (
     octets,
     replace_numbers,
 )
-from icectl.files.parquet.merge_columns import MAGIC, ColumnForms, MergedColumns, NotMergeable
+from icectl.files.parquet.merge_columns import (
+    MAGIC,
+    ColumnForms,
+    MergedColumns,
+    NothingToMerge,
+    NotMergeable,
+)
 from icectl.files.parquet.merge_footer import (
     BOUNDS_AT,
     BOUNDS_SIZE,
@@ -67,10 +73,13 @@ _DICTIONARY_PAGE, _DATA_PAGES = 2, (0, 3)
 def check_alike(sources: Sequence[MergeSource], forms: ColumnForms | None = None) -> MergedColumns:
     """Return the new file's columns, where footers agree, or `forms` have what is common to all.
 
-    Raises: NotMergeable.
+    Raises: NotMergeable; NothingToMerge, without row groups.
     """
-    if not 0 < sum(len(source.groups) for source in sources) < _MOST_ROW_GROUPS:
-        raise NotMergeable("there would be no row group in the file, or too many")
+    count = sum(len(source.groups) for source in sources)
+    if not count:
+        raise NothingToMerge("it has no rows, or all of them are deleted")
+    if count >= _MOST_ROW_GROUPS:
+        raise NotMergeable("there would be too many row groups in the file")
     return layout_of(sources, forms)
 
 

@@ -30,6 +30,10 @@ class NotMergeable(Exception):
     """Files that can't be merged without decoding them; says why."""
 
 
+class NothingToMerge(NotMergeable):
+    """Files without a row to copy: nothing takes their place."""
+
+
 ColumnKey = int | bytes
 """The field id of a column, or its name where it has none."""
 

@@ -273,7 +273,7 @@ def test_row_groups_of_deleted_rows_are_left_out(store):
     assert len(found.file.footer.split_offsets) == 6
     assert sum(map(len, rows_of(found.by_value, names).values())) == len(ids)
     everything = DeletesOfGroup(equality_deletes=(by_value(store, range(120), names),))
-    with pytest.raises(NotMergeable, match="no row group"):
+    with pytest.raises(NotMergeable, match="all of them are deleted"):
         merge(group(store, files, 3, deletes=everything), store)
 
 

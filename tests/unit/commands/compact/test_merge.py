@@ -177,6 +177,20 @@ def test_equality_deletes_become_deletes_by_position(tmp_path, partitioning, mea
 
 
 @pytest.mark.parametrize("version", [2, 3])
+def test_files_whose_rows_are_all_deleted_go_beside_others_that_are_merged(tmp_path, version):
+    """Random tables of Spark's had such partitions, and their merge was refused."""
+    table = TableBuilder(tmp_path, format_version=version, partitioning="identity")
+    for start in range(0, 18, 6):
+        table.append(range(start, start + 6))
+    table.delete_rows(range(0, 18, 3), kind="equality")  # those of category c0
+    done = compacted(tmp_path, planned(tmp_path, method="merge", min_delete_ratio=0.9))
+    assert (done.failed, len(done.outputs)) == ({}, 3)
+    live = [entry["data_file"] for entry in live_entries(head(tmp_path))]
+    assert [file["content"] for file in live] == [0, 0]
+    assert [row["id"] for row in rows_without_lineage(tmp_path)] == sorted(table.ids())
+
+
+@pytest.mark.parametrize("version", [2, 3])
 def test_equality_deletes_of_all_partitions_delete_what_they_did(tmp_path, version):
     """Files of an older, partitioned spec, and deletes of one without partitions."""
     table = built(tmp_path, version, "identity")
