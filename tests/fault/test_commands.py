@@ -38,7 +38,9 @@ Calls = list[tuple[str, str]]
 """Methods and locations, in order."""
 
 
-def calls_of_a_run(subject: Subject) -> Calls:
+@pytest.fixture(scope="module")
+def calls(subject: Subject) -> Calls:
+    """The calls of a run that nothing disturbs."""
     subject.restore()
     store = CountingStore(LocalStore())
     assert subject.run(store)[0] == 0
@@ -71,8 +73,7 @@ def check_finished(subject: Subject, left: set[str]) -> None:
         *(pytest.param(failure, 0, 1, marks=FULL) for failure in ("before", "lost", "after")),
     ],
 )
-def test_any_store_call_may_fail(subject, left, failure, turn, stride):
-    calls = calls_of_a_run(subject)
+def test_any_store_call_may_fail(subject, left, calls, failure, turn, stride):
     for nth in chosen(calls, turn, stride):
         subject.restore()
         before = subject.current()
@@ -126,9 +127,8 @@ class InterruptedStore(WrappedStore):
         *(pytest.param("before", times, 0, 1, marks=FULL) for times in (1, 2)),
     ],
 )
-def test_any_store_call_may_be_interrupted(subject, left, moment, times, turn, stride):
+def test_any_store_call_may_be_interrupted(subject, left, calls, moment, times, turn, stride):
     """The first Ctrl-C lets the step finish, the second ends it at once; neither harms."""
-    calls = calls_of_a_run(subject)
     for nth in chosen(calls, turn, stride):
         subject.restore()
         code, _ = subject.run(InterruptedStore(nth, moment, times))
@@ -153,9 +153,8 @@ class BrokenStore(InterruptedStore):
     ("moment", "stride"),
     [("after", 20), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
 )
-def test_any_store_call_may_raise_what_nobody_expects(subject, left, moment, stride):
+def test_any_store_call_may_raise_what_nobody_expects(subject, left, calls, moment, stride):
     """Where the commit can't have been sent, nothing of the run is left; else a rerun finishes."""
-    calls = calls_of_a_run(subject)
     subject.restore()
     files = subject.files()
     for nth in range(min(stride, len(calls)), len(calls) + 1, stride):
