@@ -20,7 +20,7 @@ _icectl() {
         previous="${COMP_WORDS[COMP_CWORD-2]}"
     fi
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows erase analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man help --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -121,6 +121,15 @@ _icectl() {
                 --where|--max-fraction|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
+        erase)
+            options="--where --keys --key-columns --digest-key --expire-history --drop-tags --max-fraction --rounds --verify --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --format) words="text json github junit sarif" ;;
+                --color) words="auto always never" ;;
+                --catalog) asks="yes" ;;
+                --where|--key-columns|--drop-tags|--max-fraction|--rounds|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
         analyze)
             options="--columns --only --refresh --full --exact-deletes --max-removed --branch --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
@@ -216,10 +225,10 @@ _icectl() {
                 --concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
-        schema) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4" ;;
+        schema) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows erase analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4" ;;
         completion) words="bash zsh fish powershell" ;;
-        man) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 icectl.toml maintain.toml" ;;
-        help) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man" ;;
+        man) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows erase analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 icectl.toml maintain.toml" ;;
+        help) words="inspect validate repair maintain runs expire-snapshots rewrite-manifests compact expire-rows erase analyze remove-orphans refs properties relocate apply doctor migrate-v1-v2 upgrade-to-v3 upgrade-to-v4 schema completion man" ;;
     esac
     if [[ -n $words ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$current"))

@@ -14,7 +14,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
         @(& icectl __complete @before $last 2>$null)
     }
     if ($words.Count -le 1) {
-        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
+        $found = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'erase', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man', 'help') + @('--help', '--version')
     } else {
         $options = @(); $values = @{}; $asked = @(); $first = @(); $second = @()
         switch ($words[1]) {
@@ -88,6 +88,12 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--branch', '--catalog')
             }
+            'erase' {
+                $options = @('--where', '--keys', '--key-columns', '--digest-key', '--expire-history', '--drop-tags', '--max-fraction', '--rounds', '--verify', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
+                $values['--color'] = @('auto', 'always', 'never')
+                $asked = @('--catalog')
+            }
             'analyze' {
                 $options = @('--columns', '--only', '--refresh', '--full', '--exact-deletes', '--max-removed', '--branch', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--only'] = @('columns', 'partitions')
@@ -154,16 +160,16 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--branch', '--catalog')
             }
             'schema' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'erase', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4')
             }
             'completion' {
                 $first = @('bash', 'zsh', 'fish', 'powershell')
             }
             'man' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'erase', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'icectl.toml', 'maintain.toml')
             }
             'help' {
-                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man')
+                $first = @('inspect', 'validate', 'repair', 'maintain', 'runs', 'expire-snapshots', 'rewrite-manifests', 'compact', 'expire-rows', 'erase', 'analyze', 'remove-orphans', 'refs', 'properties', 'relocate', 'apply', 'doctor', 'migrate-v1-v2', 'upgrade-to-v3', 'upgrade-to-v4', 'schema', 'completion', 'man')
             }
         }
         if ($values.ContainsKey($previous)) { $found = $values[$previous] }

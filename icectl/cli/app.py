@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, str] = {
     "rewrite-manifests": "regroup manifests by partition, at their target size",
     "compact": "rewrite small data files into larger ones, apply deletes",
     "expire-rows": "delete the rows that are past their time",
+    "erase": "erase rows from all branches and from history",
     "analyze": "count the distinct values of columns for query planners",
     "remove-orphans": "delete or move files that the table does not refer to",
     "refs": "list, create, move and drop branches and tags",

@@ -98,10 +98,14 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """The rows that all tasks look for; `reading` has the columns of the condition."""
+    """The rows that all tasks look for; `reading` has the columns of the condition.
+
+    With `finds_deleted`, a file is found too where all such rows of it are deleted.
+    """
 
     reading: CompactJob
     rows: Predicate | Keys
+    finds_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
         before = deleted[location]
         after = before | is_hit[location]
         count = int(after.sum()) - int(before.sum())
-        if count:
+        if count or (job.finds_deleted and is_hit[location].any()):
             vector = write_dv(np.flatnonzero(after))
             found_rows.append(FoundRows(location, vector, count, int((~after).sum())))
     return found_rows

@@ -29,7 +29,7 @@ class AskedRetention:
     """The retention that the caller asks for; None leaves it to the table's own properties.
 
     `older_than_ms` is an instant: younger snapshots stay. Calendar keeps only ever add snapshots.
-    `expire_ids` names exactly what goes: no ageing of snapshots or refs then.
+    `expire_ids` names exactly what goes, if anything: no ageing of snapshots or refs then.
     """
 
     older_than_ms: int | None = None
@@ -38,7 +38,7 @@ class AskedRetention:
     keep_weekly: int = 0
     keep_monthly: int = 0
     expire_unreferenced: bool = False
-    expire_ids: tuple[int, ...] = ()
+    expire_ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def decide(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> Rete
     Raises: Refused, when a snapshot named in `expire_ids` is the head of a ref (R-028);
     UsageError, when it is not in the table.
     """
-    if policy.expire_ids:
+    if policy.expire_ids is not None:
         for snapshot_id in policy.expire_ids:
             if metadata.snapshot(snapshot_id) is None:
                 raise UsageError(
@@ -115,7 +115,7 @@ def decide_again(
     Raises: Refused, as `decide`.
     """
     agreed = {decision.snapshot_id for decision in confirmed.expired}
-    if policy.expire_ids:
+    if policy.expire_ids is not None:
         expired = _by_id(metadata, policy.expire_ids)
     else:
         rules = _rules(metadata, policy, now_ms)

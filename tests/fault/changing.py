@@ -192,6 +192,15 @@ COMPACT = ("compact", "--engine", "local", "--target-file-size", "1MiB", "--min-
 EXPIRE_ROWS = ("expire-rows", "--where", "at < '2023-11-15T12:00'", "--max-fraction", "1")
 
 
+ERASE = (
+    "erase", "--where", "id = 5", "--max-fraction", "1", "--expire-history", "--drop-tags", "*",
+)  # fmt: skip
+
+
+def _is_not_erased(row: Row) -> bool:
+    return bool(dict(row)["id"] != 5)
+
+
 def _stays(row: Row) -> bool:
     """Whether a row is of EXPIRE_ROWS's day or later: ids from 14 on."""
     return bool(dict(row)["id"] >= 14)
@@ -244,6 +253,13 @@ CHANGING = {
             keeps=_stays,
         ),
         Changing("expire-rows-v4", EXPIRE_ROWS, _of_version_4, only_full=True, keeps=_stays),
+        Changing(
+            "erase",
+            ERASE,
+            lambda path: _of_small_files(path, 3),
+            deletes_old_files=True,
+            keeps=_is_not_erased,
+        ),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers, only_full=True),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
@@ -320,7 +336,7 @@ class Subject:
         shown = dict(self.rows)
         for snapshot in metadata["snapshots"]:
             id_ = snapshot["snapshot-id"]
-            parent = shown.get(snapshot.get("parent-snapshot-id"), [])
+            parent = shown.get(snapshot.get("parent-snapshot-id"), self.rows_of_head()[0])
             shown.setdefault(id_, [row for row in parent if self.changing.keeps(row)])
             assert read_rows(metadata, id_) == shown[id_]
         rows, kept = self.rows_of_head()

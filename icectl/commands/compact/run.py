@@ -299,9 +299,11 @@ def execute(
     *,
     commits: int = 1,
     max_failed_commits: int = 0,
+    command: str = COMMAND,
 ) -> Compacted:
     """Rewrite the groups of a plan and commit them, in up to `commits` commits.
 
+    Its files are those of a run of `command`, whose next run removes what a killed one left.
     Equality deletes are converted after data files were rewritten, in as many commits again.
     What was written is removed again where its commit is known not to have landed.
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
@@ -319,7 +321,7 @@ def execute(
         parts = [first, groups[len(first) :]]  # conversions are last
     # One empty commit if only deletes are removed.
     batches = [batch for part in parts for batch in _batches(part, commits)] or [()]
-    run = _Run(context, engine, prepared)
+    run = _Run(context, engine, prepared, command)
     for batch in batches:
         if not run.commit(batch, max_failed_commits):
             break
@@ -349,8 +351,11 @@ def _batches(groups: Sequence[CompactGroup], commits: int) -> Iterator[Sequence[
 class _Run:
     """A run under way: what has landed, and what has not."""
 
-    def __init__(self, context: TableContext, engine: Engine, prepared: PreparedCompaction) -> None:
+    def __init__(
+        self, context: TableContext, engine: Engine, prepared: PreparedCompaction, command: str
+    ) -> None:
         self._context = context
+        self._command = command
         self._engine = engine
         self._prepared = prepared
         self._files = prepared.files
@@ -401,7 +406,7 @@ class _Run:
         metadata = self._prepared.loaded.metadata
         specs = typed_specs(metadata)
         places = data_places(metadata, [_path(group, specs) for group in batch])
-        with transaction(context, base, COMMAND, places) as opened:
+        with transaction(context, base, self._command, places) as opened:
             rewritten = self._rewrite(batch, opened.outputs)
             self._leave_missing(rewritten, opened.outputs)
             for group, results in rewritten:

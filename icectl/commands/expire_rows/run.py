@@ -151,7 +151,7 @@ def prepare(
     method = options.method if metadata.format_version > 1 else "rewrite"
     places = DataOutputs(metadata, outputs_of(context.store, context.env, loaded, COMMAND))
     restriction = _Restriction(context, chosen, options)
-    search = RowSearch(context, _Finder(engine, places), chosen.wanted, restriction.restrict)
+    search = RowSearch(context, EngineFinder(engine, places), chosen.wanted, restriction.restrict)
     looked = search.look(metadata, snapshot)
     dropped, emptied, changed = map(tuple, expiring_files(looked))
     plan = ExpireRowsPlan(
@@ -190,7 +190,7 @@ def _null_count(files: LiveFiles, chosen: RowFilter) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Finder:
+class EngineFinder:
     """Finds rows in the workers of an engine."""
 
     engine: LocalEngine
@@ -293,7 +293,7 @@ def execute(
     with changing(context, loaded, plan.branch, places, COMMAND) as change:
         rewrite = None
         if plan.method == "rewrite":
-            rewrite = _rewriter(context, engine, change.opened.outputs)
+            rewrite = rewriter(context, engine, change.opened.outputs)
         deletion = RowDeletion(prepared.search, change, rewrite, check)
         landed = deletion.commit()
     if landed is None:  # others have deleted all of them
@@ -309,7 +309,7 @@ def execute(
     return done, landed
 
 
-def _rewriter(context: TableContext, engine: LocalEngine, outputs: Outputs) -> Rewrite:
+def rewriter(context: TableContext, engine: LocalEngine, outputs: Outputs) -> Rewrite:
     """Return what rewrites files without the rows that go, and compares the other rows."""
 
     def rewrite(

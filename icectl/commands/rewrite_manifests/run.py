@@ -368,9 +368,12 @@ def check_movable(
         check_content(listed.manifests, live_in(listed, group.rewritten), group.content)
 
 
-def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManifests:
+def execute(
+    context: TableContext, prepared: PreparedRewrite, command: str = COMMAND
+) -> RewrittenManifests:
     """Write the new manifests, compare them with the old ones, and commit them (R-069).
 
+    Its files are those of a run of `command`, whose next run removes what a killed one left.
     What was written is removed again where the commit is known not to have landed; what an earlier
     run has left that was killed, once this one has committed.
     Raises: CommitConflict, CommitUnknown; Unsupported, StorageError, Incomplete, before anything
@@ -379,7 +382,7 @@ def execute(context: TableContext, prepared: PreparedRewrite) -> RewrittenManife
     context.deadline.check()
     snapshot_id = context.env.new_snapshot_id()
     rewrite = _with_entries(context, prepared)
-    with transaction(context, prepared.loaded, COMMAND) as opened:
+    with transaction(context, prepared.loaded, command) as opened:
         base = opened.base.metadata
         layout = layout_of_table(base)
         writer = writer_of(context, layout, rewrite.plan.branch, opened.outputs)

@@ -139,13 +139,15 @@ class FoundDeletion:
 class RowSearch:
     """A search for the rows that go; what was found in a file holds while its deletes are the same.
 
-    `restrict` may take files out, and have whole ones read.
+    `restrict` may take files out, and have whole ones read. With `finds_deleted`, files are found
+    too of which such rows are deleted, but still there.
     """
 
     context: TableContext
     finder: Finder
     wanted: WantedRows
     restrict: Callable[[TableMetadata, ChosenFiles], ChosenFiles] = lambda _, chosen: chosen
+    finds_deleted: bool = False
     _named: NamedFiles = field(default_factory=dict)
     _found: dict[object, FoundRows | None] = field(default_factory=dict)
 
@@ -172,7 +174,8 @@ class RowSearch:
         tasks = [maker.rewrite(Bin((row,), None, 0), blank_task(metadata)) for row in file_rows]
         fresh = [task for task in tasks if _key(task) not in self._found]
         if fresh:
-            job = FindJob(condition_job(metadata, self.wanted.within), self.wanted.rows)
+            reading = condition_job(metadata, self.wanted.within)
+            job = FindJob(reading, self.wanted.rows, self.finds_deleted)
             rows_by_location = {
                 rows_of_file.location: rows_of_file for rows_of_file in self.finder.find(fresh, job)
             }

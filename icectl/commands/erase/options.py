@@ -1,0 +1,112 @@
+"""`icectl erase`: erase rows from all snapshots of a table, and look whether they are gone."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from icectl.cli.document import Outcome
+from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.settings import parse_count
+from icectl.commands.launch import run_of
+from icectl.units import parse_ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseRequest:
+    """The options of `icectl erase`, as given."""
+
+    where: Annotated[
+        str | None,
+        option("--where", 'erase rows with EXPR, as in "user_id = 4711"', metavar="EXPR"),
+    ] = None
+    keys: Annotated[
+        str | None,
+        option(
+            "--keys",
+            "erase rows with a key of FILE: Parquet, CSV with a header, or text with one a line",
+            metavar="FILE",
+        ),
+    ] = None
+    key_columns: Annotated[
+        str | None, option("--key-columns", "the columns of the keys, as in a,b", metavar="NAMES")
+    ] = None
+    digest_key: Annotated[
+        str | None,
+        option(
+            "--digest-key",
+            "report a digest of the keys that only holders of the secret in FILE can compute",
+            metavar="FILE",
+        ),
+    ] = None
+    expire_history: Annotated[
+        bool,
+        option("--expire-history", "expire snapshots that name files with such rows"),
+    ] = False
+    drop_tags: Annotated[
+        list[str] | None,
+        option(
+            "--drop-tags",
+            "drop tags of that name or pattern on such snapshots; repeatable",
+            metavar="PATTERN",
+        ),
+    ] = None
+    max_fraction: Annotated[
+        str | None,
+        option(
+            "--max-fraction",
+            "refuse to erase more than this ratio of a branch's rows (default 5%)",
+            metavar="R",
+            parse=parse_ratio,
+        ),
+    ] = None
+    rounds: Annotated[
+        str | None,
+        option(
+            "--rounds",
+            "how often to look again for rows that others add (default 3)",
+            metavar="N",
+            parse=parse_count,
+        ),
+    ] = None
+    verify: Annotated[
+        bool, option("--verify", "only look whether such rows are left; exit 4 if so")
+    ] = False
+
+
+@command(
+    "erase",
+    examples=[
+        ('icectl erase /wh/db/t --where "user_id = 4711" --dry-run', "what holds such rows"),
+        (
+            'icectl erase /wh/db/t --where "user_id = 4711" --expire-history --yes',
+            "from the branches and the history",
+        ),
+        (
+            "icectl erase /wh/db/t --keys gone.csv --key-columns tenant,user --dry-run",
+            "rows with one of many keys",
+        ),
+        ('icectl erase /wh/db/t --where "user_id = 4711" --verify', "exit 4 if any is left"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+)
+def erase(common: Common, table: TableArgument, request: EraseRequest, change: Change) -> Outcome:
+    """Erase rows from the branches of a table and from its history.
+
+    Rows that a delete hides still lie in their files; they are erased too. Data files with such
+    rows are rewritten without them on each branch. Equality deletes with such keys become deletes
+    by position. Manifests that still name a replaced file, and its bounds, are rewritten.
+
+    Snapshots that name such files expire with --expire-history, and their files are deleted. Tags
+    on them go only with --drop-tags. Other snapshots stay. Without these options the branches are
+    rewritten, what still holds rows is listed, and the exit code is 3.
+
+    After the last commit each snapshot and each file below the table's location is looked at again.
+    What may still hold a row is listed (exit 3). --verify only looks, and takes nothing from an
+    earlier run (exit 4).
+
+    Rows go only if EXPR is true of them. Keys are in no plan, log or journal of icectl. If more
+    than --max-fraction of the rows of a branch match, nothing is erased (exit 5).
+
+    Previous versions of objects in a versioned bucket, backups, and copies elsewhere are not
+    looked at.
+    """
+    return run_of("erase")(common, table, request, change)

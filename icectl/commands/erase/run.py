@@ -1,0 +1,517 @@
+"""The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.cli.document import Outcome
+from icectl.cli.engines import engine_of
+from icectl.cli.options import Change, Common, RunLimits, read_options
+from icectl.cli.session import Session, identity_of, open_session
+from icectl.commands.change import Finished, MetadataReport, PlannedChange, carry_out
+from icectl.commands.change import commit_metadata as commit_refs
+from icectl.commands.compact.options import CompactRequest
+from icectl.commands.compact.parsed_options import options_of as compact_options_of
+from icectl.commands.compact.run import execute as compact
+from icectl.commands.compact.run import prepare as prepare_compaction
+from icectl.commands.erase.keys import read_keys
+from icectl.commands.erase.options import EraseRequest
+from icectl.commands.erase.plan import (
+    MAX_FRACTION,
+    ROUNDS,
+    ErasePlan,
+    HoldingBranch,
+    Left,
+    Sought,
+    is_dropped,
+    plan_erasure,
+    question,
+    refs_on,
+    what_holds,
+)
+from icectl.commands.erase.proof import prove
+from icectl.commands.erase.report import (
+    Erased,
+    Erasure,
+    erasure_line,
+    erasure_result,
+    print_erasure,
+)
+from icectl.commands.expire_rows.plan import expiring_files, live_count, over_fraction
+from icectl.commands.expire_rows.run import EngineFinder, rewriter
+from icectl.commands.expire_snapshots.report import ExpireOptions, PreparedExpiry
+from icectl.commands.expire_snapshots.run import execute as expire
+from icectl.commands.expire_snapshots.run import prepare as prepare_expiry
+from icectl.commands.matching import Matches, MatchSearch
+from icectl.commands.refs.plan import plan_drop
+from icectl.commands.refs.plan import updates as refs_updates
+from icectl.commands.rewrite_manifests.run import every_manifest
+from icectl.commands.rewrite_manifests.run import execute as rewrite_manifests
+from icectl.commands.rewrite_manifests.run import prepare as prepare_manifests
+from icectl.commands.rows.change import changing
+from icectl.commands.rows.deletion import (
+    ChosenFiles,
+    FoundDeletion,
+    RowDeletion,
+    RowSearch,
+    WantedRows,
+)
+from icectl.commands.rows.read import condition_ids
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.transaction import DataOutputs, data_places, outputs_of
+from icectl.entries.conditions import parse_where
+from icectl.entries.file_verdicts import at_locations
+from icectl.entries.files import NO_FILES, each_row, rows
+from icectl.errors import (
+    CommitConflict,
+    CommitUnknown,
+    IcectlError,
+    Incomplete,
+    ProblemsFound,
+    Refused,
+    SelfCheckFailed,
+    UsageError,
+)
+from icectl.format.manifest import Content
+from icectl.format.metadata import TableMetadata
+from icectl.rows.choice import EngineChoice
+from icectl.rows.local import LocalEngine
+from icectl.storage.kept import KeepingStore
+from icectl.storage.location import parent, redacted
+from icectl.table.context import TableContext
+from icectl.table.guard import check_deletable, open_to_change
+from icectl.table.orphan_verdicts import metadata_files
+from icectl.table.own_places import OtherTables, own_places
+from icectl.table.reader import Gaps, Reader
+from icectl.table.retention import AskedRetention
+from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed, ReviewedAct
+
+COMMAND = "erase"
+
+
+@dataclass(frozen=True, slots=True)
+class EraseOptions:
+    """The options of an erasure; `sought` reads what is looked for, for a table."""
+
+    sought: Callable[[TableMetadata], tuple[Sought, WantedRows]]
+    expires: bool
+    patterns: tuple[str, ...]
+    max_fraction: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedErasure:
+    """A plan, the table that it is of, and the search that made it.
+
+    `pending` is an expiry that an earlier run has not finished.
+    """
+
+    loaded: LoadedTable
+    plan: ErasePlan
+    search: MatchSearch
+    pending: PreparedExpiry | None = None
+
+
+def run(common: Common, table: str, request: EraseRequest, change: Change) -> Outcome:
+    """Plan the erasure and, unless only the plan was asked for, carry it out; or look alone."""
+    options = _options(request, change, common)
+    session = open_session(common, table, read_only=request.verify, change=change)
+    if request.verify:
+        return _verified(session, options)
+    context = replace(session.context, store=KeepingStore(session.context.store))
+    with engine_of(session, EngineChoice("local"), (), None) as engine:
+        assert isinstance(engine, LocalEngine)
+        prepared = prepare(context, engine, options)
+        plan, loaded = prepared.plan, prepared.loaded
+        report = Erasure(loaded.metadata, plan)
+        has_work = bool(plan.found.files or plan.found.unread or prepared.pending)
+        if not has_work:
+            if not (change.dry_run or change.check):
+                Leftovers(context, (COMMAND,)).remove(loaded)
+            report = _looked(report, context, loaded, prepared.search)
+            has_work = bool(report.left)
+
+        def finish() -> Finished[Erasure]:
+            erased, landed = execute(context, engine, prepared, options)
+            return Finished(
+                replace(report, outcome=erased),
+                landed.metadata_location,
+                is_complete=not erased.left,
+                removed=erased.deleted_files,
+            )
+
+        planned = PlannedChange(
+            command=COMMAND,
+            loaded=loaded,
+            report=report,
+            result=erasure_result,
+            show=lambda console, shown, whole: print_erasure(console, shown, whole=whole),
+            line=erasure_line,
+            has_work=has_work,
+            execute=finish,
+            superseded=lambda: report,
+            question=question(plan, redacted(loaded.metadata.location)),
+            refusal=plan.refusal,
+            deleted_file_count=len(plan.found.files) if plan.expires else 0,
+        )
+        return carry_out(session, change, planned)
+
+
+def _options(request: EraseRequest, change: Change, common: Common) -> EraseOptions:
+    """Check the options as given. Raises: UsageError."""
+    values = read_options(request)
+    where, file = request.where, request.keys
+    if (where is None) == (file is None):
+        raise UsageError(
+            "erase needs either `--where` or `--keys`", hint='as in `--where "user_id = 4711"`'
+        )
+    for name, value in (
+        ("--key-columns", request.key_columns),
+        ("--digest-key", request.digest_key),
+    ):
+        if value is not None and file is None:
+            raise UsageError(f"`{name}` needs `--keys`")
+    changing_options = {
+        "--expire-history": request.expire_history,
+        "--drop-tags": request.drop_tags,
+        "--rounds": request.rounds,
+        "--max-fraction": request.max_fraction,
+        "--dry-run": change.dry_run,
+        "--check": change.check,
+    }
+    used = [name for name, value in changing_options.items() if value]
+    if request.verify and used:
+        raise UsageError(f"`--verify` only looks, and cannot be used with `{used[0]}`")
+    if request.drop_tags and not request.expire_history:
+        raise UsageError("`--drop-tags` needs `--expire-history`")
+    if change.save_plan is not None:
+        raise UsageError(
+            "plans of erase can't be saved", hint="`--dry-run --json` prints what would be done"
+        )
+    if change.metadata_file is not None and not (change.dry_run or change.check):
+        raise UsageError("erase makes several commits, and `--metadata-file` allows only one")
+    now_ms = common.shell.env.now_ms()
+
+    def sought(metadata: TableMetadata) -> tuple[Sought, WantedRows]:
+        if where is not None:
+            predicate = parse_where(where, metadata, now_ms)
+            if not condition_ids(predicate):
+                raise UsageError("`--where` names no column, and would mean every row or none")
+            return Sought(where), WantedRows(predicate, predicate)
+        keys = read_keys(file or "", request.key_columns, request.digest_key, metadata)
+        return Sought(None, keys.columns, keys.count, keys.digest), keys.wanted
+
+    ratio, rounds = values["max_fraction"], values["rounds"]
+    return EraseOptions(
+        sought,
+        request.expire_history,
+        tuple(request.drop_tags or ()),
+        MAX_FRACTION if ratio is None else ratio,
+        rounds or ROUNDS,
+    )
+
+
+def _verified(session: Session, options: EraseOptions) -> Outcome:
+    """Look whether such rows are left; nothing is written."""
+    context = session.context
+    loaded = session.open_for_reading("looked at").loaded
+    sought, wanted = options.sought(loaded.metadata)
+    search = MatchSearch(wanted, deleted_files=True)
+    found = search.look(Reader(context, loaded, Gaps()))
+    plan = plan_erasure(
+        loaded.metadata, sought, found, (), (), expires=False, max_fraction=options.max_fraction
+    )
+    report = _looked(Erasure(loaded.metadata, plan), context, loaded, search)
+    proof = report.proof
+    assert proof is not None
+    is_incomplete = proof.has_unreadable or bool(found.unread)
+    code = (Incomplete if is_incomplete else ProblemsFound).exit_code if report.left else 0
+    return Outcome(
+        command=COMMAND,
+        result=erasure_result(report),
+        render=lambda console: print_erasure(console, report, whole=False),
+        table=identity_of(loaded),
+        exit_code=code,
+        status="incomplete" if code == Incomplete.exit_code else "done",
+    )
+
+
+def _looked(
+    report: Erasure, context: TableContext, loaded: LoadedTable, search: MatchSearch
+) -> Erasure:
+    """Return the report with a look at every file, and what is left by it."""
+    gaps = Gaps()
+    reader = Reader(context, loaded, gaps)
+    found = search.look(reader)
+    proof = prove(reader, search, found)
+    held = what_holds(loaded.metadata, found, expires=False, patterns=())
+    return replace(report, proof=proof, left=(*held, *_gaps(gaps, found), *proof.left))
+
+
+def _gaps(gaps: Gaps, found: Matches) -> list[Left]:
+    """Return what could not be read of lists and manifests."""
+    told = set(found.unread.values())
+    return [
+        Left("a list or manifest", f"it can't be read: {problem.message}")
+        for problem in gaps.problems.values()
+        if problem.message not in told
+    ]
+
+
+def prepare(context: TableContext, engine: LocalEngine, options: EraseOptions) -> PreparedErasure:
+    """Load the table and find what holds rows to erase; nothing is written.
+
+    Raises: UsageError, for a column that there is not, and keys that are none; Refused, where files
+    must not be deleted, or the table does not own one that holds rows; Unsupported; CorruptTable;
+    StorageError.
+    """
+    loaded = open_to_change(context.catalog)
+    metadata = loaded.metadata
+    check_deletable(context.catalog, loaded, context.env.now_ms())
+    sought, wanted = options.sought(metadata)
+    search = MatchSearch(wanted, deleted_files=True)
+    found = search.look(Reader(context, loaded))
+    _check_own(context, loaded, found)
+    holding = found.snapshots_of(found.files)
+    branches = []
+    for name in refs_on(metadata.refs, "branch", holding):
+        looked = _row_search(context, engine, loaded, wanted, found).look(
+            metadata, metadata.snapshot(metadata.refs[name].snapshot_id)
+        )
+        files = [file for part in expiring_files(looked) for file in part]
+        branches.append(HoldingBranch(name, live_count(looked.files), tuple(files)))
+    plan = plan_erasure(
+        metadata,
+        sought,
+        found,
+        branches,
+        options.patterns,
+        expires=options.expires,
+        max_fraction=options.max_fraction,
+    )
+    pending = None
+    if options.expires:
+        nothing = prepare_expiry(context, _expiry_of(()))
+        pending = nothing if nothing.unfinished else None
+    return PreparedErasure(loaded, plan, search, pending)
+
+
+def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> None:
+    """Check that no other table may need what would be deleted.
+
+    Raises: Refused; StorageError. Cost: a listing of the table's folders.
+    """
+    places = own_places(loaded)
+    if not places.folders:
+        raise Refused(
+            f"the table's location, {redacted(loaded.metadata.location)}, does not contain its "
+            "current metadata file: no file there is its own",
+            hint="erase the rows where the table's metadata lies",
+            id="location-not-own",
+        )
+    others = OtherTables(context)
+    others.check_above(loaded, places.folders)
+    others.check_catalog(places.folders)
+    batches = (batch for folder in places.folders for batch in context.store.list(folder))
+    others.check(loaded, [location for batch in batches for location in metadata_files(batch)])
+    foreign = [file.location for file in found.files if not places.holds(file.location)]
+    if not foreign:
+        return
+    others.check_in_and_above(loaded, sorted({parent(location) for location in foreign}))
+    raise Refused(
+        f"{redacted(foreign[0])} holds such rows, and is not the table's own",
+        hint="erase the rows in the table that owns the file",
+        id="foreign-file",
+    )
+
+
+def _row_search(
+    context: TableContext,
+    engine: LocalEngine,
+    loaded: LoadedTable,
+    wanted: WantedRows,
+    found: Matches,
+) -> RowSearch:
+    """Return a search for rows of a head, deleted ones too; files that can't be read are left."""
+    outputs = outputs_of(context.store, context.env, loaded, COMMAND)
+    unread = frozenset(found.unread)
+
+    def restrict(_: TableMetadata, chosen: ChosenFiles) -> ChosenFiles:
+        """Have every file read: bounds that are wrong must not drop another row."""
+        is_unread = at_locations(chosen.files.data, unread)
+        rows = [row for row in (*chosen.whole, *chosen.partial) if not is_unread[row]]
+        return replace(chosen, whole=[], partial=sorted(rows))
+
+    finder = EngineFinder(engine, DataOutputs(loaded.metadata, outputs))
+    return RowSearch(context, finder, wanted, restrict, finds_deleted=True)
+
+
+def _expiry_of(ids: Sequence[int]) -> ExpireOptions:
+    return ExpireOptions(policy=lambda _: AskedRetention(expire_ids=tuple(ids)))
+
+
+def execute(
+    context: TableContext, engine: LocalEngine, prepared: PreparedErasure, options: EraseOptions
+) -> tuple[Erased, LoadedTable]:
+    """Rewrite the branches, expire history if asked to, and look again.
+
+    Each commit leaves a table from which another run goes on.
+    Raises: Refused, where other commits made them too many rows; CommitUnknown; SelfCheckFailed; as
+    prepare.
+    """
+    erasing = _Erasing(context, engine, prepared.search, options)
+    try:
+        erasing.clean_branches()
+        if options.expires:
+            erasing.expire_history()
+        loaded = open_to_change(context.catalog)
+        Leftovers(context, (COMMAND,)).remove(loaded)
+        return erasing.look_again(loaded), loaded
+    except (CommitUnknown, SelfCheckFailed):
+        raise
+    except IcectlError as error:
+        if not erasing.has_changed:
+            raise
+        raise Incomplete(
+            f"the table was changed, and then: {error.message}",
+            hint="run the command again: it goes on from there",
+        ) from error
+
+
+@dataclass(slots=True)
+class _Erasing:
+    """An erasure under way: what was changed so far."""
+
+    context: TableContext
+    engine: LocalEngine
+    search: MatchSearch
+    options: EraseOptions
+    row_count: int = 0
+    snapshot_ids: list[int] = field(default_factory=list)
+    expired_ids: list[int] = field(default_factory=list)
+    dropped_tags: list[str] = field(default_factory=list)
+    deleted_files: list[str] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    @property
+    def has_changed(self) -> bool:
+        return bool(self.snapshot_ids or self.dropped_tags or self.expired_ids)
+
+    def look_again(self, loaded: LoadedTable) -> Erased:
+        """Look at everything once more, and return what became of it."""
+        reader, options = Reader(self.context, loaded), self.options
+        found = self.search.look(reader)
+        proof = prove(reader, self.search, found)
+        held = what_holds(
+            loaded.metadata, found, expires=options.expires, patterns=options.patterns
+        )
+        return Erased(
+            self.row_count,
+            tuple(self.snapshot_ids),
+            tuple(self.expired_ids),
+            tuple(self.dropped_tags),
+            tuple(self.deleted_files),
+            (*held, *self.left, *proof.left),
+            proof,
+        )
+
+    def clean_branches(self) -> None:
+        """Rewrite the branches until no head names a file with matches, or rounds are used up."""
+        for _ in range(self.options.rounds):
+            loaded = open_to_change(self.context.catalog)
+            found = self.search.look(Reader(self.context, loaded))
+            names = refs_on(loaded.metadata.refs, "branch", found.snapshots_of(found.files))
+            if not names:
+                return
+            for name in names:
+                self.clean(name, found)
+
+    def clean(self, branch: str, found: Matches) -> None:
+        """Rewrite what a branch's head names of files with matches; others' commits come first."""
+        try:
+            if any(file.content is Content.EQUALITY_DELETES for file in found.files):
+                self._convert_deletes(branch)
+            self._rewrite_rows(branch, found)
+            self._rewrite_manifests(branch)
+        except CommitConflict:
+            self.context.progress.warn(f"other writers committed to {branch} first")
+
+    def _convert_deletes(self, branch: str) -> None:
+        """Make deletes by position of the equality deletes of a branch."""
+        make = compact_options_of(CompactRequest(deletes_only=True, branch=branch), RunLimits())
+        prepared = prepare_compaction(self.context, branch, make)
+        if prepared.plan.has_work:
+            self.snapshot_ids += compact(
+                self.context, self.engine, prepared, command=COMMAND
+            ).snapshot_ids
+
+    def _rewrite_rows(self, branch: str, found: Matches) -> None:
+        """Rewrite data files of a branch without the rows, also those that are deleted already."""
+        context, engine = self.context, self.engine
+        loaded = open_to_change(context.catalog)
+        search = _row_search(context, engine, loaded, self.search.wanted, found)
+
+        def check(looked: FoundDeletion) -> None:
+            live, most = live_count(looked.files), self.options.max_fraction
+            refusal = over_fraction(looked.deleted_rows, live, most)
+            if refusal is not None:
+                raise refusal
+
+        places = data_places(loaded.metadata, [None])
+        with changing(context, loaded, branch, places, COMMAND) as change:
+            rewrite = rewriter(context, engine, change.opened.outputs)
+            deletion = RowDeletion(search, change, rewrite, check)
+            landed = deletion.commit()
+        if landed is not None:
+            self.snapshot_ids.append(change.snapshot_id)
+            self.row_count += deletion.deleted_rows
+
+    def _rewrite_manifests(self, branch: str) -> None:
+        """Rewrite manifests of a branch's head that name files with matches as deleted ones."""
+        loaded = open_to_change(self.context.catalog)
+        found = self.search.look(Reader(self.context, loaded))
+        head = found.manifests[loaded.metadata.refs[branch].snapshot_id]
+        holding = {one for file in found.files for one in file.manifests} & head
+        if not holding:
+            return
+        acts = frozenset(ReviewedAct(REWRITE_MANIFEST, path) for path, _, _ in holding)
+        prepared = prepare_manifests(
+            self.context,
+            branch,
+            lambda metadata: replace(every_manifest(metadata), only=Reviewed(acts)),
+        )
+        if prepared.rewrite.plan.chosen:
+            self.snapshot_ids.append(rewrite_manifests(self.context, prepared, COMMAND).snapshot_id)
+
+    def expire_history(self) -> None:
+        """Drop the tags that were named, expire snapshots that hold rows, delete their files."""
+        context = self.context
+        loaded = open_to_change(context.catalog)
+        found = self.search.look(Reader(context, loaded))
+        holding = found.snapshots_of(found.files)
+        tags = refs_on(loaded.metadata.refs, "tag", holding)
+        dropping = [tag for tag in tags if is_dropped(tag, self.options.patterns)]
+        if dropping:
+            changes = [plan_drop(loaded.metadata, tag) for tag in dropping]
+            report = MetadataReport(loaded.metadata, [it for it in changes if it is not None])
+            commit_refs(context, Leftovers(context, (COMMAND,)), loaded, report, refs_updates)
+            self.dropped_tags += dropping
+            loaded = open_to_change(context.catalog)
+        on_refs = {ref.snapshot_id for ref in loaded.metadata.refs.values()}
+        known = loaded.metadata.snapshots_by_id
+        ids = [id_ for id_ in holding if id_ not in on_refs and id_ in known]
+        prepared = prepare_expiry(context, _expiry_of(ids))
+        if not prepared.has_work:
+            return
+        for location, _, _ in rows(prepared.outside if len(prepared.outside) else NO_FILES):
+            self.left.append(Left(location, "it is not the table's own, and was not deleted"))
+        for part in prepared.unread:
+            self.left.append(Left(part.subject, f"its files stay: {part.reason}"))
+        expired = expire(context, prepared)
+        removal = expired.removal
+        self.expired_ids += ids
+        self.deleted_files += [location for location, _, _ in each_row(removal.removed)]
+        self.left += [Left(it.location, f"it was not deleted: {it.error}") for it in removal.failed]
+        if removal.stopped:
+            self.left.append(Left("files to delete", "the run stopped; run the command again"))

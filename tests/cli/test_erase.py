@@ -1,0 +1,377 @@
+"""`icectl erase`: marked rows are in no byte of the table any more, and all others are there."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.cli import engines
+from icectl.commands.erase.run import _Erasing as Erasing
+from icectl.commands.rows.deletion import RowDeletion
+from icectl.env import Env
+from icectl.files.parquet.schema import arrow_schema
+from icectl.format.manifest import Content, FileFormat
+from tests.builders.byte_scanner import hits_below
+from tests.builders.data_files import stored
+from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.rows import current_metadata, rows_without_lineage
+from tests.builders.table_builder import SCHEMA, START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
+from tests.cli.conftest import HOUR_MS, Run, result, result_of
+from tests.stores.fixed_env import FixedEnv
+
+MARKED = 4712
+MARK = f"note {MARKED}".encode()
+WHERE = ("--where", f"note = 'note {MARKED}'")
+ALL = (*WHERE, "--max-fraction", "1", "--expire-history", "--yes", "--json")
+
+
+@pytest.fixture
+def erase(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `icectl erase` in this process."""
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    return prepared("erase", FixedEnv(NOW_MS, uuids=20_000, snapshot_ids=20_000))
+
+
+def ids(directory: Path, snapshot_id: int | None = None) -> list[int]:
+    """The ids of the live rows, read without icectl."""
+    return sorted(row["id"] for row in rows_without_lineage(directory, snapshot_id))
+
+
+def clean(run: Run, directory: Path) -> None:
+    found = result_of(run(directory, "--level", "data", "--json", command="validate"))
+    assert found["counts"]["error"] == 0, found["findings"]
+
+
+def built(directory: Path, version: int, partitioning: str = "none") -> TableBuilder:
+    """A table with the marked row in a file with others, which the builder knows."""
+    table = TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
+    table.append([*range(10), MARKED])
+    table.append(range(10, 20))
+    return table
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("partitioning", ["none", "identity", "truncate"])
+def test_no_byte_of_the_row_is_left(erase, tmp_path, version, partitioning):
+    directory = tmp_path / "t"
+    built(directory, version, partitioning)
+    if version == 4:
+        upgrade(directory, FixedEnv(START_MS + HOUR_MS))
+    assert hits_below(directory, [MARK])
+    done = result_of(erase(directory, *ALL))
+    assert ids(directory) == list(range(20))
+    assert hits_below(directory, [MARK]) == []
+    assert (done["erased_row_count"], done["left"], done["is_proved"]) == (1, [], True)
+    clean(erase, directory)
+    assert result(erase(directory, *WHERE, "--verify", "--json"))["is_proved"] is True
+    again = erase(directory, *ALL)
+    assert again.document["status"] == "nothing-to-do"
+
+
+class OtherFormat(TableBuilder):
+    """A table whose data files are ORC or Avro, without bounds."""
+
+    form = "orc"
+
+    def _write_data_file(self, values: tuple[Any, ...], rows: list[dict[str, Any]]) -> Any:
+        location, path = self._new_path(self._folder(values), f".{self.form}")
+        self._row_of_id[location] = [row["id"] for row in rows]
+        # The other columns are optional, and the Avro writer of the tests lacks their types.
+        columns = [it for it in arrow_schema(SCHEMA) if it.name not in ("amount", "at")]
+        content = stored(pa.Table.from_pylist(rows, pa.schema(columns)), self.form)
+        path.write_bytes(content)
+        kind = FileFormat[self.form.upper()]
+        row = self._row(values, location, kind, Content.DATA, len(rows))
+        return row | {"file_size_in_bytes": len(content)}
+
+
+@pytest.mark.parametrize("form", ["orc", "avro"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_orc_and_avro_files_hold_no_such_row_afterwards(erase, tmp_path, version, form):
+    directory = tmp_path / "t"
+    table = OtherFormat(directory, format_version=version)
+    table.form = form
+    table.append([*range(5), MARKED])
+    table.append(range(5, 9))
+    if version > 1:
+        table.delete_rows([MARKED, 2])
+    assert hits_below(directory, [MARK])
+    done = result_of(erase(directory, *ALL))
+    assert done["is_proved"] is True
+    assert hits_below(directory, [MARK]) == []
+    assert ids(directory) == sorted(set(range(9)) - ({2} if version > 1 else set()))
+    clean(erase, directory)
+
+
+def test_without_history_the_branches_are_rewritten_and_what_holds_rows_is_listed(erase, tmp_path):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    untouched = table.append(range(10))
+    first = table.append([10, MARKED])
+    table.ref("eoy")
+    table.ref("audit", "branch")
+    last = table.append([11])
+    table.append([12], branch="audit")
+    words = (directory, *WHERE, "--max-fraction", "1", "--json")
+    planned = result(erase(*words, "--dry-run"))
+    assert {branch["name"] for branch in planned["branches"]} == {"audit", "main"}
+    assert (planned["tags"], planned["erased_row_count"]) == (["eoy"], None)
+    assert {str(first), str(last)} < {one["snapshot_id"] for one in planned["snapshots"]}
+    done = result_of(erase(*words, "--yes"), 3)
+    assert (done["erased_row_count"], done["is_proved"]) == (2, False)
+    assert ids(directory) == list(range(12))
+    subjects = {one["subject"] for one in done["left"]}
+    assert {"tag eoy", f"snapshot {last}"} <= subjects
+    assert f"snapshot {untouched}" not in subjects
+    assert not any(subject.startswith("branch") for subject in subjects)
+    again = result_of(erase(*words, "--yes"), 3)
+    assert (again["erased_row_count"], again["new_snapshot_ids"]) == (0, [])
+    kept = result_of(erase(*words, "--yes", "--expire-history", "--drop-tags", "other"), 3)
+    assert [one["subject"] for one in kept["left"]] == ["tag eoy"]
+    assert result_of(erase(directory, *WHERE, "--verify", "--json"), 4)["is_proved"] is False
+    gone = result_of(erase(*words, "--yes", "--expire-history", "--drop-tags", "eo*"))
+    assert (gone["dropped_tags"], gone["is_proved"]) == (["eoy"], True)
+    assert hits_below(directory, [MARK]) == []
+    assert ids(directory, untouched) == list(range(10))  # it names no such file, and stays
+    clean(erase, directory)
+
+
+def test_too_many_rows_are_refused(erase, tmp_path):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    words = (directory, "--where", "id < 2", "--expire-history", "--json")
+    before = current_metadata(directory)
+    ended = erase(*words, "--yes")
+    assert (ended.code, ended.document["error"]["id"]) == (5, "too-many-rows")
+    ended = erase(*words, "--dry-run")
+    assert (ended.code, ended.document["status"]) == (5, "refused")
+    assert current_metadata(directory) == before
+
+
+def test_what_does_not_match_is_said_with_the_same_proof(erase, tmp_path):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    before = current_metadata(directory)
+    ended = erase(directory, "--where", "id = 99", "--expire-history", "--yes", "--json")
+    found = result(ended)
+    assert (ended.document["status"], found["is_proved"]) == ("nothing-to-do", True)
+    names = {Path(one["path"]).name for one in found["objects"]}
+    assert names == {path.name for path in directory.rglob("*") if path.is_file()}
+    assert current_metadata(directory) == before
+
+
+def keys(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_keys_of_a_file_are_erased_and_told_nowhere(erase, tmp_path):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, partitioning="identity")
+    table.append([*range(20), MARKED, 4713])
+    table.delete_rows([3, 4713], kind="equality")
+    one = keys(tmp_path / "gone.csv", f'note,id\n"note {MARKED}",{MARKED}\nnote 3,3\nnote 5,6\n')
+    secret = keys(tmp_path / "secret", "0123456789abcdef")
+    words = (directory, "--key-columns", "id,note", "--max-fraction", "1", "--json")
+    more = ("--keys", one, "--digest-key", secret, "--expire-history", "--yes")
+    ended = erase(*words, *more)
+    done = result_of(ended)
+    assert (done["key_columns"], done["key_count"]) == (["id", "note"], 3)
+    assert (done["erased_row_count"], done["is_proved"]) == (1, True)
+    assert ids(directory) == [id_ for id_ in range(20) if id_ != 3]
+    assert hits_below(directory, [MARK, b"note 3"[:6] + b"\0"]) == []
+    assert f"note {MARKED}" not in ended.out + ended.err
+    # The same set in another order, as Parquet, has the same digest; another set has another.
+    table_of_keys = pa.table(
+        {"note": ["note 5", "note 3", f"note {MARKED}"], "id": [6, 3, MARKED], "more": [0, 0, 0]}
+    )
+    pq.write_table(table_of_keys, tmp_path / "gone.parquet")
+    looked = ("--verify", "--digest-key", secret, "--keys")
+    of_words = (directory, "--key-columns", "id,note", "--json")
+    again = result(erase(*of_words, *looked, tmp_path / "gone.parquet"))
+    assert again["keys_digest"] == done["keys_digest"] != None  # noqa: E711
+    other = keys(tmp_path / "other.csv", "id,note\n3,note 3\n")
+    assert result(erase(*of_words, *looked, other))["keys_digest"] != done["keys_digest"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "message"),
+    [
+        ("k.txt", "1\nx7\n", "id", "line 2: `id` is not long"),
+        ("k.txt", "1\n99999999999999999999\n", "id", "line 2: `id` is not long"),
+        ("k.txt", "1\n2\n1\n", "id", "line 3: a repeated key"),
+        ("k.txt", "", "id", "has no key"),
+        ("k.txt", "\n", "id", "has no key"),
+        ("k.txt", "1\n", "id,note", "one key a line, and there are 2 key columns"),
+        ("k.txt", "1\n", "nope", "the table has no column `nope`"),
+        ("k.txt", "1\n", "id,id", "names `id` twice"),
+        ("k.txt", "31.12.2024\n", "at", "line 1: `at` is not timestamp"),
+        ("k.csv", "note\nn\n", "id", "line 1: no column `id`"),
+        ("k.csv", "id,id\n1,1\n", "id", "line 1: more than one column `id`"),
+        ("k.csv", "id,note\n1\n", "id", "line 2: 1 values, and the header has 2"),
+        ("k.csv", "id,note\n", "id", "has no key"),
+        ("k.csv", "id,note\n1,a\n,b\n", "id", "line 3: `id` is not long"),
+    ],
+)
+def test_keys_that_are_none_are_refused_with_their_line(
+    erase, tmp_path, name, text, columns, message
+):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    before = current_metadata(directory)
+    file = keys(tmp_path / name, text)
+    ended = erase(directory, "--keys", file, "--key-columns", columns, "--yes")
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert "x7" not in ended.err
+    assert current_metadata(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array([1, None]), "row 2: `id` is null"),
+        (pa.array([1, 2, 1]), "row 3: a repeated key"),
+        (pa.array(["1"]), "do not fit those of the table: `id` is long"),
+        (pa.array([], pa.int64()), "has no key"),
+    ],
+)
+def test_parquet_keys_that_are_none_are_refused_with_their_row(erase, tmp_path, column, message):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    pq.write_table(pa.table({"id": column}), tmp_path / "k.parquet")
+    ended = erase(directory, "--keys", tmp_path / "k.parquet", "--key-columns", "id", "--yes")
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "erase needs either `--where` or `--keys`"),
+        (("--where", "id = 1", "--keys", "k"), "erase needs either `--where` or `--keys`"),
+        (("--where", "id = 1", "--key-columns", "id"), "`--key-columns` needs `--keys`"),
+        (("--where", "nope = 1"), "nope"),
+        (("--where", "id = 1", "--verify", "--dry-run"), "cannot be used with `--dry-run`"),
+        (("--where", "id = 1", "--drop-tags", "x"), "`--drop-tags` needs `--expire-history`"),
+        (("--where", "id = 1", "--dry-run", "--save-plan", "p"), "can't be saved"),
+        (("--where", "id = 1", "--rounds", "0"), "--rounds"),
+        (("--keys", "/nonexistent", "--key-columns", "id"), "cannot read the keys"),
+        (("--keys", "/nonexistent"), "`--keys` needs the columns of the keys"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_changes(erase, tmp_path, words, message):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    before = current_metadata(directory)
+    ended = erase(directory, *words, "--yes")
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert current_metadata(directory) == before
+
+
+def test_a_file_that_cannot_be_read_is_named_and_nothing_is_proved(erase, tmp_path):
+    directory = tmp_path / "t"
+    table = built(directory, 2)
+    known = {row["location"] for row in table.live()}
+    table.append([*range(20, 30), 4713])
+    (damaged,) = {row["location"] for row in table.live()} - known
+    content = Path(damaged).read_bytes()
+    Path(damaged).write_bytes(content[:40] + b"\0" * (len(content) - 48) + content[-8:])
+    words = ("--where", f"id = {MARKED} or id = 4713", "--json")
+    done = result_of(erase(directory, *words, *ALL[2:], "--yes"), 3)
+    assert (done["erased_row_count"], done["is_proved"]) == (1, False)
+    assert any(one["subject"] == damaged for one in done["left"])
+    looked = result_of(erase(directory, *words, "--verify"), 3)
+    assert any(one["subject"] == damaged for one in looked["left"])
+    assert Path(damaged).exists()
+
+
+def test_files_that_no_snapshot_names_are_read_too(erase, tmp_path):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    table.append(range(10))
+    table.loose_data_files([100])
+    (loose,) = table.loose_data_files([MARKED])
+    (directory / "metadata" / "lost-m0.avro").write_bytes(b"Obj\x01")
+    ended = erase(directory, *WHERE, "--verify", "--json")
+    left = {one["subject"]: one["reason"] for one in result_of(ended, 4)["left"]}
+    assert list(left) == [loose["location"], str(directory / "metadata" / "lost-m0.avro")]
+    assert left[loose["location"]].startswith("1 row match")
+    orphans = [one for one in ended.document["result"]["objects"] if one["kind"] == "orphan"]
+    assert [one["known_by"] for one in orphans] == ["rows"]
+    assert result_of(erase(directory, *ALL), 3)["is_proved"] is False
+    assert Path(loose["location"]).exists()
+
+
+@pytest.mark.parametrize(("rounds", "code"), [(1, 3), (2, 0)])
+def test_a_branch_that_comes_meanwhile_is_found_by_another_look(
+    erase, tmp_path, monkeypatch: pytest.MonkeyPatch, rounds, code
+):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    old = table.append([*range(5), MARKED])
+    table.append(range(5, 9))
+    whole = Erasing._rewrite_manifests
+    came = []
+
+    def overtaken(erasing: Any, branch: str) -> None:
+        whole(erasing, branch)
+        if not came:
+            came.append(erase(directory, "branch", "late", "--at", old, "--yes", command="refs"))
+
+    monkeypatch.setattr(Erasing, "_rewrite_manifests", overtaken)
+    done = result_of(erase(directory, *ALL, "--rounds", rounds), code)
+    assert came[0].code == 0
+    assert done["erased_row_count"] == rounds
+    assert [one["subject"] for one in done["left"]][:1] == (["branch late"] if code else [])
+    assert (hits_below(directory, [MARK]) == []) == (code == 0)
+    assert ids(directory) == list(range(9))
+
+
+def test_rows_that_come_before_the_commit_go_with_it(
+    erase, tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    table.append([*range(5), MARKED])
+    propose = RowDeletion._propose
+    came = []
+
+    def overtaken(deletion: Any, metadata: Any) -> Any:
+        proposal = propose(deletion, metadata)
+        if not came:
+            came.append(table.append([5, 4713]))
+        return proposal
+
+    monkeypatch.setattr(RowDeletion, "_propose", overtaken)
+    where = ("--where", f"id >= {MARKED}", "--max-fraction", "1", "--expire-history", "--yes")
+    done = result_of(erase(directory, *where, "--json"))
+    assert (len(came), done["erased_row_count"], done["is_proved"]) == (1, 2, True)
+    assert ids(directory) == list(range(6))
+    assert hits_below(directory, [MARK, b"note 4713"]) == []
+
+
+def test_a_copy_that_shares_files_is_refused(erase, tmp_path):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    shutil.copytree(directory, tmp_path / "copy")
+    before = hits_below(directory, [MARK])
+    ended = erase(tmp_path / "copy", *ALL)
+    assert ended.code == 5, ended.out
+    inner = directory / "data" / "inner"
+    built(inner, 2)
+    ended = erase(directory, *ALL)
+    assert (ended.code, "inner" in ended.document["error"]["message"]) == (5, True), ended.out
+    shutil.rmtree(inner)
+    assert hits_below(directory, [MARK]) == before
+
+
+def test_a_table_that_may_share_its_files_is_refused(erase, tmp_path):
+    directory = tmp_path / "t"
+    table = built(directory, 2)
+    table.set_properties({"gc.enabled": "false"})
+    assert erase(directory, *ALL).document["error"]["id"] == "gc-disabled"

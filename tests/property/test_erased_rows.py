@@ -1,0 +1,120 @@
+"""Random histories: after an erasure an independent scanner finds no mark, and other rows stay."""
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icectl.cli import app, engines
+from icectl.env import Env
+from tests.builders.byte_scanner import hits_below
+from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.rows import current_metadata, read_metadata, rows_without_lineage
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
+from tests.cli.conftest import HOUR_MS, Ended
+from tests.stores.fixed_env import FixedEnv
+
+GONE = (4712, 4713)
+MARKS = [f"note {id_}".encode() for id_ in GONE]
+WHERE = ("--where", " or ".join(f"id = {id_}" for id_ in GONE))
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["append", "append", "append marked", "position", "equality", "keys", "remove",
+             "replace", "tag", "branch"]
+        ),
+        st.booleans(),
+        st.integers(0, 2**16),
+    ),
+    min_size=2,
+    max_size=9,
+)  # fmt: skip
+
+
+def run(*words: str, env: Env) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        patch.setattr(engines, "LocalEngine", InlineEngine)
+        code = app.main(words, env=env)
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def live_through(table: TableBuilder, steps: list[tuple[str, bool, int]]) -> None:
+    """Carry out steps on main or another branch; what makes no sense is left out."""
+    table.append([*range(6), GONE[0]])
+    next_id, names = 6, 0
+    for what, on_branch, number in steps:
+        branch = "audit" if on_branch and "audit" in table.metadata.refs else "main"
+        ids = sorted(table.ids(branch))
+        if what.startswith("append"):
+            marked = [id_ for id_ in GONE if id_ not in ids] if "marked" in what else []
+            count = number % 5 + 1
+            table.append([*range(next_id, next_id + count), *marked], branch=branch)
+            next_id += count
+        elif what in ("position", "equality", "keys"):
+            if table.format_version > 1 and ids:
+                doomed = {ids[number % len(ids)], *(GONE if number % 2 else ())}
+                if what == "keys" or doomed & set(ids):
+                    table.delete_rows(doomed, kind=what, branch=branch)
+        elif what in ("remove", "replace"):
+            if any(row["content"] == 0 for row in table.live(branch)):
+                change = table.remove_data_files if what == "remove" else table.replace_data_files
+                change(number % 2 + 1, branch=branch)
+        elif what == "tag":
+            names += 1
+            table.ref(f"t{names}")
+        elif "audit" not in table.metadata.refs:
+            table.ref("audit", "branch")
+
+
+def rows_of(directory: Path) -> dict[int, list[Any]]:
+    """The ids of the rows of each snapshot of a table, read without icectl."""
+    snapshots = read_metadata(current_metadata(directory))["snapshots"]
+    found = {}
+    for item in snapshots:
+        rows = rows_without_lineage(directory, item["snapshot-id"])
+        found[item["snapshot-id"]] = sorted(row["id"] for row in rows)
+    return found
+
+
+@given(
+    steps=STEPS,
+    version=st.integers(1, 4),
+    partitioning=st.sampled_from(["none", "identity", "truncate", "bucket", "day"]),
+)
+@settings(deadline=None)
+def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning):
+    with TemporaryDirectory() as folder:
+        directory = Path(folder) / "t"
+        table = TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
+        live_through(table, steps)
+        if version == 4:
+            upgrade(directory, FixedEnv(START_MS + 24 * HOUR_MS))
+        before = rows_of(directory)
+        refs = read_metadata(current_metadata(directory))["refs"]
+        env = FixedEnv(NOW_MS, uuids=50_000, snapshot_ids=50_000)
+        words = (*WHERE, "--max-fraction", "1", "--expire-history", "--drop-tags", "*")
+        ended = run("erase", str(directory), *words, "--yes", "--json", env=env)
+        assert ended.code == 0, (ended.err, ended.out)
+        assert hits_below(directory, MARKS) == []
+        after = rows_of(directory)
+        for id_, rows in after.items():
+            assert not set(GONE) & set(rows)
+            assert before.get(id_, rows) == rows
+        now = read_metadata(current_metadata(directory))["refs"]
+        for name, ref in refs.items():
+            if ref["type"] == "branch":
+                kept = [id_ for id_ in before[ref["snapshot-id"]] if id_ not in GONE]
+                assert after[now[name]["snapshot-id"]] == kept
+        valid = run("validate", str(directory), "--level", "data", "--json", env=env)
+        assert valid.document["result"]["counts"]["error"] == 0, valid.out
+        looked = run("erase", str(directory), *WHERE, "--verify", "--json", env=env)
+        assert (looked.code, looked.document["result"]["is_proved"]) == (0, True), looked.out
