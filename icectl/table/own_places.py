@@ -475,7 +475,7 @@ def _other_table(location: str, why: str) -> Refused:
     )
 
 
-_MOST_NAMES = 20
+_MOST_NAMES = 3
 """Metadata files of another table that are named in one message."""
 
 

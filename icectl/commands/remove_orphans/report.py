@@ -190,6 +190,8 @@ def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
             f"{_amount(purged)}, would be purged from the quarantine: moved there before {limit}"
         )
     if not len(every) and not len(purged):
+        if not whole:
+            _print_left_alone(console, report)
         console.say(f"nothing to do: no orphans among {print_count(plan.listed_count, 'file')}")
         return
     if not len(every):
