@@ -257,6 +257,9 @@ def _mismatched_types(stored: StoredManifest) -> Iterator[Breach]:
         return
     by_id = dict(stored.header.partition_record)
     types = result_types(spec, stored.metadata.schemas)
+    ranges = list(_fields_of(stored))
+    is_lost = any(values.undecodable is not None for *_, values in ranges)
+    hint = RESTORE if is_lost else None  # no command reads it
     for at, (field, type_) in enumerate(zip(spec.fields, types, strict=True)):
         kind = (
             stored.header.partition_record[at][1]
@@ -265,11 +268,12 @@ def _mismatched_types(stored: StoredManifest) -> Iterator[Breach]:
         )
         allowed = None if field.transform.name == "void" else _kinds(type_)  # nothing but nulls
         if kind is not None and allowed is not None and kind not in allowed:
-            yield Breach(f"the values of `{field.name}` are stored as `{kind}`, not {_text(type_)}")
-    for _, field, type_, values in _fields_of(stored):
+            message = f"the values of `{field.name}` are stored as `{kind}`, not {_text(type_)}"
+            yield Breach(message, hint=hint)
+    for _, field, type_, values in ranges:
         if values.undecodable is not None:
             message = f"a value of `{field.name}` is not of type {_text(type_)}"
-            yield Breach(message + _where(values.undecodable))
+            yield Breach(message + _where(values.undecodable), hint=hint)
         if field.transform.name != "bucket" and _is(type_, "int", "date"):
             yield from _out_of_range(field, values, -(2**31), 2**31 - 1)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from icectl.cli.patterns import covers, fixed_part, is_pattern, matches
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY
 from icectl.env import Deadline, Env
-from icectl.errors import IcectlError, TableNotFound, UsageError
+from icectl.errors import IcectlError, StorageError, TableNotFound, UsageError
 from icectl.progress import Progress
 from icectl.storage.local.scan import path_used_to
 from icectl.storage.location import is_local, join, local_path, name, parent, scheme
@@ -120,12 +120,14 @@ _TABLES_AT_ONCE = 16
 class FoundTables:
     """The tables of targets, as a command can call them.
 
-    `empty` are the targets that stand for none, `idle` the exclusions that leave none out.
+    `empty` are the targets that stand for none, `unread` those whose tables could not be listed,
+    `idle` the exclusions that leave none out.
     """
 
     tables: tuple[str, ...]
-    empty: tuple[str, ...]
+    empty: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    unread: Mapping[str, StorageError] = field(default_factory=dict)
 
 
 def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] = ()) -> FoundTables:
@@ -133,24 +135,29 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
 
     A catalog, a namespace and a folder that is no table stand for every table in or below them.
     Order: that of the targets. Raises: UsageError; TableNotFound, where nothing is found at all;
-    StorageError, also where that is because a folder cannot be read.
+    StorageError, where that is because a place cannot be listed.
     """
     matched: dict[str, None] = {}
-    empty = []
+    empty, unread = [], {}
     for target in targets:
         try:
             name = _name(common, target)
             tables = list(_in_catalog(common, name) if name else _in_folders(common, target))
+            if not tables:
+                _check_readable(common, target)
         except TableNotFound:
             if len(targets) == 1:
                 raise
             tables = []
+        except StorageError as error:
+            unread[target] = error
+            continue
         matched |= dict.fromkeys(tables)
         if not tables:
             empty.append(target)
     if not matched:
-        for target in empty:
-            _check_readable(common, target)
+        for reason in unread.values():
+            raise reason
         raise _no_tables(common, targets)
     excluded = {
         pattern: {table for table in matched if covers(parts_of(pattern), parts_of(table))}
@@ -159,7 +166,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     left_out = {table for tables in excluded.values() for table in tables}
     remaining = tuple(table for table in matched if table not in left_out)
     idle = tuple(pattern for pattern, tables in excluded.items() if not tables)
-    return FoundTables(remaining, tuple(empty), idle)
+    return FoundTables(remaining, tuple(empty), idle, unread)
 
 
 def _check_readable(common: Common, target: str) -> None:
@@ -194,8 +201,12 @@ def _where_tables_are(common: Common, targets: Sequence[str]) -> str:
     return f"`icectl inspect {target_of(name.catalog, namespace)}` lists the tables"
 
 
-def missing_tables(common: Common, tables: FoundTables) -> Iterator[tuple[str, TableNotFound]]:
-    """Yield the targets that stand for no table by mistake; the others are warned of."""
+def missing_tables(common: Common, tables: FoundTables) -> Iterator[tuple[str, IcectlError]]:
+    """Yield the targets that stand for no table by mistake, or could not be listed.
+
+    The others are warned of.
+    """
+    yield from tables.unread.items()
     for target in tables.empty:
         if is_pattern(target) or _is_there(target):
             common.shell.console.warn(f"there is no table at `{target}`")

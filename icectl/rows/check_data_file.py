@@ -19,6 +19,7 @@ from icectl.format import single_value
 from icectl.format.bounding_box import BoundingBox, box_text, decode_box
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField
+from icectl.format.rule import NO_PARTITION
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value
 from icectl.format.transforms import apply
@@ -213,7 +214,8 @@ class _Check:
                     f"gives {print_value(wrong[field_.field_id])} by {field_.transform.text}"
                 )
                 rule = rules.get(field_.transform.name, "R-072")
-                yield finding(rule, self.recorded.location, message)
+                hint = NO_PARTITION if rule == "R-071" else None  # readers differ in the value
+                yield finding(rule, self.recorded.location, message, hint=hint)
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
         """Read counts, and a safe range, of columns outside of lists and maps from the footer."""

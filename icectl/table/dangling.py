@@ -144,14 +144,14 @@ def _check_vectors(context: TableContext, vectors: Entries, data: Entries) -> No
         blob = blobs_of[place].get((offset, size))
         if blob is None:
             message = f"`{place}` has no deletion vector of {size} bytes at {offset}"
-            raise OtherFile(message, rule="R-118")
+            raise OtherFile(message, rule="R-118", location=place)
         own, rows = blob.properties.get(REFERENCED_DATA_FILE), blob.properties.get(CARDINALITY)
         if (own is not None and name(own) != name(stated)) or rows not in (None, str(count)):
             message = (
                 f"the entry of a deletion vector in `{place}` has {count} rows of `{stated}`, its "
                 f"footer {rows} of `{own}`"
             )
-            raise OtherFile(message, rule="R-118")
+            raise OtherFile(message, rule="R-118", location=place)
 
 
 def _blobs(context: TableContext, place: str) -> Mapping[tuple[int, int], PuffinBlob]:

@@ -280,7 +280,8 @@ class WholeSnapshots:
         self.context.deadline.check()
         try:
             manifests = read_snapshot_manifests(self.context.store, self.metadata, snapshot)
-            entries = self._entries(manifests)
+            is_known = any(not self.broken.isdisjoint(_own_files(one)) for one in manifests)
+            entries = None if is_known else self._entries(manifests)
             if entries is None:
                 return False
             check_live(self.metadata, snapshot, manifests, entries)
@@ -352,7 +353,7 @@ class WholeSnapshots:
                     raise read.problem
                 self._named[manifest] = self.broken & _live_locations(read.content[1], manifest)
             for manifest in self._manifests(snapshot):
-                named |= {manifest.manifest_path, *self._named[manifest]}
+                named |= {*_own_files(manifest), *self._named[manifest]}
         except (FileNotFoundError, CorruptTable, Unsupported):
             return self.broken
         return self.broken & named
@@ -425,6 +426,10 @@ class WholeSnapshots:
         self._lost.update(including(unknown, lost).table["key"].to_pylist())
         self._present.update(excluding(unknown, lost).table["key"].to_pylist())
         return not lost
+
+
+def _own_files(manifest: ManifestFile) -> tuple[str, ...]:
+    return manifest.manifest_path, *manifest.dead_locations
 
 
 def _live_locations(rows: RawEntries, manifest: ManifestFile) -> set[str]:
@@ -555,6 +560,8 @@ class BrokenTable:
         hints = {}
         for location in others:
             ids = [snapshot_id for snapshot_id, places in needed.items() if location in places]
+            if not ids:  # of what needs it the finding's own hint says more
+                continue
             heads = (
                 name
                 for name, ref in metadata.refs.items()

@@ -1157,13 +1157,21 @@ def r111_deletes_that_name_no_live_file(broken: Broken) -> None:
 # -- rows ---------------------------------------------------------------------------------------
 
 
-def _another_partition(broken: Broken, name: str, value: Any) -> None:
-    """Give a data file another partition value, and widen the summaries around it."""
+def _another_partition(broken: Broken, name: str, values: tuple[Any, Any]) -> None:
+    """Give a data file without deletes one of two other partition values, and widen summaries."""
+    deleted = [one["data_file"]["partition"] for one in broken.entries(1)]
+    files = [one["data_file"] for one in broken.entries()]
+    chosen = next(one for one in files if one["partition"] not in deleted)
+    value = next(one for one in values if one != chosen["partition"][name])
 
-    def change(entry: Record) -> None:
-        entry["data_file"]["partition"] = {name: value}
+    def is_chosen(entry: Record) -> bool:
+        return is_live(entry) and bool(entry["data_file"]["file_path"] == chosen["file_path"])
 
-    path = broken.edit_manifest(in_first(change))
+    def change(entries: list[Record]) -> None:
+        for entry in filter(is_chosen, entries):
+            entry["data_file"]["partition"] = {name: value}
+
+    path = broken.edit_manifest(change, holding=is_chosen)
 
     def widen(row: Record) -> None:
         if row["manifest_path"] == path:
@@ -1181,23 +1189,22 @@ def _another_partition(broken: Broken, name: str, value: Any) -> None:
 
 @damage("v2", level="footers")
 def r071_an_identity_partition_of_other_rows(broken: Broken) -> None:
-    _another_partition(broken, "category", "c9")
+    _another_partition(broken, "category", ("c9", "c8"))
 
 
 @damage("v2-day", level="footers")
 def r072_a_day_partition_of_other_rows(broken: Broken) -> None:
-    _another_partition(broken, "at_day", date(1970, 1, 4))
+    _another_partition(broken, "at_day", (date(1970, 1, 4), date(1970, 1, 5)))
 
 
 @damage("v2-bucket", level="footers")
 def r073_a_bucket_of_other_rows(broken: Broken) -> None:
-    first = broken.entries()[0]["data_file"]["partition"]["id_bucket"]
-    _another_partition(broken, "id_bucket", (first + 1) % 4)
+    _another_partition(broken, "id_bucket", (2, 3))
 
 
 @damage("v2-truncate", level="footers")
 def r074_a_truncation_of_other_rows(broken: Broken) -> None:
-    _another_partition(broken, "note_prefix", "other")
+    _another_partition(broken, "note_prefix", ("other", "others"))
 
 
 @damage("v2", level="footers")

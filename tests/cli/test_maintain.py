@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -682,6 +682,31 @@ def test_a_target_that_is_no_table_is_a_failure_beside_others(server, maintain):
     ended = maintain("main.db.inner.calm", "main.db.inner.clam", "main.x.*", "--check", "--json")
     assert statuses(ended) == {"calm": ("nothing-to-do", 0), "clam": ("failed", 10)}
     assert (ended.code, ended.document["warnings"]) == (3, ["there is no table at `main.x.*`"])
+
+
+def test_a_target_that_cannot_be_listed_is_a_failure_beside_others(
+    server, maintain, monkeypatch, tmp_path
+):
+    """One in a store without credentials, and a folder that may not be read."""
+    at_rest(server, "calm")
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path == locked:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    nowhere = ("--storage-option", "endpoint_url=http://127.0.0.1:1", "--time-limit", "60s")
+    for target, options in [("s3://bucket/db/t", nowhere), (str(locked), ())]:
+        ended = maintain("main.db.inner.calm", target, *options, "--check", "--json")
+        found = {row["table"]: row["exit"] for row in ended.document["result"]["tables"]}
+        assert (ended.code, found) == (3, {"main.db.inner.calm": 0, target: 13}), ended.err
+        assert maintain(target, *options, "--check", "--json").code == 13
 
 
 def test_main_runs_in_workers_too(server, maintain, tmp_path):

@@ -269,7 +269,7 @@ def _falling_split_offsets(rows: TreeRows) -> Mask:
     parents = pc.list_parent_indices(lists).to_numpy()
     falling = (np.diff(values) < 0) & (np.diff(parents) == 0)
     wrong[parents[1:][falling]] = True
-    return wrong
+    return wrong & ~rows.with_status(Status.DELETED)  # which no reader splits
 
 
 # -- roots ----------------------------------------------------------------------------------------

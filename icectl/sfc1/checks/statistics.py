@@ -175,6 +175,11 @@ def in_statistics(
     )
 
 
+def _of_live(search: Callable[[RowStatistics], Mask]) -> Callable[[RowStatistics], Mask]:
+    """Return a search that passes over removed rows: no reader uses their statistics."""
+    return lambda one: search(one) & ~one.rows.with_status(Status.DELETED)
+
+
 # -- the schema of statistics ---------------------------------------------------------------------
 
 
@@ -420,9 +425,9 @@ STATISTICS_RULES = (
                        lambda one: one.tuple_masks["loose"])),
     rule("V4-144", "no lower bound is above its upper one", "Statistics", "error", COMPACT,
          in_statistics("has a lower bound above the upper one, or NaN as a bound",
-                       _crossed_bounds)),
+                       _of_live(_crossed_bounds))),
     rule("V4-145", "counts of values add up", "Statistics", "error", COMPACT,
-         in_statistics("has counts of values that do not add up", _miscounted)),
+         in_statistics("has counts of values that do not add up", _of_live(_miscounted))),
     rule("V4-146", "statistics of a leaf hold those of its rows", "Statistics", "error",
          REWRITE_MANIFESTS,
          in_leaf("narrow", "has rows outside of the bounds in its root"),
@@ -437,6 +442,7 @@ STATISTICS_RULES = (
                        lambda one: one.rows.of(Content.MANIFEST_DV) & ~one.is_null)),
     rule("V4-149", "partition values are the transform of their column", "Statistics", "warning",
          COMPACT,
-         in_statistics("has a partition value that its column does not give", _not_derived)),
+         in_statistics("has a partition value that its column does not give",
+                       _of_live(_not_derived))),
 )
 # fmt: on
