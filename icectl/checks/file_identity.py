@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.rows import Entries, by_row
+from icectl.entries.rows import E, by_row
 from icectl.entries.stats import flat
 from icectl.errors import CorruptTable, OtherFile
 from icectl.files.parquet.metrics import FileMetrics
@@ -52,6 +52,14 @@ _MAPS = (
 )  # fmt: skip
 
 
+_TELLING = {
+    "value_counts": "{:,} values",
+    "null_value_counts": "{:,} nulls",
+    "lower_bounds": "lower bound 0x{}",
+}
+"""Metrics that all entries of a file agree on, and how they are said."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatedFile:
     """A file as its manifest entry states it, of the first of its top-level `columns`.
@@ -65,11 +73,10 @@ class StatedFile:
     has_deletes: bool = False
 
 
-def stated_files(
-    entries: Entries, columns: Sequence[NestedField]
-) -> Iterator[tuple[str, StatedFile]]:
+def stated_files(entries: E, columns: Sequence[NestedField]) -> Iterator[tuple[str, StatedFile]]:
     """Yield the location of each entry, and what it states of the columns; entries have STATED."""
-    compared = tuple(item for item in columns if not is_nested(item.type))[:MOST_COLUMNS]
+    flat_columns = [item for item in columns if not is_nested(item.type)]
+    compared: tuple[NestedField, ...] = tuple(flat_columns[:MOST_COLUMNS])
     ids = np.array([*(item.id for item in compared), *_joined_ids(columns)], np.int32)
     maps = {name: _of_columns(entries, name, ids) for name in _MAPS}
     names = ("location", "content", "record_count", "file_size_in_bytes", "split_offsets")
@@ -90,7 +97,7 @@ def _joined_ids(columns: Sequence[NestedField]) -> Iterator[int]:
             yield from _joined_ids(item.type.fields)
 
 
-def _of_columns(entries: Entries, name: str, ids: npt.NDArray[np.int32]) -> list[dict[int, Any]]:
+def _of_columns(entries: E, name: str, ids: npt.NDArray[np.int32]) -> list[dict[int, Any]]:
     """Return a metrics map of each entry, with some of its keys."""
     stated: list[dict[int, Any]] = [{} for _ in range(len(entries))]
     pairs = flat(entries, name)
@@ -128,6 +135,32 @@ def check_own_file(
             f"{location} is not the file that the manifest describes: {'; '.join(differences)}"
         )
         raise OtherFile(message, rule="R-063", hint=RESTORE_IT)  # R-063
+
+
+def contradiction(one: StatedFile, other: StatedFile) -> tuple[str, str] | None:
+    """Return what two entries say that can't be of one file; None if all of it can.
+
+    Writers may cut bounds, drop metrics, and give position deletes other bytes.
+    """
+    kinds = ["deletes" if each.has_deletes else "data" for each in (one, other)]
+    pairs: list[tuple[str, Any, Any]] = [
+        ("{}", kinds[0], kinds[1]),
+        ("{:,} rows", one.metrics.record_count, other.metrics.record_count),
+    ]
+    if not one.has_deletes:
+        pairs.append(("{:,} bytes", one.size_bytes, other.size_bytes))
+    for column in one.columns:
+        for name, what in _TELLING.items():
+            first, second = (getattr(each.metrics, name).get(column.id) for each in (one, other))
+            if isinstance(first, bytes) and isinstance(second, bytes):
+                is_cut = len(first) != len(second)
+                first, second = (None, None) if is_cut else (first.hex(), second.hex())
+            if None not in (first, second):
+                pairs.append((f"{what} of `{column.name}`", first, second))
+    for what, first, second in pairs:
+        if first != second:
+            return what.format(first), what.format(second)
+    return None
 
 
 def _mismatched_count(

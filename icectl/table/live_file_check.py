@@ -1,15 +1,17 @@
-"""Whether the live files of snapshots are there, and each of them is live once in a snapshot.
+"""Whether the live files of snapshots are there, each once in a snapshot, and described alike.
 
 A wrong name in an entry hides the true file: nothing refers to it, and it would be deleted as an
 orphan, or with older snapshots.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.file_identity import STATED, StatedFile, contradiction, stated_files
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
 from icectl.entries.files import (
     FileKind,
@@ -31,7 +33,7 @@ from icectl.entries.rows import (
 )
 from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.files.deletion_vectors import read_bitmap
-from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.spill import Spill
@@ -43,6 +45,10 @@ from icectl.table.stored import FEW, Discrepancy, compare_with_store
 _HIDDEN = (
     "nothing was changed, since the metadata may name another file than it means; "
     "`icectl validate TABLE --all-snapshots` names all such files"
+)
+_CONTRADICTORY = (
+    "nothing was changed, since the metadata may name another file than it means; "
+    "`icectl validate TABLE --all-snapshots --level footers` compares the files with the entries"
 )
 _CONTENT = (
     FileKind.DATA_FILES,
@@ -58,18 +64,33 @@ _MOST_SUSPECTS = 10_000
 _AT_ONCE = 200_000
 """Files that a listing of the table is worth for, at least."""
 
-_LIVE = pa.schema([pa.field("hash", pa.uint64()), pa.field("manifest", pa.int32())])
+_LIVE = pa.schema(
+    [
+        pa.field("hash", pa.uint64()),
+        pa.field("manifest", pa.int32()),
+        pa.field("stated", pa.uint64()),
+    ]
+)
 _COMPARED = frozenset({"location", "status", "file_format"})
+_ODD, _VECTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0)
 
 
 class LiveOnce:
-    """A check that no snapshot has a file in two live entries.
+    """A check that no snapshot has a file in two live entries, and that all entries of it agree.
 
-    Cost: 12 bytes on disk for each live entry; where a hash comes up again, the two manifests once
-    more, to compare what it is of.
+    `hashed` returns hashes of the loosest keys of locations.
+    Cost: 20 bytes on disk for each live entry; where a hash comes up again, the two manifests once
+    more, to compare what it is of. Memory for files that were added again.
     """
 
-    def __init__(self) -> None:
+    columns = frozenset(
+        {"content", "status", "location", "file_format", "record_count", "file_size_in_bytes"}
+        | {"snapshot_id"}
+    )
+    """What has to be read of entries."""
+
+    def __init__(self, hashed: Callable[[pa.ChunkedArray], Hashes]) -> None:
+        self._hashed = hashed
         self._entries = Spill(_LIVE, PARTS)
         self._numbers: dict[str, int] = {}
         self._roots: set[int] = set()
@@ -78,29 +99,28 @@ class LiveOnce:
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries, hashes: Hashes) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`.
 
-        `hashes` are those of their locations' loosest keys, by the same function in all calls.
+        `hashes` are those of their locations.
         """
         places = alive.table["manifest"].to_numpy()
         numbers = np.zeros(len(manifests), np.int32)
-        is_compared, has_vectors = np.ones(len(places), np.bool_), False
+        added_by = np.zeros(len(manifests), np.int64)
+        is_compared = np.ones(len(places), np.bool_)
         for place in np.flatnonzero(np.bincount(places)).tolist():
             item = manifests[place]
             path, first = item.manifest_path, self._dead.setdefault(item.manifest_path, item.dead)
             numbers[place] = self._numbers.setdefault(path, len(self._numbers))
-            has_vectors |= item.in_root or item.content is ManifestContent.DELETES
+            added_by[place] = item.added_snapshot_id or 0
             if item.in_root:
                 self._roots.add(int(numbers[place]))
             elif first != item.dead:  # of a leaf that was taken in, rows that were dead are new
                 dead = read_bitmap(first) if first else NONE
                 revived = np.isin(alive.table["manifest_pos"].to_numpy(), dead)
                 is_compared &= (places != place) | revived
-        if has_vectors:
-            is_compared &= alive.table["file_format"].to_numpy() != int(FileFormat.PUFFIN)
-        listed_in = numbers[places]
+        columns = [hashes, numbers[places], _stated(alive, added_by[places])]
         if not is_compared.all():
-            hashes, listed_in = hashes[is_compared], listed_in[is_compared]
-        columns = [pa.array(hashes), pa.array(listed_in)]
-        self._entries.add(parts_of(hashes), pa.RecordBatch.from_arrays(columns, schema=_LIVE))
+            columns = [column[is_compared] for column in columns]
+        batch = pa.RecordBatch.from_arrays([*map(pa.array, columns)], schema=_LIVE)
+        self._entries.add(parts_of(columns[0]), batch)
 
     def check(
         self,
@@ -108,16 +128,17 @@ class LiveOnce:
         metadata: TableMetadata,
         lists: Mapping[int, Sequence[ManifestFile]],
     ) -> None:
-        """Do nothing where no snapshot has a file twice. Raises: CorruptTable R-066, V4-120."""
-        pairs = sorted(self._pairs())
-        if not pairs:
-            return
+        """Do nothing where no snapshot has a file twice, and no file is described in two ways.
+
+        Raises: CorruptTable R-063, R-066, V4-120.
+        """
+        pairs, doubtful, owners = self._repeats()
         paths = list(self._numbers)
         listed = [
             (id_, {self._numbers.get(item.manifest_path) for item in manifests})
             for id_, manifests in lists.items()
         ]
-        for first, second in pairs:
+        for first, second in sorted(pairs):
             for id_, of_list in listed:
                 if first in of_list and second in of_list:
                     named = {paths[first], paths[second]}
@@ -132,13 +153,47 @@ class LiveOnce:
                         )  # R-066, V4-120
                     if not any(item.dead for item in both):
                         break  # two files of one hash
+        if len(doubtful):
+            named = {paths[number] for number in owners}
+            described = {item.manifest_path: item for rows in lists.values() for item in rows}
+            chosen = [replace(item, dead=b"") for path, item in described.items() if path in named]
+            self._check_alike(context, metadata, chosen, doubtful)
 
-    def _pairs(self) -> set[tuple[int, int]]:
-        """Return the manifests that have a file in common; a file twice in one pairs it alone.
+    def _check_alike(
+        self,
+        context: TableContext,
+        metadata: TableMetadata,
+        manifests: Sequence[ManifestFile],
+        doubtful: Hashes,
+    ) -> None:
+        """Do nothing where entries of one file agree. Raises: CorruptTable R-063."""
+        known: dict[str, StatedFile] = {}
+        vectors: set[str] = set()
+        for part in scan_manifests(context, metadata, manifests, STATED | self.columns):
+            is_doubtful = np.isin(self._hashed(part.rows.table["location"]), doubtful)
+            alive = live(where(part.rows, is_doubtful))
+            formats = alive.table["file_format"].to_pylist()
+            every = stated_files(alive, metadata.current_schema.fields)
+            for (location, stated), format_ in zip(every, formats, strict=True):
+                key, said = loosest_key(location), None
+                if format_ == FileFormat.PUFFIN:
+                    vectors.add(key)
+                else:
+                    said = contradiction(known.setdefault(key, stated), stated)
+                if key in vectors and key in known:
+                    said = "deletion vectors", "rows"
+                if said is not None:
+                    message = f"`{location}`: one entry says {said[0]}, another {said[1]}"
+                    raise CorruptTable(message, rule="R-063", hint=_CONTRADICTORY)  # R-063
 
-        Roots are of one snapshot each: two of them are no pair.
+    def _repeats(self) -> tuple[set[tuple[int, int]], Hashes, set[int]]:
+        """Return the manifests that have a file in common, and the files that differ in them.
+
+        A file twice in one manifest pairs it alone. Roots are of one snapshot each: two of them
+        are no pair. Files are hashes, beside the manifests that have them.
         """
         pairs: set[tuple[int, int]] = set()
+        doubtful, owners_of_doubtful = [np.empty(0, np.uint64)], set[int]()
         count, roots = len(self._numbers), np.array(sorted(self._roots), np.int64)
 
         def add(first: Integers, second: Integers) -> None:
@@ -151,6 +206,12 @@ class LiveOnce:
                 continue
             order = np.argsort(hashes, kind="stable")
             hashes, numbers = hashes[order], numbers[order].astype(np.int64)
+            stated = part["stated"].to_numpy()[order]
+            differs = (hashes[1:] == hashes[:-1]) & (stated[1:] != stated[:-1])
+            if differs.any():
+                doubtful.append(np.unique(hashes[1:][differs]))
+                owners_of_doubtful.update(numbers[np.isin(hashes, doubtful[-1])].tolist())
+            hashes, numbers = hashes[stated != _VECTOR], numbers[stated != _VECTOR]
             of_root = np.isin(numbers, roots)
             own, owners = hashes[of_root], numbers[of_root]
             hashes, numbers = hashes[~of_root], numbers[~of_root]
@@ -169,7 +230,23 @@ class LiveOnce:
                 at, own, owners = at[is_same], own[is_same], owners[is_same]
                 add(owners, numbers[at])
                 at = at + 1
-        return pairs
+        return pairs, np.concatenate(doubtful), owners_of_doubtful
+
+
+def _stated(alive: RawEntries, added_by: Integers) -> Hashes:
+    """Return a number of the row count, size and snapshot of each entry, whose own may be null.
+
+    Tools that move tables write position deletes anew: their sizes do not count. Vectors share
+    files, and have one number.
+    """
+    is_data = alive.table["content"].to_numpy() == int(Content.DATA)
+    ids = alive.table["snapshot_id"]
+    added = np.where(mask_of(pc.is_null(ids)), added_by, pc.fill_null(ids, 0).to_numpy())
+    stated = numbers(alive, "record_count").astype(np.uint64) * _ODD
+    stated += np.where(is_data, numbers(alive, "file_size_in_bytes"), 0).astype(np.uint64)
+    stated = stated * _ODD + added.astype(np.uint64)
+    is_vector = alive.table["file_format"].to_numpy() == int(FileFormat.PUFFIN)
+    return np.where(is_vector, _VECTOR, stated)
 
 
 def _have_in_common(

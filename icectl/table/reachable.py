@@ -42,8 +42,7 @@ from icectl.table.live_file_check import LiveListed, LiveOnce
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 
-SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
-_NAMED, _SNAPSHOT = frozenset({"referenced_data_file"}), frozenset({"snapshot_id"})
+_NAMED = frozenset({"referenced_data_file"})
 _ROWS_TO_THIN_OUT = 1_000_000
 """Rows that are gathered before repeated files among them are dropped."""
 
@@ -181,7 +180,7 @@ class Live:
     vector_targets: VectorTargets = field(default_factory=VectorTargets)
     schema_ids: set[int | None] = field(default_factory=set)
     spec_ids: set[int] = field(default_factory=set)
-    once: LiveOnce = field(default_factory=LiveOnce)
+    once: LiveOnce = field(default_factory=lambda: LiveOnce(_hashes))
     sources: frozenset[int] = frozenset()
     add_files_of_sources: AddFiles | None = None
 
@@ -192,7 +191,7 @@ class Live:
         """
         # Delete vectors first: then it is known which data files to look for.
         manifests = sorted(manifests, key=lambda item: not _names_files(item))
-        usual = SOURCES | _SNAPSHOT if self.sources else SOURCES
+        usual = LiveOnce.columns
         columns = [usual | _NAMED if _names_files(item) else usual for item in manifests]
         for part in scan_manifests(self.context, self.metadata, manifests, columns):
             alive = live(part.rows)
@@ -257,6 +256,10 @@ def key_hashes(keys: pa.ChunkedArray) -> Hashes:
     return np.concatenate(
         [np.empty(0, np.uint64), *(row_hashes([chunk], len(chunk)) for chunk in keys.chunks)]
     )
+
+
+def _hashes(locations: pa.ChunkedArray) -> Hashes:
+    return key_hashes(loosest_keys(locations))
 
 
 class GatheredFiles:
@@ -439,9 +442,6 @@ def _outvoted(lists: Mapping[int, Sequence[ManifestFile]]) -> list[int]:
     return [id_ for id_ in lists if id_ in outvoted]
 
 
-_NAMED_FILES = frozenset({"location", "content", "status", "file_format"})
-
-
 class References:
     """The files that a table refers to; `add` takes in each later state of the table too.
 
@@ -489,7 +489,7 @@ class References:
         if not trusted:
             check_lists(metadata, lists)
         listed = all_manifests(lists, unread)
-        live_once = LiveOnce()
+        live_once = LiveOnce(self._hashed)
         listed_ones = None
         if listed_files is not None:
             listed_ones = LiveListed(self._places, listed, listed_files)
@@ -507,7 +507,7 @@ class References:
         folders = [loaded.metadata_folder, join(metadata.location, "metadata")]
         self._add(pa.array([join(folder, VERSION_HINT) for folder in folders], pa.string()), table)
         manifests = [item for item in listed if item.identity not in self._manifests_read]
-        for part in scan_manifests(self._context, metadata, manifests, _NAMED_FILES):
+        for part in scan_manifests(self._context, metadata, manifests, LiveOnce.columns):
             alive = live(part.rows)
             live_once.add(manifests, alive, self._hashed(alive.table["location"]))
             if listed_ones is not None:

@@ -140,6 +140,18 @@ class Lies:
         true, lie = told
         return None if lie == true else (lie,)
 
+    def names_a_twin(self, place: Place, lie: Any) -> bool:
+        """Return whether an entry names a file of its commit with as many rows and bytes.
+
+        No command sees that, if no snapshot has both files live (docs/safety.md).
+        """
+        if place.kind != "entry" or place.keys[-1] != "file_path":
+            return False
+        records = [row for rows in self.records.values() for row in rows if "data_file" in row]
+        twins = [row for row in records if row["data_file"]["file_path"] == lie]
+        own = self.records[place.file][place.keys[0]]
+        return any(_twin(own) == _twin(row) for row in twins)
+
     def _another(self, rng: random.Random, true: Any, others: list[Any], name: Any = None) -> Any:
         """Another value for a field: of another of that name, near, none, or an extreme."""
         if isinstance(true, dict | list) and true:
@@ -347,6 +359,11 @@ _WRITTEN = {
     "statistic": "entry",
 }  # fmt: skip
 """Kinds of places that are written as those of another."""
+
+
+def _twin(entry: dict[str, Any]) -> tuple[Any, ...]:
+    file = entry["data_file"]
+    return entry["snapshot_id"], file["record_count"], file["file_size_in_bytes"]
 
 
 def _leaves(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -1,5 +1,6 @@
 """What one wrong field can do: each command that would make it last, or delete by it, refuses."""
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -215,6 +216,32 @@ def test_r066_an_entry_with_the_path_of_another_live_file_is_refused(
     in_entries(broken, lambda file: file.update(file_path=other), content=0, count=1)
     code, rule = refused(broken, words, capsys)
     assert (code, rule) == {UPGRADE: (5, "U-13"), UPGRADE_3: (5, "R-066")}.get(words, (15, "R-066"))
+
+
+@pytest.mark.parametrize("words", [ORPHANS, RELOCATE])
+def test_r063_an_entry_with_the_path_of_a_file_of_an_older_snapshot_is_refused(
+    broken, capsys, words
+):
+    other = min(
+        entry["data_file"]["file_path"]
+        for path in (broken.directory / "metadata").glob("*-m*.avro")
+        for entry in read_records(path)
+        if entry["status"] == DELETED and not entry["data_file"]["content"]
+    )
+    in_entries(broken, lambda file: file.update(file_path=other), content=0, count=1)
+    assert refused(broken, words, capsys) == (15, "R-063")
+    hint = ("validate", str(broken.directory), "--all-snapshots", "--level", "footers", "--json")
+    assert app.main(list(hint), env=Clock(NOW_MS)) == 4
+    found = json.loads(capsys.readouterr().out)["result"]["findings"]
+    assert other in [one["subject"] for one in found if one["severity"] == "error"]
+
+
+@pytest.mark.parametrize("words", [ORPHANS, RELOCATE])
+def test_r063_an_entry_of_data_with_the_path_of_deletes_is_refused(broken, capsys, words):
+    other = broken.entries(1)[0]["data_file"]["file_path"]
+    in_entries(broken, lambda file: file.update(file_path=other), content=0, count=1)
+    code, rule = refused(broken, words, capsys)
+    assert (code, rule) in ((15, "R-063"), (15, "R-066"))
 
 
 def test_r066_a_table_of_version_1_with_a_file_twice_is_not_migrated(tmp_path, capsys):

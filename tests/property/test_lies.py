@@ -234,7 +234,7 @@ def broken_law(case: Case, name: str, rng: random.Random, place: Place) -> str |
     """Tell a lie and run a command: how it breaks the law; None if it holds, "" without a lie."""
     case.restore()
     told = case.lies.tell(place, rng)
-    if told is None:
+    if told is None or case.lies.names_a_twin(place, told[0]):
         return ""
     lie = told[0]
     before = contents_by_name(case.table)

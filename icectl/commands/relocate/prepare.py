@@ -24,7 +24,6 @@ from icectl.table.guard import check_lists
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
-    SOURCES,
     GatheredFiles,
     Live,
     all_manifests,
@@ -34,6 +33,7 @@ from icectl.table.reading import in_threads, naming, read_file
 
 DELETES = (FileKind.POSITION_DELETE_FILES, FileKind.DELETION_VECTOR_FILES)
 _LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
+_SIZES = frozenset({"location", "status", "file_size_in_bytes"})
 _COUNTED = ["manifest", "status", "location", "file_size_in_bytes"]
 _SIZE_UNKNOWN = 2**20
 
@@ -161,7 +161,7 @@ class Preparation:
             if item.content is ManifestContent.DELETES and not item.in_root
         ]
         grown = [Counter[Status]() for _ in of_deletes]
-        for part in scan_manifests(self.context, self.metadata, of_deletes, SOURCES):
+        for part in scan_manifests(self.context, self.metadata, of_deletes, _SIZES):
             for row in part.rows.table.select(_COUNTED).to_pylist():
                 new = self.names.file(row["location"])
                 if new is not None and new.file_format is not None:

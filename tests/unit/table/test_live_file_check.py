@@ -1,8 +1,9 @@
 """Live files by their hashes: what two files have in common by accident is no finding."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,11 @@ from icectl.table.live_file_check import LiveOnce
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import References, all_manifests
+from tests.builders.broken import Record, read_records, rewrite_avro
 from tests.builders.expiry import context_of
 from tests.builders.table_builder import TableBuilder
 
 READER = context_of(concurrency=2)
-COLUMNS = frozenset({"location", "status", "file_format"})
 
 
 def weak(locations: pa.Array | pa.ChunkedArray) -> Hashes:
@@ -40,13 +41,19 @@ def table(tmp_path):
     return built
 
 
-def check(table: TableBuilder, manifests: Sequence[ManifestFile]) -> None:
-    """Check manifests of one snapshot by a weak hash."""
-    once = LiveOnce()
-    for part in scan_manifests(READER, table.metadata, manifests, COLUMNS):
+def check_lists(table: TableBuilder, lists: Mapping[int, Sequence[ManifestFile]]) -> None:
+    """Check manifests of snapshots by a weak hash."""
+    manifests = [item for listed in lists.values() for item in listed]
+    once = LiveOnce(weak)
+    for part in scan_manifests(READER, table.metadata, manifests, LiveOnce.columns):
         alive = live(part.rows)
         once.add(manifests, alive, weak(alive.table["location"]))
-    once.check(READER, table.metadata, {1: manifests})
+    once.check(READER, table.metadata, lists)
+
+
+def check(table: TableBuilder, manifests: Sequence[ManifestFile]) -> None:
+    """Check manifests of one snapshot."""
+    check_lists(table, {1: manifests})
 
 
 def manifests_of(table: TableBuilder) -> Sequence[ManifestFile]:
@@ -65,6 +72,57 @@ def test_r066_a_file_that_is_live_twice_is_found_by_a_weak_hash_too(table):
     with pytest.raises(CorruptTable, match="a file is live in") as raised:
         check(table, [*manifests, replace(first, manifest_path=again)])
     assert raised.value.rule == "R-066"
+
+
+def added_again(table: TableBuilder, change: Callable[[Record], None]) -> list[ManifestFile]:
+    """The manifests of a table whose first file is added again, changed, by its last snapshot."""
+    first, last = manifests_of(table)
+    own = read_records(Path(first.manifest_path))[0]["data_file"]
+
+    def edit(entries: list[Record]) -> None:
+        entries[0]["data_file"] = {**own, "partition": entries[0]["data_file"]["partition"]}
+        change(entries[0]["data_file"])
+
+    rewrite_avro(Path(last.manifest_path), edit)
+    size = Path(last.manifest_path).stat().st_size
+    rows = sum(one["data_file"]["record_count"] for one in read_records(Path(last.manifest_path)))
+    return [first, replace(last, manifest_length=size, added_rows_count=rows)]
+
+
+def with_bound(file: Record, *, lower: bytes) -> None:
+    file["lower_bounds"][0]["value"] = lower
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda file: file.update(record_count=3), "2 rows, another 3 rows"),
+        (lambda file: file.update(file_size_in_bytes=9), " bytes, another 9 bytes"),
+        (
+            lambda file: file["value_counts"][0].update(value=3),
+            "2 values of `id`, another 3 values of `id`",
+        ),
+        (lambda file: with_bound(file, lower=b"\7" * 8), "another lower bound 0x0707070707070707"),
+    ],
+)
+def test_r063_a_file_that_two_snapshots_describe_in_two_ways_is_found(table, change, said):
+    manifests = added_again(table, change)
+    with pytest.raises(CorruptTable, match=said) as raised:
+        check_lists(table, {1: manifests[:1], 2: manifests[1:]})
+    assert raised.value.rule == "R-063"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: None,
+        lambda file: file.update(value_counts=None, lower_bounds=None),
+        lambda file: with_bound(file, lower=b"\7"),
+    ],
+)
+def test_a_file_may_be_added_again_with_fewer_metrics(table, change):
+    first, last = added_again(table, change)
+    check_lists(table, {1: [first], 2: [last]})
 
 
 def test_a_file_that_the_table_refers_to_is_reached_whatever_the_hash(table):
