@@ -50,7 +50,8 @@ RESERVED_IDS = in_columns(
 def other_columns(metadata: TableMetadata, header: ManifestHeader) -> str | None:
     """Return how a schema differs from its copy in the header of a manifest; None if it does not.
 
-    A schema never changes: another id or type of a column would show other values for it.
+    A schema never changes: another id or type of a column would show other values for it, and files
+    that are written without it lose its values.
     """
     stored = header.schema
     schema = metadata.schema(stored["schema-id"]) if stored and "schema-id" in stored else None
@@ -63,6 +64,9 @@ def other_columns(metadata: TableMetadata, header: ManifestHeader) -> str | None
     for id_, item in copy.all_fields.items():
         name = copy.name_of(id_) or ""
         column = schema.field_named(name)
+        if column is None and id_ not in schema.all_fields:
+            lacking = f"which schema {schema.schema_id} lacks"
+            return f"its header has the column `{name}` with id {id_}, {lacking}"
         if column is None or children(item.type):
             continue
         if item.type == BINARY and isinstance(column.type, GeometryType | GeographyType):

@@ -415,15 +415,16 @@ def test_totals_that_are_wrong_in_every_snapshot_prove_nothing(broken, version):
 
 
 @pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, EXPIRE, ORPHANS])
-@pytest.mark.parametrize("lie", [{"id": 0}, {"type": "double"}])
+@pytest.mark.parametrize("lie", [{"id": 0}, {"type": "double"}, None])
 def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
     broken, capsys, words, lie
 ):
-    """A column with another id has no values in any file, and would lose them for good."""
+    """A column that is lost or has another id has no values, and would lose them for good."""
 
     def change(members: dict[str, Any]) -> None:
-        (column,) = (one for one in members["schemas"][0]["fields"] if one["name"] == "note")
-        column.update(lie)
+        columns = members["schemas"][0]["fields"]
+        (column,) = (one for one in columns if one["name"] == "note")
+        columns.remove(column) if lie is None else column.update(lie)
 
     broken.edit(change)
     age(broken.directory, 30)

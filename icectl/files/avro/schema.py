@@ -121,7 +121,10 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
     else:
         return named[kind]
     if "name" in stored:
-        named[str(stored["name"])] = parsed
+        full = ".".join(str(stored[name]) for name in ("namespace", "name") if stored.get(name))
+        if full in named:
+            raise damaged(f"its schema has two types named `{full}`")
+        named[full] = named[str(stored["name"])] = parsed
     return parsed
 
 

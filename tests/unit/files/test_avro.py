@@ -119,6 +119,8 @@ def test_named_types_are_written_out_where_they_are_used():
         record(field("a", {"type": "fixed", "name": "f", "size": -1}, 1)),
         record({"name": "a", "type": "int", "field-id": "1"}),
         record("a"),
+        record(field("a", record(name="s"), 1), field("b", record(name="s"), 2)),
+        record(field("a", record(field("b", "int", 1)), 2)),
         7,
     ],
 )
@@ -126,6 +128,12 @@ def test_r008_schemas_that_are_none_are_corrupt(schema):
     with pytest.raises(CorruptTable) as caught:
         parse_schema(schema)
     assert caught.value.rule == "R-008"
+
+
+def test_types_of_one_name_in_two_namespaces_are_two():
+    one, other = ({**record(name="s"), "namespace": name} for name in ("n", "m"))
+    parsed = parse_schema(record(field("a", one, 1), field("b", other, 2)))
+    assert [each.type.kind for each in parsed.fields] == ["record"] * 2
 
 
 def test_named_types_may_be_wrapped_and_need_no_name():
