@@ -397,7 +397,7 @@ def _described_differently(
     """Return the error of two rows for one manifest. `lists` are by snapshot, the newest last."""
     owners = [[id_ for id_, listed in lists.items() if row in listed][-1] for row in rows]
     *_, newest = lists
-    suspects = _outvoted(lists)
+    suspects, is_tie = _outvoted(lists)
     if newest in suspects:
         hint = (
             f"`icectl repair TABLE --dry-run` says whether the list of snapshot {newest} can be "
@@ -407,8 +407,10 @@ def _described_differently(
         options = " ".join(f"--snapshot-id {id_}" for id_ in suspects[:_NAMED_SNAPSHOTS])
         hint = (
             f"`icectl expire-snapshots TABLE {options}` removes the snapshots whose lists "
-            "contradict the others"
+            "contradict " + ("newer ones" if is_tie else "the others")
         )
+        if is_tie:
+            hint += "; first compare them with a copy: nothing else says that the newer are right"
     return CorruptTable(
         f"{rows[0].manifest_path}: the manifest list of snapshot {owners[0]} says {stated[0]} of "
         f"it, that of snapshot {owners[1]} {stated[1]}",
@@ -417,11 +419,12 @@ def _described_differently(
     )
 
 
-def _outvoted(lists: Mapping[int, Sequence[ManifestFile]]) -> list[int]:
+def _outvoted(lists: Mapping[int, Sequence[ManifestFile]]) -> tuple[list[int], bool]:
     """Return snapshots without which all lists describe each manifest alike. Order: of `lists`.
 
-    What most lists say of a manifest counts, else what the newest one says.
+    What most lists say of a manifest counts, else what the newest one says: then it is a tie.
     """
+    is_tie = False
     variants: dict[ManifestIdentity, list[tuple[ManifestFile, list[int]]]] = {}
     for id_, listed in lists.items():
         for row in (row for row in listed if row.status is None):
@@ -439,7 +442,8 @@ def _outvoted(lists: Mapping[int, Sequence[ManifestFile]]) -> list[int]:
         places = {id_: at for at, id_ in enumerate(lists)}
         winner = max(filter(None, left), key=lambda ids: (len(ids), places[ids[-1]]), default=[])
         outvoted.update(id_ for ids in left if ids is not winner for id_ in ids)
-    return [id_ for id_ in lists if id_ in outvoted]
+        is_tie |= any(len(ids) == len(winner) for ids in left if ids is not winner)
+    return [id_ for id_ in lists if id_ in outvoted], is_tie
 
 
 class References:

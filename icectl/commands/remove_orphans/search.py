@@ -251,8 +251,8 @@ def _check_snapshots(prepared: PreparedRemoval) -> None:
                 f"`{redacted(location)}`, which would be deleted, is its list",
                 rule="R-026",
                 hint="restore the metadata file from a copy; if the snapshot has expired, "
-                f"`icectl expire-snapshots {quote(metadata.location)}` cuts the log, with the next "
-                "snapshot",
+                f"`icectl expire-snapshots {quote(metadata.location)}` cuts the log once another "
+                "snapshot expires",
             )
 
 

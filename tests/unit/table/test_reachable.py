@@ -207,20 +207,20 @@ FOUR = history([(at, at - 1 or None, f"2026-01-0{at}T00:00:00Z") for at in range
 
 
 @pytest.mark.parametrize(
-    ("lists", "expired"),
+    ("lists", "expired", "is_tie"),
     [
-        ([[M], [WRONG_M], [M], []], [2]),
-        ([[M], [WRONG_M], [WRONG_M], []], [1]),
-        ([[WRONG_M, N], [M, N], [M, WRONG_N], []], [1, 2]),
-        ([[M], [WRONG_M], [], [N]], [1]),
+        ([[M], [WRONG_M], [M], []], [2], False),
+        ([[M], [WRONG_M], [WRONG_M], []], [1], False),
+        ([[WRONG_M, N], [M, N], [M, WRONG_N], []], [1, 2], True),
+        ([[M], [WRONG_M], [], [N]], [1], True),
         # Of two lists that contradict each other the one that contradicts others too.
-        ([[M], [WRONG_M, N], [M, WRONG_N], [M]], [2]),
-        ([[M], [WRONG_M], [], [LEAF]], [1]),
-        ([[M], [M], [], [WRONG_M]], None),
-        ([[WRONG_M], [M], [], [M, N]], [1]),
+        ([[M], [WRONG_M, N], [M, WRONG_N], [M]], [2], False),
+        ([[M], [WRONG_M], [], [LEAF]], [1], True),
+        ([[M], [M], [], [WRONG_M]], None, False),
+        ([[WRONG_M], [M], [], [M, N]], [1], False),
     ],
 )
-def test_r051_the_lists_that_most_others_contradict_are_named(lists, expired):
+def test_r051_the_lists_that_most_others_contradict_are_named(lists, expired, is_tie):
     """Snapshots to expire; none where the newest list is the one that is wrong."""
     of_snapshots = dict(enumerate(lists, 1))
     snapshots = sorted(FOUR.snapshots, key=lambda one: -one.snapshot_id % 3)
@@ -229,6 +229,7 @@ def test_r051_the_lists_that_most_others_contradict_are_named(lists, expired):
     options = "".join(f" --snapshot-id {id_}" for id_ in expired or ())
     assert f"`icectl expire-snapshots TABLE{options}`" in raised.value.hint or expired is None
     assert ("the list of snapshot 4 can be repaired" in raised.value.hint) == (expired is None)
+    assert ("compare them with a copy" in raised.value.hint) == is_tie
     assert raised.value.message.count("that of snapshot") == 1
     for id_ in expired or ():
         of_snapshots[id_] = []
