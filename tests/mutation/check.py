@@ -42,7 +42,14 @@ MODULES: Mapping[str, Sequence[str]] = {
     "commit/carried_positions.py": ["unit/commit/test_carried_positions.py"],
     "rows/row_runs.py": ["unit/rows/test_row_runs.py"],
     "checks/identity.py": ["unit/checks/test_identity.py"],
-    "checks/file_identity.py": ["unit/checks/test_file_identity.py"],
+    "checks/file_identity.py": [
+        "unit/checks/test_file_identity.py",
+        "unit/table/test_live_file_check.py",
+    ],
+    "table/live_file_check.py": [
+        "unit/table/test_live_file_check.py",
+        "cli/test_guard.py",
+    ],
     "commands/upgrade_to_v4/delete_spelling.py": [
         "unit/commands/upgrade_to_v4/test_delete_spelling.py"
     ],
