@@ -155,8 +155,11 @@ class LiveOnce:
                         break  # two files of one hash
         if len(doubtful):
             named = {paths[number] for number in owners}
-            described = {item.manifest_path: item for rows in lists.values() for item in rows}
-            chosen = [replace(item, dead=b"") for path, item in described.items() if path in named]
+            described = {
+                (item.manifest_path, item.content): item for rows in lists.values() for item in rows
+            }
+            chosen = [item for item in described.values() if item.manifest_path in named]
+            chosen = [replace(item, dead=b"") for item in chosen]
             self._check_alike(context, metadata, chosen, doubtful)
 
     def _check_alike(
@@ -234,10 +237,10 @@ class LiveOnce:
 
 
 def _stated(alive: RawEntries, added_by: Integers) -> Hashes:
-    """Return a number of the row count, size and snapshot of each entry, whose own may be null.
+    """Return a number of the row count, size and snapshot id of each entry, which may be null.
 
-    Tools that move tables write position deletes anew: their sizes do not count. Vectors share
-    files, and have one number.
+    Tools that move tables write new position deletes: their sizes do not count. Vectors share
+    files, and have the same number.
     """
     is_data = alive.table["content"].to_numpy() == int(Content.DATA)
     ids = alive.table["snapshot_id"]
