@@ -340,3 +340,18 @@ def test_what_a_killed_run_has_left_goes_with_the_next_commit(server, table):
     assert on(server, [*COMMANDS["rewrite"], "--json"])[0] == 0
     assert not journal.exists()
     assert not [path for path in left if path.exists()]
+
+
+def test_rows_are_erased_from_branches_and_history(server, table):
+    table()
+    before = rows(server)
+    where = ("--where", "id = 8", "--max-fraction", "1", "--expire-history", "--drop-tags", "*")
+    code, document = on(server, ["erase", TABLE, *where, "--yes", "--json"])
+    assert code == 0, document
+    assert document["result"]["is_proved"] is True
+    assert document["table"]["metadata_location_after"] == server.current("t")
+    after = [row for row in before if dict(row)["id"] != 8]
+    assert len(rows(server)) == len(after) < len(before)
+    assert rows(server) == after
+    assert all(dict(row)["id"] != 8 for one in current(server)["snapshots"]
+               for row in read_rows(current(server), one["snapshot-id"]))  # fmt: skip

@@ -1,5 +1,6 @@
 """`icectl erase`: marked rows are in no byte of the table any more, and all others are there."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -304,7 +305,17 @@ def test_files_that_no_snapshot_names_are_read_too(erase, tmp_path):
     orphans = [one for one in ended.document["result"]["objects"] if one["kind"] == "orphan"]
     assert [one["known_by"] for one in orphans] == ["rows"]
     assert result_of(erase(directory, *ALL), 3)["is_proved"] is False
+    assert Path(loose["location"]).exists()  # it may be of a commit that is under way
+    (directory / "metadata" / "lost-m0.avro").unlink()
+    for path in directory.rglob("*.parquet"):
+        os.utime(path, (NOW_MS / 1000 - 9 * 86_400,) * 2)
     assert Path(loose["location"]).exists()
+    words = [word for word in ALL if word != "--expire-history"]
+    assert result_of(erase(directory, *words), 3)["deleted_files"] == []
+    done = result_of(erase(directory, *ALL))
+    assert (done["deleted_files"], done["is_proved"]) == ([loose["location"]], True)
+    assert [one for one in done["objects"] if one["kind"] == "orphan"]  # without such a row
+    assert ids(directory) == list(range(10))
 
 
 @pytest.mark.parametrize(("rounds", "code"), [(1, 3), (2, 0)])

@@ -139,7 +139,7 @@ def what_holds(
     return left
 
 
-def question(plan: ErasePlan, location: str) -> str | None:
+def question(plan: ErasePlan, location: str, orphans: Sequence[str] = ()) -> str | None:
     """Return the question before an erasure; None if it changes nothing."""
     parts = []
     if plan.branches:
@@ -149,4 +149,6 @@ def question(plan: ErasePlan, location: str) -> str | None:
         parts.append(f"drop {print_count(len(plan.dropped), 'tag')}")
     if plan.expires and plan.snapshot_ids:
         parts.append(f"expire up to {print_count(len(plan.snapshot_ids), 'snapshot')}")
+    if plan.expires and (parts or orphans):
+        parts.append("delete old orphans with such rows")
     return f"{', '.join(parts)} of {location}? This can't be undone" if parts else None

@@ -47,10 +47,14 @@ class ProvedObject:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was looked at, and what is left: files that hold a match, or may hold one."""
+    """What was looked at, and what is left: files that hold a match, or may hold one.
+
+    `orphans` are those of them that no snapshot names, and that hold one.
+    """
 
     objects: tuple[ProvedObject, ...]
     left: tuple[Left, ...]
+    orphans: tuple[str, ...] = ()
     has_unreadable: bool = False
 
 
@@ -88,7 +92,8 @@ def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
     if not is_local(metadata.location):
         reason = "previous versions of its objects were not looked at"
         judging.left.append(Left(metadata.location, reason))
-    return Proof(tuple(judging.objects), tuple(judging.left), judging.has_unreadable)
+    judged = tuple(judging.objects), tuple(judging.left), tuple(judging.orphans)
+    return Proof(*judged, has_unreadable=judging.has_unreadable)
 
 
 def _described(reader: Reader) -> Mapping[str, str]:
@@ -118,6 +123,7 @@ class _Judging:
     search: MatchSearch
     objects: list[ProvedObject] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
     has_unreadable: bool = False
 
     def described(self, location: str, size: int, kind: str) -> None:
@@ -177,6 +183,7 @@ class _Judging:
             self._unreadable(location, error)
             return
         if matching:
+            self.orphans.append(location)
             self.left.append(Left(location, f"{print_count(matching, 'row')} match; {_LOOSE}"))
         else:
             self.objects.append(ProvedObject(location, size, "orphan", "rows"))

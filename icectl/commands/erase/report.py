@@ -44,6 +44,11 @@ class Erasure:
         return self.proof if self.outcome is None else self.outcome.proof
 
     @property
+    def orphans(self) -> tuple[str, ...]:
+        """The orphans with such rows, where somebody has looked."""
+        return () if self.last_look is None else self.last_look.orphans
+
+    @property
     def everything_left(self) -> tuple[Left, ...]:
         return self.left if self.outcome is None else self.outcome.left
 

@@ -8,6 +8,7 @@ from icectl.cli.document import Outcome
 from icectl.cli.engines import engine_of
 from icectl.cli.options import Change, Common, RunLimits, read_options
 from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.settings import ORPHANS_OLDER_THAN
 from icectl.commands.change import Finished, MetadataReport, PlannedChange, carry_out
 from icectl.commands.change import commit_metadata as commit_refs
 from icectl.commands.compact.options import CompactRequest
@@ -45,6 +46,9 @@ from icectl.commands.expire_snapshots.run import prepare as prepare_expiry
 from icectl.commands.matching import Matches, MatchSearch
 from icectl.commands.refs.plan import plan_drop
 from icectl.commands.refs.plan import updates as refs_updates
+from icectl.commands.remove_orphans.deletion import execute as delete_orphans
+from icectl.commands.remove_orphans.search import OrphanOptions
+from icectl.commands.remove_orphans.search import prepare as prepare_orphans
 from icectl.commands.rewrite_manifests.run import every_manifest
 from icectl.commands.rewrite_manifests.run import execute as rewrite_manifests
 from icectl.commands.rewrite_manifests.run import prepare as prepare_manifests
@@ -61,7 +65,14 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
 from icectl.entries.conditions import parse_where
 from icectl.entries.file_verdicts import at_locations
-from icectl.entries.files import NO_FILES, each_row, rows
+from icectl.entries.files import (
+    NO_FILES,
+    each_row,
+    including,
+    listed_files,
+    listed_none,
+    rows,
+)
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -76,6 +87,7 @@ from icectl.format.manifest import Content
 from icectl.format.metadata import TableMetadata
 from icectl.rows.choice import EngineChoice
 from icectl.rows.local import LocalEngine
+from icectl.rows.orphan_search import LocalOrphanSearch
 from icectl.storage.kept import KeepingStore
 from icectl.storage.location import parent, redacted
 from icectl.table.context import TableContext
@@ -85,19 +97,24 @@ from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reader import Gaps, Reader
 from icectl.table.retention import AskedRetention
 from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed, ReviewedAct
+from icectl.units import parse_instant
 
 COMMAND = "erase"
 
 
 @dataclass(frozen=True, slots=True)
 class EraseOptions:
-    """The options of an erasure; `sought` reads what is looked for, for a table."""
+    """The options of an erasure; `sought` reads what is looked for, for a table.
+
+    Orphans with such rows are deleted if older than `orphans_older_than`, an age or instant.
+    """
 
     sought: Callable[[TableMetadata], tuple[Sought, WantedRows]]
     expires: bool
     patterns: tuple[str, ...]
     max_fraction: float
     rounds: int
+    orphans_older_than: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +168,7 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
             has_work=has_work,
             execute=finish,
             superseded=lambda: report,
-            question=question(plan, redacted(loaded.metadata.location)),
+            question=question(plan, redacted(loaded.metadata.location), report.orphans),
             refusal=plan.refusal,
             deleted_file_count=len(plan.found.files) if plan.expires else 0,
         )
@@ -209,6 +226,7 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
         tuple(request.drop_tags or ()),
         MAX_FRACTION if ratio is None else ratio,
         rounds or ROUNDS,
+        common.shell.settings.read(ORPHANS_OLDER_THAN),
     )
 
 
@@ -367,7 +385,9 @@ def execute(
             erasing.expire_history()
         loaded = open_to_change(context.catalog)
         Leftovers(context, (COMMAND,)).remove(loaded)
-        return erasing.look_again(loaded), loaded
+        erased = erasing.look_again(loaded)
+        if options.expires and erasing.remove_orphans(erased.proof.orphans):
+            erased = erasing.look_again(loaded)
     except (CommitUnknown, SelfCheckFailed):
         raise
     except IcectlError as error:
@@ -377,6 +397,7 @@ def execute(
             f"the table was changed, and then: {error.message}",
             hint="run the command again: it goes on from there",
         ) from error
+    return erased, loaded
 
 
 @dataclass(slots=True)
@@ -483,6 +504,27 @@ class _Erasing:
         )
         if prepared.rewrite.plan.chosen:
             self.snapshot_ids.append(rewrite_manifests(self.context, prepared, COMMAND).snapshot_id)
+
+    def remove_orphans(self, locations: Sequence[str]) -> bool:
+        """Delete orphans that are old enough, as remove-orphans does; whether any went."""
+        context = self.context
+        if not locations:
+            return False
+        search = LocalOrphanSearch(context.store.list, context.progress, context.deadline)
+        age = self.options.orphans_older_than
+        try:
+            prepared = prepare_orphans(
+                context, search, OrphanOptions(older_than=lambda now_ms: parse_instant(age, now_ms))
+            )
+            orphans = including(prepared.plan.orphans, locations)
+            nothing = listed_none(prepared.plan.outside)
+            plan = replace(prepared.plan, orphans=orphans, outside=nothing)
+            gone = delete_orphans(context, replace(prepared, plan=plan))
+        except Refused as error:  # it lies where others may have files: it is told of as left
+            context.progress.warn(f"no orphan is deleted: {error.message}")
+            return False
+        self.deleted_files += [file.location for file in listed_files(gone.removed)]
+        return len(gone.removed) > 0
 
     def expire_history(self) -> None:
         """Drop the tags that were named, expire snapshots that hold rows, delete their files."""
