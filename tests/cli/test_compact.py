@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,39 @@ def test_new_files_have_the_bloom_filters_that_the_table_asks_for_or_inputs_had(
     assert run("properties", str(tmp_path), "set", f"{name}=false", "--yes").code == 0
     assert compact(tmp_path, *again).code == 0
     assert filtered(tmp_path) == (0, None)
+
+
+def test_health_counts_files_that_lack_the_bloom_filters_that_properties_ask_for(
+    tmp_path, compact, run, monkeypatch
+):
+    def filters() -> dict[str, Any]:
+        check = result(run("inspect", str(tmp_path), "health", "--json"))["bloom_filters"]
+        return {key: check[key] for key in ("found", "columns", "footers_read", "files_without")}
+
+    name = "write.parquet.bloom-filter-enabled.column."
+    table = TableBuilder(tmp_path, format_version=2)
+    monkeypatch.setattr(pq, "write_table", partial(pq.write_table, use_dictionary=False))
+    for start in range(91_000, 91_030, 10):
+        table.append(range(start, start + 10))
+    text = "no property asks for Bloom filters"
+    none: dict[str, Any] = {"columns": [], "footers_read": 0, "files_without": 0}
+    assert filters() == {"found": text, **none}
+    table.set_properties({f"{name}id": "true", f"{name}gone": "true", f"{name}amount": "false"})
+    found = filters()
+    assert (found["columns"], found["footers_read"], found["files_without"]) == (["id"], 3, 3)
+    assert found["found"].startswith("3 of 3 files looked at lack Bloom filters of `id`; ")
+    first, *_ = data_files(tmp_path)
+    content = Path(first["file_path"]).read_bytes()
+    Path(first["file_path"]).write_bytes(b"PAR1" + b"\0" * 20 + b"PAR1")
+    assert filters()["footers_read"] == 2  # it is no file that anything can be told of
+    Path(first["file_path"]).write_bytes(content)
+    assert compact(tmp_path, "--method", "rewrite", "--rewrite-all", "--quiet").code == 0
+    assert filters() == {
+        "found": "Bloom filters of `id` in all of 1 file looked at",
+        "columns": ["id"], "footers_read": 1, "files_without": 0,
+    }  # fmt: skip
+    table.set_properties({f"{name}id": "perhaps"})
+    assert filters() == {"found": text, **none}
 
 
 @pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])

@@ -10,6 +10,7 @@ import numpy as np
 from icectl.cli.options import RunLimits
 from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_in_ranges, gets_of, puts_of
 from icectl.commands.compact.clustering import MIN_DEPTH
+from icectl.commands.compact.filters import FilterFigures, filter_figures
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
 from icectl.commands.compact.plan import (
@@ -40,7 +41,7 @@ from icectl.rows.sort_rows import order_words
 from icectl.units import print_count, print_reduction, print_size
 
 COMMAND = "compact"
-_NO_FILES, _LOCAL = Totals(), EngineChoice("local")
+_NO_FILES, _LOCAL, _NO_FILTERS = Totals(), EngineChoice("local"), FilterFigures()
 _SHOWN_PARTITIONS = 10
 _COMPARED = ("data_file_count", "key_count", "row_count")
 
@@ -74,6 +75,7 @@ class CompactFigures:
     overlapping: int = 0
     most_overlapping: int = 0
     engine: EngineChoice = _LOCAL
+    filters: FilterFigures = _NO_FILTERS
 
     @property
     def saved_files(self) -> int:
@@ -109,6 +111,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         most_deletes=int(counts.max(initial=0)),
         dangling=sight.dangling_count,
         compared=compared,
+        filters=filter_figures(sight.reader.context, metadata, files.data),
     )
     error = first_error(sight.check_base, sight.check_files, sight.check_deletes)
     if isinstance(error, CorruptTable):
@@ -394,6 +397,13 @@ STEP: Step = Step(
             ("deleted-rows", "deletes-per-file", "dangling-deletes"),
             _deletes,
             _delete_members,
+        ),
+        Check(
+            "bloom_filters",
+            "Bloom filters",
+            (),
+            lambda figures: figures.filters.text,
+            lambda figures: figures.filters.members,
         ),
     ),
     not_in_policies={"branch": None, "rewrite-all": None, "max-rewrite": "budget.rewrite-bytes"},

@@ -1,9 +1,10 @@
 """Parquet data files in batches."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 from typing import IO, Any
 
 import pyarrow as pa
@@ -20,9 +21,11 @@ from icectl.files.data_rows import (
     joined,
     typed_batch,
 )
+from icectl.files.parquet.footer import unfiltered_chunks
 from icectl.files.parquet.metrics import (
     FileMetrics,
     Footer,
+    footer_bytes,
     footer_metrics,
     read_footer,
     row_group_metrics,
@@ -99,6 +102,26 @@ class ParquetDataFile:
             and leaf.part is None
             and getattr(row_group.column(at), "bloom_filter_offset", None) is not None
         )
+
+    @property
+    def unfiltered(self) -> frozenset[int]:
+        """The field ids of columns that have a chunk without Bloom filter and whole dictionary."""
+        metadata = self.file.metadata
+        with reading_data_file(_KIND):
+            found: Iterable[bool] | None = unfiltered_chunks(footer_bytes(metadata))
+        ids = [leaf.field_id for leaf in leaves(self.schema)]
+        if found is None:  # a dictionary may lack values, which is not known
+            chunks = (
+                metadata.row_group(number).column(at)
+                for number in range(metadata.num_row_groups)
+                for at in range(metadata.num_columns)
+            )
+            found = [
+                not chunk.has_dictionary_page and chunk.bloom_filter_offset is None
+                for chunk in chunks
+            ]
+        pairs = zip(cycle(ids), found, strict=False)
+        return frozenset(id_ for id_, is_without in pairs if is_without and id_ is not None)
 
     def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:
         with reading_data_file(_KIND):

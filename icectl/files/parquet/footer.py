@@ -58,6 +58,21 @@ _CHUNKS_AND_STATISTICS = np.array(
 )
 
 
+_FILTER_AT, _ENCODING, _OF_DATA, _DICTIONARIES = 14, 2, (0, 3), (2, 8)
+"""Members of chunks and encoding statistics, kinds of pages with values, and encodings by codes."""
+
+_CHUNKS_AND_PAGES = np.array(
+    [
+        *_CHUNKS_AND_STATISTICS[:5].tolist(),
+        (5, _FILTER_AT, NUMBER),
+        (5, _ENCODING_STATS, LIST),
+        (7, 0, STRUCT),
+        (8, 1, NUMBER),
+        (8, _ENCODING, NUMBER),
+    ],
+    np.int64,
+)
+
 Copied = tuple[bytes, int]
 """A value, and where the one that it was copied from ends."""
 
@@ -271,6 +286,29 @@ def chunk_statistics(footer: bytes) -> ChunkStatistics:
     _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})
     pairs = np.array(found, np.int64).reshape(-1, 2)
     return ChunkStatistics(pairs[:, 0], pairs[:, 1])
+
+
+def unfiltered_chunks(footer: bytes) -> list[bool] | None:
+    """Return which chunks have neither a Bloom filter nor a dictionary of all their values.
+
+    None where no compiled loops read the footer. Raises: CorruptTable R-099.
+    """
+    if loops() is None:
+        return None
+    members = find_members(octets(footer), _CHUNKS_AND_PAGES)
+    chunks, pages = members.of(_CHUNK), members.of(8)
+    if not len(chunks):
+        return []
+    has_filter = members.column(6, chunks, missing=-1) >= 0
+    kinds, encodings = (members.column(node, pages, missing=-1) for node in (9, 10))
+    is_plain = np.isin(kinds, _OF_DATA) & ~np.isin(encodings, _DICTIONARIES)
+    of_pages = np.searchsorted(chunks[:, 1], pages[:, 1], "right") - 1
+    plain, known = (
+        np.bincount(of_pages[chosen], minlength=len(chunks)) > 0
+        for chosen in (is_plain, np.isin(kinds, _OF_DATA))
+    )
+    is_without: list[bool] = (~has_filter & (plain | ~known)).tolist()
+    return is_without
 
 
 def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:

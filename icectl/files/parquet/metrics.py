@@ -36,6 +36,7 @@ from icectl.format.types import (
 
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
 _DAY_NS = 86_400_000_000_000
+_MAGIC = b"PAR1"
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
@@ -200,23 +201,28 @@ def read_footer(metadata: Any) -> Footer:
     Where one is shorter, pyarrow ends the process. Writers in Rust cut the bounds of long values.
     A writer without rows may leave a row group whose offsets mean nothing.
     """
-    file = BytesIO()
-    metadata.write_metadata_file(file)
-    content = file.getvalue()
+    content = footer_bytes(metadata)
     columns = (metadata.schema.column(place) for place in range(metadata.num_columns))
     widths = [_WIDTHS.get(column.physical_type) or max(column.length, 0) for column in columns]
-    found = chunk_statistics(content[4:-8])
+    found = chunk_statistics(content)
     chunks, sizes = found.bound_chunks, found.bound_sizes
     expected = np.resize(np.array(widths, np.int64), chunks.max(initial=-1) + 1)[chunks]
     misfits = chunks[(expected > 0) & (sizes != expected)].tolist()
     if misfits:
         places = frozenset(divmod(chunk, len(widths)) for chunk in misfits)
-        footer = changed(content[4:-8], FooterChanges(places))
-        ending = len(footer).to_bytes(4, "little") + content[-4:]
-        metadata = pq.read_metadata(BytesIO(content[:4] + footer + ending))
+        footer = changed(content, FooterChanges(places))
+        ending = len(footer).to_bytes(4, "little") + _MAGIC
+        metadata = pq.read_metadata(BytesIO(_MAGIC + footer + ending))
     groups = {number: metadata.row_group(number) for number in range(metadata.num_row_groups)}
     with_rows = {number: group for number, group in groups.items() if group.num_rows}
     return Footer(metadata, with_rows, found.proofs)
+
+
+def footer_bytes(metadata: Any) -> bytes:
+    """Return pyarrow's metadata as it is in files, encoded."""
+    file = BytesIO()
+    metadata.write_metadata_file(file)
+    return file.getvalue()[len(_MAGIC) : -len(_MAGIC) - 4]
 
 
 def row_group_offset(row_group: Any) -> int:

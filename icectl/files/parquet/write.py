@@ -198,20 +198,29 @@ def _statistics(shapes: Shapes | None) -> bytes | None:
 def _bloom_filters(
     schema: pa.Schema, options: ParquetOptions, row_count: int
 ) -> Mapping[str, Mapping[str, float]] | None:
-    """Return the Bloom filters of row groups of about so many rows, as pyarrow takes them.
-
-    Of floating-point columns there are none: readers look for 0.0 by its bits, and miss -0.0.
-    """
+    """Return the Bloom filters of row groups of about so many rows, as pyarrow takes them."""
     filters = {}
-    flat = dict(_flat_columns("", schema))
-    for name, ratio in options.bloom_filters.items():
-        kind = flat.get(name)
-        if not ratio or kind is None or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
-            continue
+    for name in filtered_columns(schema, options.bloom_filters):
+        ratio = options.bloom_filters[name]
         bits = 8 << (options.bloom_filter_bytes.bit_length() - 1)
         most = -math.log1p(-(ratio ** (1 / 8))) * bits / 8
         filters[name] = {"ndv": max(1, min(row_count, int(most))), "fpp": ratio}
     return filters or None
+
+
+def filtered_columns(schema: pa.Schema, ratios: Mapping[str, float]) -> list[str]:
+    """Return the columns that get Bloom filters, of those that shall have some.
+
+    Of floating-point columns there are none: readers look for 0.0 by its bits, and miss -0.0.
+    """
+    flat = dict(_flat_columns("", schema))
+    return [
+        name
+        for name, ratio in ratios.items()
+        if ratio
+        and (kind := flat.get(name)) is not None
+        and not (pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+    ]
 
 
 def _flat_columns(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
