@@ -684,6 +684,21 @@ def test_a_target_that_is_no_table_is_a_failure_beside_others(server, maintain):
     assert (ended.code, ended.document["warnings"]) == (3, ["there is no table at `main.x.*`"])
 
 
+def test_deletes_that_apply_to_nothing_are_no_deleted_rows_and_are_removed(maintain, tmp_path):
+    """As Spark's `rewrite_data_files` leaves them."""
+    table = TableBuilder(tmp_path / "t", partitioning="none")
+    for start in range(0, 80, 10):
+        table.append(range(start, start + 10))
+    for start in range(0, 80, 10):
+        table.delete_rows([start])
+    table.replace_data_files(8)
+    words = (table.location, "--only", "compact")
+    planned = maintain(*words, "--dry-run").out
+    assert "planned  compact: 8 delete files apply to nothing\n" in planned
+    assert "done    8 delete files removed\n" in maintain(*words, "--yes").out
+    assert maintain(*words, "--check").code == 0
+
+
 def test_a_target_that_cannot_be_listed_is_a_failure_beside_others(
     server, maintain, monkeypatch, tmp_path
 ):

@@ -179,6 +179,8 @@ def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(table, run
     )
     words = ("--to-snapshot", "latest-complete", "--level", "footers", "--yes")
     assert run(table.location, *words, "--dry-run", command="repair").code == 0
+    former = ("whole" if word == "latest-complete" else word for word in words)  # its former name
+    assert run(table.location, *former, "--dry-run", command="repair").code == 0
     oldest.write_bytes(bytes(oldest.stat().st_size))
     assert hint() == (
         f"restore the 2 damaged files from a copy; else move them away, and `icectl repair "
