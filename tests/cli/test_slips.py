@@ -114,6 +114,7 @@ def test_a_table_in_front_of_the_command_is_seen(run):
             ("expire-snapshots", "t", "--stream-results"),
             "icectl needs no option for this: it always works in bounded memory",
         ),
+        (("inspect", "t", "runs"), "`icectl runs t` shows what `maintain` and `apply` did"),
         (("compact", "t", "--file-size-threshold", "1MB"), "use `--min-file-size SIZE`"),
         (("compact", "t", "--target-file-size-bytes", "1"), "use `--target-file-size SIZE`"),
         (("remove-orphans", "t", "--max-concurrent-deletes", "9"), "use `--concurrency N`"),

@@ -512,6 +512,8 @@ def _view(table: str, name: str) -> View:
         )
     near = get_close_matches(name, VIEWS, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"views: {', '.join(VIEWS)}"
+    if name == "runs":
+        hint = f"`icectl runs {quote(table)}` shows what `maintain` and `apply` did"
     raise UsageError(f"there is no view `{name}`", hint=hint)
 
 
