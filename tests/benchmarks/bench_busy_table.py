@@ -1,15 +1,16 @@
 """A table that is written all day, with `maintain` beside the writer: is it ever worse than new?
 
     python tests/benchmarks/bench_busy_table.py [--commits N] [--format-version V] [--spark]
-                                                [--pace SECONDS] [--folder FOLDER]
+                                                [--plain] [--pace SECONDS] [--folder FOLDER]
 
 Half of the commits are upserts as Flink writes them (a small data file, and an equality delete file
-with its keys), the others plain appends and a few deletes. After each 100, `maintain` runs beside
-the writer, and is killed 20 times by chance; a commit comes each SECONDS (0.5), on a busy machine
-as much later as each core has programs that wait for it. After each sixth run it runs once more
-while the writer waits. Now the rows must be those of a model, and reading the table at most 1.1
-times as dear as reading the same rows freshly rewritten. With `--spark`, every 1,000th commit is a
-MERGE of Spark's, beside `maintain` as elsewhere, and Spark reads both tables.
+with its keys), the others plain appends and a few deletes; with `--plain` there are no upserts.
+After each 100, `maintain` runs beside the writer, and is killed 20 times by chance; a commit comes
+each SECONDS (0.5), on a busy machine as much later as each core has programs that wait for it.
+After each sixth run it runs once more while the writer waits. Now the rows must be those of a
+model, and reading the table at most 1.1 times as dear as reading the same rows freshly rewritten.
+With `--spark`, every 1,000th commit is a MERGE of Spark's, beside `maintain` as elsewhere, and
+Spark reads both tables.
 
 A line of JSON for each of these checkpoints is in FOLDER/checkpoints.jsonl; what a run of
 `maintain` said that did not end with 0 is in FOLDER/failed-*.json. If FOLDER is there, the run goes
@@ -82,12 +83,15 @@ PROPERTIES = {
 }
 POLICY = """
 [compact]
-min-delete-ratio = "10%"
+min-delete-ratio = "8%"
+min-input-files = 2
+deletes-per-file = 1
 [expire-snapshots]
 older-than = "0s"
 retain-last = 1
 """
 FIRST_ROWS, ROWS, NEW_KEYS, DELETED = 50_000, 200, 40, 20
+UPSERTS, DELETES = 0.5, 0.05
 EVERY, RUNS, MERGE_EVERY, MERGED, KILLS = 100, 6, 1_000, 100, 20
 MOST_READ, MOST_GROWTH, MOST_FILES = 1.1, 1.25, 2.0
 CHANCE_OF_KILL, MOST_SECONDS = 0.45, 3600
@@ -101,8 +105,8 @@ Newest = tuple[tuple[int, dict[str, Any]], tuple[ManifestFile, ...]]
 class Model:
     """The version of each row by its id; -1 where there is none."""
 
-    def __init__(self, versions: Keys) -> None:
-        self.versions = versions
+    def __init__(self, versions: Keys, *, plain: bool = False) -> None:
+        self.versions, self.upserts = versions, 0.0 if plain else UPSERTS
 
     def change(self, number: int) -> tuple[Keys, Keys]:
         """The keys that a commit writes, and those that it deletes; the model takes them over."""
@@ -114,12 +118,12 @@ class Model:
             old = chance.choice(count, MERGED, replace=False)
             written = np.concatenate([np.sort(old), np.arange(count, count + NEW_KEYS)])
             deleted = np.arange(0)
-        elif kind < 0.5:
+        elif kind < self.upserts:
             recent = chance.integers(count - count // 5, count, (ROWS - NEW_KEYS) // 2)
             old = chance.integers(0, count, (ROWS - NEW_KEYS) // 2)
             new = np.arange(count, count + NEW_KEYS)
             written = deleted = np.concatenate([np.unique(np.concatenate([recent, old])), new])
-        elif kind < 0.95:
+        elif kind < 1 - DELETES:
             written, deleted = np.arange(count, count + ROWS), np.arange(0)
         else:
             written, deleted = np.arange(0), np.unique(chance.integers(0, count, DELETED))
@@ -394,12 +398,14 @@ def check_rows(found: pa.Table, model: Model) -> int:
 class Bench:
     """A table, its model, the runs beside it, and what is recorded."""
 
-    def __init__(self, folder: Path, format_version: int, pace: float, kills: int) -> None:
+    def __init__(
+        self, folder: Path, format_version: int, pace: float, kills: int, *, plain: bool
+    ) -> None:
         self.folder, self.pace_seconds, self.kills = folder, pace, kills
         self.table, self.record = folder / "db" / "busy", folder / "checkpoints.jsonl"
         self.writer = Writer(self.table, format_version)
         self.policy = folder / "policy.toml"
-        self.model = Model(np.empty(0, np.int64))
+        self.model = Model(np.empty(0, np.int64), plain=plain)
         self.next = self.runs = self.killed = self.refused_merges = self.failed = 0
         self.longest_seconds = 6.0  # of the newest run that was not killed
 
@@ -583,6 +589,7 @@ def main() -> int:
     parser.add_argument("--commits", type=int, default=10_000)
     parser.add_argument("--format-version", type=int, default=3)
     parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--pace", type=float, default=0.5)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
@@ -592,7 +599,7 @@ def main() -> int:
     kills = -(-KILLS * options.commits // 10_000)
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        bench = Bench(folder, options.format_version, options.pace, kills)
+        bench = Bench(folder, options.format_version, options.pace, kills, plain=options.plain)
         bench.begin()
         spark = None
         if options.spark:

@@ -9,6 +9,7 @@ to commit loses, and the second is made on what the other has left.
 import shutil
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import head, live_entries
 from tests.builders.table_builder import TableBuilder
-from tests.builders.twins import TreeTwin, grown
+from tests.builders.twins import TreeTwin, Twin, grown
 from tests.fault.changing import COMPACT, run
 from tests.fault.writers import (
     BeforeStore,
@@ -322,6 +323,34 @@ def test_rule_20_a_budget_lets_the_others_land(tmp_path):
     assert statuses == ["failed", "done", "done"]
     assert len(document["result"]["snapshot_ids"]) == 2
     assert ids(table) == sorted(table.ids())
+    assert left_over(table) == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_each_step_of_a_conversion_lands_beside_upserts_that_never_stop(tmp_path, version):
+    """Every step loses its first try to a writer, whose equality deletes alone are left."""
+    table = Twin(tmp_path / "t", format_version=version)
+    table.append(range(40))
+
+    def upsert(*keys: int) -> None:
+        table.refresh()
+        table.ids_of.setdefault(table.metadata.current_snapshot_id, set(range(40)))
+        table.delete_rows(keys, kind="equality")
+        table.append(keys)
+
+    for key in range(6):
+        upsert(key, key + 20)
+    tries, steps = count(), 3
+    store = MeanwhileStore(lambda: next(tries) % 4 or upsert(10 + table.version), 4 * steps)
+    words = ("compact", table.location, "--deletes-only", "--partial-progress", str(steps))
+    code, document = run([*words, "--engine", "local", "--yes", "--json"], store)
+    assert (code, document["status"]) == (0, "done"), document
+    assert len(document["result"]["snapshot_ids"]) == steps
+    assert next(tries) == 4 * steps  # two lists a try, and two tries a step
+    assert ids(table) == list(range(40))
+    files = [entry["data_file"] for entry in live_entries(head(table.directory))]
+    assert sum(file["content"] == 2 for file in files) == steps
+    check_clean(table)
     assert left_over(table) == []
 
 
