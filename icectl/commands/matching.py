@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.commands.inspect.views import kind_of
 from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
 from icectl.entries.conditions import And, Constant, Not, Or, Predicate, leaves
@@ -25,7 +24,7 @@ from icectl.entries.rows import (
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.schema import field_id
-from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestIdentity
+from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestIdentity, kind_of
 from icectl.format.partition import PartitionSpec
 from icectl.rows.compact_job import TypedSpec
 from icectl.rows.find_job import FindJob, FoundRows, Keys, run_find

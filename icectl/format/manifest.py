@@ -163,3 +163,12 @@ class ManifestHeader:
     """Whether fixed partition values have lengths that the Avro schema does not tell (R-212)."""
     file_format: FileFormat = FileFormat.AVRO
     """Parquet too, in version 4 as Iceberg 1.12 writes it."""
+
+
+def kind_of(content: int, file_format: int) -> str:
+    """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
+    if content == Content.DATA:
+        return "data"
+    if content == Content.EQUALITY_DELETES:
+        return "equality-deletes"
+    return "deletion-vector" if file_format == FileFormat.PUFFIN else "position-deletes"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from icectl.errors import Refused, UsageError
-from icectl.units import parse_duration
+from icectl.units import parse_duration, parse_instant
 
 T = TypeVar("T")
 
@@ -328,3 +328,16 @@ def bloom_filters(properties: Mapping[str, str]) -> Mapping[str, float]:
         column: of(BLOOM_FILTER_RATIO_OF_COLUMN, column) if is_enabled else 0
         for column, is_enabled in enabled.items()
     }
+
+
+def last_orphan_scan_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """Return when maintenance last searched for orphans; None for never, or an odd property."""
+    text = read(properties, LAST_ORPHAN_SCAN) or properties.get(_FORMER_LAST_SCAN)
+    try:
+        return None if text is None else parse_instant(text, now_ms)
+    except UsageError:
+        return None
+
+
+_FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
+"""The former name of the property, read if the table has no newer one."""

@@ -147,11 +147,12 @@ def test_imports_point_downward():
 
 RUNS_OTHERS = {
     "apply": {"maintain"},
-    "maintain": {"remove_orphans", "validate"},
+    "maintain": {"validate"},
     "migrate_v1_v2": {"compact", "rewrite_manifests", "upgrade_to_v4"},
     "upgrade_to_v3": {"migrate_v1_v2"},
     "upgrade_to_v4": {"compact", "rewrite_manifests"},
     "repair": {"validate"},
+    "erase": {"compact", "expire_rows", "expire_snapshots", "refs", "rewrite_manifests", "rows"},
     "expire_rows": {"rows"},
     "inspect": {"rows"},
 }

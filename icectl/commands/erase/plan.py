@@ -15,7 +15,7 @@ MAX_FRACTION = 0.05
 """The part of a branch's rows that may go at once."""
 
 ROUNDS = 3
-"""How often a run looks again for rows that arrive meanwhile."""
+"""How often a run looks again for rows that arrive during it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import id_text
 from icectl.commands.erase.plan import ErasePlan, Left
 from icectl.commands.erase.proof import Proof
-from icectl.commands.inspect.views import kind_of
+from icectl.format.manifest import kind_of
 from icectl.format.metadata import TableMetadata
 from icectl.units import print_count
 
@@ -54,7 +54,7 @@ class Erasure:
 
     @property
     def is_proved(self) -> bool | None:
-        """Whether nothing is left; None if nobody has looked yet."""
+        """Whether nothing is left; None before the first look."""
         return None if self.last_look is None else not self.everything_left
 
 

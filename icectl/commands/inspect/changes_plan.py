@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.cli.document import id_text
-from icectl.commands.inspect.views import Row, kind_of
+from icectl.commands.inspect.views import Row
 from icectl.entries import rows
 from icectl.entries.partition_records import Partitions, partitions_of
 from icectl.entries.rows import Entries
 from icectl.entries.summary import summarise
 from icectl.errors import UsageError
 from icectl.format.layout import Layout, layout_of
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import ManifestFile, kind_of
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, ancestors
 from icectl.table.reader import snapshot_by_id

@@ -3,12 +3,13 @@
 from icectl.cli.console import Console
 from icectl.cli.document import id_text
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.inspect.views import Row, kind_of
+from icectl.commands.inspect.views import Row
 from icectl.commands.matching import MatchSearch
 from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.read import condition_ids
 from icectl.entries.conditions import parse_where
 from icectl.errors import UsageError
+from icectl.format.manifest import kind_of
 from icectl.storage.location import name
 from icectl.table.reader import Reader
 from icectl.units import print_count, print_size

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from icectl.cli.console import Console
 from icectl.cli.document import csv_text, json_line
 from icectl.cli.tables import TableColumn, beginnings, below, print_table, with_room
-from icectl.commands.inspect.views import RowSet, kind_of
-from icectl.format.manifest import FileFormat
+from icectl.commands.inspect.views import RowSet
+from icectl.format.manifest import FileFormat, kind_of
 from icectl.units import print_duration, print_size
 
 _CHUNK = 5_000

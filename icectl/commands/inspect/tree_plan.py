@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.cli.document import id_text
 from icectl.commands.inspect.metadata_rows import names_by_snapshot
-from icectl.commands.inspect.views import Row, kind_of
+from icectl.commands.inspect.views import Row
 from icectl.entries import deletes, rows
 from icectl.entries.partition_records import Partitions, partitions_of
 from icectl.entries.rows import Entries
@@ -16,6 +16,7 @@ from icectl.format.manifest import (
     ManifestVector,
     RootManifest,
     Status,
+    kind_of,
 )
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.format.manifest import Content, FileFormat
-
 Row = Mapping[str, Any]
 """One row of a view, ready for JSON: ids of snapshots as strings, instants as ISO 8601."""
 
@@ -70,12 +68,3 @@ def columns_hint(columns: Iterable[str], headings: Headings) -> str:
         if heading not in own and all(one.removeprefix("data_file.") in own for one in members)
     ]
     return f"columns: {', '.join(own)}" + (f"; as shown: {', '.join(shown)}" if shown else "")
-
-
-def kind_of(content: int, file_format: int) -> str:
-    """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
-    if content == Content.DATA:
-        return "data"
-    if content == Content.EQUALITY_DELETES:
-        return "equality-deletes"
-    return "deletion-vector" if file_format == FileFormat.PUFFIN else "position-deletes"

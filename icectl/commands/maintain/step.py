@@ -41,7 +41,6 @@ from icectl.commands.maintain.plan import VALIDATE, AssessedTable, Facts, StepEn
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.outcomes import Status, status_of_error
-from icectl.commands.remove_orphans.step import last_scan_ms
 from icectl.commands.sight import Sight
 from icectl.commands.steps import ASSESS, STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
@@ -49,7 +48,12 @@ from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, MissingFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, read
+from icectl.format.properties import (
+    LAST_ORPHAN_SCAN,
+    MAINTAIN_ENABLED,
+    last_orphan_scan_ms,
+    read,
+)
 from icectl.format.updates import SetProperties, Update
 from icectl.table.context import TableContext, open_table
 from icectl.table.reader import Reader
@@ -68,7 +72,7 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
         """Set the property, unless another run has looked since."""
-        known = last_scan_ms(metadata, at_ms)
+        known = last_orphan_scan_ms(metadata.properties, at_ms)
         if known is not None and known >= at_ms:
             return ()
         return (SetProperties({LAST_ORPHAN_SCAN.name: print_instant(at_ms)}),)

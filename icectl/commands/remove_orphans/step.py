@@ -15,8 +15,7 @@ from icectl.commands.sight import Sight
 from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
 from icectl.errors import UsageError
 from icectl.format.file_names import parse_metadata_file_name
-from icectl.format.metadata import TableMetadata
-from icectl.format.properties import LAST_ORPHAN_SCAN, read
+from icectl.format.properties import last_orphan_scan_ms
 from icectl.storage import location as locations
 from icectl.storage.identity import SameStore
 from icectl.storage.store import FileStatus
@@ -28,9 +27,6 @@ COMMAND = "remove-orphans"
 
 _FILES_OF_LISTING = 1000
 """Files that a store lists by one request."""
-
-_FORMER_LAST_SCAN = "icectl.maintain.orphans-looked-for"
-"""The former name of the property, read if the table has no newer one."""
 
 
 def check_purge_options(settings: Settings) -> None:
@@ -50,16 +46,6 @@ class MetadataFileFigures:
     untracked: int = 0
     old: int = 0
     old_bytes: int = 0
-
-
-def last_scan_ms(metadata: TableMetadata, now_ms: int) -> int | None:
-    """Return when maintenance last looked for orphans; None for never, or an odd property."""
-    properties = metadata.properties
-    text = read(properties, LAST_ORPHAN_SCAN) or properties.get(_FORMER_LAST_SCAN)
-    try:
-        return None if text is None else parse_instant(text, now_ms)
-    except UsageError:
-        return None
 
 
 def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - as all steps
@@ -96,7 +82,7 @@ def plan(sight: Sight, request: OrphansRequest) -> Judgement:  # noqa: ARG001 - 
         len(old),
         sum(file.size_bytes for file in old),
     )
-    last_ms = last_scan_ms(metadata, now_ms)
+    last_ms = last_orphan_scan_ms(metadata.properties, now_ms)
     age_ms = now_ms - (last_ms or 0)
     last = "never searched"
     if last_ms is not None:

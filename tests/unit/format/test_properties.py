@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.errors import Refused
-from icectl.format.properties import KNOWN, known_property, read
+from icectl.format.properties import KNOWN, known_property, last_orphan_scan_ms, read
 
 # Defaults of the reference implementation's TableProperties.
 DEFAULTS = [
@@ -114,3 +114,21 @@ def test_a_bad_text_is_refused_with_its_name_and_the_way_out(name, text, reason)
     assert caught.value.message == f"table property `{name}` is `{text}`: {reason}"
     assert caught.value.exit_code == 5
     assert f"properties TABLE unset {name}` restores its default" in str(caught.value.hint)
+
+
+NEW, FORMER = "icectl.maintain.last-orphan-scan", "icectl.maintain.orphans-looked-for"
+FIRST, SECOND = "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, None),
+        ({NEW: FIRST}, 1_000),
+        ({FORMER: FIRST}, 1_000),
+        ({FORMER: FIRST, NEW: SECOND}, 2_000),
+        ({NEW: "soon"}, None),
+    ],
+)
+def test_the_last_scan_is_read_under_both_names(properties, expected):
+    assert last_orphan_scan_ms(properties, 5_000) == expected
