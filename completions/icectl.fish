@@ -269,7 +269,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l where -x -d 'sele
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l target-file-size -x -d 'size of new files (default the table\'s)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l sort-order -x -a '(__icectl_ask)' -d 'sort keys, as in "day(at), id desc"'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l zorder -x -a '(__icectl_ask)' -d 'columns to cluster by, with equal weight'
-complete -c icectl -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack auto sort zorder' -d 'binpack (default), auto, sort or zorder'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack auto sort zorder hilbert' -d 'binpack (default), auto, sort, zorder or hilbert'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l method -x -a 'auto merge rewrite' -d 'merge (concatenates row groups; not MERGE INTO), rewrite (decodes rows) or auto (default auto)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l merge-row-group -x -d 'with auto, rewrite smaller row groups (default 4MiB)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l verify -x -a 'checksums rows' -d 'what to compare after a merge: checksums or rows (default checksums)'

@@ -71,7 +71,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
             }
             'compact' {
                 $options = @('--where', '--target-file-size', '--sort-order', '--zorder', '--strategy', '--method', '--merge-row-group', '--verify', '--deletes-only', '--rewrite-all', '--repartition', '--min-depth', '--max-rewrite', '--max-groups', '--partial-progress', '--branch', '--max-failed-commits', '--engine', '--min-input-files', '--min-delete-ratio', '--min-delete-files', '--min-file-size', '--max-file-size', '--max-group-size', '--job-order', '--output-spec-id', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
-                $values['--strategy'] = @('binpack', 'auto', 'sort', 'zorder')
+                $values['--strategy'] = @('binpack', 'auto', 'sort', 'zorder', 'hilbert')
                 $values['--method'] = @('auto', 'merge', 'rewrite')
                 $values['--verify'] = @('checksums', 'rows')
                 $values['--engine'] = @('auto', 'spark', 'local')

@@ -1,4 +1,4 @@
-"""Rows sorted by binary keys, in a sort order of the table or in Z-order.
+"""Rows sorted by binary keys, in a sort order of the table, in Z-order or in Hilbert order.
 
 Rows that do not fit in memory become sorted runs on disk. On the command line, keys are columns or
 transforms, as in Iceberg's procedures or `inspect` (`bucket[16](id)`):
@@ -15,16 +15,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.clustering import Key as ClusteringKey
+from icectl.entries.clustering import Spans, metrics_of, spans_of
 from icectl.entries.columns import Octets, byte_strings, decimal_words, integers, is_integer, plain
 from icectl.entries.partition_transforms import transform_column
+from icectl.entries.rows import Entries
 from icectl.errors import Unsupported, UsageError
 from icectl.files.compiled import address, loops
 from icectl.files.data_rows import batch_rows
@@ -72,31 +77,46 @@ _SUPPORTED = (
 )
 _IN_BACKTICKS = "a name with other characters stands in backticks, not in double quotes"
 _FEWEST_ON_CURVE = 2
+_HILBERT_BITS = 20
+_ALL = (0, 2**64 - 1)
+"""The range of a column of which bounds show none."""
 
 
 @dataclass(frozen=True, slots=True)
-class ZOrder:
-    """An order in Z-order of the values of these columns."""
+class Curve:
+    """An order along a curve through the values of columns: in Z-order, or in Hilbert order.
+
+    `ranges` has, for each column, the least and the greatest value that bounds show, as numbers in
+    the order of values. Values are spread over the curve between them; without, over all values of
+    the type.
+    """
 
     column_ids: tuple[int, ...]
+    is_hilbert: bool = False
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the curve."""
+        return "Hilbert order" if self.is_hilbert else "Z-order"
 
 
-RowOrder = SortOrder | ZOrder
+RowOrder = SortOrder | Curve
 """An order of rows; its id is 0 if it is not the table's own."""
 
 
 def order_words(order: RowOrder, schema: Schema) -> str:
     """Return an order in words: `sorted by id asc nulls first`, `in Z-order of id`."""
-    if isinstance(order, ZOrder):
+    if isinstance(order, Curve):
         names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
-        return f"in Z-order of {names}"
+        return f"in {order.name} of {names}"
     return f"sorted by {order_text(order, schema)}"
 
 
 def order_key(order: RowOrder) -> str:
     """Return what an order does as text: the same for the same order under any names or id."""
-    if isinstance(order, ZOrder):
-        return f"zorder={order.column_ids}"
+    if isinstance(order, Curve):
+        return f"{'hilbert' if order.is_hilbert else 'zorder'}={order.column_ids}"
     return f"order={_meaning(order.fields)}"
 
 
@@ -136,8 +156,8 @@ def parse_sort_order(text: str, metadata: TableMetadata) -> SortOrder:
     return SortOrder(0, fields)
 
 
-def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
-    """Return the columns that a z-curve goes through. Raises: UsageError."""
+def parse_zorder(text: str, metadata: TableMetadata, *, is_hilbert: bool = False) -> Curve:
+    """Return the columns that a curve goes through. Raises: UsageError."""
     schema = metadata.current_schema
     ids: list[int] = []
     for piece in _COMMA.split(text):
@@ -152,7 +172,40 @@ def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
     if len(ids) < _FEWEST_ON_CURVE or len(set(ids)) < len(ids):
         hint = "rows are sorted by one column with `--sort-order`"
         raise UsageError("`--zorder` takes two or more different columns", hint=hint)
-    return ZOrder(tuple(ids))
+    return Curve(tuple(ids), is_hilbert)
+
+
+def with_ranges(order: RowOrder, data: Entries, schema: Schema) -> RowOrder:
+    """Return an order that spreads a curve over the values of some data files, by their bounds.
+
+    `data` has the metrics of files. Other orders are returned unchanged.
+    """
+    if not isinstance(order, Curve):
+        return order
+    metrics = metrics_of(data)
+    identity = Transform("identity", "identity")
+    ranges = []
+    for id_ in order.column_ids:
+        item = schema.field(id_)
+        assert item is not None  # parse_zorder has found it
+        key = ClusteringKey(item.name, id_, item.type, identity)
+        ranges.append(_range(key, spans_of(data, metrics, key)))
+    return replace(order, ranges=tuple(ranges))
+
+
+def _range(key: ClusteringKey, spans: Spans) -> tuple[int, int]:
+    """Return the range of bounds, as `_word` has values."""
+    is_shown = key.why_unordered is None and key.type != PrimitiveType("boolean")
+    if not is_shown or not spans.known.any():
+        return _ALL
+    ends: list[Any] = [pc.min(spans.lower).as_py(), pc.max(spans.upper).as_py()]
+    if isinstance(key.type, DecimalType):
+        ends = [float(end) / 10.0**key.type.scale for end in ends]
+    of_bytes = isinstance(ends[0], bytes)
+    kind = "binary" if of_bytes else "double" if isinstance(ends[0], float) else "long"
+    column = pa.array(ends, pa.large_binary() if of_bytes else None)
+    low, high = _word(PrimitiveType(kind), column).tolist()
+    return low, high
 
 
 def _meaning(fields: Sequence[SortField]) -> list[tuple[object, ...]]:
@@ -236,10 +289,10 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class SortKeys:
-    """Makes the keys of batches of one schema."""
+    """Makes the keys of batches of one schema; `curve` is None for a sort order."""
 
     keys: Sequence[_Key]
-    is_z_order: bool
+    curve: Curve | None
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the key of each row.
@@ -248,16 +301,56 @@ class SortKeys:
         Order: kept.
         Raises: Unsupported, if a value has no result of its transform.
         """
-        if self.is_z_order:
-            # The bits of all columns in turn, the highest first.
-            words = [_word(key.type_, _source(batch, key)).astype(">u8") for key in self.keys]
-            shape = batch.num_rows, len(words), _Z_BYTES
-            stacked = np.ascontiguousarray(np.stack(words, axis=1), ">u8")
-            bits = np.unpackbits(stacked.view(np.uint8).reshape(shape), axis=2)
-            in_turn = bits.transpose(0, 2, 1).reshape(batch.num_rows, 8 * _Z_BYTES * len(words))
-            return _rows(np.packbits(in_turn, axis=1))
+        if self.curve is not None:
+            words = [_word(key.type_, _source(batch, key)) for key in self.keys]
+            ranges = self.curve.ranges or [_ALL] * len(words)
+            words = [_spread(word, *ends) for word, ends in zip(words, ranges, strict=True)]
+            return _rows(_in_turn(hilbert(words) if self.curve.is_hilbert else words))
         parts = [part for key in self.keys for part in _parts(batch, key)]
         return pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def _spread(words: Words, low: int, high: int) -> Words:
+    """Return values with those between `low` and `high` spread over all bits, in the same order."""
+    free = 64 - (high - low).bit_length()
+    if free in (0, 64):
+        return words
+    return (np.clip(words, np.uint64(low), np.uint64(high)) - np.uint64(low)) << np.uint64(free)
+
+
+def hilbert(words: Sequence[Words]) -> list[Words]:
+    """Return numbers whose bits in turn, the highest first, are places on a Hilbert curve.
+
+    The curve goes through the highest 20 bits of each. Method: J. Skilling, Programming the Hilbert
+    curve, 2004.
+    """
+    axes = [word.copy() for word in words]
+    first, last = axes[0], axes[-1]
+    bits = [np.uint64(1 << (63 - level)) for level in range(_HILBERT_BITS)]
+    whole = np.uint64(2**64 - (1 << (64 - _HILBERT_BITS)))
+    for bit in bits[:-1]:
+        below = np.uint64(bit - np.uint64(1)) & whole
+        for axis in axes:
+            is_set = (axis & bit) != 0
+            first ^= np.where(is_set, below, np.uint64(0))
+            swapped = np.where(is_set, np.uint64(0), (first ^ axis) & below)
+            first ^= swapped
+            np.bitwise_xor(axis, swapped, out=axis)
+    for before, axis in pairwise(axes):
+        np.bitwise_xor(axis, before, out=axis)
+    turned = np.zeros_like(first)
+    for bit in bits[:-1]:
+        turned ^= np.where((last & bit) != 0, np.uint64(bit - np.uint64(1)) & whole, np.uint64(0))
+    return [axis ^ turned for axis in axes]
+
+
+def _in_turn(words: Sequence[Words]) -> Octets:
+    """Return the bits of all columns in turn, the highest first."""
+    count = len(words[0])
+    stacked = np.ascontiguousarray(np.stack(words, axis=1), ">u8")
+    bits = np.unpackbits(stacked.view(np.uint8).reshape(count, len(words), _Z_BYTES), axis=2)
+    in_turn = bits.transpose(0, 2, 1).reshape(count, 8 * _Z_BYTES * len(words))
+    return np.packbits(in_turn, axis=1)
 
 
 def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
@@ -266,13 +359,13 @@ def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
     Raises: Unsupported, for a key with an unknown transform or several columns (R-007), or of a
     column that is missing or has no order.
     """
-    if isinstance(order, ZOrder):
+    if isinstance(order, Curve):
         identity = Transform("identity", "identity")
         fields = [SortField((id_,), identity, "asc", "nulls-first") for id_ in order.column_ids]
     else:
         fields = list(order.fields)
     keys = [_key(item, schema, batches) for item in fields]
-    return SortKeys(keys, isinstance(order, ZOrder))
+    return SortKeys(keys, order if isinstance(order, Curve) else None)
 
 
 def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:

@@ -36,7 +36,7 @@ from icectl.rows.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
-from icectl.rows.sort_rows import Sorting, ZOrder
+from icectl.rows.sort_rows import Curve, Sorting
 from icectl.rows.write_data import FileOutputs, write_options
 
 _PIECE_BYTES = 64 << 20
@@ -212,7 +212,7 @@ def rewrite(case: Case, directory: Path) -> dict[str, int]:
 
 def _sorting(case: Case) -> Sorting | None:
     if case.order == "z":
-        return Sorting(ZOrder((2, 1)), SORT_BYTES)
+        return Sorting(Curve((2, 1)), SORT_BYTES)
     if not case.order:
         return None
     field = {

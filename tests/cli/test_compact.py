@@ -363,6 +363,10 @@ def test_rows_move_along_a_curve(tmp_path, compact):
     ended = compact(tmp_path, "--zorder", "id,at", "--dry-run")
     assert "rows of each group in Z-order of id, at" in ended.out
     assert compact(tmp_path, "--zorder", "id,at").code == 0
+    words = ("--strategy", "hilbert", "--zorder", "id,at", "--rewrite-all")
+    ended = compact(tmp_path, *words, "--dry-run")
+    assert "rows of each group in Hilbert order of id, at" in ended.out
+    assert compact(tmp_path, *words).code == 0
     (file,) = data_files(tmp_path)
     assert [row["id"] for row in read_records(file)] == sorted(table.ids())  # `at` grows with `id`
     assert file["sort_order_id"] is None
@@ -385,10 +389,11 @@ def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_pat
     [
         (
             ["--strategy", "zoder"],
-            "`--strategy`: `zoder` is not one of `binpack`, `auto`, `sort`, `zorder`",
+            "`--strategy`: `zoder` is not one of `binpack`, `auto`, `sort`, `zorder`, `hilbert`",
         ),
         (["--strategy", "sort"], "the table has no sort order to sort by"),
         (["--strategy", "zorder"], "`--strategy zorder` needs columns"),
+        (["--strategy", "hilbert"], "`--strategy hilbert` needs columns"),
         (
             ["--strategy", "zorder", "--sort-order", "id"],
             "`--sort-order` cannot be used with `--strategy zorder`",

@@ -19,7 +19,7 @@ from icectl.format.transforms import parse_transform
 from icectl.progress import SilentProgress
 from icectl.rows import spark_rewrite
 from icectl.rows.compact_job import Engine
-from icectl.rows.sort_rows import ZOrder
+from icectl.rows.sort_rows import Curve
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_rewrite import SparkEngine
 from icectl.storage.open import StorageOptions
@@ -60,12 +60,12 @@ CASES = {
     "put-together": Case(2, "identity", {"method": "merge", "min_delete_ratio": 0.9}),
     "put-together-with-ids": Case(3, "none", {"method": "merge", "min_delete_ratio": 0.9}),
     "sorted": Case(3, "none", SMALL | {"order": ORDER}),
-    "z-ordered": Case(2, "bucket", SMALL | {"order": ZOrder((1, 4))}),
+    "z-ordered": Case(2, "bucket", SMALL | {"order": Curve((1, 4))}),
     "respecced": Case(2, "none", SMALL),
     "repartitioned": Case(2, "bucket", SMALL | {"repartition": True}),
     "repartitioned-days": Case(3, "day", SMALL | {"repartition": True}),
     "large-sorted": Case(3, "none", SMALL | {"order": ORDER}),
-    "large-z-ordered": Case(2, "none", SMALL | {"order": ZOrder((1, 4))}),
+    "large-z-ordered": Case(2, "none", SMALL | {"order": Curve((1, 4))}),
     "large-packed": Case(2, "none", SMALL),
     "skewed": Case(2, "none", SMALL),
     "retried": Case(2, "two"),

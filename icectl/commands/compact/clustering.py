@@ -21,7 +21,7 @@ from icectl.entries.clustering import Key, keys_of_order, metrics_of, places_of,
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.rows import Entries, take
 from icectl.format.schema import Schema
-from icectl.rows.sort_rows import RowOrder, ZOrder
+from icectl.rows.sort_rows import Curve, RowOrder
 
 MIN_DEPTH = 2
 """Files are sorted together where at least so many overlap."""
@@ -154,7 +154,7 @@ def clustering_of(
 
 def _keys(order: RowOrder, schema: Schema) -> Iterator[Key | None]:
     """Yield the keys that bounds show, up to the first that they don't; None for a Z-order."""
-    if isinstance(order, ZOrder):
+    if isinstance(order, Curve):
         yield None
         return
     for key in keys_of_order(order, schema):

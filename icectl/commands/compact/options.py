@@ -69,11 +69,11 @@ class CompactRequest:
         str | None,
         option(
             "--strategy",
-            "binpack (default), auto, sort or zorder",
+            "binpack (default), auto, sort, zorder or hilbert",
             OUTPUT_FILES,
             "S",
             is_rare=True,
-            choices=("binpack", "auto", "sort", "zorder"),
+            choices=("binpack", "auto", "sort", "zorder", "hilbert"),
         ),
     ] = None
     method: Annotated[str | None, option_of(COMPACT_METHOD, group=OUTPUT_FILES)] = None
@@ -233,7 +233,7 @@ def compact(
     together, and smaller ones with larger ones once they have an eighth of the rows there. Others
     stay, so a run rewrites a part of a partition. `--min-depth` asks for deeper overlaps,
     `--max-rewrite` limits the bytes of a run; the next runs do the rest. Bounds do not show a
-    Z-order: there all files of an earlier run count as one. `--rewrite-all` sorts every selected
+    curve: there all files of an earlier run count as one. `--rewrite-all` sorts every selected
     file.
 
     `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their

@@ -40,6 +40,8 @@ from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import sizes_of
 from icectl.table.rewrite_tasks import Method
 
+_CURVES = ("zorder", "hilbert")
+
 
 def commit_limits(request: CompactRequest, change: Change) -> tuple[int, int]:
     """Return the most commits, and how many may fail before a run ends. Raises: UsageError."""
@@ -68,16 +70,16 @@ def options_of(
             hint="sort by keys with `--sort-order`, or cluster by columns with `--zorder`",
         )
     for name, value, needed in (
-        ("--sort-order", request.sort_order, "sort"), ("--zorder", request.zorder, "zorder")
+        ("--sort-order", request.sort_order, ("sort",)), ("--zorder", request.zorder, _CURVES)
     ):  # fmt: skip
-        if value is not None and strategy != needed:
+        if value is not None and strategy not in needed:
             raise UsageError(
                 f"`{name}` cannot be used with `--strategy {strategy}`",
-                hint=f"`--strategy {needed}`, which `{name}` implies, uses it",
+                hint=f"`--strategy {needed[0]}`, which `{name}` implies, uses it",
             )
-    if request.zorder is None and strategy == "zorder":
+    if request.zorder is None and strategy in _CURVES:
         hint = "`--zorder a,b` names two or more"
-        raise UsageError("`--strategy zorder` needs columns", hint=hint)
+        raise UsageError(f"`--strategy {strategy}` needs columns", hint=hint)
     _check_deletes_only(request)
     least_delete_files = None if request.deletes_only else MIN_DELETE_FILES
     property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
@@ -90,7 +92,8 @@ def options_of(
         where = None if request.where is None else parse_where(request.where, metadata)
         order: RowOrder | None = None
         if request.zorder is not None:
-            order = parse_zorder(request.zorder, metadata)
+            is_hilbert = strategy == "hilbert"
+            order = parse_zorder(request.zorder, metadata, is_hilbert=is_hilbert)
         elif request.sort_order is not None:
             order = parse_sort_order(request.sort_order, metadata)
         elif strategy == "sort":

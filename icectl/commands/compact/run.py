@@ -93,7 +93,7 @@ from icectl.rows.merge_files import FOOTER_BYTES, LINEAGE_IDS, MergeOptions, rea
 from icectl.rows.named_files import live_files, read_names
 from icectl.rows.read_data import SourceFile
 from icectl.rows.row_runs import rows_of
-from icectl.rows.sort_rows import order_words
+from icectl.rows.sort_rows import Curve, order_words, with_ranges
 from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
@@ -217,11 +217,12 @@ def prepare(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
     is_sorted = chosen.order is not None and not chosen.every
-    columns = METRICS if on_columns or is_sorted else frozenset()
+    is_curve = isinstance(chosen.order, Curve)
+    columns = METRICS if on_columns or is_sorted or is_curve else frozenset()
     # Whether equality deletes go depends on all files that they may apply to.
     within = None if chosen.deletes_only else chosen.where
     files = None
-    if not (chosen.where or chosen.only or chosen.deletes_only or is_sorted):
+    if not (chosen.where or chosen.only or chosen.deletes_only or is_sorted or is_curve):
         settled = partial(are_settled, options=chosen)
         files = load_unsettled(context, metadata, head.snapshot, settled, most_whole)
     if files is None:
@@ -557,7 +558,11 @@ class _Run:
             merge_options = MergeOptions(
                 options.min_delete_ratio, verifies_rows=options.verifies_rows
             )
-            job = replace(job_of(metadata, options.order), merging=merge_options)
+            rows = [row for group in batch for row in group.files]
+            order = options.order and with_ranges(
+                options.order, take(self._prepared.files.data, rows), metadata.current_schema
+            )
+            job = replace(job_of(metadata, order), merging=merge_options)
             results = self._engine.rewrite(rewriting, job, places)
         by_id = {result.task_id: result for result in results}
         return [(group, [by_id[task.task_id] for task in group.tasks]) for group in batch]

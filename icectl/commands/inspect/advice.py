@@ -248,7 +248,7 @@ def _commands(layout: Advice, request: AdviceRequest) -> tuple[str | None, str]:
     own = {
         "compact": "",
         "sort": f" --strategy sort --sort-order {keys} --rewrite-all",
-        "zorder": f" --strategy zorder --zorder {columns} --rewrite-all",
+        "hilbert": f" --strategy hilbert --zorder {columns} --rewrite-all",
         "partition": " --rewrite-all",
         "bloom": " --rewrite-all",
     }[layout.kind]
@@ -328,7 +328,7 @@ def _print_logs(console: Console, row: Row) -> None:
 
 
 _TITLES = {
-    "compact": "compact small files", "sort": "sort by", "zorder": "Z-order by",
+    "compact": "compact small files", "sort": "sort by", "hilbert": "Hilbert order by",
     "partition": "partition by", "bloom": "Bloom filter for",
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import combinations, takewhile
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.commands.inspect.clustering_plan import Clustering
@@ -20,6 +21,7 @@ from icectl.entries.bound_values import Reals
 from icectl.entries.clustering import RANGE_OF_ROWS, Key, Spans, places_of
 from icectl.entries.columns import Integers, Mask
 from icectl.format.types import PrimitiveType
+from icectl.rows.sort_rows import hilbert
 from icectl.table.output_sizes import sizes_of
 
 OPEN_COST = 4 << 20
@@ -37,7 +39,7 @@ _LEAST_FILE = 0.25
 _MOST_BUCKETS = 4096
 _FALSE_POSITIVES = 0.01
 _SEED = 20_261_129
-_RANKS = 1 << 16
+_PLACES = 1 << 16
 
 _SPANS_OF_TIME: Mapping[str, tuple[tuple[str, int], ...]] = {
     "date": (("month", 30), ("day", 1)),
@@ -70,7 +72,7 @@ class Reading:
 class Advice:
     """A layout, its data files, and what the same reads cost in it.
 
-    `kind` is `compact`, `sort`, `zorder`, `partition` or `bloom`; `terms` are columns, or
+    `kind` is `compact`, `sort`, `hilbert`, `partition` or `bloom`; `terms` are columns, or
     transforms. A Bloom filter leaves out rows of a file that is opened, so only bytes are fewer.
     """
 
@@ -314,8 +316,8 @@ def _layouts(
     for name in names:
         yield "sort", (name,), put(sample.values[name], sample.partitions)
     for pair in combinations(names[:4], 2):
-        places = [_ranks(sample.values[name]) for name in pair]
-        yield "zorder", pair, put(_interleaved(places), sample.partitions)
+        words = hilbert([_spread(columns[name], sample.values[name]) for name in pair])
+        yield "hilbert", pair, put(_interleaved(words), sample.partitions)
     by_equality = {name for conditions in filters for name, kind in conditions if kind == EQUALITY}
     for name in names:
         for term, parts, buckets in _parts(
@@ -395,19 +397,20 @@ def _joined(groups: Integers, parts: Integers) -> Integers:
     return np.asarray(numbers, np.int64).reshape(-1)
 
 
-def _ranks(values: Reals) -> Integers:
-    """Return the places of values among all, of 65,536."""
-    order = np.sort(values)
-    return np.asarray(np.searchsorted(order, values) * _RANKS // len(values), np.int64)
+def _spread(column: _Column, values: Reals) -> npt.NDArray[np.uint64]:
+    """Return values as numbers that are spread over 64 bits, of which 16 count."""
+    most = max(float(column.high.max()) - column.least, np.finfo(float).tiny)
+    places = np.nan_to_num((values - column.least) / most, nan=0.0) * (_PLACES - 1)
+    return places.astype(np.uint64) << np.uint64(64 - 16)
 
 
-def _interleaved(places: Sequence[Integers]) -> Integers:
-    """Return the bits of several places, one of each in turn."""
-    mixed = np.zeros(len(places[0]), np.int64)
+def _interleaved(words: Sequence[npt.NDArray[np.uint64]]) -> Integers:
+    """Return the highest 16 bits of two numbers, one of each in turn."""
+    mixed = np.zeros(len(words[0]), np.uint64)
     for bit in range(16):
-        for at, place in enumerate(places):
-            mixed |= ((place >> bit) & 1) << (bit * len(places) + len(places) - 1 - at)
-    return mixed
+        for word in words:
+            mixed = (mixed << np.uint64(1)) | (word >> np.uint64(63 - bit)) & np.uint64(1)
+    return mixed.astype(np.int64)
 
 
 # -- reads ------------------------------------------------------------------------------------

@@ -193,9 +193,9 @@ def inspect(
     in each partition, and how many files a look-up and a 1% range open. It shows the keys of the
     sort order, or the columns of --columns; all columns if the table has no sort order.
 
-    The view advice shows what queries cost as files lie now, and in other layouts: sorted, by
-    Z-order, partitioned, with Bloom filters. Queries are those of --queries, or a look-up by each
-    of --columns. Each advice has what it costs, what it saves and its command.
+    The view advice shows what queries cost as files lie now, and in other layouts: sorted, in
+    Hilbert order, partitioned, with Bloom filters. Queries are those of --queries, or a look-up by
+    each of --columns. Each advice has what it costs, what it saves and its command.
 
     The view matches reads the files of all snapshots that may hold a row with the condition of
     --where. It lists those that do, with their snapshots. Deleted rows count as long as their data

@@ -15,7 +15,7 @@ from icectl.rows.compact_job import file_group
 from icectl.rows.jobs import job_of
 from icectl.rows.partition_rows import partitioner
 from icectl.rows.rewrite_data import RowsRead, live_batches
-from icectl.rows.sort_rows import RowKeys, Sorting, ZOrder, sort_keys
+from icectl.rows.sort_rows import Curve, RowKeys, Sorting, sort_keys
 from icectl.rows.spark_rewrite import dealt, lows_of, pieces_of, rewriting, sampled_keys
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.local.store import LocalStore
@@ -168,7 +168,7 @@ def table(tmp_path: Path) -> TableBuilder:
 
 
 def task_of(table: TableBuilder) -> RewriteTask:
-    (group,) = planned(table.directory, order=ZOrder((1, 4)), every=True).plan.groups
+    (group,) = planned(table.directory, order=Curve((1, 4)), every=True).plan.groups
     (task,) = group.tasks
     assert isinstance(task, RewriteTask)
     return task
@@ -185,7 +185,7 @@ def test_a_large_file_is_read_in_pieces_that_have_each_row_once(table, monkeypat
     for piece in pieces:
         read = RowsRead()
         outputs = FileOutputs(lambda _: "", store.open_new, store.open)
-        group = file_group(piece, job_of(table.metadata, ZOrder((1, 4))))
+        group = file_group(piece, job_of(table.metadata, Curve((1, 4))))
         for batch in live_batches(group, outputs, read):
             ids += batch["id"].to_pylist()
             row_ids += batch["_row_id"].to_pylist()

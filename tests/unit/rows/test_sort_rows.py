@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,15 @@ from icectl.files.parquet.schema import arrow_schema
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
+from icectl.format.single_value import encode
 from icectl.format.sort import SortField, SortOrder, order_from_json
 from icectl.format.transforms import parse_transform
 from icectl.format.types import ListType, NestedField, PrimitiveType, StructType, Type
 from icectl.rows import sort_rows
 from icectl.rows.sort_rows import (
+    Curve,
     RowSorter,
-    ZOrder,
+    hilbert,
     keyed,
     parse_sort_order,
     parse_zorder,
@@ -32,8 +35,10 @@ from icectl.rows.sort_rows import (
     sorted_batches,
     sorted_keyed,
     table_order,
+    with_ranges,
 )
 from tests.builders.data_files import schema
+from tests.builders.entry_rows import data, entries
 
 TAGS = {"type": "map", "key-id": 4, "key": "string", "value-id": 5, "value": "long",
         "value-required": False}  # fmt: skip
@@ -255,11 +260,11 @@ def test_a_table_that_is_not_sorted_has_no_order(orders):
 
 
 def test_a_curve_goes_through_columns():
-    assert parse_zorder("id, `two words`,place.x", METADATA) == ZOrder((1, 4, 6))
+    assert parse_zorder("id, `two words`,place.x", METADATA) == Curve((1, 4, 6))
 
 
 def test_a_comma_in_a_quoted_name_ends_no_name():
-    assert parse_zorder("`a, b`,id", METADATA) == ZOrder((10, 1))
+    assert parse_zorder("`a, b`,id", METADATA) == Curve((10, 1))
 
 
 @pytest.mark.parametrize(
@@ -401,29 +406,29 @@ def test_a_column_of_nulls_that_no_file_stores_is_named_when_it_is_sorted_by():
 def test_no_rows_have_no_keys():
     for type_, _ in ASCENDING:
         assert keys([[]], [type_], order((1, "identity", "desc", "nulls-first"))) == []
-        assert keys([[]], [type_], ZOrder((1,))) == []
+        assert keys([[]], [type_], Curve((1,))) == []
 
 
 @EVERY
 def test_z_values_of_one_column_ascend_with_its_beginning(type_, values):
-    found = keys([values], [type_], ZOrder((1,)))
+    found = keys([values], [type_], Curve((1,)))
     assert all(one <= other for one, other in pairwise(found))
     assert {len(key) for key in found} == {8}
-    assert keys([[None]], [type_], ZOrder((1,))) == [bytes(8)]
+    assert keys([[None]], [type_], Curve((1,))) == [bytes(8)]
 
 
 def test_z_values_take_bits_of_columns_in_turn():
-    found = keys([[-(2**63), 0, 2**63 - 1, 1]], ["long"], ZOrder((1,)))
+    found = keys([[-(2**63), 0, 2**63 - 1, 1]], ["long"], Curve((1,)))
     assert found == [bytes(8), b"\x80" + bytes(7), b"\xff" * 8, b"\x80" + bytes(6) + b"\x01"]
     smallest, one = -(2**63), -(2**63) + 1
-    found = keys([[smallest, one, 0], [one, smallest, smallest]], ["long", "long"], ZOrder((1, 2)))
+    found = keys([[smallest, one, 0], [one, smallest, smallest]], ["long", "long"], Curve((1, 2)))
     assert found == [bytes(15) + b"\x01", bytes(15) + b"\x02", b"\x80" + bytes(15)]
 
 
 def test_neighbours_on_the_curve_are_near_in_every_column():
     chance = np.random.default_rng(1)
     columns = [chance.integers(0, 1024, 4096) for _ in range(2)]
-    found = keys(columns, ["long", "long"], ZOrder((1, 2)))
+    found = keys(columns, ["long", "long"], Curve((1, 2)))
     rows = np.argsort(np.array(found, dtype=object), kind="stable")
     spans = [np.ptp(column[rows[at : at + 64]]) for column in columns for at in range(0, 4096, 64)]
     assert np.mean(spans) < 1024 / 4
@@ -484,3 +489,79 @@ def test_a_sorter_that_is_left_early_leaves_no_thread_and_nothing_on_disk(monkey
         next(sorter.batches())
     assert not list(tmp_path.iterdir())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sort")]
+
+
+@pytest.mark.parametrize(("dimensions", "levels"), [(2, 4), (3, 3), (4, 2)])
+def test_neighbours_on_a_hilbert_curve_are_neighbours_in_space(dimensions, levels):
+    side = 1 << levels
+    cells = np.indices((side,) * dimensions).reshape(dimensions, -1)
+    words = [cell.astype(np.uint64) << np.uint64(64 - levels) for cell in cells]
+    places = hilbert(words)
+    bits = [
+        place >> np.uint64(63 - bit) & np.uint64(1) for bit in range(levels) for place in places
+    ]
+    order = np.lexsort(bits[::-1])
+    assert len({tuple(bit[at] for bit in bits) for at in order}) == side**dimensions
+    steps = np.abs(np.diff(cells[:, order], axis=1)).sum(axis=0)
+    assert steps.tolist() == [1] * (side**dimensions - 1)
+
+
+def curve_file(low: Any, high: Any, id_: int, type_: str, **more: Any) -> Any:
+    bounds = {
+        f"{end}_bounds": [(id_, encode(PrimitiveType(type_), value))]
+        for end, value in (("lower", low), ("upper", high))
+    }
+    return data("f", **bounds, **more)
+
+
+@pytest.mark.parametrize(("is_hilbert", "most"), [(False, 30), (True, 20)])
+def test_columns_of_other_types_and_ranges_count_alike(is_hilbert, most):
+    chance = np.random.default_rng(1)
+    numbers = chance.integers(0, 1_000_000, 20_000)
+    texts = [f"n{number:09}" for number in chance.integers(0, 10**9, 20_000).tolist()]
+    types = {1: "long", 2: "string"}
+    fields = (NestedField(id_, "c", PrimitiveType(name), False) for id_, name in types.items())
+    ends = {1: (0, 1_000_000), 2: ("n000000000", "n999999999")}
+    bounds = {
+        f"{end}_bounds": [(id_, encode(PrimitiveType(types[id_]), ends[id_][at])) for id_ in types]
+        for at, end in enumerate(("lower", "upper"))
+    }
+    file = entries(data("f", **bounds))
+    order = with_ranges(Curve((1, 2), is_hilbert), file, Schema(0, tuple(fields)))
+    places = np.argsort(np.array(keys([numbers.tolist(), texts], list(types.values()), order)))
+    for column in (numbers, np.argsort(np.argsort(texts))):  # 64 files: 8 by 8 at best
+        files = [column[part] for part in np.array_split(places, 64)]
+        opened = [
+            sum(file.min() <= value <= file.max() for file in files) for value in column[:200]
+        ]
+        assert sum(opened) / len(opened) < most
+
+
+@pytest.mark.parametrize(
+    ("type_", "bounds", "values"),
+    [
+        ("long", [(100, 120), (90, 103)], [90, 100, 120]),
+        ("int", [(-5, 2)], [-5, 0, 2]),
+        ("date", [(19_000, 19_300)], [19_000, 19_150, 19_300]),
+        ("double", [(-1.5, 2.0)], [-1.5, 0.0, 2.0]),
+        ("string", [("order-0001", "order-9999")], ["order-0", "order-5", "order-9999"]),
+    ],
+)
+def test_a_curve_spreads_over_the_values_that_bounds_show(type_, bounds, values):
+    schema = Schema(0, (NestedField(1, "c", PrimitiveType(type_), False),))
+    rows = [curve_file(low, high, 1, type_) for low, high in bounds]
+    order = with_ranges(Curve((1,)), entries(*rows), schema)
+    wide, narrow = (keys([values], [type_], one) for one in (Curve((1,)), order))
+    assert sorted(range(3), key=wide.__getitem__) == [0, 1, 2]
+    assert sorted(range(3), key=narrow.__getitem__) == [0, 1, 2]
+    first, _, last = (int.from_bytes(key) for key in narrow)
+    assert (first, last >= 2**63) == (0, True)  # from the beginning over the middle
+
+
+def test_values_beyond_all_bounds_and_nulls_keep_their_order():
+    schema = Schema(0, (NestedField(1, "c", PrimitiveType("long"), False),))
+    order = with_ranges(Curve((1,)), entries(curve_file(10, 20, 1, "long")), schema)
+    found = keys([[None, 5, 10, 15, 20, 99]], ["long"], order)
+    assert found == sorted(found)
+    unknown = with_ranges(Curve((1,)), entries(data("f")), schema)
+    assert keys([[1, 2]], ["long"], unknown) == keys([[1, 2]], ["long"], Curve((1,)))

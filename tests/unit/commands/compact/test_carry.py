@@ -7,7 +7,7 @@ import pytest
 
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
-from icectl.rows.sort_rows import ZOrder
+from icectl.rows.sort_rows import Curve
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import head, ids_of, live_entries, local
@@ -21,7 +21,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "rewrite": {"method": "rewrite"},
     "merge": {"method": "merge"},
     "sort": {"method": "rewrite", "order": DOWN},
-    "curve": {"method": "rewrite", "order": ZOrder((ID, 2))},
+    "curve": {"method": "rewrite", "order": Curve((ID, 2))},
 }
 
 

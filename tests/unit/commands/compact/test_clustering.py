@@ -12,7 +12,7 @@ from icectl.format.single_value import encode
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
-from icectl.rows.sort_rows import RowOrder, ZOrder
+from icectl.rows.sort_rows import Curve, RowOrder
 from tests.builders.entry_rows import data, entries, key
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
@@ -105,7 +105,7 @@ def test_files_of_one_run_lie_side_by_side_whatever_their_bounds():
     assert layout(*run).average_depth == 1
 
 
-@pytest.mark.parametrize("by", [BY_A, ZOrder((1, 2))])
+@pytest.mark.parametrize("by", [BY_A, Curve((1, 2))])
 def test_what_a_run_has_seen_is_no_work_again_but_for_one_that_had_limits(by):
     files = [file(0, 10, 100, 1), file(0, 10, 100, 2), file(0, 10, 100)]
     assert groups(*files, by=by) == []

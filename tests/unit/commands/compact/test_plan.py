@@ -16,7 +16,7 @@ from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
-from icectl.rows.sort_rows import ZOrder
+from icectl.rows.sort_rows import Curve
 from icectl.table.live_files import files_of_snapshot
 from icectl.table.output_sizes import Sizes
 from tests.builders.entry_rows import data, entries, equality, key, positions, vector
@@ -405,7 +405,7 @@ def test_groups_hold_so_many_bytes_and_tasks_one_file():
 
 
 def test_strategies_that_order_rows_have_one_task_a_group():
-    found = planned(*files(100, 40), max_group_bytes=2000, order=ZOrder((1, 2)))
+    found = planned(*files(100, 40), max_group_bytes=2000, order=Curve((1, 2)))
     assert [[len(task.inputs) for task in group.tasks] for group in found.groups] == [[20], [20]]
 
 
@@ -544,7 +544,7 @@ def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied
         assert [group.expected_files for group in found.groups] == [2]
 
 
-@pytest.mark.parametrize("order", [None, ZOrder((1,))])
+@pytest.mark.parametrize("order", [None, Curve((1,))])
 def test_one_small_file_is_too_few_whatever_number_is_asked_for(order):
     found = planned(*files(100, 1), min_input_files=1, order=order)
     assert (found.groups, found.left_alone) == ((), {"too few small files in the partition": 1})
@@ -610,7 +610,7 @@ def test_files_that_lie_apart_and_move_are_ordered_together_where_they_are_enoug
         for at in range(5)
         for one in (*files(400, 1, f"small{at}-"), *files(2900, 1, f"large{at}-"))
     ]
-    found = planned(*rows, order=ZOrder((1,)), max_group_bytes=3000, output_spec_id=1)
+    found = planned(*rows, order=Curve((1,)), max_group_bytes=3000, output_spec_id=1)
     assert [len(group.files) for group in found.groups] == [1, 1, 1, 1, 1, 5]
     assert found.left_alone == {}
 

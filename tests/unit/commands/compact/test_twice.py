@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app
-from icectl.rows.sort_rows import ZOrder
+from icectl.rows.sort_rows import Curve
 from icectl.table.output_sizes import Sizes
 from icectl.table.retention import AskedRetention
 from tests.builders.compactions import compacted, planned
@@ -54,7 +54,7 @@ def of_tiny_target(directory: Path) -> dict[str, Any]:
 
 
 def of_older_spec_in_order(directory: Path) -> dict[str, Any]:
-    return {**of_older_spec(directory), "order": ZOrder((1, 2))}
+    return {**of_older_spec(directory), "order": Curve((1, 2))}
 
 
 TABLES = [

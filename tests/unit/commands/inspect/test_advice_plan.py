@@ -91,9 +91,9 @@ def test_a_curve_through_two_columns_serves_reads_of_each():
     found = simulated([file(a=(0, 10**9), b=(0, 10**9))] * 64, {equal("a"): 1, equal("b"): 1})
     # 8 by 8 files: a value of one column is in 8 of them, and in some that reach into the next
     # place of the curve; a sort serves half of the reads.
-    assert 8 <= of(found, "zorder", "a", "b").reading.files <= 12
+    assert 8 <= of(found, "hilbert", "a", "b").reading.files <= 12
     assert of(found, "sort", "a").reading.files == pytest.approx((1 + 64) / 2, rel=0.02)
-    assert found.layouts[0].kind == "zorder"
+    assert found.layouts[0].kind == "hilbert"
 
 
 def test_partitions_by_day_hold_the_reads_of_a_day():
