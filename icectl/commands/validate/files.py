@@ -21,6 +21,7 @@ from icectl.table.own_places import first_update_ms
 from icectl.table.reachable import statistics_files
 from icectl.table.reader import Reader
 from icectl.table.stored import compare_with_store
+from icectl.units import print_count
 
 _KINDS: Mapping[FileKind, tuple[str, str]] = {
     FileKind.DATA_FILES: ("data file", "R-063"),
@@ -184,20 +185,19 @@ def check_metadata_files(
             updated_ms = float("inf") if file.updated_ms is None else file.updated_ms
             newest_ms[file.table_uuid] = max(updated_ms, newest_ms.get(file.table_uuid, 0))
     others = newest_ms.keys() - {table_uuid}
-    left = [] if numbered else sorted(uuid for uuid in others if newest_ms[uuid] < first_ms)
+    is_known = table_uuid is not None and not numbered
+    left = sorted(uuid for uuid in others if is_known and newest_ms[uuid] < first_ms)
     options = " ".join(f"--leftover-uuid {uuid}" for uuid in left)
+    dropped = "that table was" if len(left) == 1 else "these tables were"
+    hint = f"if {dropped} dropped, `icectl remove-orphans TABLE {options}` deletes what is left"
+    for uuid in left:
+        of_table = [file.location for file in files if file.table_uuid == uuid]
+        count = print_count(len(of_table), "metadata file")
+        message = f"{count} of another table, {uuid}, which was here before this one"
+        yield finding("R-002", of_table[0], message, severity="warning", hint=hint)
     for file in files:
-        uuid = file.table_uuid
-        if table_uuid is None or uuid in (None, table_uuid):
-            continue
-        if uuid in left:
-            message = f"a metadata file of another table, {uuid}, which was here before this one"
-            dropped = "that table was" if len(left) == 1 else "these tables were"
-            command = f"`icectl remove-orphans TABLE {options}`"
-            hint = f"if {dropped} dropped, {command} deletes what is left"
-            yield finding("R-002", file.location, message, severity="warning", hint=hint)
-        else:
-            message = f"a metadata file of another table, {uuid}, lies in this one"
+        if table_uuid is not None and file.table_uuid not in (None, table_uuid, *left):
+            message = f"a metadata file of another table, {file.table_uuid}, lies in this one"
             yield finding("R-002", file.location, message)
     versions = Counter(file.version for file in files if numbered and file.version is not None)
     for version, times in versions.items():
