@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +21,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.mergeable import Mergeable, MethodChoice, choose_method
 from icectl.table.rewrite_tasks import Bin, Method
+from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, ids_of, live_entries, read_metadata, read_records
@@ -462,17 +464,50 @@ def test_equality_deletes_are_converted_and_data_files_left_alone(tmp_path, comp
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
-def test_an_equality_delete_that_makes_no_sense_is_named_and_nothing_changes(tmp_path, compact):
+def damaged(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:8] + bytes(len(content) - 16) + content[-8:])
+
+
+def without_its_column(path: Path) -> None:
+    column = pa.array([1], pa.int64())
+    schema = pa.schema([pa.field("at", pa.int64(), metadata={"PARQUET:field_id": "9"})])
+    pq.write_table(pa.Table.from_arrays([column], schema=schema), path)
+    named({"file_size_in_bytes": path.stat().st_size})(path)
+
+
+def named(members: dict[str, Any]) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        Broken(path.parents[1]).edit_manifest(
+            lambda entries: [entry["data_file"].update(members) for entry in entries] and None,
+            content=1,
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (damaged, "-equality.parquet"),
+        (without_its_column, "-equality.parquet lacks the column `id` that it compares"),
+        (named({"equality_ids": [77]}), "-equality.parquet"),
+        (named({"equality_ids": []}), "-equality.parquet"),
+    ],
+    ids=["damaged", "without its column", "of an unknown column", "of no column"],
+)
+def test_an_equality_delete_that_makes_no_sense_is_named_and_nothing_changes(
+    tmp_path, compact, change, message
+):
     table = TableBuilder(tmp_path)
     table.append(range(24))
     table.delete_rows([1], kind="equality")
     (path,) = (tmp_path / "data").glob("*-equality.parquet")
-    content = path.read_bytes()
-    path.write_bytes(content[:8] + bytes(len(content) - 16) + content[-8:])
-    before = sorted(one for one in tmp_path.rglob("*") if one.is_file())
+    change(path)
+    before = {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()}
     ended = compact(tmp_path, "--deletes-only")
-    assert (ended.code, path.name in ended.err) == (15, True)
-    assert sorted(one for one in tmp_path.rglob("*") if one.is_file()) == before
+    assert (ended.code, message in ended.err) == (15, True), ended
+    assert {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()} == before
 
 
 def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact):
