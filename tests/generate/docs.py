@@ -299,7 +299,7 @@ Catalogs are configured in `[catalog.NAME]`, or in PyIceberg's configuration: se
 
 Two table properties concern `icectl maintain`. `icectl.maintain.enabled=false` excludes the table.
 `icectl.maintain.last-orphan-scan` records the last search for orphans; icectl sets it. The policy
-has a file of its own: `icectl man maintain.toml` (see [maintain](maintain.md)).
+has its own file: `icectl man maintain.toml` (see [maintain](maintain.md)).
 
 The retention settings of a branch or tag always come first. Options replace the table's properties;
 the file can only keep more snapshots than the table says.
