@@ -489,6 +489,16 @@ def test_matches_are_found_in_every_snapshot_deleted_ones_too(inspect, tmp_path,
     )  # fmt: skip
 
 
+def test_files_that_several_manifests_list_hide_no_other(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t", merge_manifests_above=1)
+    for start in range(0, 40, 10):
+        table.append(range(start, start + 10))
+    found = result(inspect(table.location, "matches", "--where", "id >= 0", "--json"))
+    names = {Path(file["location"]).name for file in found["files"]}
+    assert names == {path.name for path in (tmp_path / "t" / "data").glob("*.parquet")}
+    assert len(found["files"]) == len(names) == found["listed_file_count"]
+
+
 @pytest.mark.parametrize(
     ("where", "keys"),
     [
