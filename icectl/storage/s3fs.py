@@ -25,6 +25,7 @@ from icectl.storage.store import (
     Assembly,
     CopyRefused,
     FailedRemoval,
+    FileStatus,
     ListingPart,
     remove_in_batches,
 )
@@ -122,6 +123,36 @@ def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.
                 f"cannot list {locations.redacted(base)}: the storage does not say where its list "
                 "continues",
                 hint="nothing was changed; the listing may be whole when it is run again",
+            )
+        place = following
+
+
+def previous_versions(filesystem: Any, location: str, call: Call) -> Iterator[FileStatus]:
+    """Yield the versions of objects below a location that are not the newest ones.
+
+    An object that was deleted has some if its bucket keeps versions.
+    """
+    base = location.rstrip("/")
+    bucket, prefix = _bucket_and_prefix(base)
+    request = {"Bucket": bucket, "Prefix": prefix, **filesystem.req_kw}
+    place: dict[str, str] = {}
+    while True:
+        answer = call(partial(filesystem.call_s3, "list_object_versions", **request, **place))
+        for entry in answer.get("Versions", ()):
+            if not entry["IsLatest"]:
+                modified_ms = round(entry["LastModified"].timestamp() * 1000)
+                name = entry["Key"][len(prefix) :]
+                yield FileStatus(f"{base}/{name}", entry["Size"], modified_ms)
+        if not answer.get("IsTruncated"):
+            return
+        following = {
+            "KeyMarker": answer.get("NextKeyMarker") or "",
+            "VersionIdMarker": answer.get("NextVersionIdMarker") or "",
+        }
+        if following == place:
+            raise StorageError(
+                f"cannot list versions in {locations.redacted(base)}: the storage does not say "
+                "where its list continues"
             )
         place = following
 

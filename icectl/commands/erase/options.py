@@ -106,7 +106,7 @@ def erase(common: Common, table: TableArgument, request: EraseRequest, change: C
     Rows go only if EXPR is true of them. Keys are in no plan, log or journal of icectl. If more
     than --max-fraction of the rows of a branch match, nothing is erased (exit 5).
 
-    Previous versions of objects in a versioned bucket, backups, and copies elsewhere are not
-    looked at.
+    Previous versions of objects are listed in S3, and never deleted. Backups, and copies elsewhere,
+    are not looked at.
     """
     return run_of("erase")(common, table, request, change)

@@ -1,5 +1,6 @@
 """The proof of an erasure: every file below the table's location, and why it holds no match."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +16,8 @@ from icectl.files.metadata_file import read_metadata_json
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.file_names import VERSION_HINT, parse_metadata_file_name
 from icectl.format.manifest import FileFormat
-from icectl.storage.location import is_local, loosest_key, name
+from icectl.storage.location import loosest_key, name, redacted
+from icectl.storage.versions import versions_below
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reachable import every_statistics_file, log_files, metadata_files
 from icectl.table.reader import Reader
@@ -89,9 +91,7 @@ def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
                 judging.described(location, size, known[key])
             else:
                 judging.loose(location, size)
-    if not is_local(metadata.location):
-        reason = "previous versions of its objects were not looked at"
-        judging.left.append(Left(metadata.location, reason))
+    judging.previous(metadata.location)
     judged = tuple(judging.objects), tuple(judging.left), tuple(judging.orphans)
     return Proof(*judged, has_unreadable=judging.has_unreadable)
 
@@ -126,6 +126,22 @@ class _Judging:
     orphans: list[str] = field(default_factory=list)
     has_unreadable: bool = False
 
+    def previous(self, folder: str) -> None:
+        """Judge previous versions of objects: what was deleted may be among them."""
+        try:
+            versions = versions_below(self.reader.context.store, folder)
+            counts = Counter(one.location for one in versions or () if one.size_bytes)
+        except StorageError as error:
+            self._unreadable(f"previous versions below {redacted(folder)}", error)
+            return
+        if versions is None:
+            reason = "previous versions of its objects were not looked at"
+            self.left.append(Left(folder, reason))
+        for location, count in sorted(counts.items()):
+            if not _is_named_as_metadata(name(location)):
+                versions_kept = print_count(count, "previous version")
+                self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
+
     def described(self, location: str, size: int, kind: str) -> None:
         """Judge a file that metadata, lists or manifests describe."""
         if kind == "metadata":
@@ -138,7 +154,7 @@ class _Judging:
         file_name = name(location)
         if parse_metadata_file_name(file_name) is not None:
             self._metadata(location, size)
-        elif not size or file_name == VERSION_HINT or uuid_of(location) is not None:
+        elif not size or _is_named_as_metadata(file_name):
             self.objects.append(ProvedObject(location, size, "metadata", "no rows"))
         elif file_name.startswith(".") and file_name.endswith(".crc"):
             self.objects.append(ProvedObject(location, size, "check-sum", "no rows"))
@@ -194,6 +210,12 @@ class _Judging:
 
 
 _LOOSE = "no snapshot names it; `icectl remove-orphans` deletes it once it is old enough"
+
+
+def _is_named_as_metadata(file_name: str) -> bool:
+    """Return whether a file has the name of one of a table's metadata folder without rows."""
+    is_metadata = parse_metadata_file_name(file_name) is not None
+    return is_metadata or file_name == VERSION_HINT or uuid_of(file_name) is not None
 
 
 def _names_partitions(reader: Reader, location: str) -> bool:
