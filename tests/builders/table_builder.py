@@ -793,3 +793,16 @@ class TableBuilder:
             content
         )
         (folder / "version-hint.text").write_text(str(self.version))
+
+
+def worn_table(directory: Path, version: int = 2) -> TableBuilder:
+    """Appends, deletes of rows, files that were replaced and manifests that were merged."""
+    table = TableBuilder(directory, version, "identity", merge_manifests_above=3)
+    table.append(range(8), files=2)
+    table.append(range(8, 15))
+    table.delete_rows([1, 9])
+    table.append(range(15, 24))
+    table.replace_data_files(2)
+    table.delete_rows([2, 16])
+    table.append(range(24, 30))
+    return table

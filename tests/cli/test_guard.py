@@ -27,7 +27,7 @@ from tests.builders.broken_tree import (
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
 from tests.builders.rows import ids_of, local
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import TableBuilder, worn_table
 
 ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
 QUARANTINE = (*ORPHANS, "--quarantine", "QUARANTINE")
@@ -51,16 +51,8 @@ def version(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def built(version: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Appends, deletes of rows, files that were replaced and manifests that were merged."""
     folder = tmp_path_factory.mktemp(f"v{version}")
-    table = TableBuilder(folder / "t", version, "identity", merge_manifests_above=3)
-    table.append(range(8), files=2)
-    table.append(range(8, 15))
-    table.delete_rows([1, 9])
-    table.append(range(15, 24))
-    table.replace_data_files(2)
-    table.delete_rows([2, 16])
-    table.append(range(24, 30))
+    table = worn_table(folder / "t", version)
     age(table.directory, 30)
     shutil.copytree(table.directory, folder / "pristine")
     return folder

@@ -11,7 +11,7 @@ from icectl.storage import kept
 from icectl.storage.local.store import LocalStore
 from tests.builders.broken_tree import TREE_TABLES
 from tests.builders.expiry import NOW_MS, Clock
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import worn_table
 from tests.stores.wrapped import CountingStore
 
 COMMANDS = {
@@ -34,14 +34,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         TREE_TABLES["positions"](directory)
         assert run(directory, *COMMANDS["manifests"]) == 0  # leaves instead of older manifests
     else:
-        table = TableBuilder(directory, 2, "identity", merge_manifests_above=3)
-        table.append(range(8), files=2)
-        table.append(range(8, 15))
-        table.delete_rows([1, 9])
-        table.append(range(15, 24))
-        table.replace_data_files(2)
-        table.delete_rows([2, 16])
-        table.append(range(24, 30))
+        worn_table(directory)
     shutil.copytree(directory, directory.with_name("pristine"))
     return directory
 
