@@ -391,6 +391,7 @@ complete -c icectl -n '__fish_seen_subcommand_from analyze' -l columns -x -d 'on
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l only -x -a 'columns partitions' -d 'columns or partitions (default both)'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l refresh -d 'only the columns and partitions that have statistics already'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l full -d 'read all data files, not only new ones'
+complete -c icectl -n '__fish_seen_subcommand_from analyze' -l sample -x -d 'where all data files would be read, read this ratio of them; NDV are lower bounds'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l exact-deletes -d 'do not count values of deleted rows; reads all data files'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l max-removed -x -d 'read all data files if more than this ratio of rows went (default 20%)'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l branch -x -a '(__icectl_ask)' -d 'the branch to analyze (default main)'

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from icectl.entries.rows import Entries, data_files, live, minus
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, UsageError
 from icectl.files.puffin import PuffinBlob, read_blob, read_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, ThetaSketch, read_sketch
 from icectl.format.manifest import ManifestContent, ManifestFile
@@ -18,9 +18,13 @@ from icectl.table.context import TableContext
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from icectl.table.reading import naming, present
+from icectl.units import parse_ratio
 
 ROWS_SEEN, ROWS_REMOVED = "icectl.rows-seen", "icectl.rows-removed"
 """Properties of a sketch: rows of files that it has seen, and how many of these went since."""
+
+SAMPLE = "icectl.sample"
+"""Property of a sketch that has not seen all files: the ratio of those that it has."""
 
 READ_COLUMNS = frozenset({
     "content", "status", "location", "file_format", "spec_id", "partition_key", "record_count",
@@ -37,6 +41,7 @@ class KnownSketch:
     snapshot: Snapshot
     rows_seen: int | None = None
     rows_removed: int = 0
+    sample: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,24 @@ def read_statistics(
                         _number(blob.properties.get(name)) for name in (ROWS_SEEN, ROWS_REMOVED)
                     )
                     sketch = read_sketch(read_blob(part, blob))
-                    sketches[blob.fields[0]] = KnownSketch(sketch, snapshot, seen, removed or 0)
+                    sample = _ratio(blob.properties.get(SAMPLE))
+                    known = KnownSketch(sketch, snapshot, seen, removed or 0, sample)
+                    sketches[blob.fields[0]] = known
     return KnownStatistics(file, sketches, stored)
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _ratio(text: str | None) -> float | None:
+    """Return the ratio that a property states; 1 where that is none, so that all is read again."""
+    if text is None:
+        return None
+    try:
+        return parse_ratio(text) or 1.0
+    except UsageError:
+        return 1.0
 
 
 def _seen_snapshot(metadata: TableMetadata, named_by: int, computed_from: int) -> Snapshot | None:

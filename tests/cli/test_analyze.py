@@ -248,6 +248,32 @@ def test_all_files_are_read_where_too_many_rows_went(table, analyze):
     assert stored(table) == distinct(table)
 
 
+def test_a_sample_counts_what_is_in_some_files(table, analyze):
+    table.append(range(100, 140), files=10)
+    every = [row["record_count"] for row in table.live()]
+    sampled = result(analyze(table.location, "--sample", "25%", "--json", "--columns", "id"))
+    (column,) = sampled["columns"]
+    assert (column["files"], column["sample"], column["exact"]) == (len(every) // 4, 0.25, False)
+    # Each id is in one row, so that the rows of the files that were read are all that can be seen.
+    assert column["ndv"] == column["rows"] < sum(every)
+    (blob,) = members(table)["statistics"][0]["blob-metadata"]
+    assert blob["properties"]["icectl.sample"] == "0.25"
+    table.follow()
+    table.append([500])
+    refreshed = result(analyze(table.location, "--refresh", "--json"))["columns"]
+    assert [(of["ndv"], of["files"], of["sample"]) for of in refreshed] == [
+        (column["ndv"] + 1, 1, 0.25)
+    ]
+    assert "at least" in analyze(table.location, "--sample", "25%", "--full").out
+    whole = result(analyze(table.location, "--json", "--columns", "id"))["columns"]
+    assert [(of["ndv"], of["exact"], of["sample"], of["reason"]) for of in whole] == [
+        (81, True, None, "statistics are of a sample")
+    ]
+    all_of_it = result(analyze(table.location, "--sample", "100%", "--full", "--json"))["columns"]
+    assert {of["sample"] for of in all_of_it} == {None}
+    assert analyze(table.location, "--sample", "0").code == 2
+
+
 def test_removed_rows_add_up(table, analyze):
     analyze(table.location)
     table.follow()

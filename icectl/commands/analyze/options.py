@@ -30,6 +30,13 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _parse_sample(text: str) -> float:
+    ratio = parse_ratio(text)
+    if not ratio:
+        raise UsageError("it reads no file")
+    return ratio
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeRequest:
     """The options of `icectl analyze`, as given."""
@@ -56,6 +63,15 @@ class AnalyzeRequest:
         bool, option("--refresh", "only the columns and partitions that have statistics already")
     ] = False
     full: Annotated[bool, option("--full", "read all data files, not only new ones")] = False
+    sample: Annotated[
+        str | None,
+        option(
+            "--sample",
+            "where all data files would be read, read this ratio of them; NDV are lower bounds",
+            metavar="R",
+            parse=_parse_sample,
+        ),
+    ] = None
     exact_deletes: Annotated[
         bool, option("--exact-deletes", "do not count values of deleted rows; reads all data files")
     ] = False
@@ -93,6 +109,7 @@ class AnalyzeRequest:
         ("icectl analyze /wh/db/t", "columns and partitions"),
         ("icectl analyze /wh/db/t --columns id,category", "the columns that queries join by"),
         ("icectl analyze /wh/db/t --only partitions", "metadata alone: no data file is read"),
+        ("icectl analyze /wh/db/t --sample 10%", "a tenth of the data files: lower bounds"),
         ("icectl analyze /wh/db/t --refresh", "update the statistics that the table has"),
         ("icectl analyze /wh/db/t --check", "for CI: exit 4 if statistics are out of date"),
     ],
@@ -107,6 +124,10 @@ def analyze(
     estimates it: within 3 percent in 19 of 20 cases. Up to 4,096 values it is exact. Sketches can
     be united, so after an append only the new data files are read. All data files are read if more
     than `--max-removed` of the rows went with their files.
+
+    With `--sample` only some data files are read, evenly spread. A value that is in none of them
+    does not count. Without it, `analyze` later reads all files of such columns. `--refresh` keeps
+    to the sample.
 
     Values of deleted rows count as long as their data file is in the table, unless
     `--exact-deletes` is given. Empty texts do not count, as in Spark. Columns of structs, lists,

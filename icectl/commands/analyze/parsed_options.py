@@ -15,6 +15,7 @@ def options_of(request: AnalyzeRequest) -> AnalyzeOptions:
         of_partitions=request.only != "columns",
         full=request.full,
         refresh=request.refresh,
+        sample=values["sample"],
         exact_deletes=request.exact_deletes,
         max_removed=MAX_REMOVED if ratio is None else ratio,
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from icectl.entries.columns import Integers
-from icectl.entries.rows import Entries, numbers, total
+from icectl.entries.rows import Entries, numbers, total, where
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import similar_name_hint
@@ -26,7 +26,8 @@ _WITHOUT_SKETCH = frozenset({"unknown", "variant"})
 class AnalyzeOptions:
     """What is computed: of which columns, and what may be taken over from older statistics.
 
-    Where it is to `refresh`, only columns and partitions that have statistics already.
+    Where it is to `refresh`, only columns and partitions that have statistics already. Of data
+    files that are not new only a `sample` may be read, a ratio.
     """
 
     columns: tuple[str, ...] | None = None
@@ -34,6 +35,7 @@ class AnalyzeOptions:
     of_partitions: bool = True
     full: bool = False
     refresh: bool = False
+    sample: float | None = None
     exact_deletes: bool = False
     max_removed: float = MAX_REMOVED
 
@@ -43,7 +45,7 @@ class ColumnPass:
     """Columns whose values are read of the same files.
 
     `known` are sketches, by column id, that the new ones are united with. `removed` rows of their
-    files went. `reason` says why these files are read.
+    files went. `reason` says why these files are read, `sample` which ratio they are of all.
     """
 
     columns: tuple[NestedField, ...]
@@ -52,6 +54,12 @@ class ColumnPass:
     known: Mapping[int, KnownSketch] = field(default_factory=dict)
     rows_before: int = 0
     removed: int = 0
+    sample: float | None = None
+
+    def sample_of(self, id_: int) -> float | None:
+        """Return of which ratio of the files a column's sketch is; None for all."""
+        known = self.known.get(id_)
+        return self.sample if known is None else known.sample
 
     @property
     def file_count(self) -> int:
@@ -157,13 +165,17 @@ def plan_passes(
     """Return what is read of which files; second: columns whose statistics are those of now."""
     sketches = {} if known is None else known.sketches
     groups: dict[int | None, list[NestedField]] = {}
+    rebuilt: list[tuple[NestedField, str]] = []
     for column in fields:
         sketch = sketches.get(column.id)
+        if sketch is not None and sketch.sample and not (options.sample or options.refresh):
+            rebuilt.append((column, "statistics are of a sample"))
+            continue
         seen = None if sketch is None else sketch.snapshot.snapshot_id
         groups.setdefault(seen, []).append(column)
     of_now = groups.pop(snapshot.snapshot_id, [])
     passes: list[ColumnPass] = []
-    rebuilt = [(field, "without statistics") for field in groups.pop(None, [])]
+    rebuilt += [(field, "without statistics") for field in groups.pop(None, [])]
     for columns in groups.values():
         base = {field.id: sketches[field.id] for field in columns}
         before = next(iter(base.values())).snapshot
@@ -188,11 +200,26 @@ def plan_passes(
                 tasks = _tasks(part, changes.added, files, len(passes))
                 counts = changes.rows_before, removed
                 passes.append(ColumnPass(tuple(part), tasks, reason, of_part, *counts))
-    for reason in dict.fromkeys(why for _, why in rebuilt):
-        part = [field for field, why in rebuilt if why == reason]
-        tasks = _tasks(part, files.every(), files, len(passes))
-        passes.append(ColumnPass(tuple(part), tasks, reason))
+    by_files: dict[tuple[str, float | None], list[NestedField]] = {}
+    for column, why in rebuilt:
+        before_it = sketches.get(column.id) if options.refresh else None
+        kept = None if before_it is None else before_it.sample
+        by_files.setdefault((why, options.sample or kept), []).append(column)
+    for (reason, sample), part in by_files.items():
+        every = files.every()
+        data = every if sample is None else _sampled(every, sample)
+        ratio = sample if len(data) < len(every) else None
+        tasks = _tasks(part, data, files, len(passes))
+        passes.append(ColumnPass(tuple(part), tasks, reason, sample=ratio))
     return tuple(passes), tuple(of_now)
+
+
+def _sampled(data: Entries, ratio: float) -> Entries:
+    """Return a ratio of some files, evenly spread and at least one. Order: kept."""
+    steps = np.floor(np.arange(len(data) + 1) * ratio)
+    chosen = np.diff(steps) > 0
+    chosen[:1] |= not chosen.any()
+    return where(data, chosen)
 
 
 def changed_ratio(metadata: TableMetadata, snapshot: Snapshot, bases: Collection[int]) -> float:

@@ -8,7 +8,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.analyze.plan import AnalyzePlan
+from icectl.commands.analyze.plan import AnalyzePlan, ColumnPass
 from icectl.files.theta_sketch import ThetaSketch
 from icectl.format.snapshot import PartitionStatisticsFile, StatisticsFile
 from icectl.units import print_count, print_size
@@ -46,7 +46,8 @@ def analysis_result(analysis: Analysis) -> dict[str, Any]:
             "name": field.name,
             "field_id": field.id,
             "ndv": _ndv(sketches.get(field.id)),
-            "exact": None if field.id not in sketches else sketches[field.id].is_exact,
+            "exact": _exact(part, field.id, sketches),
+            "sample": part.sample_of(field.id),
             "files": part.file_count,
             "rows": part.row_count,
             "reason": part.reason,
@@ -68,6 +69,12 @@ def analysis_result(analysis: Analysis) -> dict[str, Any]:
         },
         "partition_statistics_file": None if partitions is None else partitions.statistics_path,
     }
+
+
+def _exact(part: ColumnPass, id_: int, sketches: Mapping[int, ThetaSketch]) -> bool | None:
+    if id_ not in sketches:
+        return None
+    return sketches[id_].is_exact and part.sample_of(id_) is None
 
 
 def _ndv(sketch: ThetaSketch | None) -> int | None:
@@ -99,6 +106,8 @@ def print_analysis(console: Console, analysis: Analysis, *, whole: bool) -> None
         for field in part.columns:
             sketch = None if outcome is None else outcome.sketches.get(field.id)
             about = "" if sketch is None or sketch.is_exact else "about "
+            if part.sample_of(field.id) is not None:
+                about = f"at least {about}"
             values = [] if sketch is None else [f"{about}{int(sketch.estimate):,}"]
             rows.append((field.name, *values, read, part.reason))
     if rows:

@@ -58,6 +58,7 @@ from icectl.table.statistics import (
     READ_COLUMNS,
     ROWS_REMOVED,
     ROWS_SEEN,
+    SAMPLE,
     KnownSketch,
     KnownStatistics,
     changed_files,
@@ -364,6 +365,9 @@ def _blob(
         ROWS_SEEN: str(seen),
         ROWS_REMOVED: str(removed),
     }
+    sample = part.sample_of(id_)
+    if sample is not None:
+        properties[SAMPLE] = f"{sample:g}"
     number = snapshot.sequence_number
     content = sketch.to_bytes()
     return NewBlob(BLOB_TYPE, (id_,), snapshot.snapshot_id, number, content, "zstd", properties)

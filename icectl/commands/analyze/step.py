@@ -133,6 +133,12 @@ STEP: Step = Step(
     StatisticsFigures(),
     (_LIMIT,),
     (Check("statistics", "statistics", (_LIMIT.name,), _found, _members),),
-    not_in_policies={"branch": None, "full": None, "exact-deletes": None, "refresh": None},
+    not_in_policies={
+        "branch": None,
+        "full": None,
+        "sample": None,
+        "exact-deletes": None,
+        "refresh": None,
+    },
     with_limits=lambda request, _: replace(request, refresh=request.columns is None),
 )
