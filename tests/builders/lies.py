@@ -171,7 +171,7 @@ class Lies:
                 lambda: rng.choice([0, -1, 10**15, 2**62]),
             ]
         elif isinstance(true, str) and true:
-            at = rng.randrange(len(true))
+            at = int(rng.random() * len(true))  # as many draws wherever the table lies
             ways += [lambda: true[:at] + chr(ord(true[at]) ^ 1) + true[at + 1 :]] * 2
             if true.startswith(("/", "file:")):
                 scheme = true[: len(true) - len(str(local(true)))]
