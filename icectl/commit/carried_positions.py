@@ -95,11 +95,8 @@ def joined(left: Mapping[str, Positions], right: Mapping[str, Positions]) -> dic
 
     Order: the files of the left ones, then the others.
     """
-    none = np.empty(0, np.uint64)
-    return {
-        location: np.union1d(left.get(location, none), right.get(location, none))
-        for location in {**left, **right}
-    }
+    both = left.keys() & right.keys()
+    return {**left, **right} | {name: np.union1d(left[name], right[name]) for name in both}
 
 
 def new_count(

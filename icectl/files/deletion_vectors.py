@@ -61,6 +61,11 @@ def check_cardinality(positions: Positions, expected: int) -> None:
 
 def write_dv(positions: npt.ArrayLike) -> bytes:
     """Write positions as a deletion vector; they may come in any order, and more than once."""
+    return _counted_dv(positions)[1]
+
+
+def _counted_dv(positions: npt.ArrayLike) -> tuple[int, bytes]:
+    """Return how many positions there are, and a deletion vector of them."""
     from pyroaring import BitMap64
 
     numbers = np.asarray(positions, dtype=np.uint64)
@@ -70,13 +75,12 @@ def write_dv(positions: npt.ArrayLike) -> bytes:
     bitmap.run_optimize()
     vector = MAGIC + bitmap.serialize()
     checksum = zlib.crc32(vector).to_bytes(4, "big")
-    return len(vector).to_bytes(4, "big") + vector + checksum
+    return len(bitmap), len(vector).to_bytes(4, "big") + vector + checksum
 
 
 def dv_blob(positions: npt.ArrayLike, data_file: str) -> NewBlob:
     """Return a blob for `write_puffin` that deletes positions of one data file (R-119)."""
-    content = write_dv(positions)
-    count = len(np.unique(np.asarray(positions, dtype=np.uint64)))
+    count, content = _counted_dv(positions)
     return NewBlob(
         type=BLOB_TYPE,
         fields=(_POSITION_FIELD_ID,),

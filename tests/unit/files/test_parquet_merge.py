@@ -153,7 +153,7 @@ def test_row_groups_without_rows_are_left_out():
     empty = written(rows(0, 10).slice(0, 0))
     found = merged([empty, written(rows(0, 10)), empty])
     assert pq.read_metadata(io.BytesIO(found)).num_row_groups == 1
-    with pytest.raises(NotMergeable, match="no row group"):
+    with pytest.raises(NotMergeable, match="it has no rows"):
         merged([empty, empty])
 
 
