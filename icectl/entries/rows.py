@@ -60,9 +60,10 @@ PROVEN = pa.schema(
     [
         pa.field("tight_bounds", pa.map_(pa.int32(), pa.bool_())),
         pa.field("average_lengths", pa.map_(pa.int32(), pa.int64())),
+        pa.field("max_lengths", pa.map_(pa.int32(), pa.int64())),
     ]
 )
-"""What footers prove of new files that only entries of layout sfc-1 have a place for."""
+"""What footers and rows prove of new files that only entries of layout sfc-1 have a place for."""
 
 PLANNING_COLUMNS: frozenset[str] = frozenset(PLANNING.names)
 CARRIED_COLUMNS: frozenset[str] = frozenset(CARRIED.names)

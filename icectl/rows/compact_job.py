@@ -480,6 +480,7 @@ def carried_metrics(metrics: FileMetrics) -> dict[str, object]:
         "upper_bounds": metrics.upper_bounds,
         "tight_bounds": metrics.tight_bounds,
         "average_lengths": metrics.average_lengths,
+        "max_lengths": metrics.max_lengths,
     }
     carried: dict[str, object] = {
         name: sorted(values.items()) for name, values in maps.items() if values

@@ -260,12 +260,14 @@ class _NewFile:
         columns = {
             id_: (item.type, place)
             for id_, item in schema.all_fields.items()
-            if (is_real(item.type) or is_shape(item.type))
+            if (is_real(item.type) or is_shape(item.type) or item.type in _OF_ANY_LENGTH)
             and (place := path_to(arrow, id_)) is not None
         }
         self._paths = {id_: path for id_, (type_, path) in columns.items() if is_real(type_)}
         self._nan_counts = dict.fromkeys(self._paths, 0)
         self._with_nan: set[int] = set()
+        self._lengthy = {id_: path for id_, (_, path) in columns.items() if id_ not in self._paths}
+        self._max_lengths: dict[int, int] = {}
         self._shape_columns = {id_: of for id_, of in columns.items() if is_shape(of[0])}
         self._shapes, self._all_shapes = self._no_shapes(), self._no_shapes()
         file = self._stack.enter_context(outputs.create(self.location))
@@ -309,7 +311,7 @@ class _NewFile:
         self._writer.drain()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Hold a batch for the next row group, and count its NaN."""
+        """Hold a batch for the next row group; count its NaN and the bytes of its values."""
         self._pending.append(batch)
         self.pending_rows += batch.num_rows
         self.pending_bytes += batch.nbytes
@@ -319,6 +321,11 @@ class _NewFile:
             self._nan_counts[id_] += nan_count
             if nan_count:
                 self._with_nan.add(id_)
+        for id_, path in self._lengthy.items():
+            values = inside(batch.column(path[0]), path[1:])
+            longest = pc.max(pc.binary_length(values)).as_py()
+            if longest is not None:
+                self._max_lengths[id_] = max(longest, self._max_lengths.get(id_, 0))
         for id_, shapes in self._shapes.items():
             place, *inner = self._shape_columns[id_][1]
             shapes.add(inside(batch.column(place), tuple(inner)))
@@ -359,6 +366,7 @@ class _NewFile:
             nan_value_counts=self._nan_counts,
             lower_bounds={**least, **footer.lower_bounds, **lower},
             upper_bounds={**footer.upper_bounds, **upper},
+            max_lengths=self._max_lengths,
         )
         metrics = shaped_metrics(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
@@ -388,6 +396,7 @@ def shaped_metrics(
         lower_bounds=lower,
         upper_bounds=upper,
         average_lengths=_only(metrics.average_lengths, counted),
+        max_lengths=_only(metrics.max_lengths, counted),
         split_offsets=metrics.split_offsets,
     )
     return replace(shaped, tight_bounds=_still_tight(metrics, lower, upper))

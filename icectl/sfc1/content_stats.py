@@ -123,7 +123,11 @@ _MEMBERS = {
     "upper_bounds": "upper_bound",
 }
 
-_PROVEN = {"tight_bounds": "tight_bounds", "average_lengths": "average_uncompressed_length"}
+_PROVEN = {
+    "tight_bounds": "tight_bounds",
+    "average_lengths": "average_uncompressed_length",
+    "max_lengths": "max_uncompressed_length",
+}
 
 
 def stats_type(columns: Sequence[StatsColumn]) -> pa.StructType:

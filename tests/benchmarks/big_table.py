@@ -69,7 +69,7 @@ def entries(
         "sort_order_id": pa.array(np.zeros(count, np.int32)),
         "manifest": pa.array(np.full(count, manifest, np.int32)),
         "manifest_pos": pa.array(np.arange(count, dtype=np.int32)),
-        **(_metrics(rng, count) if metrics else {}),
+        **(_metrics(rng, count, manifest) if metrics else {}),
         "split_offsets": pa.array([[4]] * count, pa.list_(pa.int64())),
     }
     schema = pa.schema([*PLANNING, *CARRIED])
@@ -82,7 +82,7 @@ def entries(
     )
 
 
-def _metrics(rng: np.random.Generator, count: int) -> dict[str, pa.Array]:
+def _metrics(rng: np.random.Generator, count: int, day: int) -> dict[str, pa.Array]:
     offsets = pa.array(np.arange(0, (count + 1) * STATS_COLUMNS, STATS_COLUMNS, dtype=np.int32))
     keys = pa.array(np.tile(np.arange(1, STATS_COLUMNS + 1, dtype=np.int32), count))
     total = count * STATS_COLUMNS
@@ -93,7 +93,7 @@ def _metrics(rng: np.random.Generator, count: int) -> dict[str, pa.Array]:
     values = rng.integers(0, 1 << 40, total)
     doubles = rng.random(total)
     raw = [
-        _bound(SCHEMA.fields[at % STATS_COLUMNS].type, int(value), float(double))
+        _bound(SCHEMA.fields[at % STATS_COLUMNS].type, int(value), float(double), day)
         for at, (value, double) in enumerate(zip(values, doubles, strict=True))
     ]
     bounds = pa.MapArray.from_arrays(offsets, keys, pa.array(raw, pa.binary()))
@@ -106,13 +106,16 @@ def _metrics(rng: np.random.Generator, count: int) -> dict[str, pa.Array]:
     }
 
 
-def _bound(kind: object, value: int, double: float) -> bytes:
+def _bound(kind: object, value: int, double: float, day: int) -> bytes:
     assert isinstance(kind, PrimitiveType)
     if kind.name == "string":
         return f"value {value:016}"[:16].encode()
     if kind.name == "double":
         return struct.pack("<d", double)
-    return (value & 0x7FFFFFFF).to_bytes(WIDTHS[kind.name], "little")
+    value &= 0x7FFFFFFF
+    if kind.name == "timestamp":
+        value += day * 86_400_000_000  # as the table is partitioned where it is by day
+    return value.to_bytes(WIDTHS[kind.name], "little")
 
 
 def build(

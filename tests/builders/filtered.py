@@ -34,10 +34,15 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
+
+from tests.builders.broken import Record, rewrite_avro
 
 ROWS = 48
 """Of each of the two files."""
@@ -116,8 +121,18 @@ COLUMNS: Mapping[str, Column] = {
     "double_of_float": Column(DoubleType(), REALS, FloatType()),
     "dec38_of_9": Column(DecimalType(38, 2), _decimals(9, 2), DecimalType(9, 2)),
 }
-UNPROMOTED = tuple(name for name, column in COLUMNS.items() if column.first is None)
-"""Columns that have one type in all files."""
+_NANOSECONDS = [-(2**63), -1, 0, 1, 2**63 - 1]
+BEYOND_SPARK: Mapping[str, Column] = {
+    "clock": Column(
+        TimeType(), [dt.time(), dt.time(0, 0, 0, 1), dt.time(12), dt.time(23, 59, 59, 999_999)]
+    ),
+    "nanos": Column(TimestampNanoType(), _NANOSECONDS, LongType()),
+    "nanos_utc": Column(TimestamptzNanoType(), _NANOSECONDS, LongType()),
+}
+"""Columns that Spark can't read; nanoseconds are numbers which the metadata calls so afterwards."""
+
+_NANO_TYPES = (TimestampNanoType, TimestamptzNanoType)
+ALL: Mapping[str, Column] = {**COLUMNS, **BEYOND_SPARK}
 
 _HELD_BY = "held"
 FILES = 8
@@ -137,12 +152,9 @@ def build(warehouse: Path, name: str, properties: Mapping[str, str], by: str | N
     catalog = SqlCatalog(name, uri="sqlite://", warehouse=f"file://{warehouse}")
     catalog.create_namespace_if_not_exists("db")
     small = {"write.parquet.row-group-limit": "8"}
-    table = catalog.create_table(f"db.{name}", _schema(), properties=small)
+    table = catalog.create_table(f"db.{name}", _schema(COLUMNS), properties=small)
     table.append(_rows(table, in_turns=True))
-    with table.update_schema() as update:
-        for column, kind in ((one, kind.type) for one, kind in COLUMNS.items() if kind.first):
-            update.update_column(column, kind)
-            update.update_column((_HELD_BY, column), kind)
+    _promote(table, COLUMNS)
     table.append(_rows(table, in_turns=False))
     if by is not None:
         table.update_spec().add_identity(by).commit()
@@ -153,30 +165,74 @@ def build(warehouse: Path, name: str, properties: Mapping[str, str], by: str | N
 def spread(catalog: SqlCatalog, chosen: Sequence[str], properties: Mapping[str, str]) -> Path:
     """Make a table of some columns in files of two rows, each by a commit; its directory.
 
-    A file has one value of a column twice, or once beside null, or two neighbours.
+    A file has one value of a column twice, or once beside null, or two neighbours. Each column is
+    there again in a struct, which is null in some rows. Half of the files are from before columns
+    were promoted.
     """
-    fields = [NestedField(at, name, COLUMNS[name].type) for at, name in enumerate(chosen, 1)]
-    table = catalog.create_table("db.t", Schema(*fields))
-    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    columns = {name: ALL[name] for name in chosen}
+    table = catalog.create_table("db.t", _schema(columns))
     for file in range(FILES):
-        arrays = [pa.array(_of_file(field.name, file), field.type) for field in schema]
-        table.append(pa.Table.from_arrays(arrays, schema=schema))
-    return on_files(table, properties)
+        if file == FILES // 2:
+            _promote(table, columns)
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        held = schema.field(_HELD_BY).type
+        plain, inside = (
+            [pa.array(_of_file(name, file), kinds.field(name).type) for name in columns]
+            for kinds in (schema, held)
+        )
+        mask = pa.array([False, file in (2, 4)])
+        struct = pa.StructArray.from_arrays(inside, fields=list(held), mask=mask)
+        table.append(pa.Table.from_arrays([*plain, struct], schema=schema))
+    directory = on_files(table, properties)
+    if any(isinstance(column.type, _NANO_TYPES) for column in columns.values()):
+        _call_nanoseconds(directory / "metadata")
+    return directory
 
 
 def _of_file(name: str, file: int) -> list[Any]:
-    values = COLUMNS[name].values
+    values = ALL[name].values
     first, second = (values[at % len(values)] for at in (file, file + 1))
     found = [[first, first], [first, None], [first, second]][file % 3]
-    if isinstance(COLUMNS[name].type, UUIDType):
+    if isinstance(ALL[name].type, UUIDType):
         return [None if one is None else one.bytes for one in found]
     return found
 
 
-def names() -> dict[str, Column]:
+def _call_nanoseconds(metadata: Path) -> None:
+    """Have all metadata of a table call numbers the timestamps in nanoseconds that they are."""
+
+    def change(schema: Any) -> None:
+        *plain, held = schema["fields"]
+        for field in (*plain, *held["type"]["fields"]):
+            if isinstance(ALL[field["name"]].type, _NANO_TYPES):
+                field["type"] = str(ALL[field["name"]].type)
+
+    def change_header(header: dict[str, str]) -> None:
+        schema = json.loads(header["schema"])
+        change(schema)
+        header["schema"] = json.dumps(schema)
+
+    def resize(rows: list[Record]) -> None:
+        for row in rows:
+            place = Path(row["manifest_path"].removeprefix("file://"))
+            row["manifest_length"] = place.stat().st_size
+
+    for path in metadata.glob("*-m0.avro"):
+        rewrite_avro(path, lambda _: None, header=change_header)
+    for path in metadata.glob("snap-*.avro"):
+        rewrite_avro(path, resize)
+    current = metadata / "v1.metadata.json"
+    document = json.loads(current.read_text())
+    document |= {"format-version": 3, "next-row-id": 0}
+    for schema in document["schemas"]:
+        change(schema)
+    current.write_text(json.dumps(document))
+
+
+def names(columns: Mapping[str, Column] = COLUMNS) -> dict[str, Column]:
     """All columns by the names that queries have for them."""
-    inside = {f"{_HELD_BY}.{name}": column for name, column in COLUMNS.items()}
-    return {**COLUMNS, **inside}
+    inside = {f"{_HELD_BY}.{name}": column for name, column in columns.items()}
+    return {**columns, **inside}
 
 
 def conditions(columns: Iterable[str], operators: Iterable[str]) -> list[str]:
@@ -216,6 +272,11 @@ def own_literal(kind: Any, value: Any) -> str:
     """A value as conditions of icectl have it."""
     if isinstance(kind, BinaryType | FixedType):
         return f"X'{value.hex()}'"
+    if isinstance(kind, _NANO_TYPES):
+        seconds, nanos = divmod(value, 10**9)
+        moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+        zone = "Z" if isinstance(kind, TimestamptzNanoType) else ""
+        return f"'{moment:%Y-%m-%dT%H:%M:%S}.{nanos:09}{zone}'"
     if isinstance(value, bool | int):
         return str(value).lower()
     if isinstance(value, float) or str(kind).startswith("decimal"):
@@ -225,9 +286,18 @@ def own_literal(kind: Any, value: Any) -> str:
     return f"'{value.isoformat() if hasattr(value, 'isoformat') else value}'"
 
 
-def _schema() -> Schema:
+def _promote(table: Table, columns: Mapping[str, Column]) -> None:
+    kinds = {name: one.type for name, one in columns.items() if one.first}
+    with table.update_schema() as update:
+        for name, kind in kinds.items():
+            if not isinstance(kind, _NANO_TYPES):
+                update.update_column(name, kind)
+                update.update_column((_HELD_BY, name), kind)
+
+
+def _schema(columns: Mapping[str, Column]) -> Schema:
     ids = count(1)
-    first = {name: column.first or column.type for name, column in COLUMNS.items()}
+    first = {name: column.first or column.type for name, column in columns.items()}
     plain = [NestedField(next(ids), name, kind, required=False) for name, kind in first.items()]
     holder = next(ids)
     inside = [NestedField(next(ids), name, kind, required=False) for name, kind in first.items()]

@@ -9,7 +9,7 @@ import pytest
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
-from tests.cli.conftest import HOUR_MS, Inspect, result
+from tests.cli.conftest import HOUR_MS, Inspect, checked_document, result
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -181,3 +181,18 @@ def test_changes_over_the_upgrade_are_those_of_both_ends(inspect, directory):
     # Three files came, one of which went again, as one of the first three did.
     assert (found["added_files"], found["removed_files"]) == (2, 1)
     assert found["row_changes"] is None
+
+
+def test_a_missing_vector_is_named_in_one_plain_warning(inspect, directory, capsys):
+    env = FixedEnv(START_MS + 2 * HOUR_MS, uuids=5_000, snapshot_ids=5_000)
+    remove_data_files(directory, env, data_files(directory))
+    capsys.readouterr()
+    found = result(inspect(directory, "changes", "--json"))
+    counted = {"added_rows": 0, "removed_rows": 8 - 2}  # two of these were deleted before
+    assert found["row_changes"] == counted
+    (vector,) = (directory / "data").rglob("*.puffin")
+    vector.unlink()
+    ended = inspect(directory, "changes", "--json")
+    reason = f"the file of a vector is missing: {vector}"
+    assert ended.err == f"warning: rows are not counted: {reason}\n"
+    assert checked_document(ended)["result"]["row_changes"] is None

@@ -19,8 +19,8 @@ from tests.builders.filtered import (
     COLUMNS,
     FILES,
     LEAF_EACH,
-    UNPROMOTED,
     literal,
+    names,
     own_literal,
     spread,
 )
@@ -33,8 +33,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.f
 def asked() -> dict[str, str]:
     """Conditions of Spark, and the same ones of icectl."""
     found = {}
-    for name in UNPROMOTED:
-        kind, values = COLUMNS[name].type, COLUMNS[name].values
+    for name, column in names().items():
+        kind, values = column.type, column.values
         is_real = isinstance(values[0], float)
         found |= {f"{name} {test}": f"{name} {test}" for test in ("IS NULL", "IS NOT NULL")}
         if is_real:
@@ -42,7 +42,8 @@ def asked() -> dict[str, str]:
         for value in [*values, *((0.0, -0.0) if is_real else ())]:
             if isinstance(value, float) and not math.isfinite(value):
                 continue
-            for operator in ("=",) if isinstance(value, bool) else ("=", "<", ">"):
+            few = isinstance(value, bool) or name not in COLUMNS
+            for operator in ("=",) if few else ("=", "<", ">"):
                 theirs = f"{name} {operator} {literal(kind, value)}"
                 found[theirs] = f"{name} {operator} {own_literal(kind, value)}"
         if name == "text":
@@ -71,7 +72,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pruned")
     catalog = SqlCatalog("c", uri="sqlite://", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("db")
-    return spread(catalog, UNPROMOTED, LEAF_EACH)
+    return spread(catalog, tuple(COLUMNS), LEAF_EACH)
 
 
 def test_no_file_is_left_out_in_which_spark_finds_a_row(table, tmp_path):

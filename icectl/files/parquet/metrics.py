@@ -47,7 +47,8 @@ class FileMetrics:
 
     Bounds are single-value bytes, not truncated. Footers count no NaN. Those of `exact_bounds` are
     values of the column; others may be wider than it. `tight_bounds` is what is proven of this, of
-    both bounds. `average_lengths` are bytes of a value of text, bytes or shapes, rounded down.
+    both bounds. `average_lengths` are bytes of a value of text, bytes or shapes, rounded down;
+    `max_lengths` those of the longest, which no footer says.
     """
 
     record_count: int
@@ -60,6 +61,7 @@ class FileMetrics:
     exact_bounds: frozenset[int] = frozenset()
     tight_bounds: Mapping[int, bool] = field(default_factory=dict)
     average_lengths: Mapping[int, int] = field(default_factory=dict)
+    max_lengths: Mapping[int, int] = field(default_factory=dict)
     split_offsets: tuple[int, ...] = ()
 
 
