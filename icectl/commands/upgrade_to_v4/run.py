@@ -1,6 +1,6 @@
 """The run of `icectl upgrade-to-v4`: load, check, write roots, commit; once per branch if eager."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -77,8 +77,9 @@ from icectl.format.updates import (
 )
 from icectl.rows.named_files import read_names
 from icectl.sfc1.commit.draft import ParentState, TreeChange
-from icectl.sfc1.commit.lists import ListsOfRoots, check_roots, legacy_statistics
+from icectl.sfc1.commit.lists import LegacyStatistics, ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
+from icectl.sfc1.manifest_file import ListedRow
 from icectl.sfc1.manifests import (
     PLAIN,
     TreeFacts,
@@ -372,7 +373,7 @@ def _commit(
     change = _rewritten if eager else _list_manifests
     with transaction(context, base, COMMAND) as opened:
         writer = TreeWriter(context.store, context.env, branch or "main", opened.outputs)
-        lists = ListsOfRoots(context, opened.outputs)
+        lists, statistics = ListsOfRoots(context, opened.outputs), LegacyStatistics(context)
 
         def propose(metadata: TableMetadata) -> Proposal:
             if metadata != base.metadata:  # another writer's
@@ -386,7 +387,9 @@ def _commit(
             snapshot = None if branch is None else head(upgraded, branch)
             if snapshot is None or (layout_of(snapshot) is Layout.SFC_1 and not eager):
                 return Proposal(updates)
-            return writer.propose(upgraded, snapshot_id, partial(change, context), updates=updates)
+            return writer.propose(
+                upgraded, snapshot_id, partial(change, statistics), updates=updates
+            )
 
         landed = opened.commit(propose)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
@@ -411,32 +414,31 @@ def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
     return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
 
 
-def _list_manifests(context: TableContext, facts: TreeFacts, state: ParentState) -> TreeChange:
+def _list_manifests(
+    statistics: LegacyStatistics, facts: TreeFacts, state: ParentState
+) -> TreeChange:
     """Return a root that lists the manifests as they are, with the statistics of their entries."""
-    statistics = _statistics_of_kept(context, facts, state, state.foreign)
-    return TreeChange(facts.empty(), operation="replace", statistics=statistics)
+    of_kept = statistics.of(facts, _kept(state, state.foreign))
+    return TreeChange(facts.empty(), operation="replace", statistics=of_kept)
 
 
-def _rewritten(context: TableContext, facts: TreeFacts, state: ParentState) -> TreeChange:
+def _rewritten(statistics: LegacyStatistics, facts: TreeFacts, state: ParentState) -> TreeChange:
     """Return a root of new leaves.
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
     """
-    keys = frozenset(map(comparison_key, _movable(context, facts, state.rows)))
-    statistics = _statistics_of_kept(context, facts, state, keys | state.foreign)
-    return TreeChange(facts.empty(), rewritten=keys, operation="replace", statistics=statistics)
+    keys = frozenset(map(comparison_key, _movable(statistics.context, facts, state.rows)))
+    of_kept = statistics.of(facts, _kept(state, keys | state.foreign))
+    return TreeChange(facts.empty(), rewritten=keys, operation="replace", statistics=of_kept)
 
 
-def _statistics_of_kept(
-    context: TableContext, facts: TreeFacts, state: ParentState, rewritten: Set[str]
-) -> Mapping[str, pa.StructArray]:
-    """Read the statistics of the manifests of older versions that stay as they are."""
-    kept = [
+def _kept(state: ParentState, rewritten: Set[str]) -> list[ListedRow]:
+    """Return the manifests of older versions that stay as they are."""
+    return [
         leaf
         for leaf in leaf_rows(state.rows)
         if leaf.file_format == FileFormat.AVRO and comparison_key(leaf.name) not in rewritten
     ]
-    return legacy_statistics(context, facts, kept)
 
 
 def _movable(context: TableContext, facts: TreeFacts, rows: pa.Table) -> list[str]:

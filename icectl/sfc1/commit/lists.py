@@ -44,6 +44,7 @@ from icectl.format.partition import result_types
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.content_stats import (
+    StatsColumn,
     aggregate,
     by_field_id,
     conform,
@@ -306,6 +307,24 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
         if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
             rows.append(_row(facts, counted))
     return pa.concat_tables(rows)
+
+
+@dataclass(slots=True)
+class LegacyStatistics:
+    """Statistics of leaves of older versions, each read once however often a commit is tried."""
+
+    context: TableContext
+    _columns: Sequence[StatsColumn] = ()
+    _known: dict[str, pa.StructArray] = field(default_factory=dict)
+
+    def of(self, facts: TreeFacts, leaves: Sequence[ListedRow]) -> Mapping[str, pa.StructArray]:
+        """Return them by key. Shape, errors: as legacy_statistics."""
+        if facts.columns != self._columns:  # another writer's
+            self._columns, self._known = facts.columns, {}
+        by_key = {comparison_key(leaf.name): leaf for leaf in leaves}
+        new = [leaf for key, leaf in by_key.items() if key not in self._known]
+        self._known |= legacy_statistics(self.context, facts, new)
+        return {key: self._known[key] for key in by_key if key in self._known}
 
 
 def legacy_statistics(
