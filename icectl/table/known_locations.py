@@ -98,6 +98,12 @@ class KnownLocations:
                 known[order[rows]] = part[places] == sought
         return known
 
+    def among(self, locations: pa.ChunkedArray) -> "KnownLocations":
+        """Return the set of those locations that are in this one, which may go then."""
+        found = KnownLocations(self._hashed)
+        found.add(locations.filter(self.contains(locations)))
+        return found
+
     def save(self, file: IO[bytes]) -> None:
         """Write the set to a file, for `opened`."""
         header = {"descr": "<u8", "fortran_order": False, "shape": (len(self),)}

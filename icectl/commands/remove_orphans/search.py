@@ -208,6 +208,8 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         others.check_newest(loaded)
         listed = listing.locations()
         references = _read_references(context, loaded, options, places, listing, listed)
+        # Two sets of all files would be twice the memory.
+        listed = listed.among(every_statistics_file(loaded.metadata).table["location"])
         _add_forks(context, references, others.forks(loaded))
         _add_from_hint(context, references, loaded, tuple(others.accepted))
         specs = loaded.metadata.partition_specs

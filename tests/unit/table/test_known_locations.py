@@ -80,6 +80,15 @@ def test_a_saved_set_knows_what_was_saved(tmp_path, names):
     assert opened.contains(pa.array([f"{TABLE}/x"])).to_pylist() == [True]
 
 
+@pytest.mark.parametrize("sought", [[], ["a", "x"]])
+def test_the_known_ones_of_some_locations_are_a_set_of_their_own(sought):
+    found = known([f"{TABLE}/a", f"{TABLE}/b"]).among(
+        pa.chunked_array([[f"{TABLE}/{name}" for name in sought]], pa.string())
+    )
+    named = pa.array([f"{TABLE}/{name}" for name in ("a", "b", "x")])
+    assert found.contains(named).to_pylist() == ["a" in sought, False, False]
+
+
 def test_every_location_counts_once(monkeypatch):
     monkeypatch.setattr(spill, "_WAITING_BYTES", 100)  # so that they go by way of the disk
     files = KnownLocations()

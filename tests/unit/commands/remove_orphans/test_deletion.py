@@ -4,11 +4,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pyarrow as pa
 import pytest
@@ -21,10 +22,11 @@ from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval
 from icectl.entries.files import ListedFiles, listed_files
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
-from icectl.rows.orphan_search import LocalOrphanSearch
+from icectl.rows.orphan_search import LocalListing, LocalOrphanSearch
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from icectl.table.context import TableContext
+from icectl.table.known_locations import KnownLocations
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray
 from tests.builders.table_builder import TableBuilder
@@ -93,6 +95,26 @@ def test_what_is_as_it_was_goes(table):
     assert not any(path.exists() for path in lost)
     assert (done.failed, spared(done), done.stopped) == ([], {}, False)
     assert done.quarantine is None
+
+
+def test_one_set_of_all_files_is_in_memory_at_a_time(table, monkeypatch):
+    listed, compared = [], []
+
+    def locations(listing: LocalListing) -> KnownLocations:
+        found = whole(listing)
+        listed.append(ref(found))
+        return found
+
+    def unreached(listing: LocalListing, *given: Any) -> Iterator[pa.RecordBatch]:
+        compared.append(listed[0]())
+        return comparing(listing, *given)
+
+    whole, comparing = LocalListing.locations, LocalListing.unreached
+    monkeypatch.setattr(LocalListing, "locations", locations)
+    monkeypatch.setattr(LocalListing, "unreached", unreached)
+    stray(table.directory, "data/lost.parquet")
+    assert names(Removal(table).done()) == ["lost.parquet"]
+    assert compared == [None]
 
 
 @pytest.mark.parametrize(
