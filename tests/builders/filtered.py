@@ -17,10 +17,13 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -134,7 +137,7 @@ BEYOND_SPARK: Mapping[str, Column] = {
 _NANO_TYPES = (TimestampNanoType, TimestamptzNanoType)
 ALL: Mapping[str, Column] = {**COLUMNS, **BEYOND_SPARK}
 
-_HELD_BY = "held"
+_HELD_BY, _FILE, _FILE_ID = "held", "file", 1_000
 FILES = 8
 """Files that `spread` makes."""
 
@@ -166,11 +169,14 @@ def spread(catalog: SqlCatalog, chosen: Sequence[str], properties: Mapping[str, 
     """Make a table of some columns in files of two rows, each by a commit; its directory.
 
     A file has one value of a column twice, or once beside null, or two neighbours. Each column is
-    there again in a struct, which is null in some rows. Half of the files are from before columns
-    were promoted.
+    there again in a struct, which is null in some rows; PyIceberg tells no bounds there. Half of
+    the files are from before columns were promoted. Each is a partition: files are compacted alone.
     """
     columns = {name: ALL[name] for name in chosen}
-    table = catalog.create_table("db.t", _schema(columns))
+    by_file = PartitionSpec(PartitionField(_FILE_ID, 1000, IdentityTransform(), _FILE))
+    file_column = NestedField(_FILE_ID, _FILE, IntegerType())
+    schema = Schema(file_column, *_schema(columns).fields)
+    table = catalog.create_table("db.t", schema, partition_spec=by_file)
     for file in range(FILES):
         if file == FILES // 2:
             _promote(table, columns)
@@ -182,7 +188,8 @@ def spread(catalog: SqlCatalog, chosen: Sequence[str], properties: Mapping[str, 
         )
         mask = pa.array([False, file in (2, 4)])
         struct = pa.StructArray.from_arrays(inside, fields=list(held), mask=mask)
-        table.append(pa.Table.from_arrays([*plain, struct], schema=schema))
+        number = pa.array([file] * 2, pa.int32())
+        table.append(pa.Table.from_arrays([number, *plain, struct], schema=schema))
     directory = on_files(table, properties)
     if any(isinstance(column.type, _NANO_TYPES) for column in columns.values()):
         _call_nanoseconds(directory / "metadata")
@@ -202,7 +209,7 @@ def _call_nanoseconds(metadata: Path) -> None:
     """Have all metadata of a table call numbers the timestamps in nanoseconds that they are."""
 
     def change(schema: Any) -> None:
-        *plain, held = schema["fields"]
+        _, *plain, held = schema["fields"]
         for field in (*plain, *held["type"]["fields"]):
             if isinstance(ALL[field["name"]].type, _NANO_TYPES):
                 field["type"] = str(ALL[field["name"]].type)
@@ -217,8 +224,15 @@ def _call_nanoseconds(metadata: Path) -> None:
             place = Path(row["manifest_path"].removeprefix("file://"))
             row["manifest_length"] = place.stat().st_size
 
+    def change_files(entries: list[Record]) -> None:
+        for file in (entry["data_file"] for entry in entries):
+            path = Path(file["file_path"].removeprefix("file://"))
+            rows = pq.read_table(path, partitioning=None)
+            pq.write_table(rows.cast(pa.schema(map(_with_nanoseconds, rows.schema))), path)
+            file["file_size_in_bytes"] = path.stat().st_size
+
     for path in metadata.glob("*-m0.avro"):
-        rewrite_avro(path, lambda _: None, header=change_header)
+        rewrite_avro(path, change_files, header=change_header)
     for path in metadata.glob("snap-*.avro"):
         rewrite_avro(path, resize)
     current = metadata / "v1.metadata.json"
@@ -227,6 +241,16 @@ def _call_nanoseconds(metadata: Path) -> None:
     for schema in document["schemas"]:
         change(schema)
     current.write_text(json.dumps(document))
+
+
+def _with_nanoseconds(field: pa.Field) -> pa.Field:
+    if pa.types.is_struct(field.type):
+        return field.with_type(pa.struct(map(_with_nanoseconds, field.type)))
+    kind = ALL[field.name].type if field.name in BEYOND_SPARK else None
+    if not isinstance(kind, _NANO_TYPES):
+        return field
+    zone = "UTC" if isinstance(kind, TimestamptzNanoType) else None
+    return field.with_type(pa.timestamp("ns", zone))
 
 
 def names(columns: Mapping[str, Column] = COLUMNS) -> dict[str, Column]:

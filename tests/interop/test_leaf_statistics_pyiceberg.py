@@ -32,6 +32,8 @@ ONE_OF_EACH_TYPE = (
     "text", "uuid", "bytes", "fixed4", "clock", "nanos", "nanos_utc", "dec38_of_9",
 )  # fmt: skip
 
+COMPACT = ["compact", "--rewrite-all", "--engine=local"]
+
 
 def conditions(name: str, operators: str) -> Iterator[tuple[str, Callable[[Any], bool]]]:
     """Conditions on a column, and what they are of a value."""
@@ -61,16 +63,15 @@ def _holds(compare: Callable[[Any, Any], bool], value: object, row: object) -> b
     ids=["few", "every"],
 )
 def test_no_leaf_with_a_matching_row_is_left_out(catalog, chosen, operators, modes):
-    """First in Avro manifests below a root, then in leaves."""
+    """First in Avro manifests below a root, then in leaves, then by the metrics of icectl."""
     directory = spread(catalog, chosen, LEAF_EACH)
-    upgrade = ["upgrade-to-v4", str(directory), "--layout=sfc-1", "--yes", "--quiet"]
     left_out = []
-    for mode in modes:
-        assert app.main([*upgrade, *mode]) == 0
-        asked, *counts = asked_and_left_out(directory, chosen, operators)
-        left_out += counts
-        assert counts[0] > asked
-    assert len(set(left_out)) == 1  # roots know as much of manifests as of leaves
+    for words in (*(["upgrade-to-v4", "--layout=sfc-1", *mode] for mode in modes), COMPACT):
+        assert app.main([*words, str(directory), "--yes", "--quiet"]) == 0
+        left_out.append(asked_and_left_out(directory, chosen, operators))
+    *by_pyiceberg, (asked, count) = left_out
+    assert len(set(by_pyiceberg)) == 1  # roots know as much of manifests as of leaves
+    assert asked < by_pyiceberg[0][1] < count  # PyIceberg has no bounds inside of structs
 
 
 def asked_and_left_out(directory: Path, chosen: Sequence[str], operators: str) -> tuple[int, int]:
@@ -91,14 +92,18 @@ def asked_and_left_out(directory: Path, chosen: Sequence[str], operators: str) -
         held = {leaf: values(table, name) for leaf, table in rows.items()}
         for text, is_match in conditions(name, operators if name in ALL else operators[-1]):
             others = leaves_without(facts, root, parse_where(text, metadata))
-            for leaf in others:
+            alive = others & rows.keys()
+            for leaf in alive:
                 assert not any(map(is_match, held[leaf])), text
-            asked, left_out = asked + 1, left_out + len(others)
+            asked, left_out = asked + 1, left_out + len(alive)
     return asked, left_out
 
 
 def values(table: pa.Table, name: str) -> list[Any]:
     """The values of a column, or of one in a struct."""
     plain = table.flatten() if "." in name else table
-    found: list[Any] = plain[name].to_pylist()
+    column = plain[name]
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.int64())
+    found: list[Any] = column.to_pylist()
     return found
