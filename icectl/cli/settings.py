@@ -383,6 +383,7 @@ def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float]]:
 
 
 HEALTH_LIMITS = (
+    _limits("expired-rows", "0%, 100%", "part of the rows that may be past their time"),
     _limits("files-to-save", "0, 1000", "fewer files possible by compaction"),
     _limits("deleted-rows", "0%, 30%", "part of the rows that are deleted by position"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),

@@ -19,7 +19,14 @@ if TYPE_CHECKING:  # what reads a table is imported by those who judge one
     from icectl.cli.settings import Settings
     from icectl.commands.sight import Sight
 
-STEPS = ("compact", "rewrite-manifests", "analyze", "expire-snapshots", "remove-orphans")
+STEPS = (
+    "expire-rows",
+    "compact",
+    "rewrite-manifests",
+    "analyze",
+    "expire-snapshots",
+    "remove-orphans",
+)
 """The commands that maintain a table, in the order in which they are run on it."""
 
 OVER_BUDGET = "left to another run by `--max-rewrite` or `budget.rewrite-bytes`"

@@ -296,3 +296,107 @@ def test_a_reviewed_plan_deletes_what_it_names(expire_rows, tmp_path):
     assert expire_rows(plan, command="apply").code == 11
     assert expire_rows(plan, "--allow-newer", command="apply").code == 0
     assert ids(tmp_path / "t") == [10, 11]
+
+
+def nights(run: Run, tmp_path: Path, text: str) -> Callable[..., dict[str, Any]]:
+    """Run maintain by a policy, with one step: the table's entry in the report."""
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(f'steps = ["expire-rows"]\n{text}\n')
+    policy.chmod(0o600)
+
+    def night(directory: Path, *words: str) -> dict[str, Any]:
+        line = (directory, "--policy", policy, "--yes", "--json", "-q", *words)
+        ended = run(*line, command="maintain")
+        assert ended.code in (0, 3), ended.err
+        (entry,) = ended.document["result"]["tables"]
+        return dict(entry)
+
+    return night
+
+
+def rule_before(row: int) -> dict[str, str]:
+    """The properties by which all rows before one are past their time."""
+    age_ms = NOW_MS - FIRST_US // 1000 - row * HOUR_MS
+    return {"icectl.ttl.column": "at", "icectl.ttl.age": f"{age_ms}ms"}
+
+
+def check_of(run: Run, directory: Path) -> dict[str, Any]:
+    """What health says of a table's expired rows."""
+    found = result_of(run(directory, "health", "--json", command="inspect"))
+    return dict(found["expired_rows"])
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_maintain_deletes_the_rows_of_the_tables_own_rule(expire_rows, tmp_path, version):
+    table = TableBuilder(tmp_path / "t", format_version=version, properties=rule_before(10))
+    for rows in (range(8), range(8, 12), range(12, 100)):
+        table.append(rows)
+    kept = table.metadata.current_snapshot_id
+    for name, kind in (("before", "tag"), ("other", "branch")):
+        table.ref(name, kind, snapshot_id=kept)
+    check = check_of(expire_rows, table.directory)
+    assert (check["verdict"], check["command"]) == ("attention", "expire-rows")
+    figures = ("live_row_count", "expired_file_count", "expired_row_count")
+    assert [check[name] for name in figures] == [100, 1, 8]
+    assert (check["doubtful_file_count"], check["doubtful_row_count"]) == (1, 4)
+    assert check["most_expired_ratio"] == 0.12
+    night = nights(expire_rows, tmp_path, "")
+    entry = night(table.directory)
+    assert [(step["step"], step["status"]) for step in entry["steps"]] == [("expire-rows", "done")]
+    assert ids(table.directory) == list(range(10, 100))
+    assert ids(table.directory, kept) == list(range(100))
+    refs = read_metadata(current_metadata(table.directory))["refs"]
+    assert {refs[name]["snapshot-id"] for name in ("before", "other")} == {kept}
+    clean(expire_rows, table.directory)
+    snapshot = head(table.directory)["snapshot-id"]
+    again = night(table.directory)  # bounds still say that a file may have such rows
+    assert [step["status"] for step in again["steps"]] in ([], ["nothing-to-do"])
+    assert head(table.directory)["snapshot-id"] == snapshot
+
+
+def test_a_policy_says_which_rows_go_and_from_which_part_on(expire_rows, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    for rows in (range(10), range(10, 100)):
+        table.append(rows)
+    assert check_of(expire_rows, table.directory)["verdict"] == "ok"
+    filter_ = before(10)[1]
+    for threshold, statuses in (("11%", []), ("10%", ["done"])):
+        rule = f'[expire-rows]\nwhere = "{filter_}"\nexpired-rows = "{threshold}"'
+        entry = nights(expire_rows, tmp_path, rule)(table.directory)
+        assert [step["status"] for step in entry["steps"]] == statuses
+    assert ids(table.directory) == list(range(10, 100))
+
+
+@pytest.mark.parametrize(
+    ("properties", "text", "why"),
+    [
+        (rule_before(21), "", "21 of 100 rows would be deleted (21%)"),
+        (rule_before(10), '[expire-rows]\nmax-fraction = "5%"', "10 of 100 rows would be deleted"),
+        ({"icectl.ttl.column": "at"}, "", "no property `icectl.ttl.age`"),
+        (rule_before(10) | {"icectl.ttl.age": "old"}, "", "`icectl.ttl.age` is `old`"),
+        (rule_before(10) | {"icectl.ttl.column": "gone"}, "", "no column of the table"),
+        ({}, '[expire-rows]\nwhere = "id < 3"', "may be true of rows that are not of the past"),
+        ({}, "[expire-rows]\nwhere = \"lost < 'now - 9d'\"", "no column `lost`"),
+    ],
+)
+def test_what_is_too_much_or_not_clear_is_withheld(expire_rows, tmp_path, properties, text, why):
+    table = TableBuilder(tmp_path / "t", properties=properties)
+    for rows in (range(10), range(10, 21), range(21, 100)):
+        table.append(rows)
+    entry = nights(expire_rows, tmp_path, text)(table.directory)
+    assert ids(table.directory) == list(range(100))
+    told = [one["reason"] for one in entry["withheld"]] + [
+        f"{step['status']} {step.get('reason')}" for step in entry["steps"]
+    ]
+    assert len(told) == 1
+    assert why in told[0], told
+
+
+def test_no_policy_allows_any_filter(expire_rows, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(3))
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("expire-rows.yes-any-filter = true\n")
+    policy.chmod(0o600)
+    ended = expire_rows(table.directory, "--policy", policy, "--yes", command="maintain")
+    assert (ended.code, "no policy takes this option" in ended.err) == (2, True)

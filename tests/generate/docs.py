@@ -312,7 +312,7 @@ the file can only keep more snapshots than the table says.
 | --- | --- | --- | --- |"""
 
 _POLICY_EXAMPLE = """\
-steps = ["compact", "rewrite-manifests", "analyze", "expire-snapshots", "remove-orphans"]
+steps = ["expire-rows", "compact", "rewrite-manifests", "expire-snapshots", "remove-orphans"]
 window = "22:00-06:00 Europe/Berlin"
 
 [budget]

@@ -1,0 +1,160 @@
+"""What `icectl expire-rows` would do to a table, in figures, by its manifests alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from icectl.cli.options import read_options
+from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_of
+from icectl.commands.expire_rows.options import ExpireRowsRequest
+from icectl.commands.sight import Sight
+from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.entries.may_match import all_match, may_match
+from icectl.entries.rows import numbers
+from icectl.errors import CorruptTable, Refused, UsageError
+from icectl.files.manifest.schema import check_list_known
+from icectl.format.properties import TTL_AGE, TTL_COLUMN
+from icectl.table.live_files import check_deletes
+from icectl.units import print_count
+
+COMMAND = "expire-rows"
+_FOOTER_BYTES = 64 << 10
+
+_LIMIT = Limit(
+    "expired-rows",
+    "of the rows",
+    "delete rows if up to this ratio of them may be past their time",
+    is_ratio=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringFigures:
+    """The rows past their time, as far as bounds and partitions show.
+
+    All rows of `whole_files` are, and some of `partial_files` may be.
+    """
+
+    filter: str | None = None
+    live_rows: int = 0
+    whole_files: int = 0
+    whole_rows: int = 0
+    partial_files: int = 0
+    partial_rows: int = 0
+
+    @property
+    def most_ratio(self) -> float:
+        """The part of the rows that may go, at most."""
+        return min((self.whole_rows + self.partial_rows) / max(self.live_rows, 1), 1.0)
+
+
+def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
+    """Plan a deletion by manifests: data files are not read.
+
+    A table without a filter, in the request or its properties, needs none. One that is not clear
+    is withheld work.
+    """
+    metadata = sight.metadata
+    has_rule = any(item.name in metadata.properties for item in (TTL_COLUMN, TTL_AGE))
+    if request.where is None and not has_rule:
+        return Judgement(ExpiringFigures())
+    from icectl.commands.expire_rows.plan import (  # few tables have such rows
+        MAX_FRACTION,
+        filter_of,
+        over_fraction,
+    )
+    from icectl.commands.rows.deletion import live_counts
+
+    try:
+        chosen = filter_of(metadata, request.where, sight.now_ms, any_filter=False)
+    except (UsageError, Refused) as problem:
+        unknown = Measure(_LIMIT.name, 1.0, "the rule for rows past their time is not clear")
+        return Judgement(ExpiringFigures(), (unknown,), error=problem)
+    error = first_error(sight.check_base, sight.check_files)
+    if isinstance(error, CorruptTable):
+        return Judgement(ExpiringFigures(), error=error)
+    files = sight.files_with_bounds
+    scope = chosen.predicate, metadata.partition_specs, metadata.schemas
+    may, every = may_match(files.data, *scope), all_match(files.data, *scope)
+    live = live_counts(files)
+    whole, partial = may & every & (live > 0), may & ~every & (live > 0)
+    figures = ExpiringFigures(
+        filter=chosen.text,
+        live_rows=int(live.sum()),
+        whole_files=int(whole.sum()),
+        whole_rows=int(live[whole].sum()),
+        partial_files=int(partial.sum()),
+        partial_rows=int(live[partial].sum()),
+    )
+    if not (figures.whole_files or figures.partial_files):
+        return Judgement(figures, error=error)
+    sizes = numbers(files.data, "file_size_in_bytes")
+    ratio = read_options(request)["max_fraction"]
+    most = MAX_FRACTION if ratio is None else ratio
+    refusal = over_fraction(figures.whole_rows, figures.live_rows, most)
+    error = error or first_error(
+        lambda: check_deletes(files, np.flatnonzero(whole | partial)),
+        lambda: check_list_known(files.listed),
+    )
+    read_bytes, footers = int(sizes[partial].sum()), np.minimum(sizes[whole], _FOOTER_BYTES)
+    is_rewrite = request.method == "rewrite" or metadata.format_version == 1
+    work = sight.run_work + Work(
+        decoded_bytes=read_bytes * (2 if is_rewrite else 1),
+        other_bytes=int(footers.sum()) + read_bytes * is_rewrite,
+        written_bytes=read_bytes * is_rewrite,
+        get_requests=figures.whole_files + gets_of(sizes[partial].tolist()) * (1 + 2 * is_rewrite),
+        put_requests=figures.partial_files,
+        fewer_requests=GETS_OF_DATA_FILE * figures.whole_files,
+    )
+    return Judgement(
+        figures,
+        (Measure(_LIMIT.name, figures.most_ratio, f"{_rows(figures)} past their time"),),
+        benefit_bytes=int(sizes[whole].sum()),
+        error=error or refusal,
+        work=work,
+    )
+
+
+def _rows(figures: ExpiringFigures) -> str:
+    whole = (
+        f"{print_count(figures.whole_rows, 'row')} in {print_count(figures.whole_files, 'file')}"
+    )
+    some = f"some of {figures.partial_rows:,} in {print_count(figures.partial_files, 'file')}"
+    if not figures.partial_files:
+        return whole
+    return f"{whole}, and {some}" if figures.whole_files else some
+
+
+def _found(figures: ExpiringFigures) -> str:
+    if figures.filter is None:
+        return "no row has a date of expiry; `icectl.ttl.column` and `icectl.ttl.age` give one"
+    if not (figures.whole_files or figures.partial_files):
+        return f"no row with {figures.filter}"
+    rows = print_count(figures.live_rows, "row")
+    return f"of {rows}, {_rows(figures)} are past their time: {figures.filter}"
+
+
+def _members(figures: ExpiringFigures) -> Mapping[str, object]:
+    return {
+        "filter": figures.filter,
+        "live_row_count": figures.live_rows,
+        "expired_file_count": figures.whole_files,
+        "expired_row_count": figures.whole_rows,
+        "doubtful_file_count": figures.partial_files,
+        "doubtful_row_count": figures.partial_rows,
+        "most_expired_ratio": figures.most_ratio,
+    }
+
+
+STEP: Step = Step(
+    COMMAND,
+    ExpireRowsRequest,
+    lambda _settings, _now_ms, request: read_options(request),
+    plan,
+    ExpiringFigures(),
+    (_LIMIT,),
+    (Check("expired_rows", "expired rows", (_LIMIT.name,), _found, _members),),
+    deletes=True,
+    not_in_policies={"branch": None, "yes-any-filter": None},
+)
