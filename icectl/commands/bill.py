@@ -4,7 +4,7 @@ Figures are estimates of a plan. Requests count as stores charge them: reads as 
 listings as PUT; deletions are free.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -133,7 +133,10 @@ _START_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What a step costs and brings; money and paybacks are None where prices do not tell."""
+    """What a step costs and brings; money and paybacks are None where prices do not tell.
+
+    Scans pay by the day too where it is known how many there are in one.
+    """
 
     work: Work
     seconds: float
@@ -141,6 +144,7 @@ class Bill:
     cost: float | None
     saved_per_scan: float | None
     saved_per_month: float | None
+    scans_per_day: float | None = None
 
     @property
     def payback_scans(self) -> float | None:
@@ -149,12 +153,14 @@ class Bill:
 
     @property
     def payback_days(self) -> float | None:
-        """Days until storage that is no longer paid has paid for the step."""
-        months = _ratio(self.cost, self.saved_per_month)
-        return None if months is None else months * _DAYS_OF_MONTH
+        """Days until storage that is no longer paid, and scans, have paid for the step."""
+        if self.saved_per_month is None or self.saved_per_scan is None:
+            return None
+        by_scans = self.saved_per_scan * (self.scans_per_day or 0)
+        return _ratio(self.cost, self.saved_per_month / _DAYS_OF_MONTH + by_scans)
 
 
-def bill(work: Work, rates: Rates, prices: Prices) -> Bill:
+def bill(work: Work, rates: Rates, prices: Prices, scans_per_day: float | None = None) -> Bill:
     """Return the bill of a step. A price that is not set counts as 0, none at all as no money."""
     seconds = _START_S + work.copied_bytes / rates.copied + work.decoded_bytes / rates.decoded
     seconds += work.other_bytes / rates.other
@@ -170,7 +176,20 @@ def bill(work: Work, rates: Rates, prices: Prices) -> Bill:
     )
     per_scan = work.fewer_requests / 1000 * (prices.get_1000 or 0)
     per_month = work.freed_bytes / _GB * (prices.storage_gb_month or 0)
-    return Bill(work, seconds, rates, cost, per_scan, per_month)
+    return Bill(work, seconds, rates, cost, per_scan, per_month, scans_per_day)
+
+
+def bill_of_all(bills: Sequence[Bill]) -> Bill | None:
+    """Return the bill of several steps on tables with scans of their own; None for no steps."""
+    if not bills:
+        return None
+    first = bills[0]
+    money = (
+        None if first.cost is None else sum(getattr(one, name) for one in bills)
+        for name in ("cost", "saved_per_scan", "saved_per_month")
+    )
+    seconds = sum(one.seconds for one in bills)
+    return Bill(sum((one.work for one in bills), Work()), seconds, first.rates, *money)
 
 
 def bill_row(bill: Bill) -> dict[str, Any]:

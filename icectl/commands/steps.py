@@ -113,7 +113,8 @@ class Step:
     `plan` says what the command would do, and writes nothing;
     `nothing` are the figures where that could not be planned. `deletes` where it drops history or
     deletes files. `not_in_policies` are options of one run on one table, or of no rule, each with
-    the key that stands for it. `with_limits` makes a request heed limits.
+    the key that stands for it. `with_limits` makes a request heed limits. `is_owed` where it is run
+    whatever it pays.
     """
 
     command: str
@@ -124,6 +125,7 @@ class Step:
     limits: tuple[Limit, ...]
     checks: tuple[Check, ...]
     deletes: bool = False
+    is_owed: bool = False
     not_in_policies: Mapping[str, str | None] = field(default_factory=dict)
     with_limits: Callable[[Any, Mapping[str, float]], Any] = field(
         default=lambda request, _: request

@@ -61,6 +61,40 @@ def steps(row: Mapping[str, Any]) -> dict[str, str]:
     return {step["step"]: step["status"] for step in row["steps"]}
 
 
+def test_a_plan_has_a_bill_for_each_step_and_for_all(tmp_path, maintain, monkeypatch):
+    for name in ("a", "b"):
+        table = TableBuilder(
+            tmp_path / name, properties={"history.expire.max-snapshot-age-ms": "1"}
+        )
+        for start in range(12):
+            table.append([start])
+    found = maintain(tmp_path, "--dry-run", "--json").document["result"]
+    bills = [need["bill"] for table in found["tables"] for need in table["needs"]]
+    assert len(bills) >= 4
+    for figure in ("read_bytes", "get_requests", "fewer_requests_per_scan"):
+        assert found["totals"]["bill"][figure] == sum(bill[figure] for bill in bills) > 0
+    assert found["totals"]["bill"]["cost"] is None
+    shown = maintain(tmp_path, "--dry-run").out
+    assert shown.count("costs: ") == shown.count("brings: ") == 1
+    policy = tmp_path / "maintain.toml"
+    policy.write_text('payback-max = "30d"\nscans-per-day = 1000\n')
+    policy.chmod(0o600)
+    monkeypatch.setenv("ICECTL_PRICES_GET_1000", "1")
+    words = (tmp_path, "--dry-run", "--json", "--policy", policy)
+
+    def compacted() -> list[bool]:
+        tables = maintain(*words).document["result"]["tables"]
+        return ["compact" in [need["step"] for need in table["needs"]] for table in tables]
+
+    assert compacted() == [True, True]
+    monkeypatch.setenv("ICECTL_PRICES_PUT_1000", "1000000")  # dear, and nothing is saved by it
+    assert compacted() == [False, False]
+    (one, *_) = maintain(*words).document["result"]["tables"]
+    reasons = [step["reason"] for step in one["withheld"] if step["step"] == "compact"]
+    assert len(reasons) == 1
+    assert "`payback-max` is 30.0" in reasons[0]
+
+
 def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(server, maintain):
     table = rotten(server, "rotten")
     at_rest(server, "calm")

@@ -156,5 +156,6 @@ STEP: Step = Step(
     (_LIMIT,),
     (Check("expired_rows", "expired rows", (_LIMIT.name,), _found, _members),),
     deletes=True,
+    is_owed=True,
     not_in_policies={"branch": None, "yes-any-filter": None},
 )

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from icectl.commands.bill import Bill
 from icectl.commands.outcomes import STATUSES, Status
-from icectl.commands.steps import Judgement
+from icectl.commands.steps import Judgement, step_of
 from icectl.errors import (
     CommitUnknown,
     CorruptTable,
@@ -43,11 +44,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A step that a table needs, why, and how much reading and storing it saves, in bytes."""
+    """A step that a table needs, why, and how much reading and storing it saves, in bytes.
+
+    `bill` is what it costs and brings, where that is known.
+    """
 
     step: str
     reason: str
     benefit_bytes: int
+    bill: Bill | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,15 @@ def needs(
     judged: Mapping[str, Judgement],
     limits: Mapping[str, Mapping[str, float]],
     steps: Sequence[str],
+    bills: Mapping[str, Bill],
+    payback_max_days: float | None = None,
 ) -> tuple[tuple[Need, ...], tuple[WithheldStep, ...]]:
     """Return the steps that a table needs of those that may be run, and those withheld.
 
     `judged` says what each would do, `limits` from where on it is worth a run. A step that damage
     keeps from its work is needed: its run reports the damage. Work that builds on a snapshot which
-    another step drops is due whatever its limits. Order: of `judged`.
+    another step drops is due whatever its limits. A step that pays back later than in
+    `payback_max_days` is withheld, if `bills` know that and it is not owed. Order: of `judged`.
     """
     needed: list[Need] = []
     withheld: list[WithheldStep] = []
@@ -86,8 +94,17 @@ def needs(
         elif due and error is not None:
             withheld.append(WithheldStep(step, error.message))
         elif due:
-            needed.append(Need(step, reason, judgement.benefit_bytes))
+            bill = bills.get(step)
+            days = None if bill is None or step_of(step).is_owed else bill.payback_days
+            if days is not None and payback_max_days is not None and days > payback_max_days:
+                withheld.append(WithheldStep(step, _pays_late(days, payback_max_days)))
+            else:
+                needed.append(Need(step, reason, judgement.benefit_bytes, bill))
     return tuple(needed), tuple(withheld)
+
+
+def _pays_late(days: float, most: float) -> str:
+    return f"it pays back in {days:,.1f} days, and `payback-max` is {most:,.1f}"
 
 
 WORKER_ENDED = "worker-ended"

@@ -169,6 +169,10 @@ _OWN = (
     Key("budget.delete-files", "N", "files of a table that one step may delete; more is refused",
         parse_count),
     Key("budget.time", "DURATION", "time that one run spends on a table", parse_duration),
+    Key("payback-max", "DURATION", "do not run steps that pay back later, by `[prices]` of "
+        "icectl.toml", parse_duration),
+    Key("scans-per-day", "N", "full scans of the table a day, to reckon when steps pay back",
+        parse_whole_number),
     *_limit_keys(),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),

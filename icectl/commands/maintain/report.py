@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from textwrap import wrap
 from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
-from icectl.commands.maintain.plan import VALIDATE, Facts, StepEnd, TableRun, WithheldStep
+from icectl.commands.bill import bill_of_all, bill_row, bill_text
+from icectl.commands.maintain.plan import VALIDATE, Facts, Need, StepEnd, TableRun, WithheldStep
 from icectl.commands.many import print_lines, print_troubles
 from icectl.commands.outcomes import STATUS_NAMES, STATUSES
 from icectl.commands.steps import ASSESS, OVER_BUDGET
@@ -29,7 +31,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "reason": reason_of(table),
         "hint": None if worst is None else worst.hint,
         "benefit_bytes": table.first.benefit_bytes,
-        "needs": [asdict(need) for need in table.first.needs],
+        "needs": [_need_row(need) for need in table.first.needs],
         "withheld": [asdict(step) for step in _withheld(table)],
         "steps": [
             {
@@ -50,12 +52,24 @@ def table_row(table: TableRun) -> dict[str, Any]:
     }
 
 
+def _need_row(need: Need) -> dict[str, Any]:
+    return {
+        "step": need.step,
+        "reason": need.reason,
+        "benefit_bytes": need.benefit_bytes,
+        "bill": None if need.bill is None else bill_row(need.bill),
+    }
+
+
 def totals(tables: Sequence[TableRun]) -> dict[str, Any]:
     """Return what all tables come to, for JSON; those that could not be read do not count."""
     statuses = [table.status for table in tables]
+    needed = [need.bill for table in tables for need in table.first.needs if need.bill is not None]
+    bill = bill_of_all(needed)
     return {
         "table_count": len(tables),
         "statuses": {status: statuses.count(status) for status in STATUSES},
+        "bill": None if bill is None else bill_row(bill),
         "before": _sum(table.first.facts for table in tables),
         "after": _sum((table.last or table.first).facts for table in tables),
     }
@@ -226,6 +240,10 @@ def _print_totals(console: Console, sums: Mapping[str, Any], *, planning: bool) 
         if number
     ]
     console.say(": ".join(filter(None, (tables, ", ".join(counts)))))
+    if planning and sums["bill"] is not None:
+        for text in bill_text(sums["bill"]):
+            for line in wrap(text, console.prose_width, subsequent_indent="  "):
+                console.say(line)
     before, after = sums["before"], sums["after"]
     if not any(before.values()):  # no table was read
         return

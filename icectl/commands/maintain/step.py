@@ -36,11 +36,13 @@ from icectl.cli.settings import (
     resolve,
 )
 from icectl.cli.signals import Interrupts
+from icectl.commands.bill import bill
 from icectl.commands.launch import run_of
 from icectl.commands.maintain.plan import VALIDATE, AssessedTable, Facts, StepEnd, needs
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.outcomes import Status, status_of_error
+from icectl.commands.rates import prices_of, rates_of
 from icectl.commands.sight import Sight
 from icectl.commands.steps import ASSESS, STEPS, Judgement, judge_all, step_of
 from icectl.commands.validate.options import ValidateRequest
@@ -55,6 +57,7 @@ from icectl.format.properties import (
     read,
 )
 from icectl.format.updates import SetProperties, Update
+from icectl.storage.location import is_local
 from icectl.table.context import TableContext, open_table
 from icectl.table.reader import Reader
 from icectl.table.reviewed import Reviewed, ReviewedAct
@@ -100,6 +103,7 @@ def facts_of(sight: Sight, judged: Mapping[str, Judgement]) -> Facts:
 
 
 _LOOK_SECONDS = 60.0
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +223,17 @@ def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> Assessed
         }
         for command in judged
     }
-    return AssessedTable(facts_of(sight, judged), *needs(judged, limits, job.steps))
+    settings, scans = session.settings, read_key("scans-per-day")
+    rates = rates_of(settings, is_local=is_local(loaded.metadata.location))
+    bills = {
+        step: bill(judgement.work, rates, prices_of(settings), scans)
+        for step, judgement in judged.items()
+        if judgement.work is not None
+    }
+    payback_ms = read_key("payback-max")
+    payback_days = None if payback_ms is None else payback_ms / _DAY_MS
+    needed = needs(judged, limits, job.steps, bills, payback_days)
+    return AssessedTable(facts_of(sight, judged), *needed)
 
 
 def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:

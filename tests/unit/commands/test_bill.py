@@ -1,5 +1,7 @@
 """Bills of steps, with figures worked out by hand; rates and prices that they are reckoned by."""
 
+from dataclasses import replace
+
 import pytest
 
 from icectl.cli.history import History
@@ -11,6 +13,7 @@ from icectl.commands.bill import (
     Rates,
     Work,
     bill,
+    bill_of_all,
     bill_row,
     bill_text,
     gets_in_ranges,
@@ -53,6 +56,24 @@ def test_freed_storage_pays_by_the_day():
     cost = 3 / 1000 * 5 + 2 * 1.503 / 3600 * 0.36
     assert found.payback_days == pytest.approx(cost * 365.25 / 12)
     assert found.payback_scans is None
+
+
+def test_scans_pay_by_the_day():
+    found = bill(MERGE, RATES, PRICES, 2)
+    assert found.payback_days == pytest.approx(found.cost / (2 * 1.5))
+    both = bill(replace(MERGE, freed_bytes=100 * GIB), RATES, PRICES, 2)
+    assert both.payback_days == pytest.approx(both.cost / (2 * 1.5 + 2 / (365.25 / 12)))
+
+
+def test_the_bill_of_several_steps():
+    one, other = bill(MERGE, RATES, PRICES, 2), bill(Work(put_requests=3), RATES, PRICES)
+    both = bill_of_all([one, other])
+    assert both.work == MERGE + Work(put_requests=3)
+    assert both.seconds == pytest.approx(one.seconds + other.seconds)
+    assert both.cost == pytest.approx(one.cost + other.cost)
+    assert (both.saved_per_scan, both.saved_per_month) == (one.saved_per_scan, 0)
+    assert bill_of_all([bill(MERGE, RATES, Prices())]).cost is None
+    assert bill_of_all([]) is None
 
 
 def test_without_prices_there_is_no_money():

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from icectl.cli.patterns import fixed_part, matches
+from icectl.commands.bill import LOCAL_RATES, Bill, Work
 from icectl.commands.maintain.plan import (
     VALIDATE,
     WORKER_ENDED,
@@ -109,7 +110,7 @@ def work(**measures: float) -> Judgement:
 
 def found(judged: dict[str, Judgement], *steps: str) -> tuple[list[tuple[str, str]], list[str]]:
     """The steps that are needed with their reasons, and those withheld."""
-    needed, withheld = needs(judged, LIMITS, steps or ALL)
+    needed, withheld = needs(judged, LIMITS, steps or ALL, {})
     return [(need.step, need.reason) for need in needed], [one.step for one in withheld]
 
 
@@ -136,6 +137,29 @@ def found(judged: dict[str, Judgement], *steps: str) -> tuple[list[tuple[str, st
 )
 def test_a_step_is_needed_if_it_has_work_that_reaches_a_threshold(judged, needed):
     assert found(judged) == (needed, [])
+
+
+@pytest.mark.parametrize(
+    ("step", "days", "most", "is_run"),
+    [
+        ("compact", 10.0, 9.9, False),
+        ("compact", 10.0, 10.0, True),
+        ("compact", 10.0, None, True),
+        ("compact", None, 1.0, True),  # nobody knows when it pays back
+        ("expire-rows", 10.0, 1.0, True),  # it is owed
+    ],
+)
+def test_a_step_that_pays_back_too_late_is_withheld(step, days, most, is_run):
+    limits = {**LIMITS, "expire-rows": {"expired-rows": 0}}
+    judged = {step: work(files_to_save=9, expired_rows=1)}
+    per_month = 0 if days is None else 365.25 / 12 / days  # at a price of 1
+    bills = {step: Bill(Work(), 1, LOCAL_RATES, 1, 0, per_month)}
+    needed, withheld = needs(judged, limits, [step], bills, most)
+    assert ([need.step for need in needed] == [step], bool(withheld)) == (is_run, not is_run)
+    if is_run:
+        assert needed[0].bill == bills[step]
+    else:
+        assert withheld[0].reason == "it pays back in 10.0 days, and `payback-max` is 9.9"
 
 
 def test_only_steps_that_may_be_run_are_needed():
