@@ -6,6 +6,7 @@ listings as PUT; deletions are free.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from textwrap import wrap
 from typing import Any
 
 from icectl.units import print_count, print_duration, print_size
@@ -241,6 +242,11 @@ def bill_text(row: Mapping[str, Any]) -> tuple[str, ...]:
         brings.append(f"paid back in {print_count(_up(row['payback_days']), 'day')}")
     texts = {"costs": costs, "brings": brings}
     return tuple(f"{name}: {', '.join(parts)}" for name, parts in texts.items() if parts)
+
+
+def bill_lines(row: Mapping[str, Any], width: int) -> list[str]:
+    """Return a bill in lines of a width."""
+    return [line for text in bill_text(row) for line in wrap(text, width, subsequent_indent="  ")]
 
 
 def _ratio(cost: float | None, saved: float | None) -> float | None:

@@ -4,7 +4,8 @@ from itertools import islice
 
 from icectl.cli.history import history_of
 from icectl.cli.settings import PRICES, Settings
-from icectl.commands.bill import LOCAL_RATES, STORE_RATES, Prices, Rates
+from icectl.commands.bill import LOCAL_RATES, STORE_RATES, Bill, Prices, Rates, Work, bill
+from icectl.storage.location import is_local
 
 _MOST_RECORDS = 500
 """Records of the history that are looked at, the newest."""
@@ -18,6 +19,11 @@ _LEAST_BYTES = 16 << 20
 def prices_of(settings: Settings) -> Prices:
     """Return the prices that are set."""
     return Prices(*map(settings.read, PRICES))
+
+
+def bill_of(settings: Settings, location: str, work: Work) -> Bill:
+    """Return the bill of work on a table at a location."""
+    return bill(work, rates_of(settings, is_local=is_local(location)), prices_of(settings))
 
 
 def rates_of(settings: Settings, *, is_local: bool) -> Rates:

@@ -576,3 +576,17 @@ def test_wrong_rows_in_new_files_are_a_mistake_of_icectl_and_not_committed(
     assert len(list((tmp_path / "metadata").glob("v*.metadata.json"))) == versions + commits
     if not commits:
         assert now == files
+
+
+def test_a_dry_run_has_the_bill_that_health_has(tmp_path, compact, prepared):
+    table = TableBuilder(tmp_path / "t")
+    for start in range(0, 60, 5):
+        table.append(range(start, start + 5))
+    found = result(compact(table.directory, "--dry-run", "--json"))["bill"]
+    health = result(prepared("inspect", FixedEnv(NOW_MS))(table.directory, "health", "--json"))
+    (bill,) = [one for one in health["bills"] if one.pop("command") == "compact"]
+    assert found == bill
+    assert "costs: " in compact(table.directory, "--dry-run").out
+    done = compact(table.directory, "--yes", "--json")
+    assert result(done)["bill"] is None
+    assert "costs: " not in compact(table.directory, "--dry-run").out  # nothing is left to do

@@ -10,6 +10,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import Listed, id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, beginnings, below, print_table
+from icectl.commands.bill import Bill, bill_lines, bill_row
 from icectl.commands.compact.plan import CHOSEN, LEFT_ALONE, CompactGroup, CompactPlan
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
@@ -93,12 +94,13 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The plan of a compaction, and its outcome once it has run."""
+    """The plan of a compaction, and its outcome once it has run; the bill of a dry run."""
 
     prepared: PreparedCompaction
     engine: EngineChoice
     tasks: TaskCounts
     outcome: Compacted | None = None
+    bill: Bill | None = None
 
     @property
     def plan(self) -> CompactPlan:
@@ -159,6 +161,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
             {"group": number, "reason": reason} for number, reason in sorted(report.failed.items())
         ],
         "lost_groups": 0 if outcome is None else len(outcome.lost),
+        "bill": None if report.bill is None else bill_row(report.bill),
     }
 
 
@@ -360,6 +363,9 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(report, result))
+    if report.bill is not None:
+        for line in bill_lines(result["bill"], console.prose_width):
+            console.say(line)
     if not report.plan.has_work and LEFT_ALONE[FileVerdict.TOO_FEW] in report.plan.left_alone:
         console.hint(
             "`--min-input-files 2` merges fewer files too, `--min-delete-ratio 10%` takes deletes "

@@ -11,6 +11,7 @@ from icectl.cli.document import Outcome
 from icectl.cli.engines import engine_of
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
+from icectl.commands.bill import Bill
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commands.compact.conversions import (
     Converting,
@@ -44,6 +45,9 @@ from icectl.commands.compact.report import (
     print_compaction,
 )
 from icectl.commands.compact.shapes_plan import by_shape, tasks_to_merge
+from icectl.commands.compact.work import work_of
+from icectl.commands.rates import bill_of
+from icectl.commands.sight import Sight
 from icectl.commit.converted_deletes import DeleteConverter
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
@@ -111,6 +115,7 @@ from icectl.table.live_files import (
 from icectl.table.live_parts import MOST_WHOLE
 from icectl.table.mergeable import CARRYING_VERSION, MethodChoice
 from icectl.table.own_places import check_foreign_files
+from icectl.table.reader import Reader
 from icectl.table.reading import read_in_threads
 from icectl.table.removed_files import removed_by_another, still_named, unless_removed
 from icectl.table.rewrite_tasks import InputFile, MergeDeletesTask, RewriteTask, Task
@@ -148,6 +153,8 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         choice = confirm_engine(choice)
     with engine_of(session, choice, *spark) as engine:
         report = Compaction(prepared, choice, engine.counts)
+        if change.dry_run and prepared.plan.has_work:
+            report = replace(report, bill=_bill(session, prepared))
 
         def finish() -> Finished[Compaction]:
             if choice.why or choice.is_tentative:
@@ -176,6 +183,14 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             clean_up=lambda: Leftovers(context, (COMMAND,)).remove(prepared.loaded),
         )
         return carry_out(session, change, planned)
+
+
+def _bill(session: Session, prepared: PreparedCompaction) -> Bill:
+    """Return what a plan costs and brings. Raises: StorageError, of a listing."""
+    loaded, plan = prepared.loaded, prepared.plan
+    sight = Sight(Reader(session.context, loaded), session.settings, plan.branch.snapshot)
+    work = sight.run_work + work_of(plan, prepared.files, prepared.removed_delete_files)
+    return bill_of(session.settings, loaded.metadata.location, work)
 
 
 def _check_budget(session: Session, plan: CompactPlan) -> None:

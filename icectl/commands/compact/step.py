@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-import numpy as np
-
 from icectl.cli.options import RunLimits
-from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_in_ranges, gets_of, puts_of
+from icectl.commands.bill import Work
 from icectl.commands.compact.clustering import MIN_DEPTH
 from icectl.commands.compact.filters import FilterFigures, filter_figures
 from icectl.commands.compact.options import CompactRequest
@@ -19,6 +17,7 @@ from icectl.commands.compact.plan import (
     CompactOptions,
     choose,
 )
+from icectl.commands.compact.work import rewriting_work
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
@@ -29,11 +28,11 @@ from icectl.commands.steps import (
     Step,
     first_error,
 )
-from icectl.entries.deletes import delete_counts, delete_files_of
+from icectl.entries.deletes import delete_counts
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_records import compared_rows
-from icectl.entries.rows import equality_delete_files, smaller_than, total, where
-from icectl.entries.summary import Totals, summarise
+from icectl.entries.rows import equality_delete_files, smaller_than, total
+from icectl.entries.summary import Totals
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.schema import check_list_known
 from icectl.rows.choice import EngineChoice, weigh_engine
@@ -146,6 +145,13 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     removed = figures.dangling + figures.converted_deletes
     if chosen.drafts:
         removed = figures.totals.delete_file_count
+    rewriting = rewriting_work(
+        files,
+        chosen.rows,
+        decoded_bytes=decoded,
+        new_bytes=chosen.expected_bytes,
+        new_files=figures.output_files,
+    )
     return Judgement(
         figures,
         measures,
@@ -153,30 +159,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         error=error if measures else None,
         options=_options(request),
         note=str(figures.engine),
-        work=_work(sight, chosen, figures, removed),
-    )
-
-
-def _work(sight: Sight, chosen: ChosenFiles, figures: CompactFigures, removed: int) -> Work:
-    """Return what a compaction takes: rows are taken to compress alike. New files are read again.
-
-    A store that copies ranges of files by itself reads and writes fewer bytes than are told.
-    """
-    files, is_chosen = chosen.planning.files, np.zeros(len(chosen.planning.stored), np.bool_)
-    is_chosen[chosen.rows] = True
-    deletes = where(files.deletes, delete_files_of(files.matches, is_chosen))
-    written, count = chosen.expected_bytes, figures.output_files
-    return sight.run_work + Work(
-        copied_bytes=figures.merge_bytes,
-        decoded_bytes=figures.rewrite_bytes,
-        other_bytes=written + summarise(deletes).delete_file_bytes,
-        written_bytes=written,
-        get_requests=gets_of(chosen.planning.stored[chosen.rows].tolist())
-        + len(deletes)
-        + count
-        + gets_in_ranges(written, count),
-        put_requests=puts_of(written, count),
-        fewer_requests=GETS_OF_DATA_FILE * figures.saved_files + removed,
+        work=sight.run_work + Work(fewer_requests=removed) + rewriting,
     )
 
 

@@ -11,7 +11,7 @@ from icectl.cli.failures import with_table
 from icectl.cli.naming import changed_in_hints
 from icectl.cli.settings import HEALTH_LIMITS, Settings
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.bill import bill_text
+from icectl.commands.bill import bill_lines
 from icectl.commands.inspect.health_plan import (
     HealthLimits,
     HealthSource,
@@ -110,9 +110,8 @@ def print_health(console: Console, health: Health, table: str, options: str) -> 
         if row["command"] is not None and health.notes[step.command]:
             console.print(f"  {health.notes[step.command]}")
         if row["command"] in bills:  # once, where the step is named first
-            for text in bill_text(bills.pop(row["command"])):
-                for line in wrap(text, console.prose_width - 2, subsequent_indent="  "):
-                    console.print(f"  {line}")
+            for line in bill_lines(bills.pop(row["command"]), console.prose_width - 2):
+                console.print(f"  {line}")
 
 
 def _print_sizes(console: Console, result: Mapping[str, Any]) -> None:

@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from textwrap import wrap
 from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
-from icectl.commands.bill import bill_of_all, bill_row, bill_text
+from icectl.commands.bill import bill_lines, bill_of_all, bill_row
 from icectl.commands.maintain.plan import VALIDATE, Facts, Need, StepEnd, TableRun, WithheldStep
 from icectl.commands.many import print_lines, print_troubles
 from icectl.commands.outcomes import STATUS_NAMES, STATUSES
@@ -241,9 +240,8 @@ def _print_totals(console: Console, sums: Mapping[str, Any], *, planning: bool) 
     ]
     console.say(": ".join(filter(None, (tables, ", ".join(counts)))))
     if planning and sums["bill"] is not None:
-        for text in bill_text(sums["bill"]):
-            for line in wrap(text, console.prose_width, subsequent_indent="  "):
-                console.say(line)
+        for line in bill_lines(sums["bill"], console.prose_width):
+            console.say(line)
     before, after = sums["before"], sums["after"]
     if not any(before.values()):  # no table was read
         return
