@@ -23,8 +23,11 @@ PUTS_OF_RUN = 11
 _PART_BYTES = 8 << 20
 """Bytes that a store takes by one request."""
 
-_AT_ONCE_BYTES, RANGE_BYTES = 16 << 20, 4 << 20
-"""Files of up to so many bytes are read by one request, larger ones in ranges."""
+_AT_ONCE_BYTES = 16 << 20
+"""Files of up to so many bytes are read by one request, where they are known in advance."""
+
+_RANGE_BYTES, _SMALL_RANGE_BYTES = 4 << 20, 1 << 20
+"""The ranges by which other files are read, large and small ones."""
 
 PUTS_OF_SEARCH = 9
 """Listings by which a run that deletes files looks for other tables around the table's own."""
@@ -71,9 +74,10 @@ def gets_of(sizes: Iterable[int]) -> int:
     return sum(1 if size <= _AT_ONCE_BYTES else gets_in_ranges(size) for size in sizes)
 
 
-def gets_in_ranges(size_bytes: int, count: int = 1, range_bytes: int = RANGE_BYTES) -> int:
+def gets_in_ranges(size_bytes: int, count: int = 1) -> int:
     """Count the requests that read files of some bytes in all by their ends, then in ranges."""
-    return count * (1 - -size_bytes // max(count, 1) // range_bytes)
+    mean = size_bytes // max(count, 1)
+    return count * (1 - -mean // (_RANGE_BYTES if mean > _RANGE_BYTES else _SMALL_RANGE_BYTES))
 
 
 def puts_of(size_bytes: int, count: int) -> int:

@@ -108,11 +108,44 @@ def test_the_bill_of_a_compaction_is_what_it_takes(lake, run, before):
     check(run, ["expire-snapshots"])
 
 
+@pytest.mark.parametrize("method", ["deletes", "rewrite"])
+def test_the_bill_of_a_deletion_is_what_it_takes(lake, run, tmp_path, method):
+    data_files(lake)
+    lake.upload("t")
+    run(*SPLIT, "--yes")
+    # a twentieth of the rows of each file
+    age_ms = LATER.now_ms() - 1_700_000_000_000 - 50_000_000
+    run("properties", "set", "icectl.ttl.column=at", f"icectl.ttl.age={age_ms}ms")
+    told = planned(run, tmp_path, f'expire-rows.method = "{method}"', "expire-rows")
+    compare(told, run("expire-rows", "--method", method, "--yes")[1])
+
+
+def test_the_bill_of_an_analysis_is_what_it_takes(lake, run, tmp_path):
+    data_files(lake)
+    lake.upload("t")
+    told = planned(run, tmp_path, 'analyze.columns = "*"', "analyze")
+    compare(told, run("analyze", "--engine", "local", "--yes")[1])
+
+
+def planned(run: Callable[..., Any], folder: Any, policy: str, step: str) -> dict[str, Any]:
+    """What maintain says of a step by a policy."""
+    file = folder / "maintain.toml"
+    file.write_text(f"{policy}\n")
+    file.chmod(0o600)
+    found, _ = run("maintain", "--policy", str(file), "--only", step, "--dry-run")
+    ((need,),) = [table["needs"] for table in found["tables"]]
+    bill: dict[str, Any] = need["bill"]
+    return bill
+
+
 def check(run: Callable[..., Any], step: list[str]) -> None:
     """Compare what health says of a step with the step."""
     bills = {bill["command"]: bill for bill in run("inspect", "health")[0]["bills"]}
-    told = bills[step[0]]
-    _, ran = run(*step, "--yes")
+    compare(bills[step[0]], run(*step, "--yes")[1])
+
+
+def compare(told: dict[str, Any], ran: Ran) -> None:
+    """Compare a bill with what a run asked for."""
     differing = {
         name: (told[name], ran[name])
         for name in ("read_bytes", "written_bytes", "get_requests", "put_requests")

@@ -71,7 +71,8 @@ def plan(sight: Sight, request: AnalyzeRequest) -> Judgement:
     work = sight.run_work + Work(
         decoded_bytes=figures.read_bytes,
         written_bytes=stale * _BYTES_OF_SKETCH,
-        get_requests=gets_in_ranges(prepared.read_bytes, prepared.read_files, 1 << 20),
+        # their ends twice
+        get_requests=prepared.read_files + gets_in_ranges(prepared.read_bytes, prepared.read_files),
         put_requests=bool(stale) + prepared.partitions,
     )
     return Judgement(

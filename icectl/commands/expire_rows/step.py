@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from icectl.cli.options import read_options
-from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_of
+from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_in_ranges, gets_of, puts_of
 from icectl.commands.expire_rows.options import ExpireRowsRequest
 from icectl.commands.sight import Sight
 from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.entries.columns import Integers
 from icectl.entries.may_match import all_match, may_match
 from icectl.entries.rows import numbers
 from icectl.errors import CorruptTable, Refused, UsageError
@@ -97,14 +98,12 @@ def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
         lambda: check_deletes(files, np.flatnonzero(whole | partial)),
         lambda: check_list_known(files.listed),
     )
-    read_bytes, footers = int(sizes[partial].sum()), np.minimum(sizes[whole], _FOOTER_BYTES)
+    footers = np.minimum(sizes[whole], _FOOTER_BYTES)
     is_rewrite = request.method == "rewrite" or metadata.format_version == 1
-    work = sight.run_work + Work(
-        decoded_bytes=read_bytes * (2 if is_rewrite else 1),
-        other_bytes=int(footers.sum()) + read_bytes * is_rewrite,
-        written_bytes=read_bytes * is_rewrite,
-        get_requests=figures.whole_files + gets_of(sizes[partial].tolist()) * (1 + 2 * is_rewrite),
-        put_requests=figures.partial_files,
+    work = sight.run_work + _work_of_rows(sizes[partial], is_rewrite=is_rewrite)
+    work += Work(
+        other_bytes=int(footers.sum()),
+        get_requests=figures.whole_files,
         fewer_requests=GETS_OF_DATA_FILE * figures.whole_files,
     )
     return Judgement(
@@ -113,6 +112,25 @@ def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
         benefit_bytes=int(sizes[whole].sum()),
         error=error or refusal,
         work=work,
+    )
+
+
+def _work_of_rows(sizes: Integers, *, is_rewrite: bool) -> Work:
+    """Return what it takes to find rows in files, and to write files without them, or deletes.
+
+    A rewrite reads each file again, and its new one. How many rows go is not known, so they count
+    as none.
+    """
+    count, size_bytes = len(sizes), int(sizes.sum())
+    gets, deletes = gets_of(sizes.tolist()), 2 * count  # what is new is looked up, and read again
+    if not is_rewrite:
+        return Work(decoded_bytes=size_bytes, get_requests=gets + deletes, put_requests=count)
+    return Work(
+        decoded_bytes=2 * size_bytes,
+        other_bytes=size_bytes,
+        written_bytes=size_bytes,
+        get_requests=2 * gets + deletes + 2 * count + gets_in_ranges(size_bytes, count),
+        put_requests=puts_of(size_bytes, count),
     )
 
 
