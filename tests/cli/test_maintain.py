@@ -764,4 +764,7 @@ def test_main_runs_in_workers_too(server, maintain, tmp_path):
         at_rest(server, name)
     ended = maintain("main", "--yes", "--jobs", "2", "--json")
     assert statuses(ended) == {"a": ("nothing-to-do", 0), "b": ("nothing-to-do", 0)}
-    assert app.main(["maintain", "main", "--check"]) == 0
+    rotten(server, "c")
+    ended = maintain("main", "--check", "--jobs", "2", "--json")
+    assert all(need["bill"]["get_requests"] for need in rows(ended)["c"]["needs"])
+    assert app.main(["maintain", "main", "--check"]) == 4

@@ -13,6 +13,7 @@ from threading import Event
 from icectl.catalog.protocol import PlacesByCatalog
 from icectl.cli.failures import error_and_code
 from icectl.cli.signals import GRACE_SECONDS, Interrupts, Terminated, ended_in_time
+from icectl.commands.bill import Bill, Rates, Work
 from icectl.commands.maintain.plan import (
     WORKER_ENDED,
     AssessedTable,
@@ -27,7 +28,7 @@ from icectl.errors import Incomplete
 from icectl.rows.spark_classic import keep_session
 from icectl.rows.workers import Ask, WorkerPool
 
-_ANSWERS = (StepEnd, AssessedTable, Facts, Need, WithheldStep)
+_ANSWERS = (StepEnd, AssessedTable, Facts, Need, WithheldStep, Bill, Work, Rates)
 _WAIT_SECONDS = 0.2
 _ASK_SECONDS = 0.5
 _GRACE_SECONDS = GRACE_SECONDS / 4
