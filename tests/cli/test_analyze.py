@@ -320,6 +320,26 @@ def test_other_blobs_are_kept_byte_for_byte(table, analyze):
     assert (kept.fields, kept.properties, kept.snapshot_id) == (other.fields, {"k": "v"}, head)
 
 
+def test_statistics_of_another_writer_alone_survive_those_of_the_same_snapshot(table, analyze):
+    analyze(table.location)
+    table.follow()
+    table.append([50])
+    found = members(table)
+    head = found["current-snapshot-id"]
+    other = NewBlob("acme-histogram-v7", (1, 2), head, 1, b"\x00anything", None, {"k": "v"})
+    path = Path(table.location, "metadata", "acme.puffin")
+    path.write_bytes(write_puffin([other], {}))
+    found["statistics"].insert(0, {"snapshot-id": head, "statistics-path": str(path)})
+    current_metadata(Path(table.location)).write_text(json.dumps(found))
+    replace_entry(table, path)
+    assert result_of(analyze(table.location, "--json"))["statistics_file"] != str(path)
+    (entry,) = [of for of in members(table)["statistics"] if of["snapshot-id"] == head]
+    after = Path(entry["statistics-path"]).read_bytes()
+    (kept,) = [blob for blob in read_puffin(after).blobs if blob.type == other.type]
+    assert (after[kept.span], kept.properties) == (other.content, {"k": "v"})
+    assert stored(table) == distinct(table)
+
+
 def replace_entry(table: TableBuilder, path: Path) -> None:
     """Let the metadata describe a statistics file as it is now."""
     content = path.read_bytes()

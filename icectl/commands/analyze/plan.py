@@ -83,7 +83,8 @@ class AnalyzePlan:
     """The statistics to compute of a snapshot; None is that of an empty table.
 
     `current` columns have statistics of this snapshot already, `skipped` ones can have none, each
-    with the reason. `known` was read, if there is such a file.
+    with the reason. `known` was read, if there is such a file. So was the snapshot's `own` file,
+    which the new one replaces, where that has only blobs of other kinds.
     """
 
     snapshot: Snapshot | None
@@ -92,6 +93,7 @@ class AnalyzePlan:
     current: tuple[NestedField, ...] = ()
     skipped: tuple[tuple[NestedField, str], ...] = ()
     known: KnownStatistics | None = None
+    own: KnownStatistics | None = None
     partitions: bool = False
 
     @property

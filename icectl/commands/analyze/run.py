@@ -166,7 +166,8 @@ def prepare(
         )
         anew = options.full or options.exact_deletes
         passes, current = plan_passes(snapshot, fields, None if anew else known, options, files)
-        plan = replace(plan, passes=passes, current=current, known=known)
+        own = None if not passes else _own(context, metadata, snapshot, options, known)
+        plan = replace(plan, passes=passes, current=current, known=known, own=own)
     plan = replace(plan, partitions=_are_partitions_due(context, metadata, snapshot, options))
     return PreparedAnalysis(loaded, plan, entries)
 
@@ -204,8 +205,26 @@ def _known(
 ) -> KnownStatistics | None:
     """Read the newest statistics. Raises: as read_statistics, unless all is computed again."""
     file = newest_statistics(metadata, snapshot)
-    if file is None:
+    return None if file is None else _read(context, metadata, file, options)
+
+
+def _own(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    options: AnalyzeOptions,
+    known: KnownStatistics | None,
+) -> KnownStatistics | None:
+    """Read the file that the new one replaces, if it is not `known`: it may be another writer's."""
+    of_snapshot = [file for file in metadata.statistics if file.snapshot_id == snapshot.snapshot_id]
+    if not of_snapshot or (known is not None and known.file in of_snapshot):
         return None
+    return _read(context, metadata, of_snapshot[-1], options)
+
+
+def _read(
+    context: TableContext, metadata: TableMetadata, file: StatisticsFile, options: AnalyzeOptions
+) -> KnownStatistics | None:
     try:
         return read_statistics(context, metadata, file)
     except (CorruptTable, MissingFile, Unsupported) as error:
@@ -299,10 +318,10 @@ def _column_statistics(
     if not plan.passes or snapshot is None:
         return None, {}
     known = plan.known
-    if known is not None and not any(part.tasks or not part.known for part in plan.passes):
+    is_read = any(part.tasks or part.removed or not part.known for part in plan.passes)
+    if known is not None and plan.own is None and not is_read:
         sketches = {id_: item.sketch for id_, item in known.sketches.items()}
-        if not any(part.removed for part in plan.passes):
-            return replace(known.file, snapshot_id=snapshot.snapshot_id), sketches
+        return replace(known.file, snapshot_id=snapshot.snapshot_id), sketches
     new_blobs: dict[int, NewBlob] = {}
     found: dict[int, ThetaSketch] = {}
     for part in plan.passes:
@@ -313,6 +332,8 @@ def _column_statistics(
             found[field.id] = union(parts)
             new_blobs[field.id] = _blob(snapshot, part, before, field.id, found[field.id])
     kept = [] if known is None else _kept(known, snapshot, metadata.current_schema, new_blobs)
+    if plan.own is not None:
+        kept += _kept(plan.own, snapshot, metadata.current_schema, new_blobs)
     content = write_puffin([*(new_blobs[id_] for id_ in sorted(new_blobs)), *kept], {})
     location = outputs.statistics(snapshot.snapshot_id)
     with context.store.open_new(location) as file:
