@@ -116,7 +116,7 @@ class LiveOnce:
                 dead = read_bitmap(first) if first else NONE
                 revived = np.isin(alive.table["manifest_pos"].to_numpy(), dead)
                 is_compared &= (places != place) | revived
-        columns = [hashes, numbers[places], _stated(alive, added_by[places])]
+        columns = [hashes, numbers[places], stated_numbers(alive, added_by[places])]
         if not is_compared.all():
             columns = [column[is_compared] for column in columns]
         batch = pa.RecordBatch.from_arrays([*map(pa.array, columns)], schema=_LIVE)
@@ -236,7 +236,7 @@ class LiveOnce:
         return pairs, np.concatenate(doubtful), owners_of_doubtful
 
 
-def _stated(alive: RawEntries, added_by: Integers) -> Hashes:
+def stated_numbers(alive: RawEntries, added_by: Integers) -> Hashes:
     """Return a number of the row count, size and snapshot id of each entry, which may be null.
 
     Tools that move tables write new position deletes: their sizes do not count. Vectors share

@@ -11,13 +11,13 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.entries.columns import Hashes
-from icectl.entries.rows import live
+from icectl.entries.rows import RawEntries, live
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import FileFormat, ManifestFile
 from icectl.storage.identity import SameStore
 from icectl.table.known_locations import KnownLocations, location_hashes
-from icectl.table.live_file_check import LiveOnce
+from icectl.table.live_file_check import LiveOnce, stated_numbers
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import References, all_manifests
@@ -123,6 +123,33 @@ def test_r063_a_file_that_two_snapshots_describe_in_two_ways_is_found(table, cha
 def test_a_file_may_be_added_again_with_fewer_metrics(table, change):
     first, last = added_again(table, change)
     check_lists(table, {1: [first], 2: [last]})
+
+
+ENTRY = {
+    "content": 0, "file_format": 2, "record_count": 3, "file_size_in_bytes": 90, "snapshot_id": 7
+}  # fmt: skip
+DELETES, OF_VECTOR = {"content": 1}, {"content": 1, "file_format": int(FileFormat.PUFFIN)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ({}, {"record_count": 4}, False),
+        ({}, {"file_size_in_bytes": 91}, False),
+        ({}, {"snapshot_id": 8}, False),
+        ({}, {"snapshot_id": None}, False),
+        ({"snapshot_id": 5}, {"snapshot_id": None}, True),
+        (DELETES, {**DELETES, "file_size_in_bytes": 91}, True),
+        (DELETES, {**DELETES, "record_count": 4}, False),
+        (OF_VECTOR, {**OF_VECTOR, "record_count": 4, "snapshot_id": 8}, True),
+        (OF_VECTOR, {}, False),
+    ],
+)
+def test_entries_of_a_file_are_compared_by_rows_size_and_snapshot(one, other, is_same):
+    """Sizes of position deletes, and all of vectors but that they are some, do not count."""
+    rows = RawEntries(pa.Table.from_pylist([{**ENTRY, **one}, {**ENTRY, **other}]))
+    first, second = stated_numbers(rows, np.array([5, 5])).tolist()
+    assert (first == second) == is_same
 
 
 def test_a_file_that_the_table_refers_to_is_reached_whatever_the_hash(table):
