@@ -352,7 +352,7 @@ complete -c icectl -n '__fish_seen_subcommand_from expire-rows' -l path-map -x -
 complete -c icectl -n '__fish_seen_subcommand_from expire-rows' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from erase; and test (count (commandline -opc)) -eq 2' -F -a '(__icectl_ask)'
-complete -c icectl -n '__fish_seen_subcommand_from erase' -l where -x -d 'erase rows with EXPR, as in "user_id = 4711"'
+complete -c icectl -n '__fish_seen_subcommand_from erase' -l where -x -d 'erase rows with EXPR, as in "id = 4711"'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l keys -r -F -d 'erase rows with a key of FILE: Parquet, CSV with a header, or text with one a line'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l key-columns -x -d 'the columns of the keys, as in a,b'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l digest-key -r -F -d 'report a digest of the keys that only holders of the secret in FILE can compute'

@@ -258,6 +258,8 @@ HELPED = [(name, line) for name in app.COMMANDS for line, _ in app.load_command(
 NOT_ALONE = {
     "icectl remove-orphans s3://b/t --inventory s3://inv/b/daily/manifest.json":
         "tests/cli/test_remove_orphans.py makes inventories",
+    "icectl erase /wh/db/t --keys gone.csv --key-columns id --dry-run":
+        "tests/cli/test_erase.py makes files of keys",
     "icectl validate /wh/db/t --level data --engine spark --master yarn":
         "tests/spark has a cluster",
 }  # fmt: skip

@@ -362,6 +362,11 @@ class Subject:
         """Run undisturbed until there is nothing left to do: at most three times."""
         for _ in range(3):
             code, document = self.run()
+            if self.changing.name == "erase" and any(self.directory.rglob(".icectl-*")):
+                assert code in (0, 3), document  # an unfinished file may hold rows for a day
+                self.check_whole()
+                if code == 3:
+                    return
             assert code == 0, document
             if document["status"] == "nothing-to-do":
                 self.check_whole()

@@ -108,6 +108,11 @@ def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
         lines = [subject.words, subject.words]
         ended = processes.run(lines, directory=subject.directory)
         codes = tuple(sorted(run.code for run in ended))
+        if subject.changing.name == "erase":  # several commits: each may make some of them
+            assert set(codes) <= {0, 3, 11}, [run.document for run in ended]
+            subject.finish()
+            assert unneeded(subject) == left
+            continue
         assert codes in {(0, 0), (0, 11)}, [run.document for run in ended]
         done = [run for run in ended if run.document["status"] == "done"]
         subject.check_whole()

@@ -16,7 +16,7 @@ class EraseRequest:
 
     where: Annotated[
         str | None,
-        option("--where", 'erase rows with EXPR, as in "user_id = 4711"', metavar="EXPR"),
+        option("--where", 'erase rows with EXPR, as in "id = 4711"', metavar="EXPR"),
     ] = None
     keys: Annotated[
         str | None,
@@ -75,16 +75,16 @@ class EraseRequest:
 @command(
     "erase",
     examples=[
-        ('icectl erase /wh/db/t --where "user_id = 4711" --dry-run', "what holds such rows"),
+        ('icectl erase /wh/db/t --where "id = 4711" --dry-run', "what holds such rows"),
         (
-            'icectl erase /wh/db/t --where "user_id = 4711" --expire-history --yes',
+            'icectl erase /wh/db/t --where "id = 4711" --expire-history --yes',
             "from the branches and the history",
         ),
         (
-            "icectl erase /wh/db/t --keys gone.csv --key-columns tenant,user --dry-run",
+            "icectl erase /wh/db/t --keys gone.csv --key-columns id --dry-run",
             "rows with one of many keys",
         ),
-        ('icectl erase /wh/db/t --where "user_id = 4711" --verify', "exit 4 if any is left"),
+        ('icectl erase /wh/db/t --where "id = 4711" --verify', "exit 4 if any is left"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.document import Outcome
 from icectl.cli.engines import engine_of
+from icectl.cli.failures import error_and_code
 from icectl.cli.options import Change, Common, RunLimits, read_options
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import ORPHANS_OLDER_THAN
@@ -390,11 +391,11 @@ def execute(
             erased = erasing.look_again(loaded)
     except (CommitUnknown, SelfCheckFailed):
         raise
-    except IcectlError as error:
+    except (IcectlError, OSError) as error:
         if not erasing.has_changed:
             raise
         raise Incomplete(
-            f"the table was changed, and then: {error.message}",
+            f"the table was changed, and then: {error_and_code(error)[0].message}",
             hint="run the command again: it goes on from there",
         ) from error
     return erased, loaded
