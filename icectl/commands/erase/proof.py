@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -51,6 +52,7 @@ class ProvedObject:
 class Proof:
     """What was looked at, and what is left: files that hold a match, or may hold one.
 
+    Order: by location.
     `orphans` are those of them that no snapshot names, and that hold one.
     """
 
@@ -92,7 +94,9 @@ def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
             else:
                 judging.loose(location, size)
     judging.previous(metadata.location)
-    judged = tuple(judging.objects), tuple(judging.left), tuple(judging.orphans)
+    objects = sorted(judging.objects, key=attrgetter("location"))
+    left = sorted(judging.left, key=attrgetter("subject"))
+    judged = tuple(objects), tuple(left), tuple(sorted(judging.orphans))
     return Proof(*judged, has_unreadable=judging.has_unreadable)
 
 
