@@ -328,7 +328,10 @@ def metadata_files(
 
 
 def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Files:
-    """Return the statistics files of snapshots, there or not (R-141)."""
+    """Return the statistics files of snapshots, there or not (R-141).
+
+    One that entries give several sizes is there once with each: only one can be true.
+    """
     named: Sequence[tuple[FileKind, Sequence[StatisticsFile | PartitionStatisticsFile]]] = (
         (FileKind.STATISTICS_FILES, metadata.statistics),
         (FileKind.PARTITION_STATISTICS_FILES, metadata.partition_statistics),
@@ -336,8 +339,10 @@ def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> 
     parts = []
     for kind, items in named:
         chosen = [item for item in items if item.snapshot_id in snapshot_ids]
-        sizes = {item.statistics_path: item.file_size_in_bytes for item in chosen}
-        parts.append(_named(kind, sizes, {}))
+        stated = sorted({(item.statistics_path, item.file_size_in_bytes) for item in chosen})
+        places = [location for location, _ in stated]
+        keys = [loosest_key(location) for location in places]
+        parts.append(files(places, keys, kind, [size for _, size in stated]))
     return together(parts)
 
 

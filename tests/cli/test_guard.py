@@ -438,6 +438,25 @@ def test_r140_statistics_of_another_name_are_no_orphans(broken, capsys, words):
     assert Path(entry["statistics-path"]).exists()
 
 
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+def test_r140_statistics_under_the_name_of_others_are_no_orphans(broken, capsys, words, at):
+    """Two entries name one file, and give it two sizes."""
+    assert run(broken, ("analyze",)) == 0
+    (entry,) = broken.members()["statistics"]
+    other = broken.directory / "metadata" / "other.stats"
+    other.write_bytes(b"x" * (entry["file-size-in-bytes"] + 7))
+    old = broken.members()["snapshots"][0]["snapshot-id"]
+    size = {"file-size-in-bytes": other.stat().st_size, "blob-metadata": []}
+    entries = [entry, {**entry, "snapshot-id": old, "statistics-path": str(other), **size}]
+    true = [Path(one["statistics-path"]) for one in entries]
+    entries[at] = {**entries[at], "statistics-path": entries[1 - at]["statistics-path"]}
+    broken.edit(lambda members: members.update(statistics=entries))
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, "R-140")
+    assert all(path.exists() for path in true)
+
+
 @pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
 def test_r140_statistics_that_are_gone_stop_nothing_but_what_may_be_them(broken, capsys, words):
     """As large as their entry says is a file at once, in the quarantine, and not at all."""
