@@ -1,6 +1,7 @@
 """The plan and the outcome of an erasure, or of a look at what is left, as JSON and as text."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -13,7 +14,7 @@ from icectl.format.manifest import kind_of
 from icectl.format.metadata import TableMetadata
 from icectl.units import print_count
 
-_SHOWN = 20
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +137,9 @@ def print_erasure(console: Console, report: Erasure, *, whole: bool) -> None:
         for line in wrap(text, console.prose_width):
             console.print(line)
     left = report.everything_left
-    every = whole or console.options.verbosity > 0
-    shown = left if every else left[:_SHOWN]
     if left:
         console.print("left:")
-        for item in shown:
-            console.print(f"  {item.subject}: {item.reason}")
-        if len(shown) < len(left):
-            console.print(f"  and {len(left) - len(shown):,} more; `-v` lists all")
+        _print_left(console, left, every=whole or console.options.verbosity > 0)
     proof = report.last_look
     if proof is None:
         return
@@ -155,6 +151,21 @@ def print_erasure(console: Console, report: Erasure, *, whole: bool) -> None:
         console.print(f"{print_count(len(left), 'item')} may still hold such rows")
     else:
         console.say("no file below the table's location holds such a row")
+
+
+def _print_left(console: Console, left: Sequence[Left], *, every: bool) -> None:
+    """Print what is left by its reasons, with some of many subjects of one."""
+    by_reason: dict[str, list[str]] = {}
+    for item in left:
+        by_reason.setdefault(item.reason, []).append(item.subject)
+    for reason, subjects in by_reason.items():
+        shown = subjects if every else subjects[:_SHOWN]
+        for subject in shown:
+            console.print(f"  {subject}")
+        if len(shown) < len(subjects):
+            console.print(f"  and {len(subjects) - len(shown):,} more; `-v` lists all")
+        for line in wrap(reason, console.prose_width - 4):
+            console.print(f"    {line}")
 
 
 def _sentences(report: Erasure) -> list[str]:
