@@ -83,33 +83,41 @@ def parse_schema(stored: Any) -> AvroType:
     return parsed
 
 
-def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
+_Named = dict[str, tuple[Any, AvroType]]
+"""Definitions of named types, as stored and parsed."""
+
+
+def _parse(stored: Any, named: _Named, depth: int, space: str = "") -> AvroType:
     if depth > _MAX_DEPTH:
         raise damaged("its schema is nested too deeply")
     if isinstance(stored, str):
-        return AvroType(stored) if stored in PRIMITIVES else named[stored]
+        return AvroType(stored) if stored in PRIMITIVES else named[_full(stored, space)][1]
     if isinstance(stored, list):
-        branches = tuple(_parse(part, named, depth + 1) for part in stored)
+        branches = tuple(_parse(part, named, depth + 1, space) for part in stored)
         kinds = [branch.kind for branch in branches]
         if "union" in kinds or kinds.count("null") > 1:
             raise damaged("its schema has a union in a union, or one with null twice")
         return _nested(AvroType("union", parts=branches))
     kind = stored["type"]
     if not isinstance(kind, str):
-        return _parse(kind, named, depth + 1)
+        return _parse(kind, named, depth + 1, space)
     if kind in ("array", "map"):
-        part = _parse(stored["items" if kind == "array" else "values"], named, depth + 1)
+        part = _parse(stored["items" if kind == "array" else "values"], named, depth + 1, space)
         if kind == "array" and _smallest(part) == 0:
             raise damaged("its schema has an array of items without bytes")
         return _nested(AvroType(kind, stored.get("logicalType"), parts=(part,)))
     if kind in PRIMITIVES:
         return AvroType(kind, stored.get("logicalType"))
+    full = None
+    if "name" in stored:
+        full = _full(stored["name"], str(stored.get("namespace", space) or ""))
+        space = full.rpartition(".")[0]
     if kind == "record":
         fields = tuple(
             AvroField(
                 str(field["name"]),
                 None if field.get("field-id") is None else _natural(field["field-id"]),
-                _parse(field["type"], named, depth + 1),
+                _parse(field["type"], named, depth + 1, space),
             )
             for field in stored["fields"]
         )
@@ -119,13 +127,17 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
     elif kind == "fixed":
         parsed = AvroType(kind, stored.get("logicalType"), size=_natural(stored["size"]))
     else:
-        return named[kind]
-    if "name" in stored:
-        full = ".".join(str(stored[name]) for name in ("namespace", "name") if stored.get(name))
-        if full in named:
+        return named[_full(kind, space)][1]
+    if full is not None:  # some writers repeat a definition where they use it again
+        earlier, parsed = named.setdefault(full, (stored, parsed))
+        if earlier != stored:
             raise damaged(f"its schema has two types named `{full}`")
-        named[full] = named[str(stored["name"])] = parsed
     return parsed
+
+
+def _full(name: Any, space: str) -> str:
+    """Return a name with its namespace, which one with dots has itself."""
+    return str(name) if "." in str(name) or not space else f"{space}.{name}"
 
 
 def _nested(parsed: AvroType) -> AvroType:

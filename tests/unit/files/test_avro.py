@@ -119,7 +119,18 @@ def test_named_types_are_written_out_where_they_are_used():
         record(field("a", {"type": "fixed", "name": "f", "size": -1}, 1)),
         record({"name": "a", "type": "int", "field-id": "1"}),
         record("a"),
-        record(field("a", record(name="s"), 1), field("b", record(name="s"), 2)),
+        record(
+            field("a", record(field("x", "int", 3), name="s"), 1),
+            field("b", record(field("x", "long", 3), name="s"), 2),
+        ),
+        record(
+            field("a", {**record(name="n.s"), "namespace": "m"}, 1),
+            field("b", {**record(field("x", "int", 3), name="s"), "namespace": "n"}, 2),
+        ),
+        record(
+            field("a", {**record(name="s"), "namespace": "n"}, 1),
+            field("b", "s", 2),
+        ),
         record(field("a", record(field("b", "int", 1)), 2)),
         7,
     ],
@@ -134,6 +145,24 @@ def test_types_of_one_name_in_two_namespaces_are_two():
     one, other = ({**record(name="s"), "namespace": name} for name in ("n", "m"))
     parsed = parse_schema(record(field("a", one, 1), field("b", other, 2)))
     assert [each.type.kind for each in parsed.fields] == ["record"] * 2
+
+
+def test_named_types_may_be_defined_again_as_they_were():
+    """PyIceberg does so in manifests of tables that two decimals of one precision partition."""
+    one = {"type": "fixed", "size": 4, "logicalType": "decimal", "name": "decimal_9_2"}
+    parsed = parse_schema(record(field("a", one, 1), field("b", ["null", dict(one)], 2)))
+    assert parsed.fields[1].type.present == parsed.fields[0].type
+
+
+def test_named_types_have_the_namespace_of_what_is_around_them():
+    inner = record(field("x", "int", 3), name="s")
+    one = {**record(field("s", inner, 4), field("t", "s", 5), name="o"), "namespace": "n"}
+    other = {**record(field("s", "n.s", 6), name="m.o")}
+    top = record(field("x", "long", 7), name="s")
+    parsed = parse_schema(record(field("a", one, 1), field("b", other, 2), field("c", top, 8)))
+    first, second, third = (each.type for each in parsed.fields)
+    assert first.fields[0].type == first.fields[1].type == second.fields[0].type
+    assert [each.type.kind for each in third.fields] == ["long"]
 
 
 def test_named_types_may_be_wrapped_and_need_no_name():
