@@ -140,7 +140,8 @@ def check_own_file(
 def contradiction(one: StatedFile, other: StatedFile) -> tuple[str, str] | None:
     """Return what two entries say that can't be of one file; None if all of it can.
 
-    Writers may cut bounds, drop metrics, and give position deletes other bytes.
+    Writers may cut bounds, give zeros another sign, order uuids in their own way, drop metrics, and
+    give position deletes other bytes.
     """
     kinds = ["deletes" if each.has_deletes else "data" for each in (one, other)]
     pairs: list[tuple[str, Any, Any]] = [
@@ -153,14 +154,25 @@ def contradiction(one: StatedFile, other: StatedFile) -> tuple[str, str] | None:
         for name, what in _TELLING.items():
             first, second = (getattr(each.metrics, name).get(column.id) for each in (one, other))
             if isinstance(first, bytes) and isinstance(second, bytes):
-                is_cut = len(first) != len(second)
-                first, second = (None, None) if is_cut else (first.hex(), second.hex())
+                differ = _are_of_two_files(column, first, second)
+                first, second = (first.hex(), second.hex()) if differ else (None, None)
             if None not in (first, second):
                 pairs.append((f"{what} of `{column.name}`", first, second))
     for what, first, second in pairs:
         if first != second:
             return what.format(first), what.format(second)
     return None
+
+
+def _are_of_two_files(column: NestedField, one: bytes, other: bytes) -> bool:
+    """Return whether lower bounds of a column can't be of one file."""
+    if one == other or len(one) != len(other) or column.type == PrimitiveType("uuid"):
+        return False
+    try:
+        values = [single_value.decode(column.type, bound) for bound in (one, other)]
+    except (CorruptTable, ValueError, TypeError):
+        return True
+    return values[0] != values[1] and not any(value != value for value in values)  # NaN
 
 
 def _mismatched_count(

@@ -5,12 +5,19 @@ from typing import Any
 
 import pytest
 
-from icectl.checks.file_identity import StatedFile, check_own_file, is_outside, stated_files
+from icectl.checks.file_identity import (
+    StatedFile,
+    check_own_file,
+    contradiction,
+    is_outside,
+    stated_files,
+)
 from icectl.entries.rows import entries_from
 from icectl.errors import OtherFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format import single_value
 from icectl.format.types import (
+    DecimalType,
     GeographyType,
     GeometryType,
     ListType,
@@ -129,6 +136,32 @@ def test_bounds_exclude_values_only_where_that_is_sure(
         for low, high in (own, found)
     ]
     assert is_outside(column, *sides) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "is_told"),
+    [
+        ("double", "0000000000000000", "0000000000000080", False),  # 0.0 and -0.0
+        ("float", "00000000", "00000080", False),
+        ("double", "000000000000f87f", "000000000000f03f", False),  # NaN and 1.0
+        ("double", "000000000000f03f", "0000000000000040", True),  # 1.0 and 2.0
+        ("uuid", "01" * 16, "81" * 16, False),
+        ("decimal(9, 2)", "01", "02", True),
+        ("decimal(9, 2)", "0001", "01", False),
+        ("string", "61", "62", True),
+        ("string", "61", "6162", False),
+        ("string", "ff", "fe", True),
+    ],
+)
+def test_lower_bounds_of_one_file_may_differ_in_bytes(kind, one, other, *, is_told):
+    """Bytes by hand, by the single-value serialization of the spec."""
+    type_ = DecimalType(9, 2) if kind.startswith("decimal") else PrimitiveType(kind)
+    column = NestedField(1, "c", type_, required=False)
+    entries = [
+        StatedFile(9, FileMetrics(3, lower_bounds={1: bytes.fromhex(each)}), (column,))
+        for each in (one, other)
+    ]
+    assert (contradiction(*entries) is not None) is is_told
 
 
 def test_bounds_that_cannot_be_read_exclude_nothing():
