@@ -169,10 +169,10 @@ def _are_of_two_files(column: NestedField, one: bytes, other: bytes) -> bool:
     if one == other or len(one) != len(other) or column.type == PrimitiveType("uuid"):
         return False
     try:
-        values = [single_value.decode(column.type, bound) for bound in (one, other)]
+        first, second = (single_value.decode(column.type, bound) for bound in (one, other))
+        return bool(first < second or first > second)  # NaN is neither
     except (CorruptTable, ValueError, TypeError):
         return True
-    return values[0] != values[1] and not any(value != value for value in values)  # NaN
 
 
 def _mismatched_count(
