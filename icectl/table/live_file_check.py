@@ -102,21 +102,25 @@ class LiveOnce:
         `hashes` are those of their locations.
         """
         places = alive.table["manifest"].to_numpy()
-        numbers = np.zeros(len(manifests), np.int32)
-        added_by = np.zeros(len(manifests), np.int64)
+        numbers, added_by = [0] * len(manifests), [0] * len(manifests)
         is_compared = np.ones(len(places), np.bool_)
         for place in np.flatnonzero(np.bincount(places)).tolist():
-            item = manifests[place]
-            path, first = item.manifest_path, self._dead.setdefault(item.manifest_path, item.dead)
-            numbers[place] = self._numbers.setdefault(path, len(self._numbers))
+            item, new = manifests[place], len(self._numbers)
+            path = item.manifest_path
+            numbers[place] = number = self._numbers.setdefault(path, new)
             added_by[place] = item.added_snapshot_id or 0
             if item.in_root:
-                self._roots.add(int(numbers[place]))
-            elif first != item.dead:  # of a leaf that was taken in, rows that were dead are new
+                self._roots.add(number)
+            elif number == new:
+                if item.dead:
+                    self._dead[path] = item.dead
+            elif (first := self._dead.get(path, b"")) != item.dead:
+                # Of a leaf that was taken in, rows that were dead are new.
                 dead = read_bitmap(first) if first else NONE
                 revived = np.isin(alive.table["manifest_pos"].to_numpy(), dead)
                 is_compared &= (places != place) | revived
-        columns = [hashes, numbers[places], stated_numbers(alive, added_by[places])]
+        listed_in, added = np.array(numbers, np.int32)[places], np.array(added_by)[places]
+        columns = [hashes, listed_in, stated_numbers(alive, added)]
         if not is_compared.all():
             columns = [column[is_compared] for column in columns]
         batch = pa.RecordBatch.from_arrays([*map(pa.array, columns)], schema=_LIVE)
@@ -133,6 +137,8 @@ class LiveOnce:
         Raises: CorruptTable R-063, R-066, V4-120.
         """
         pairs, doubtful, owners = self._repeats()
+        if not pairs and not len(doubtful):
+            return
         paths = list(self._numbers)
         listed = [
             (id_, {self._numbers.get(item.manifest_path) for item in manifests})
@@ -242,14 +248,18 @@ def stated_numbers(alive: RawEntries, added_by: Integers) -> Hashes:
     Tools that move tables write new position deletes: their sizes do not count. Vectors share
     files, and have the same number.
     """
+    ids, sizes = alive.table["snapshot_id"], numbers(alive, "file_size_in_bytes")
+    if ids.null_count:
+        ids = pc.coalesce(ids, pa.array(added_by))
     is_data = alive.table["content"].to_numpy() == int(Content.DATA)
-    ids = alive.table["snapshot_id"]
-    added = np.where(mask_of(pc.is_null(ids)), added_by, pc.fill_null(ids, 0).to_numpy())
-    stated = numbers(alive, "record_count").astype(np.uint64) * _ODD
-    stated += np.where(is_data, numbers(alive, "file_size_in_bytes"), 0).astype(np.uint64)
-    stated = stated * _ODD + added.astype(np.uint64)
+    if not is_data.all():
+        sizes = np.where(is_data, sizes, 0)
+    stated = numbers(alive, "record_count").view(np.uint64) * _ODD
+    stated += sizes.view(np.uint64)
+    stated *= _ODD
+    stated += ids.to_numpy().view(np.uint64)
     is_vector = alive.table["file_format"].to_numpy() == int(FileFormat.PUFFIN)
-    return np.where(is_vector, _VECTOR, stated)
+    return np.where(is_vector, _VECTOR, stated) if is_vector.any() else stated
 
 
 def _have_in_common(

@@ -750,7 +750,11 @@ def test_a_file_that_is_dead_in_a_leaf_may_live_in_the_root(tmp_path):
     vector = of(tree.rows(), BITMAP, ADDED)
     dead = BitMap.deserialize(vector["deletion_vector"]["inline_content"])
     rows = pq.read_table(local(vector["referenced_file"])).to_pylist()
-    in_files(tree, DATA, lambda row: row.update(location=rows[dead[0]]["location"]))
+    same = {
+        name: rows[dead[0]][name]
+        for name in ("location", "record_count", "file_size_in_bytes", "content_stats")
+    }
+    in_files(tree, DATA, lambda row: row.update(same))
     assert run(tree, ORPHANS) == 0
 
 
