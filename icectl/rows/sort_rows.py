@@ -175,6 +175,14 @@ def parse_zorder(text: str, metadata: TableMetadata, *, is_hilbert: bool = False
     return Curve(tuple(ids), is_hilbert)
 
 
+def quoted_name(name: str) -> str:
+    """Return a column's name as keys and Spark's SQL have it: in backticks, where it needs them."""
+    parts = name.split(".")
+    if all(re.fullmatch(r"[^\W\d]\w*", part) for part in parts):
+        return name
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+
+
 def with_ranges(order: RowOrder, data: Entries, schema: Schema) -> RowOrder:
     """Return an order that spreads a curve over the values of some data files, by their bounds.
 

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,20 @@ def test_the_tables_own_rule_is_column_and_age(expire_rows, tmp_path):
         TableBuilder(directory, properties=rule | {name: wrong}).append(range(3))
         ended = expire_rows(directory, "--yes")
         assert (ended.code, f"table property `{name}` is `{wrong}`" in ended.err) == (5, True)
+
+
+def test_a_column_whose_name_has_a_backtick_is_no_rule(expire_rows, tmp_path):
+    name = "at` < 'now' or `at"
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(3))
+    fields = table.metadata.current_schema.fields
+    (at,) = [item for item in fields if item.name == "at"]
+    odd = replace(at, id=100, name=name, required=False)  # no row has a value in it
+    table.reschema(Schema(1, (*fields, odd)))
+    table.set_properties({"icectl.ttl.column": name, "icectl.ttl.age": "36500d"})
+    ended = expire_rows(tmp_path / "t", "--max-fraction", "1", "--yes")
+    assert (ended.code, "backtick" in ended.err) == (5, True)
+    assert ids(tmp_path / "t") == [0, 1, 2]
 
 
 def test_an_age_beyond_what_the_column_holds_is_refused_by_its_name(expire_rows, tmp_path):

@@ -70,6 +70,12 @@ def filter_of(
                 hint="set it to a date or timestamp column",
                 id=MALFORMED,
             )
+        if "`" in column:  # a filter would take what follows for conditions
+            raise Refused(
+                f"table property `{TTL_COLUMN.name}` has a backtick, which no filter can name",
+                hint="rename the column, or set the property to another one",
+                id=MALFORMED,
+            )
         try:
             encode(field.type, instant_of(field.type, now_ms - age_ms))
         except ValueError as error:

@@ -35,6 +35,7 @@ from icectl.format.properties import TARGET_FILE_SIZE_BYTES, bloom_filters, read
 from icectl.format.schema import Schema
 from icectl.format.transforms import Transform
 from icectl.format.types import is_comparable
+from icectl.rows.sort_rows import quoted_name
 from icectl.storage.location import is_local
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 from icectl.units import print_count, print_size
@@ -43,6 +44,7 @@ _LEAST_SAVED = 0.1
 """A layout is advice if its reads cost so much less."""
 
 _MOST_SHOWN = 5
+_MOST_NAMED = 20
 _DAY_MS = 86_400_000
 _LONGEST_PAYBACK_DAYS = 30
 _COUNT = re.compile("[0-9]{1,18}")
@@ -244,7 +246,8 @@ def _result(
 def _commands(layout: Advice, request: AdviceRequest) -> tuple[str | None, str]:
     """Return what another engine or command must do first, and the command that rewrites."""
     table = shlex.quote(request.table)
-    keys, columns = shlex.quote(", ".join(layout.terms)), shlex.quote(",".join(layout.terms))
+    names = list(map(quoted_name, layout.terms))
+    keys, columns = shlex.quote(", ".join(names)), shlex.quote(",".join(names))
     own = {
         "compact": "",
         "sort": f" --strategy sort --sort-order {keys} --rewrite-all",
@@ -264,8 +267,9 @@ def _commands(layout: Advice, request: AdviceRequest) -> tuple[str | None, str]:
 
 def _spark_term(term: str) -> str:
     """Return a term of a partition spec as Spark writes it."""
-    transform, _, column = term.rstrip(")").partition("(")
-    name, _, count = transform.rstrip("]").partition("[")
+    transform, _, column = term.removesuffix(")").partition("(")
+    name, _, count = transform.removesuffix("]").partition("[")
+    column = quoted_name(column)
     return f"{name}({count}, {column})" if count else f"{name}({column})"
 
 
@@ -323,8 +327,11 @@ def _print_logs(console: Console, row: Row) -> None:
     for path in row["unreadable_files"]:
         _say(console, f"`{path}` is read in part only: its compression is damaged or cut off")
     if row["unknown_columns"]:
-        names = ", ".join(row["unknown_columns"])
-        _say(console, f"left out, as the table or its bounds don't have them: {names}")
+        names, more = row["unknown_columns"][:_MOST_NAMED], ""
+        if len(row["unknown_columns"]) > _MOST_NAMED:
+            more = f" and {len(row['unknown_columns']) - _MOST_NAMED:,} more"
+        shown = ", ".join(names)
+        _say(console, f"left out, as the table or its bounds don't have them: {shown}{more}")
 
 
 _TITLES = {

@@ -29,6 +29,11 @@ Filter = frozenset[tuple[str, str]]
 _LONGEST_LINE = 64 << 20
 _CHUNK = 1 << 20
 _MOST_NAMES = 1000
+_LONGEST_NAME = 1000
+_END_OF_COUNTS = 1 << 53
+_DEEPEST = 20
+"""Parentheses in parentheses of a filter that are read."""
+
 _COMPRESSIONS = {".zstd": "zstd", ".zst": "zstd", ".gz": "gzip", ".bz2": "bz2"}
 
 
@@ -57,23 +62,33 @@ class Reads:
         return self.filters.total()
 
     def add(self, table: str, names: Collection[str], conditions: Filter, time_ms: Any) -> bool:
-        """Count a read if it is of the table called one of `names`; return whether it is."""
+        """Count a read if it is of the table called one of `names`; return whether it is.
+
+        Raises: ValueError, for a name that is too long.
+        """
+        if any(len(name) > _LONGEST_NAME for name in (table, *(name for name, _ in conditions))):
+            raise ValueError("a name is too long")
         if not is_named(table, names):
             self.other_reads += 1
             if len(self.other_tables) < _MOST_NAMES or table in self.other_tables:
                 self.other_tables[table] += 1
             return False
         self.filters[conditions] += 1
-        if isinstance(time_ms, int) and not isinstance(time_ms, bool):
+        if _is_count(time_ms):
             self.first_ms = time_ms if self.first_ms is None else min(self.first_ms, time_ms)
             self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
         return True
 
     def add_files(self, count: Any) -> None:
         """Add the number of data files that a read has opened, if it is one."""
-        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+        if _is_count(count):
             self.files += count
             self.files_known += 1
+
+
+def _is_count(value: Any) -> bool:
+    """Return whether a value of a log is a whole number that floats and JSON have too."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _END_OF_COUNTS
 
 
 def is_named(logged: str, names: Collection[str]) -> bool:
@@ -228,11 +243,11 @@ def _filter(conditions: _Conditions) -> Filter:
 # -- event logs of Spark ----------------------------------------------------------------------
 
 _SPARK_EVENTS = (b"SparkListenerSQLExecutionStart", b"SparkListenerDriverAccumUpdates")
-_SCAN = re.compile(r"\bIceberg\w*Scan\(table=(?P<table>[^,]+), ")
-_FILTERS = re.compile(
-    r"filters=(?P<text>.*?)(?:, runtimeFilters=|, groupedBy=|\)? RuntimeFilters:)"
-)
-_OLD_SCAN = re.compile(r"\] (?P<table>\S+) \(branch=[^)]*\) \[filters=")
+# Repeats have limits, lest a text of beginnings alone take time by the square of its length.
+_SCAN = re.compile(r"\bIceberg\w{0,40}Scan\(table=(?P<table>[^,]{1,1000}), ")
+_OLD_SCAN = re.compile(r"\] (?P<table>\S{1,1000}) \(branch=[^)]{0,1000}\) \[filters=")
+_FILTERS = "filters="
+_END_OF_FILTERS = re.compile(r", runtimeFilters=|, groupedBy=|\)? RuntimeFilters:")
 _FILES_OF_SCAN = "number of result data files"
 
 
@@ -263,10 +278,14 @@ class _SparkLog:
             nodes += node["children"]
             text = node["simpleString"]
             scan = _SCAN.search(text) or _OLD_SCAN.search(text)
-            filters = _FILTERS.search(text, scan.start()) if scan else None
-            if scan is None or filters is None or "Write(" in text:
+            if scan is None or "Write(" in text:
                 continue
-            conditions = _filter(spark_conditions(filters["text"]))
+            start = text.find(_FILTERS, scan.start())
+            end = _END_OF_FILTERS.search(text, start) if start >= 0 else None
+            if end is None:
+                continue
+            filters = text[start + len(_FILTERS) : end.start()]
+            conditions = _filter(spark_conditions(filters))
             if self._reads.add(scan["table"], self._names, conditions, time_ms):
                 self._counters |= {
                     metric["accumulatorId"]
@@ -276,37 +295,43 @@ class _SparkLog:
 
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'")
+_MISQUOTED = re.compile(r"'|\?[^ ,)]")
 _COMPARED = re.compile(r"(?P<column>\S(?:.*?\S)?) (?P<operation>=|<=>|<=|<|>=|>|IN|LIKE)(?: |$)")
 _TRANSFORMED = re.compile(r"\w+\((?:\d+, )?(?P<column>[^()]+)\)$")
 _LONGEST_FILTER = 1 << 14
 
 
 def spark_conditions(text: str) -> _Conditions:
-    """Return the conditions of `filters=` in a plan of Spark's: a list that must hold together."""
-    if len(text) > _LONGEST_FILTER:
-        return {}
-    return _all_of(_split(_QUOTED.sub("?", text), ", "))
+    """Return the conditions of `filters=` in a plan of Spark's: a list that must hold together.
+
+    Iceberg escapes no quote in a text. Where one ends amid a word, what follows may be a part of a
+    value, and none is kept.
+    """
+    text = _QUOTED.sub("?", text) if len(text) <= _LONGEST_FILTER else "'"
+    return {} if _MISQUOTED.search(text) else _all_of(_split(text, ", "), 0)
 
 
-def _all_of(parts: Sequence[str]) -> _Conditions:
+def _all_of(parts: Sequence[str], depth: int) -> _Conditions:
     found: _Conditions = {}
     for part in parts:
-        found = _both(found, _spark_condition(part))
+        found = _both(found, _spark_condition(part, depth))
     return found
 
 
-def _spark_condition(text: str) -> _Conditions:
+def _spark_condition(text: str, depth: int) -> _Conditions:
     text = text.strip()
-    if text.startswith("(") and text.endswith(")") and len(_split(text, "\0")) == 1:
-        inner = text[1:-1]
+    if depth > _DEEPEST:
+        return {}
+    if text.startswith("(") and text.endswith(")"):
+        inner, depth = text[1:-1], depth + 1
         either = _split(inner, " OR ")
         if len(either) > 1:
-            first, *others = map(_spark_condition, either)
+            first, *others = (_spark_condition(one, depth) for one in either)
             for other in others:
                 first = _either(first, other)
             return first
         both = _split(inner, " AND ")
-        return _all_of(both) if len(both) > 1 else _spark_condition(inner)
+        return _all_of(both, depth)
     if text.startswith("NOT "):
         return {}
     compared = _COMPARED.match(text)
@@ -321,14 +346,14 @@ def _spark_condition(text: str) -> _Conditions:
 
 def _split(text: str, separator: str) -> list[str]:
     """Split a text where no parenthesis is open."""
-    parts, depth, start, at = [], 0, 0, 0
-    while at < len(text):
-        depth += (text[at] == "(") - (text[at] == ")")
-        if depth == 0 and text.startswith(separator, at):
-            parts.append(text[start:at])
-            at = start = at + len(separator)
-            continue
-        at += 1
+    parts, depth, start = [], 0, 0
+    for found in re.finditer(rf"[()]|{separator}", text):
+        if found.group() == separator:
+            if depth == 0:
+                parts.append(text[start : found.start()])
+                start = found.end()
+        else:
+            depth += 1 if found.group() == "(" else -1
     return [*parts, text[start:]]
 
 

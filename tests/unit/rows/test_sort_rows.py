@@ -31,6 +31,7 @@ from icectl.rows.sort_rows import (
     keyed,
     parse_sort_order,
     parse_zorder,
+    quoted_name,
     sort_keys,
     sorted_batches,
     sorted_keyed,
@@ -565,3 +566,12 @@ def test_values_beyond_all_bounds_and_nulls_keep_their_order():
     assert found == sorted(found)
     unknown = with_ranges(Curve((1,)), entries(data("f")), schema)
     assert keys([[1, 2]], ["long"], unknown) == keys([[1, 2]], ["long"], Curve((1,)))
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "a b", "1x", "back`tick", "id desc", "bucket(4, id)", "p.x y", "a b, ``c"]
+)
+def test_a_quoted_name_is_one_key_of_this_name(name):
+    named = Schema(0, (NestedField(7, name, LONG, False),))
+    fields = parse_sort_order(quoted_name(name), replace(METADATA, schemas=(named,))).fields
+    assert fields == (key(7, "identity"),)

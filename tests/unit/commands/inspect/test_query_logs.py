@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,54 @@ def test_compressed_logs_and_folders_are_read_and_cut_off_ones_named(tmp_path):
     assert found.unreadable_files == [str(folder / "events_11_app.gz")]
     with pytest.raises(UsageError, match="there is no file"):
         read_query_logs([str(tmp_path / "none")], ["db.t"])
+
+
+SCAN = "IcebergBatchScan(table=prod.db.t, branch=null, filters=id = 1, runtimeFilters=)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["IcebergBatchScan(table=", "IcebergBatchScan(table=a, filters=", "] a (branch=", "Iceberg"],
+)
+def test_text_of_many_beginnings_takes_no_time_by_its_square(tmp_path, text):
+    started = time.process_time()
+    read(tmp_path, spark_start(text * (2_000_000 // len(text))))
+    assert time.process_time() - started < 10  # by its square it is hours
+
+
+def test_parentheses_in_parentheses_are_read_to_a_depth():
+    assert dict(spark_conditions("(" * 20 + "id = 1" + ")" * 20)) == {"id": EQUALITY}
+    started = time.process_time()
+    assert dict(spark_conditions("(" * 400 + "id = 1" + " " * 15_000 + ")" * 400)) == {}
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name = 'O'Brien, key 4711 = 3'",
+        "name IN ('x', 'O'Brien, key 4711 = 3')",
+        "name = 'x, runtimeFilters=y'",
+    ],
+)
+def test_no_part_of_a_value_with_quotes_becomes_a_name(tmp_path, text):
+    found = read(tmp_path, spark_start(SCAN.replace("id = 1", text)))
+    assert found.filters == {frozenset(): 1}
+
+
+def test_numbers_and_names_beyond_all_measure_are_left_out(tmp_path):
+    def report(table: str, term: str, files: int) -> str:
+        filter_ = {"type": "eq", "term": term}
+        counted = {"result-data-files": {"value": files}}
+        return json.dumps({"table-name": table, "filter": filter_, "metrics": counted})
+
+    late = spark_start(SCAN).replace("1000", "1" + "0" * 400)
+    lines = [
+        report("db.t", "id", 10**400),
+        report("db.t", "x" * 1001, 1),
+        report("x" * 1001, "", 1),
+    ]
+    found = read(tmp_path, spark_start(SCAN), late, *lines)
+    assert found.filters == {frozenset({("id", EQUALITY)}): 3}
+    assert (found.files_known, found.unreadable_lines) == (0, 2)
+    assert (found.first_ms, found.last_ms) == (1000, 1000)
