@@ -40,6 +40,7 @@ from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
 from icectl.table.known_locations import PARTS, KnownLocations, parts_of
 from icectl.table.manifests import scan_manifests
+from icectl.table.retention import expiry_of
 from icectl.table.stored import FEW, Discrepancy, compare_with_store
 
 _HIDDEN = (
@@ -166,7 +167,7 @@ class LiveOnce:
             }
             chosen = [item for item in described.values() if item.manifest_path in named]
             chosen = [replace(item, dead=b"") for item in chosen]
-            self._check_alike(context, metadata, chosen, doubtful)
+            self._check_alike(context, metadata, chosen, doubtful, lists)
 
     def _check_alike(
         self,
@@ -174,26 +175,32 @@ class LiveOnce:
         metadata: TableMetadata,
         manifests: Sequence[ManifestFile],
         doubtful: Hashes,
+        lists: Mapping[int, Sequence[ManifestFile]],
     ) -> None:
         """Do nothing where entries of one file agree. Raises: CorruptTable R-063."""
-        known: dict[str, StatedFile] = {}
+        known: dict[str, tuple[StatedFile, str]] = {}
         vectors: set[str] = set()
         for part in scan_manifests(context, metadata, manifests, STATED | self.columns):
             is_doubtful = np.isin(self._hashed(part.rows.table["location"]), doubtful)
             alive = live(where(part.rows, is_doubtful))
-            formats = alive.table["file_format"].to_pylist()
+            formats, places = (
+                alive.table[name].to_pylist() for name in ("file_format", "manifest")
+            )
             every = stated_files(alive, metadata.current_schema.fields)
-            for (location, stated), format_ in zip(every, formats, strict=True):
+            for (location, stated), format_, place in zip(every, formats, places, strict=True):
                 key, said = loosest_key(location), None
+                path = manifests[place].manifest_path
                 if format_ == FileFormat.PUFFIN:
                     vectors.add(key)
                 else:
-                    said = contradiction(known.setdefault(key, stated), stated)
+                    said = contradiction(known.setdefault(key, (stated, path))[0], stated)
                 if key in vectors and key in known:
                     said = "deletion vectors", "rows"
                 if said is not None:
                     message = f"`{location}`: one entry says {said[0]}, another {said[1]}"
-                    raise CorruptTable(message, rule="R-063", hint=_CONTRADICTORY)  # R-063
+                    paths = (known[key][1], path)
+                    hint = _CONTRADICTORY + _expiry_of_one(metadata, lists, paths)
+                    raise CorruptTable(message, rule="R-063", hint=hint)  # R-063
 
     def _repeats(self) -> tuple[set[tuple[int, int]], Hashes, set[int]]:
         """Return the manifests that have a file in common, and the files that differ in them.
@@ -260,6 +267,22 @@ def stated_numbers(alive: RawEntries, added_by: Integers) -> Hashes:
     stated += ids.to_numpy().view(np.uint64)
     is_vector = alive.table["file_format"].to_numpy() == int(FileFormat.PUFFIN)
     return np.where(is_vector, _VECTOR, stated) if is_vector.any() else stated
+
+
+def _expiry_of_one(
+    metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFile]], paths: Sequence[str]
+) -> str:
+    """Name the expiry after which one of some manifests is gone; nothing where no branch may go."""
+    heads = {ref.snapshot_id for ref in metadata.refs.values() if ref.type == "branch"}
+    heads |= {metadata.current_snapshot_id or 0}
+    for path in paths:
+        ids = [
+            id_ for id_, listed in lists.items() if path in (one.manifest_path for one in listed)
+        ]
+        if ids and heads.isdisjoint(ids):
+            expiry = expiry_of(metadata, ids, "TABLE")
+            return f"; if snapshot {ids[0]} describes it wrongly, {expiry}"
+    return ""
 
 
 def _have_in_common(

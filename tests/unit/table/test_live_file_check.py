@@ -112,6 +112,19 @@ def test_r063_a_file_that_two_snapshots_describe_in_two_ways_is_found(table, cha
     assert raised.value.rule == "R-063"
 
 
+def test_r063_the_hint_expires_the_snapshot_that_no_branch_is_at(table):
+    old, head = table.metadata.snapshots
+    manifests = added_again(table, lambda file: file.update(record_count=3))
+    with pytest.raises(CorruptTable) as raised:
+        check_lists(table, {old.snapshot_id: manifests[:1], head.snapshot_id: manifests[1:]})
+    hint = raised.value.hint or ""
+    assert f"if snapshot {old.snapshot_id} describes it wrongly" in hint
+    assert f"`icectl expire-snapshots TABLE --snapshot-id {old.snapshot_id}`" in hint
+    with pytest.raises(CorruptTable) as raised:
+        check_lists(table, {head.snapshot_id: manifests})
+    assert "expire-snapshots" not in (raised.value.hint or "")
+
+
 @pytest.mark.parametrize(
     "change",
     [
