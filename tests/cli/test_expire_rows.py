@@ -135,6 +135,27 @@ def test_too_many_rows_at_once_are_refused(expire_rows, tmp_path):
     assert ids(tmp_path / "t") == list(range(2, 10))
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_deleted_rows_of_other_partitions_do_not_count_as_live(
+    expire_rows, tmp_path, version, at_once
+):
+    """Manifests of other partitions are not read: what their lists count may be deleted."""
+    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="identity")
+    for category in range(3):
+        table.append(range(category, 30 if category == 0 else 300, 3))
+    deleted = [id_ for id_ in range(285) if id_ % 3]
+    for part in [deleted] if at_once else [deleted[:100], deleted[100:]]:
+        table.delete_rows(part)
+    assert len(table.ids()) == 20
+    filter_ = f"category = 'c0' and {before(300)[1]}"
+    ended = expire_rows(tmp_path / "t", "--where", filter_, "--yes")
+    assert (ended.code, "10 of 20 rows would be deleted (50%)" in ended.err) == (5, True), ended
+    words = ("--where", filter_, "--max-fraction", "50%", "--yes", "--json")
+    assert result(expire_rows(tmp_path / "t", *words))["live_row_count"] == 20
+    assert len(ids(tmp_path / "t")) == 10
+
+
 def test_rows_go_only_by_a_filter_about_the_past(expire_rows, tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(10))
