@@ -22,6 +22,7 @@ from icectl.commands.maintain.policy import KEYS
 from icectl.env import Env, SystemEnv
 from icectl.errors import CorruptTable, Refused, Unsupported
 from icectl.format.file_names import parse_metadata_file_name
+from icectl.format.schema import Schema
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from tests.builders.expiry import Clock
@@ -303,11 +304,8 @@ def test_rows_whose_partition_cannot_be_found_are_no_work(tmp_path):
 
 def without_times(table: TableBuilder) -> None:
     """Drop the column that the table is partitioned by."""
-    path = Path(table.metadata_location)
-    members = json.loads(path.read_text())
-    for schema in members["schemas"]:
-        schema["fields"] = [one for one in schema["fields"] if one["name"] != "at"]
-    path.write_text(json.dumps(members))
+    fields = table.metadata.current_schema.fields
+    table.reschema(Schema(1, tuple(item for item in fields if item.name != "at")))
 
 
 @pytest.fixture
