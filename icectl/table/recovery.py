@@ -121,8 +121,9 @@ class WayOut:
         """The key that ways sort by: first those that leave nothing broken, then the cheapest."""
         return self.errors_left, *self.loss.order
 
-    def command(self, *table: str) -> str:
-        return join(["icectl", "repair", *table, *self.options])
+    def command(self, *table: str, branch: str = "main") -> str:
+        of_branch = [] if branch == "main" else ["--branch", branch]
+        return join(["icectl", "repair", *table, *of_branch, *self.options])
 
 
 def dropping(loss: Loss) -> WayOut:
@@ -571,7 +572,8 @@ class BrokenTable:
             if branch is not None:  # its old head is left for the next run
                 of_branch = metadata.snapshots_by_id[metadata.refs[branch].snapshot_id]
                 repair = self._repair(metadata, of_branch, branch, search)
-                hints[location] = f"branch {print_text(branch)} needs it: {repair}"
+                if repair is not None:
+                    hints[location] = f"branch {print_text(branch)} needs it: {repair}"
             else:
                 expiry = expiry_of(metadata, ids, join(self.words))
                 hints[location] = f"the current snapshot does not need it: {expiry}"
@@ -592,7 +594,7 @@ class BrokenTable:
             no_way_out = _NO_WAY_OUT.format(print_text(branch))
             return f"`icectl repair {table} --dry-run` shows what can be rebuilt: {no_way_out}"
         best = min(repairs, key=lambda way: way.order)
-        repair = f"`{best.command(*words)}` {best.loss}"
+        repair = f"`{best.command(*self.words, branch=branch)}` {best.loss}"
         damaged = search.damaged_files(head)
         if damaged and "--to-snapshot" not in best.options:
             files, them = f"`{damaged[0]}`", "it"

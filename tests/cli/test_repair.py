@@ -181,6 +181,8 @@ def test_another_branch_goes_back_and_main_stays(repair, table):
     (lost,) = [Path(row["location"]) for row in table.live("audit") if row["snapshot_id"] == head]
     lost.unlink()
     assert result_of(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    offered = " ".join(repair(table.directory, "--branch", "audit", "--dry-run").out.split())
+    assert f"`icectl repair {table.directory} --branch audit --to-snapshot" in offered
     words = ("--branch", "audit", "--to-snapshot", "latest-complete", "--yes", "--json")
     result_of(repair(table.directory, *words))
     members = read_metadata(current_metadata(table.directory))

@@ -220,7 +220,7 @@ def _print_plan(console: Console, repair: Repair) -> None:
     for way in ways_out:
         errors = print_count(way.errors_left, "error")
         loss = f"{way.loss}, and leaves {errors}" if way.errors_left else str(way.loss)
-        command = f"`{way.command(repair.table)}`"
+        command = f"`{way.command(repair.table, branch=repair.prepared.options.branch)}`"
         print_wrapped(console, f"{command} {loss}", "  ", "    ")
 
 
