@@ -166,7 +166,14 @@ def _lost_files(chain: ListedChain) -> Iterator[Breach]:
                 continue
             if count < least or _brings_back(known[id_], count, by_chain):
                 message = f"it lists {count:,} {what}, by the summaries there are {least:,}"
-                yield Breach(message, f"snapshot {id_}", "error", RESTORE_LIST)
+                named = {chain.metadata.current_snapshot_id}
+                named |= {ref.snapshot_id for ref in chain.metadata.refs.values()}
+                expire = (
+                    "restore its list from a copy, or expire it: "
+                    f"`icectl expire-snapshots TABLE --snapshot-id {id_} --metadata-only`"
+                )
+                hint = RESTORE_LIST if id_ in named else expire
+                yield Breach(message, f"snapshot {id_}", "error", hint)
 
 
 def _brings_back(snapshot: Snapshot, count: int, expected: int | None) -> bool:

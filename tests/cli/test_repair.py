@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.cli import app
 from tests.builders.broken import (
     DELETED,
     Broken,
@@ -657,3 +658,20 @@ def test_what_makes_rows_unsure_is_not_built_upon(repair, table):
     assert kinds(found) == []
     assert contents_of(table.directory) == before
     assert {one["rule"] for one in found["left"]} >= {"R-044"}
+
+
+def test_r031_an_old_snapshot_whose_list_has_lost_a_manifest_leaves_by_the_hint(
+    repair, tmp_path, capsys
+):
+    table = TableBuilder(tmp_path / "t", format_version=2)
+    table.append(range(4))
+    table.append(range(4, 8))
+    lost = table.metadata.current_snapshot_id
+    Broken(table.directory).edit_head_list(lambda rows: rows[:1])
+    assert repair(table.directory, "--to-snapshot", "latest-complete", "--yes").code == 0
+    validate = ["validate", str(table.directory), "--all-snapshots"]
+    assert app.main(validate) == 4
+    words = f"expire-snapshots {table.directory} --snapshot-id {lost} --metadata-only"
+    assert f"`icectl {words}`" in " ".join(capsys.readouterr().out.split())
+    assert app.main([*words.split(), "--min-age", "0s", "--yes"]) == 0
+    assert app.main(validate) == 0
