@@ -187,6 +187,31 @@ def test_the_tables_own_rule_is_column_and_age(expire_rows, tmp_path):
         assert (ended.code, f"table property `{name}` is `{wrong}`" in ended.err) == (5, True)
 
 
+def test_properties_of_a_table_alone_have_maintain_delete_no_row(expire_rows, tmp_path):
+    age_s = NOW_MS // 1000 - FIRST_US // 10**6 - 7200
+    rule = {"icectl.ttl.column": "at", "icectl.ttl.age": f"{age_s}s"}
+    table = TableBuilder(tmp_path / "t", properties=rule)
+    table.append(range(20))
+
+    def maintain(*words: object) -> int:
+        ended = expire_rows(table.directory, *words, "--yes", command="maintain")
+        assert ended.code == 0
+        return len(ids(table.directory))
+
+    policy = tmp_path / "maintain.toml"
+    assert maintain() == 20
+    policy.write_text('steps = ["compact"]\n[expire-rows]\nmax-fraction = "50%"\n')
+    assert maintain("--policy", policy) == 20
+    assert maintain("--policy", policy, "--only", "compact") == 20
+    policy.write_text('[expire-rows]\nmax-fraction = "50%"\n')
+    assert maintain("--policy", policy, "--only", "compact") == 20
+    assert maintain("--policy", policy) == 18
+    table.append(range(2))
+    policy.write_text('steps = ["expire-rows"]\n')
+    assert maintain("--policy", policy) == 18
+    assert maintain("--only", "expire-rows") == 18
+
+
 def test_a_column_whose_name_has_a_backtick_is_no_rule(expire_rows, tmp_path):
     name = "at` < 'now' or `at"
     table = TableBuilder(tmp_path / "t")

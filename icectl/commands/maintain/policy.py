@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -159,9 +159,15 @@ def _limit_keys() -> Iterator[Key]:
             yield Key(f"{step}.{limit.name}", metavar, limit.policy_help, parse, default)
 
 
+DELETES_ROWS = ("expire-rows",)
+"""Steps that run only if they are asked for: properties of a table alone delete no rows."""
+
+_BUILT_IN = "built-in"
+
 _OWN = (
     Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
-    Key("steps", "[STEP,...]", "the steps that may be run", _steps, ", ".join(STEPS), is_list=True),
+    Key("steps", "[STEP,...]", "the steps that may be run; expire-rows by its keys too", _steps,
+        ", ".join(step for step in STEPS if step not in DELETES_ROWS), is_list=True),
     Key("window", "HH:MM-HH:MM ZONE", "hours in which steps may run", parse_window),
     Key("budget.rewrite-bytes", "SIZE",
         "bytes of a table that one run rewrites, or reads to convert equality deletes",
@@ -271,6 +277,19 @@ class TablePolicy:
 
     values: Mapping[str, PolicyValue]
 
+    def steps(self, only: Collection[str]) -> tuple[str, ...]:
+        """Return the steps that may be run, of those that a run is limited to.
+
+        If the policy does not name steps, a step that deletes rows is asked for by one of its keys,
+        or by `only`.
+        """
+        named = {*self.read("steps")}
+        if self.values["steps"].origin == _BUILT_IN:
+            own = {KEYS[name].section for name, it in self.values.items() if it.origin != _BUILT_IN}
+            asked = own if len(only) == len(STEPS) else own.union(only)
+            named |= asked.intersection(DELETES_ROWS)
+        return tuple(step for step in STEPS if step in named and step in only)
+
     def read(self, name: str) -> Any:
         """Return the value of a key, read as the key wants it; None where nothing is said."""
         value = self.values.get(name)
@@ -308,7 +327,7 @@ class MaintenancePolicy:
         for key in KEYS.values():
             if key.default is not None:
                 text = tuple(key.default.split(", ")) if key.is_list else key.default
-                values[key.name] = PolicyValue(text, "built-in")
+                values[key.name] = PolicyValue(text, _BUILT_IN)
         values |= self.base
         for rule in self.rules:
             if any(covers(parts_of(pattern), parts_of(name)) for pattern in rule.patterns):

@@ -101,8 +101,7 @@ class _Setup:
 
     def steps(self, table: str) -> tuple[str, ...]:
         """Return the steps that may be run on a table."""
-        named = self.policies[table].read("steps")
-        return tuple(step for step in STEPS if step in named and step in self.only)
+        return self.policies[table].steps(self.only)
 
     def job(
         self, table: str, step: str, seconds_left: float, *, alone: bool = False
@@ -229,7 +228,7 @@ def _check_matches(
             configuration_of(common).__contains__,
         )
     )
-    steps = {step for table in setup.tables for step in setup.policies[table].read("steps")}
+    steps = {step for table in setup.tables for step in setup.steps(table)}
     only = setup.only if setup.request.only is not None else ()
     idle += [f"`--only {step}`: no policy has this step" for step in only if step not in steps]
     for message in idle + rules:
