@@ -26,9 +26,12 @@ EQUALITY, RANGE = "equality", "range"
 Filter = frozenset[tuple[str, str]]
 """The columns that a read compares, each with EQUALITY or RANGE; all conditions must hold."""
 
-_LONGEST_LINE = 64 << 20
+_LONGEST_LINE = 16 << 20
 _CHUNK = 1 << 20
 _MOST_NAMES = 1000
+_MOST_FILTERS = 10_000
+"""Beyond it, other filters count as none."""
+
 _LONGEST_NAME = 1000
 _END_OF_COUNTS = 1 << 53
 _DEEPEST = 20
@@ -73,7 +76,8 @@ class Reads:
             if len(self.other_tables) < _MOST_NAMES or table in self.other_tables:
                 self.other_tables[table] += 1
             return False
-        self.filters[conditions] += 1
+        is_known = conditions in self.filters or len(self.filters) < _MOST_FILTERS
+        self.filters[conditions if is_known else frozenset()] += 1
         if _is_count(time_ms):
             self.first_ms = time_ms if self.first_ms is None else min(self.first_ms, time_ms)
             self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)

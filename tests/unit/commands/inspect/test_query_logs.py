@@ -159,6 +159,14 @@ def test_long_lines_are_left_out(tmp_path, monkeypatch):
     assert (found.count, found.unreadable_lines) == (2, 2)
 
 
+def test_filters_beyond_a_limit_count_as_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(query_logs, "_MOST_FILTERS", 2)
+    line = '{"table-name": "db.t", "filter": {"type": "eq", "term": "c%d", "value": 1}}'
+    found = read(tmp_path, *(line % number for number in (1, 2, 3, 1, 4)))
+    assert sorted(found.filters.values()) == [1, 2, 2]
+    assert found.filters[frozenset()] == 2
+
+
 def test_compressed_logs_and_folders_are_read_and_cut_off_ones_named(tmp_path):
     line = b'{"table-name": "db.t", "filter": true}\n'
     folder = tmp_path / "eventlog_v2_app"
