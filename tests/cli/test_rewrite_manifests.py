@@ -372,7 +372,11 @@ def test_r080_entries_stay_where_their_partition_column_is_in_no_schema(
 
     def drop_column(members: dict[str, Any]) -> None:
         (schema,) = members["schemas"]
-        schema["fields"] = [field for field in schema["fields"] if field["name"] != "category"]
+        fields = [field for field in schema["fields"] if field["name"] != "category"]
+        members["schemas"] = [{**schema, "schema-id": 1, "fields": fields}]
+        members["current-schema-id"] = 1
+        for item in members["snapshots"]:
+            item["schema-id"] = 1
 
     Broken(tmp_path / "t").edit(drop_column)
     found = result(rewrite(table.location, "--json"))

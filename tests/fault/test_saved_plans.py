@@ -20,7 +20,7 @@ from tests.stores.wrapped import WRITES, WrappedStore
 KILLED = ("expire-v2", "remove-orphans", "rewrite-manifests", "compact-v2")
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=[name for name in NAMES if name != "erase"])
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     return subject_of(request.param, tmp_path_factory.mktemp("plans"))
 

@@ -10,7 +10,6 @@ Only columns and kinds of conditions are kept, never the values that are compare
 of unknown origin: lines have a limit, and what does not parse is counted.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from icectl.errors import UsageError
+from icectl.format.json_members import parse_json
 
 EQUALITY, RANGE = "equality", "range"
 
@@ -173,7 +173,7 @@ def _read_line(
     if line.startswith(b'{"Event":') and not any(word in line for word in _SPARK_EVENTS):
         return
     try:
-        document = json.loads(line)
+        document = parse_json(line)
         known = isinstance(document, dict) and (
             spark.read(document) or _read_report(document, names, reads)
             or _read_trino(document, names, reads)
@@ -390,7 +390,7 @@ def _read_trino(document: Mapping[str, Any], names: Collection[str], reads: Read
 
 
 def _trino_scans(text: Any) -> list[tuple[str, Filter]]:
-    plan = json.loads(text) if isinstance(text, str) else text
+    plan = parse_json(text) if isinstance(text, str) else text
     if not isinstance(plan, dict):
         return []
     scans: list[tuple[str, Filter]] = []

@@ -363,13 +363,15 @@ def rewritten_leaves(
 ) -> TreeChange | None:
     """Maintenance that writes some leaves again, and files of the root as leaves (sfc-1 7.6).
 
-    A leaf that is gone has been written again by another commit; None where all have.
+    A leaf that is gone has been written again by another commit; None where all have. A manifest
+    of a list that has no live file is no leaf of the new root, so that root is enough.
     """
     present = {comparison_key(leaf.name) for leaf in leaf_rows(state.rows)}
     keys = {comparison_key(item.manifest_path) for item in chosen if not item.in_root}
     own = {kind for item in chosen if item.in_root for kind in OWN_CONTENTS[item.content]}
     files = of_contents(live_rows(state.rows), *own)["location"].to_pylist()
-    if not keys & present and not files:
+    has_empty = any(item.status is None and item.live_files == 0 for item in chosen)
+    if not keys & present and not files and not has_empty:
         return None
     return TreeChange(
         facts.empty(),
