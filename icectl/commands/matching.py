@@ -189,7 +189,7 @@ class MatchSearch:
         key = encode_key((), ())
         file = InputFile(location, form, size_bytes, count, _NO_SPEC, key, 0)
         store = reader.context.store
-        outputs = FileOutputs(lambda _: "", store.open_new, store.open)
+        outputs = FileOutputs.without_places(store)
         task = replace(blank_task(reader.metadata), inputs=(file,))
         return sum(rows.count for rows in run_find(task, job, outputs))
 
@@ -262,7 +262,7 @@ class MatchSearch:
         """Read files, several at a time; return those that cannot be read."""
         context = reader.context
         blank = blank_task(reader.metadata)
-        outputs = FileOutputs(lambda _: "", context.store.open_new, context.store.open)
+        outputs = FileOutputs.without_places(context.store)
         jobs = _Jobs(reader, self.wanted)
 
         def find(item: tuple[InputFile, FindJob | None]) -> list[FoundRows] | _Problem:
@@ -319,9 +319,9 @@ def _live_among(
     reader: Reader, manifests: Sequence[ManifestFile], places: Collection[str]
 ) -> set[str]:
     """Return those of some files that an entry of a manifest lists as live."""
-    alive: set[str] = set()
+    alive, wanted = set[str](), frozenset(places)
     for entries in reader.scan(manifests, frozenset({"location", "status"})):
-        alive.update({place for (place,) in by_row(live(entries), "location")} & set(places))
+        alive.update(wanted.intersection(place for (place,) in by_row(live(entries), "location")))
     return alive
 
 

@@ -257,7 +257,7 @@ class DeleteConverter:
         Order: that of the files, in which their entries are listed. DuckDB 1.5 takes one vector of
         a Puffin file for another if they are listed in another order than they lie in.
         """
-        reading = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        reading = FileOutputs.without_places(self.store)
         task = replace(wanted.task, inputs=tuple(files))
         deletes = deletes_by_position(task, self.job.scheme)
         by_position = merged_positions([file.location for file in files], deletes, reading)

@@ -178,7 +178,7 @@ class DeleteCarrier:
 
     def _deleted(self, task: Task) -> dict[str, Positions]:
         """Return the rows of a task's inputs that its deletes by position delete."""
-        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        outputs = FileOutputs.without_places(self.store)
         locations = [file.location for file in task.inputs]
         deletes = deletes_by_position(task, self.job.scheme)
         merged = merged_positions(locations, deletes, outputs)

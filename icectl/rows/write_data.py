@@ -46,7 +46,7 @@ from icectl.format.single_value import decode, encode
 from icectl.format.types import GeographyType, NestedField, PrimitiveType
 from icectl.format.variant import Side, joined_bounds
 from icectl.rows.columns import ColumnFacts, inside, is_real, is_shape, path_to
-from icectl.storage.store import Assembly
+from icectl.storage.store import Assembly, Store
 from icectl.table.reading import naming, present
 
 _VARIANT = PrimitiveType("variant")
@@ -118,6 +118,11 @@ class FileOutputs:
     """Make a file as `create`, that the storage composes; none where it can't."""
     threads: int = 1
     """Threads that may read, encode and check rows of one task at a time."""
+
+    @classmethod
+    def without_places(cls, store: Store) -> "FileOutputs":
+        """Those of work that reads files of a store, and places no new ones."""
+        return cls(lambda _: "", store.open_new, store.open)
 
     @contextmanager
     def reading(self, location: str) -> Iterator[IO[bytes]]:

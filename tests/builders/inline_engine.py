@@ -52,7 +52,7 @@ class InlineEngine(LocalEngine):
         self, tasks: Sequence[ConvertTask], job: ConvertJob, places: OutputPlaces
     ) -> Iterator[FoundDeletes]:
         """What tasks have found, in their order. Raises: as run_convert."""
-        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        outputs = FileOutputs.without_places(self.store)
         for task in tasks:
             self.deadline.check()
             yield run_convert(task, job, outputs)
@@ -61,7 +61,7 @@ class InlineEngine(LocalEngine):
         self, tasks: Sequence[ReadTask], job: SketchJob, places: OutputPlaces
     ) -> Iterator[FoundSketches]:
         """What tasks have found, in their order. Raises: as run_sketches."""
-        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        outputs = FileOutputs.without_places(self.store)
         for task in tasks:
             self.deadline.check()
             yield run_sketches(task, job, outputs)
@@ -70,7 +70,7 @@ class InlineEngine(LocalEngine):
         self, tasks: Sequence[RewriteTask], job: FindJob, places: OutputPlaces
     ) -> Iterator[FoundRows]:
         """What tasks have found, in their order. Raises: as run_find."""
-        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        outputs = FileOutputs.without_places(self.store)
         for task in tasks:
             self.deadline.check()
             yield from run_find(task, job, outputs)

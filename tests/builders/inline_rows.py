@@ -140,7 +140,7 @@ class InlineFinder:
     looked: list[str] = field(default_factory=list)
 
     def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> list[FoundRows]:
-        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        outputs = FileOutputs.without_places(self.store)
         found = [one for task in tasks for one in run_find(task, job, outputs)]
         self.looked += [file.location for task in tasks for file in task.inputs]
         self.during()

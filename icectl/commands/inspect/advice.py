@@ -194,7 +194,7 @@ def _result(
         return {"files_per_read": None, "bytes_per_read": None, "filters": [], "advice": []}
     rates = rates_of(request.settings, is_local=is_local(reader.metadata.location))
     prices, size = prices_of(request.settings), int(found.sizes.sum())
-    now = result.now
+    gets, now = gets_of(found.sizes.tolist()) + GETS_OF_RUN, result.now
     rows = []
     for layout in result.layouts:
         saved = now.cost_bytes - layout.reading.cost_bytes
@@ -206,7 +206,7 @@ def _result(
             decoded_bytes=size,
             other_bytes=size,
             written_bytes=size,
-            get_requests=gets_of(found.sizes.tolist()) + read_again + GETS_OF_RUN,
+            get_requests=gets + read_again,
             put_requests=puts_of(size, layout.file_count) + PUTS_OF_RUN,
             fewer_requests=max(fewer, 0),
         )

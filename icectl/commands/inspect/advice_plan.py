@@ -17,15 +17,13 @@ import pyarrow as pa
 
 from icectl.commands.inspect.clustering_plan import Clustering
 from icectl.commands.inspect.query_logs import EQUALITY, Filter
+from icectl.commands.steps import OPEN_COST_BYTES
 from icectl.entries.bound_values import Reals
 from icectl.entries.clustering import RANGE_OF_ROWS, Key, Spans, places_of
 from icectl.entries.columns import Integers, Mask
 from icectl.format.types import PrimitiveType
 from icectl.rows.sort_rows import hilbert
 from icectl.table.output_sizes import sizes_of
-
-OPEN_COST = 4 << 20
-"""Bytes that opening a file counts for, as `read.split.open-file-cost` has it."""
 
 _MOST_KEYS, _MOST_FILTERS = 8, 20
 _ROWS_OF_FILE, _FEWEST_ROWS, _MOST_ROWS = 50, 20_000, 1_000_000
@@ -65,7 +63,7 @@ class Reading:
     @property
     def cost_bytes(self) -> float:
         """Bytes read, with those that opening a file counts for."""
-        return self.bytes + OPEN_COST * self.files
+        return self.bytes + OPEN_COST_BYTES * self.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +182,7 @@ def simulate(
     trials = {used: _trials(sample, used, len(found.sizes)) for used in known}
     total = sum(known.values())
     by_filter = {used: _reading(now, used, trials[used]) for used in known}
-    shares = [
-        FilterShare(used, count / total, by_filter[used])
-        for used, count in sorted(known.items(), key=lambda item: (-item[1], sorted(item[0])))
-    ]
+    shares = [FilterShare(used, count / total, by_filter[used]) for used, count in known.items()]
     layouts = []
     for kind, terms, files in _layouts(columns, known, sample, target_bytes, partitioned_by):
         readings = {used: _reading(files, used, trials[used]) for used in known}
@@ -216,7 +211,7 @@ def _mean(readings: Mapping[Filter, Reading], counts: Mapping[Filter, int]) -> R
 def _known_filters(
     filters: Mapping[Filter, int], columns: Mapping[str, _Column]
 ) -> dict[Filter, int]:
-    """Return the commonest filters, without columns that are not known."""
+    """Return the commonest filters, without columns that are not known. Order: by their reads."""
     known: dict[Filter, int] = {}
     for used, count in filters.items():
         conditions = frozenset((name, kind) for name, kind in used if name in columns)

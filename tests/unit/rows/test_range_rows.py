@@ -126,7 +126,7 @@ def test_a_sample_has_the_key_of_every_so_many_rows_whatever_file_they_are_in(
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
     in_order = replace(group, files=tuple(sorted(group.files, key=lambda file: file.location)))
-    outputs = FileOutputs(lambda _: "", store.open_new, store.open)
+    outputs = FileOutputs.without_places(store)
     assert sampled_keys(in_order, outputs, step) == [key(id_) for id_ in sampled]
 
 
@@ -135,7 +135,7 @@ def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path):
     table.append(range(6))
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
-    outputs = FileOutputs(lambda _: "", store.open_new, store.open)
+    outputs = FileOutputs.without_places(store)
     found = sorted(sampled_keys(group, outputs, 1))
     assert [one[-9:] for one in found] == [key(id_) for id_ in (0, 3, 1, 4, 2, 5)]
     assert len({one[:-9] for one in found}) == 3
@@ -146,7 +146,7 @@ def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path):
     table.append(range(6))
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
-    outputs = FileOutputs(lambda _: "", store.open_new, store.open)
+    outputs = FileOutputs.without_places(store)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(spark_rewrite, "_COMPARED_BYTES", 2)
         assert {len(one) for one in sampled_keys(group, outputs, 1)} == {2}
@@ -184,7 +184,7 @@ def test_a_large_file_is_read_in_pieces_that_have_each_row_once(table, monkeypat
     counts, ids, row_ids = [], [], []
     for piece in pieces:
         read = RowsRead()
-        outputs = FileOutputs(lambda _: "", store.open_new, store.open)
+        outputs = FileOutputs.without_places(store)
         group = file_group(piece, job_of(table.metadata, Curve((1, 4))))
         for batch in live_batches(group, outputs, read):
             ids += batch["id"].to_pylist()
