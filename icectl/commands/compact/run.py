@@ -231,13 +231,13 @@ def prepare(
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    is_sorted = chosen.order is not None and not chosen.every
-    is_curve = isinstance(chosen.order, Curve)
-    columns = METRICS if on_columns or is_sorted or is_curve else frozenset()
+    # Overlaps are found by bounds, and a curve is spread over them.
+    by_bounds = chosen.order is not None and (not chosen.every or isinstance(chosen.order, Curve))
+    columns = METRICS if on_columns or by_bounds else frozenset()
     # Whether equality deletes go depends on all files that they may apply to.
     within = None if chosen.deletes_only else chosen.where
     files = None
-    if not (chosen.where or chosen.only or chosen.deletes_only or is_sorted or is_curve):
+    if not (chosen.where or chosen.only or chosen.deletes_only or by_bounds):
         settled = partial(are_settled, options=chosen)
         files = load_unsettled(context, metadata, head.snapshot, settled, most_whole)
     if files is None:
