@@ -89,7 +89,7 @@ code { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
 .ok { color: var(--data); } .attention { color: var(--warn); }
 .critical, .unread { color: var(--gone); } .verdict { font-weight: 600; }
 .tiles, .figures { display: grid; gap: 1rem; margin: 1rem 0; }
-.tiles { grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }
+.tiles { grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); }
 .figures { grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 .tile, figure { background: var(--soft); border: 1px solid var(--line); border-radius: 6px;
   padding: .7rem .9rem; margin: 0; min-width: 0; }
@@ -111,12 +111,12 @@ svg .area { fill: var(--data); opacity: .35; } svg .top { fill: none; stroke: va
 .ends { display: flex; justify-content: space-between; color: var(--quiet); }
 .wide { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; width: 100%; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line);
+th, td { padding: .25rem .4rem; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap; font-variant-numeric: tabular-nums; }
-th { color: var(--quiet); font-weight: 600; }
+th { color: var(--quiet); font-weight: 600; white-space: normal; vertical-align: bottom; }
 th:nth-child(-n + 2), td:nth-child(-n + 2), th:last-child, td:last-child { text-align: left; }
-td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; }
-td:last-child { white-space: normal; min-width: 9rem; } td:last-child span { white-space: nowrap; }
+td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; }
+td:last-child { white-space: normal; } td:last-child span { white-space: nowrap; }
 td svg { width: 4.2rem; height: 1.1rem; margin-left: auto; }
 details { border-bottom: 1px solid var(--line); padding: .3rem 0; }
 details p { margin-left: 1.2rem; } summary { cursor: pointer; overflow-wrap: anywhere; }
