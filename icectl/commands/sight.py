@@ -50,8 +50,8 @@ _MOST_NAMED_FILES = 2_000
 class Sight:
     """A table as it is judged, at one snapshot.
 
-    `is_exact` where manifests of older snapshots are read for what expiring frees; else summaries
-    must do.
+    `is_exact` where manifests of older snapshots are read for what expiring frees, and data files
+    for rows past their time; else summaries and bounds must do.
     """
 
     reader: Reader

@@ -174,6 +174,8 @@ def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, s
 
 def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
     """Return the rows that a condition is true of: unknown is not true."""
+    if isinstance(condition, Constant):  # without columns a batch has no rows
+        return np.full(len(rows.positions), condition.value)
     mask = matches(condition, rows.source.project(rows.batch, rows.positions))
     return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 

@@ -39,7 +39,7 @@ from icectl.commands.erase.report import (
     erasure_result,
     print_erasure,
 )
-from icectl.commands.expire_rows.plan import expiring_files, live_count, over_fraction
+from icectl.commands.expire_rows.plan import expiring_files, over_fraction
 from icectl.commands.expire_rows.run import EngineFinder, rewriter
 from icectl.commands.expire_snapshots.report import ExpireOptions, PreparedExpiry
 from icectl.commands.expire_snapshots.run import execute as expire
@@ -295,11 +295,11 @@ def prepare(context: TableContext, engine: LocalEngine, options: EraseOptions) -
     holding = found.snapshots_of(found.files)
     branches = []
     for name in refs_on(metadata.refs, "branch", holding):
-        looked = _row_search(context, engine, loaded, wanted, found).look(
-            metadata, metadata.snapshot(metadata.refs[name].snapshot_id)
-        )
+        branch_search = _row_search(context, engine, loaded, wanted, found)
+        looked = branch_search.look(metadata, metadata.snapshot(metadata.refs[name].snapshot_id))
         files = [file for part in expiring_files(looked) for file in part]
-        branches.append(HoldingBranch(name, live_count(looked.files), tuple(files)))
+        live = branch_search.live_count(looked, options.max_fraction)
+        branches.append(HoldingBranch(name, live, tuple(files)))
     plan = plan_erasure(
         metadata,
         sought,
@@ -475,7 +475,8 @@ class _Erasing:
         search = _row_search(context, engine, loaded, self.search.wanted, found)
 
         def check(looked: FoundDeletion) -> None:
-            live, most = live_count(looked.files), self.options.max_fraction
+            most = self.options.max_fraction
+            live = search.live_count(looked, most)
             refusal = over_fraction(looked.deleted_rows, live, most)
             if refusal is not None:
                 raise refusal

@@ -16,15 +16,13 @@ from icectl.entries.conditions import (
     leaves,
     parse_where,
 )
-from icectl.entries.rows import by_row, numbers, take
+from icectl.entries.rows import by_row, take
 from icectl.errors import Refused, UsageError
-from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import MALFORMED, TTL_AGE, TTL_COLUMN, read
 from icectl.format.single_value import encode
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import type_text
-from icectl.table.live_files import LiveFiles
 from icectl.units import print_duration
 
 MAX_FRACTION = 0.2
@@ -180,25 +178,6 @@ def over_fraction(deleted: int, live: int, most: float) -> Refused | None:
         hint="check the rows with `--dry-run`; if they are right, raise `--max-fraction`",
         id="too-many-rows",
     )
-
-
-def live_count(files: LiveFiles) -> int:
-    """Count the rows of a snapshot that vectors and position deletes leave, as far as known.
-
-    Those of manifests that were not read are as their list says, without as many as deletes have
-    that apply to no file that was read.
-    """
-    unread = _listed_rows(files.unread)
-    if unread:
-        deleted = _listed_rows(files.needless) + int(
-            numbers(files.deletes, "record_count")[files.unused].sum()
-        )
-        unread = max(unread - deleted, 0)
-    return int(live_counts(files).sum()) + unread
-
-
-def _listed_rows(manifests: Sequence[ManifestFile]) -> int:
-    return sum((item.added_rows_count or 0) + (item.existing_rows_count or 0) for item in manifests)
 
 
 def expiring_files(looked: FoundDeletion) -> tuple[list[ExpiringFile], ...]:

@@ -20,7 +20,6 @@ from icectl.commands.expire_rows.plan import (
     RowFilter,
     expiring_files,
     filter_of,
-    live_count,
     over_fraction,
 )
 from icectl.commands.expire_rows.report import (
@@ -32,6 +31,7 @@ from icectl.commands.expire_rows.report import (
 from icectl.commands.rows.change import changing
 from icectl.commands.rows.deletion import (
     ChosenFiles,
+    Finder,
     FoundDeletion,
     Rewrite,
     RowDeletion,
@@ -50,6 +50,7 @@ from icectl.files.manifest.schema import check_list_known
 from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import Snapshot
 from icectl.rows.choice import EngineChoice
 from icectl.rows.compact_job import carried_metrics
 from icectl.rows.find_job import FindJob, FoundRows
@@ -147,11 +148,26 @@ def prepare(
     loaded = open_to_change(context.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, options.branch)
+    places = DataOutputs(metadata, outputs_of(context.store, context.env, loaded, COMMAND))
+    finder = EngineFinder(engine, places)
+    return PreparedExpiry(loaded, *look(context, finder, metadata, snapshot, options))
+
+
+def look(
+    context: TableContext,
+    finder: Finder,
+    metadata: TableMetadata,
+    snapshot: Snapshot | None,
+    options: ExpireRowsOptions,
+) -> tuple[ExpireRowsPlan, RowSearch]:
+    """Find the rows of a snapshot that are past their time, with the search that did. As prepare.
+
+    `snapshot` is taken for the head of the options' branch.
+    """
     chosen = filter_of(metadata, options.where, options.now_ms, any_filter=options.any_filter)
     method = options.method if metadata.format_version > 1 else "rewrite"
-    places = DataOutputs(metadata, outputs_of(context.store, context.env, loaded, COMMAND))
     restriction = _Restriction(context, chosen, options)
-    search = RowSearch(context, EngineFinder(engine, places), chosen.wanted, restriction.restrict)
+    search = RowSearch(context, finder, chosen.wanted, restriction.restrict)
     looked = search.look(metadata, snapshot)
     dropped, emptied, changed = map(tuple, expiring_files(looked))
     plan = ExpireRowsPlan(
@@ -161,7 +177,7 @@ def prepare(
         method=method,
         verify=options.verify,
         max_fraction=options.max_fraction,
-        live_row_count=live_count(looked.files),
+        live_row_count=search.live_count(looked, options.max_fraction),
         dropped=dropped,
         emptied=emptied,
         changed=changed,
@@ -175,7 +191,7 @@ def prepare(
         keys = {key for (key,) in by_row(looked.files.data, "partition_key")}
         written = keys if method == "rewrite" else ()
         check_output(metadata, None, metadata.default_spec_id, written)
-    return PreparedExpiry(loaded, plan, search)
+    return plan, search
 
 
 def _null_count(files: LiveFiles, chosen: RowFilter) -> int | None:
@@ -285,7 +301,8 @@ def execute(
     metadata = loaded.metadata
 
     def check(looked: FoundDeletion) -> None:
-        refusal = over_fraction(looked.deleted_rows, live_count(looked.files), plan.max_fraction)
+        live = prepared.search.live_count(looked, plan.max_fraction)
+        refusal = over_fraction(looked.deleted_rows, live, plan.max_fraction)
         if refusal is not None:
             raise refusal
 

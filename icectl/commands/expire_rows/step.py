@@ -1,7 +1,8 @@
-"""What `icectl expire-rows` would do to a table, in figures, by its manifests alone."""
+"""What `icectl expire-rows` would do to a table, in figures: by manifests alone, or by its plan."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +14,14 @@ from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_
 from icectl.entries.columns import Integers
 from icectl.entries.may_match import all_match, may_match
 from icectl.entries.rows import numbers
-from icectl.errors import CorruptTable, Refused, UsageError
+from icectl.errors import CorruptTable, Refused, StorageError, Unsupported, UsageError
 from icectl.files.manifest.schema import check_list_known
 from icectl.format.properties import TTL_AGE, TTL_COLUMN
 from icectl.table.live_files import check_deletes
 from icectl.units import print_count
+
+if TYPE_CHECKING:  # few tables have such rows
+    from icectl.commands.expire_rows.plan import ExpireRowsPlan
 
 COMMAND = "expire-rows"
 _FOOTER_BYTES = 64 << 10
@@ -32,9 +36,10 @@ _LIMIT = Limit(
 
 @dataclass(frozen=True, slots=True)
 class ExpiringFigures:
-    """The rows past their time, as far as bounds and partitions show.
+    """The rows past their time, `whole_rows` in `whole_files`.
 
-    All rows of `whole_files` are, and some of `partial_files` may be.
+    As far as bounds and partitions show, these files have no others; some rows of `partial_files`
+    may be past their time too. There are none of those where the files were read.
     """
 
     filter: str | None = None
@@ -51,7 +56,7 @@ class ExpiringFigures:
 
 
 def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
-    """Plan a deletion by manifests: data files are not read.
+    """Plan a deletion by manifests; where the sight is exact, files are read as the command does.
 
     A table without a filter, in the request or its properties, needs none. One that is not clear
     is withheld work.
@@ -98,6 +103,22 @@ def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
         lambda: check_deletes(files, np.flatnonzero(whole | partial)),
         lambda: check_list_known(files.listed),
     )
+    if sight.is_exact and error is None:
+        try:
+            found = _looked(sight, request, most)
+        except (Refused, Unsupported, CorruptTable, StorageError) as problem:
+            error = problem
+        else:
+            figures = replace(
+                figures,
+                whole_files=len(found.files),
+                whole_rows=found.deleted_row_count,
+                partial_files=0,
+                partial_rows=0,
+            )
+            refusal = found.refusal
+            if not found.has_work:
+                return Judgement(figures)
     footers = np.minimum(sizes[whole], _FOOTER_BYTES)
     is_rewrite = request.method == "rewrite" or metadata.format_version == 1
     work = sight.run_work + _work_of_rows(sizes[partial], is_rewrite=is_rewrite)
@@ -113,6 +134,24 @@ def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
         error=error or refusal,
         work=work,
     )
+
+
+def _looked(sight: Sight, request: ExpireRowsRequest, most: float) -> "ExpireRowsPlan":
+    """Return the plan of the command. Raises and cost: as its own."""
+    from icectl.commands.expire_rows.run import ExpireRowsOptions, look
+    from icectl.commands.rows.deletion import ThreadFinder
+
+    context = sight.reader.context
+    options = ExpireRowsOptions(
+        branch=request.branch,
+        where=request.where,
+        any_filter=request.yes_any_filter,
+        method=request.method,
+        verify=request.verify,
+        max_fraction=most,
+        now_ms=sight.now_ms,
+    )
+    return look(context, ThreadFinder(context), sight.metadata, sight.snapshot, options)[0]
 
 
 def _work_of_rows(sizes: Integers, *, is_rewrite: bool) -> Work:

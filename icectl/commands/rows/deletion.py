@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal, Protocol
 
+import numpy as np
+
 from icectl import __version__
 from icectl.catalog.protocol import LoadedTable
 from icectl.commands.rows.change import OpenChange, whole_files
@@ -17,18 +19,24 @@ from icectl.commit.rewritten_groups import GroupResult, changes
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
 from icectl.entries.columns import Integers
-from icectl.entries.conditions import Predicate
-from icectl.entries.deletes import NamedFiles, known_deleted_rows
+from icectl.entries.conditions import Constant, Predicate
+from icectl.entries.deletes import (
+    NamedFiles,
+    compared_keys,
+    equality_delete_counts,
+    known_deleted_rows,
+)
 from icectl.entries.may_match import METRICS, all_match, may_match
 from icectl.entries.rows import EMPTY, Entries, data_files, numbers
-from icectl.errors import CommitConflict
+from icectl.errors import CommitConflict, MissingFile
 from icectl.files.deletion_vectors import Positions
 from icectl.format.file_names import data_location, delete_file_name
 from icectl.format.locations import relative_base
+from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.rows.compact_job import partition_of
-from icectl.rows.find_job import FindJob, FoundRows, Keys
+from icectl.rows.find_job import FindJob, FoundRows, Keys, run_find
 from icectl.rows.jobs import merge_job
 from icectl.rows.merge_deletes import (
     MergedDeletes,
@@ -40,6 +48,7 @@ from icectl.rows.named_files import live_files
 from icectl.rows.write_data import FileOutputs
 from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFiles, check_deletes
+from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import (
     Bin,
     InputFile,
@@ -55,6 +64,31 @@ class Finder(Protocol):
 
     def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> Sequence[FoundRows]:
         """Find rows in the files of all tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFinder:
+    """Finds rows in threads of this process."""
+
+    context: TableContext
+
+    def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> Sequence[FoundRows]:
+        """Find rows in the files of all tasks, one each. Raises: MissingFile; as run_find."""
+        outputs = FileOutputs.without_places(self.context.store)
+        self.context.progress.phase("looking for rows", total=len(tasks))
+
+        def run(task: RewriteTask) -> list[FoundRows]:
+            self.context.deadline.check()
+            try:
+                return run_find(task, job, outputs)
+            except FileNotFoundError as error:
+                raise MissingFile(task.inputs[0].location) from error
+            finally:
+                self.context.progress.advance(1)
+
+        sizes = [task.inputs[0].size_bytes for task in tasks]
+        threads = self.context.concurrency
+        return [rows for found in in_threads(run, tasks, sizes, threads=threads) for rows in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +134,25 @@ def live_counts(files: LiveFiles) -> Integers:
     return numbers(files.data, "record_count") - known_deleted_rows(files.matches)
 
 
+def _known_count(files: LiveFiles) -> int:
+    """Count the rows of a snapshot that vectors and position deletes leave, as far as known.
+
+    Those of manifests that were not read are as their list says, without as many as deletes have
+    that apply to no file that was read.
+    """
+    unread = _listed_rows(files.unread)
+    if unread:
+        deleted = _listed_rows(files.needless) + int(
+            numbers(files.deletes, "record_count")[files.unused].sum()
+        )
+        unread = max(unread - deleted, 0)
+    return int(live_counts(files).sum()) + unread
+
+
+def _listed_rows(manifests: Sequence[ManifestFile]) -> int:
+    return sum((item.added_rows_count or 0) + (item.existing_rows_count or 0) for item in manifests)
+
+
 @dataclass(frozen=True, slots=True)
 class FoundDeletion:
     """The rows of a head that go: data files with all rows, by their rows, and rows of others.
@@ -107,6 +160,8 @@ class FoundDeletion:
     `rows` has the row of each file in `found`. `maker` makes tasks of all of them.
     """
 
+    metadata: TableMetadata
+    snapshot: Snapshot | None
     files: LiveFiles
     maker: TaskMaker
     whole: list[int]
@@ -166,7 +221,48 @@ class RowSearch:
         found = self._find(metadata, maker, read)
         places = files.data.table["location"]
         rows = {places[row].as_py(): row for row in read}
-        return FoundDeletion(files, maker, chosen.whole, found, rows)
+        return FoundDeletion(metadata, snapshot, files, maker, chosen.whole, found, rows)
+
+    def live_count(self, looked: FoundDeletion, most: float) -> int:
+        """Count the live rows of a head, of which the part `most` may be deleted.
+
+        Rows that deletes may remove whose rows manifests do not count, as equality deletes, count
+        as live only where the deletion is no more than that part of rows that surely are.
+        Cost: where it takes that, files with such deletes are read, until enough rows are live.
+        """
+        known, deleted = _known_count(looked.files), looked.deleted_rows
+        if not 0 < deleted <= most * known:
+            return known
+        enough = deleted / most
+        sure = self._sure_count(looked, enough)
+        return known if sure >= enough else sure
+
+    def _sure_count(self, looked: FoundDeletion, enough: float) -> int:
+        """Count rows that surely are live: all of them, or `enough`."""
+        files, metadata = looked.files, looked.metadata
+        doubtful = _doubtful_files(files)
+        counts = live_counts(files)
+        sure = int(counts.sum() - counts[doubtful].sum())
+        if files.unread and not (files.needless or len(files.deletes)):
+            sure += _listed_rows(files.unread)
+        elif files.unread and sure < enough:
+            whole = live_files(self.context, metadata, looked.snapshot, self._named)
+            self._named = whole.named_files
+            return self._sure_count(replace(looked, files=whole), enough)
+        check_deletes(files, doubtful)
+        maker = TaskMaker(files.data, files.deletes, files.index, doubtful.tolist())
+        blank, everything = blank_task(metadata), Constant(value=True)
+        job = FindJob(condition_job(metadata, everything), everything)
+        ends = np.cumsum(counts[doubtful])
+        start = stop = 0
+        while sure < enough and start < len(doubtful):
+            missing = enough - sure + (ends[start - 1] if start else 0)
+            stop = max(2 * stop, int(np.searchsorted(ends, missing)) + 1)
+            rows = doubtful[start:stop].tolist()
+            tasks = [maker.rewrite(Bin((row,), None, 0), blank) for row in rows]
+            sure += sum(found.count for found in self.finder.find(tasks, job))
+            start = stop
+        return sure
 
     def _find(
         self, metadata: TableMetadata, maker: TaskMaker, file_rows: Sequence[int]
@@ -184,6 +280,14 @@ class RowSearch:
             }
         known = (self._found[_key(task)] for task in tasks)
         return [rows_of_file for rows_of_file in known if rows_of_file is not None]
+
+
+def _doubtful_files(files: LiveFiles) -> Integers:
+    """Return the data files with deletes whose rows manifests do not count, fewest keys first."""
+    is_doubtful = equality_delete_counts(files.matches) > 0
+    is_doubtful[files.named.data_rows] = True
+    rows = np.flatnonzero(is_doubtful)
+    return rows[np.argsort(compared_keys(files.matches)[rows], kind="stable")]
 
 
 Rewrite = Callable[
