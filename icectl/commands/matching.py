@@ -1,19 +1,38 @@
 """The search for rows in the files that snapshots name: deleted rows, and deleted files, too."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from io import BytesIO
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
-from icectl.entries.conditions import And, Constant, Not, Or, Predicate, leaves
-from icectl.entries.may_match import METRICS, manifests_may_match, may_match
-from icectl.entries.partition_key import encode_key
+from icectl.entries.columns import Mask
+from icectl.entries.conditions import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    Not,
+    Or,
+    Predicate,
+    leaves,
+)
+from icectl.entries.may_match import METRICS, all_match, manifests_may_match, may_match
+from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import (
     EMPTY,
     Entries,
     by_row,
     concat,
     data_files,
+    delete_files,
     equality_delete_files,
     live,
     position_delete_files,
@@ -22,12 +41,13 @@ from icectl.entries.rows import (
     where,
 )
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
-from icectl.files.data_file import open_data_file
-from icectl.files.parquet.schema import field_id
+from icectl.files.data_file import DataFile, open_data_file
+from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestIdentity, kind_of
-from icectl.format.partition import PartitionSpec
+from icectl.format.metadata import TableMetadata
+from icectl.format.partition import PartitionSpec, result_types
 from icectl.rows.compact_job import TypedSpec
-from icectl.rows.find_job import FindJob, FoundRows, Keys, run_find
+from icectl.rows.find_job import FindJob, FoundRows, Keys, matches, run_find
 from icectl.rows.write_data import FileOutputs
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reader import Reader
@@ -45,8 +65,11 @@ WITH_ROWS = ("data", "equality-deletes")
 _NO_SPEC = -1
 _ROW_ID = 2147483544
 """The field of whole rows in position delete files."""
-_POSITIONS = ("location", "file_format", "record_count", "file_size_in_bytes")
+_MEMBERS = ("location", "content", "file_format", "record_count", "file_size_in_bytes")
 _FOOTER_BYTES = 64 << 10
+
+_Members = tuple[str, int, int, int, int]
+"""The members of an entry that _MEMBERS names."""
 
 _Problem = CorruptTable | StorageError | Unsupported
 
@@ -136,26 +159,23 @@ class MatchSearch:
             alive = _live_among(reader, distinct_manifests(stored.values()), gone)
             unread = {place: why for place, why in unread.items()
                       if place in alive or not _is_missing(why)}  # fmt: skip
-        with_rows = self._position_deletes_with_rows(reader, candidates.positions, unread)
+        self._search_positions(reader, candidates.positions, unread)
         for problem in () if self.deleted_files else unread.values():
             if reader.gaps is None:
                 raise problem
             reader.gaps.problems.setdefault(problem.message, problem)
         files = []
-        columns = ("location", "content", "file_format", "record_count", "file_size_in_bytes")
-        for location, content, file_format, record_count, size in by_row(
-            candidates.files, *columns
-        ):
-            if location in unread or self._counts.get(location) == 0:
+        members = [*by_row(candidates.files, *_MEMBERS), *candidates.positions]
+        for location, content, file_format, record_count, size in {
+            **{item[0]: item for item in members if self._counts.get(item[0]) != 0},
+            **candidates.telling,
+        }.values():
+            if location in unread:
                 continue
             identities = frozenset(chosen[at].identity for at in candidates.places[location])
             kinds = Content(content), FileFormat(file_format)
             count = self._counts.get(location)
             files.append(MatchingFile(location, *kinds, record_count, size, count, identities))
-        for location, form, record_count, size in with_rows:
-            identities = frozenset(chosen[at].identity for at in candidates.places[location])
-            kinds = Content.POSITION_DELETES, FileFormat(form)
-            files.append(MatchingFile(location, *kinds, record_count, size, None, identities))
         return Matches(
             tuple(files),
             {id_: frozenset(item.identity for item in listed) for id_, listed in lists.items()},
@@ -180,16 +200,19 @@ class MatchSearch:
 
         Raises: FileNotFoundError; CorruptTable; StorageError; Unsupported.
         """
+        # Whatever partition it was for: what counts is in the file.
+        key = encode_key((), ())
+        file = InputFile(location, form, size_bytes, count, _NO_SPEC, key, 0)
+        return self._in_file(reader, file, reader.context.store.open)
+
+    def _in_file(self, reader: Reader, file: InputFile, opens: Callable[[str], IO[bytes]]) -> int:
+        """Count the matches in a file of no partition spec."""
         job = _Jobs(reader, self.wanted).of(None)
         assert job is not None
-        # Whatever partition it was for: what counts is in the file.
         whole = PartitionSpec(_NO_SPEC, ())
         specs = {**job.reading.specs, _NO_SPEC: TypedSpec(whole, ())}
         job = replace(job, reading=replace(job.reading, specs=specs))
-        key = encode_key((), ())
-        file = InputFile(location, form, size_bytes, count, _NO_SPEC, key, 0)
-        store = reader.context.store
-        outputs = FileOutputs.without_places(store)
+        outputs = replace(FileOutputs.without_places(reader.context.store), open=opens)
         task = replace(blank_task(reader.metadata), inputs=(file,))
         return sum(rows.count for rows in run_find(task, job, outputs))
 
@@ -199,7 +222,8 @@ class MatchSearch:
         parts: list[Entries] = []
         listed: dict[str, str] = {}
         places: dict[str, set[int]] = {}
-        positions: dict[str, tuple[str, int, int, int]] = {}
+        positions: dict[str, _Members] = {}
+        telling: dict[str, _Members] = {}
         for entries in reader.scan(manifests, _SOURCES):
             named = entries if self.deleted_files else live(entries)
             for location, content, file_format in by_row(
@@ -214,49 +238,76 @@ class MatchSearch:
                 parts.append(kept)
             if self.deleted_files:
                 of_positions = position_delete_files(named)
-                for place, *deletes in by_row(of_positions, "manifest", *_POSITIONS):
-                    positions.setdefault(deletes[0], tuple(deletes))
-                    places.setdefault(deletes[0], set()).add(place)
+                for place, *file in by_row(of_positions, "manifest", *_MEMBERS):
+                    positions.setdefault(file[0], tuple(file))
+                    places.setdefault(file[0], set()).add(place)
+                deletes = delete_files(named)
+                are_told = of_wanted_partitions(deletes, self.wanted.rows, metadata)
+                for place, *file in by_row(where(deletes, are_told), "manifest", *_MEMBERS):
+                    telling.setdefault(file[0], tuple(file))
+                    places.setdefault(file[0], set()).add(place)
         files = concat(parts) if parts else EMPTY
         named_again = repeats(files.table["location"])
-        return _Candidates(where(files, ~named_again), places, listed, tuple(positions.values()))
+        files = where(files, ~named_again)
+        return _Candidates(files, places, listed, tuple(positions.values()), telling)
 
-    def _position_deletes_with_rows(
-        self,
-        reader: Reader,
-        files: Sequence[tuple[str, int, int, int]],
-        unread: dict[str, _Problem],
-    ) -> list[tuple[str, int, int, int]]:
-        """Return the position delete files that have a column of rows: these may be any.
+    def _search_positions(
+        self, reader: Reader, files: Sequence[_Members], unread: dict[str, _Problem]
+    ) -> None:
+        """Count the matches among the whole rows that position delete files may have.
 
         Those that cannot be read are added to `unread`; one that is gone names no row.
-        Cost: the footer of each, once.
+        Cost: the footer of each, once; the rows of those that have some.
         """
         context = reader.context
 
-        def has_rows(file: tuple[str, int, int, int]) -> bool | _Problem:
-            location, form, _, _ = file
-            if location in self._counts:
-                return bool(self._counts[location])
+        def count(file: _Members) -> int | _Problem:
+            location, _, form, _, _ = file
             try:
                 with context.store.open(location) as opened, naming(location):
-                    schema = open_data_file(opened, FileFormat(form).name).schema
-                return any(field_id(item) == _ROW_ID for item in schema)
+                    return self._in_whole_rows(
+                        reader, open_data_file(opened, FileFormat(form).name)
+                    )
             except FileNotFoundError:
-                return False
+                return 0
             except (CorruptTable, StorageError, Unsupported) as error:
                 return error
 
-        sizes = [_FOOTER_BYTES] * len(files)
-        found = list(in_threads(has_rows, list(files), sizes, threads=context.concurrency))
-        with_rows = []
-        for file, answer in zip(files, found, strict=True):
-            if isinstance(answer, bool):
-                self._counts[file[0]] = int(answer)
-                with_rows += [file] if answer else []
+        fresh = [file for file in files if file[0] not in self._counts]
+        sizes = [_FOOTER_BYTES] * len(fresh)
+        found = in_threads(count, fresh, sizes, threads=context.concurrency)
+        for (location, *_), answer in zip(fresh, found, strict=True):
+            if isinstance(answer, int):
+                self._counts[location] = answer
             else:
-                unread[file[0]] = answer
-        return with_rows
+                unread[location] = answer
+
+    def _in_whole_rows(self, reader: Reader, opened: DataFile) -> int:
+        """Count the matches in the column of whole rows of a position delete file.
+
+        All of its rows count if the column lacks one that is looked for.
+        """
+        columns = [item for item in opened.schema if field_id(item) == _ROW_ID]
+        if not columns:
+            return 0
+        if not self.field_ids <= set(ids_in(child_fields(columns[0].type))):
+            return opened.record_count
+        count = 0
+        for rows in opened.batches({_ROW_ID}):
+            whole = rows.batch.column(0).drop_null()
+            if len(whole):
+                parts = [whole.field(at) for at in range(whole.type.num_fields)]
+                table, content = (
+                    pa.table(parts, schema=pa.schema(child_fields(whole.type))),
+                    BytesIO(),
+                )
+                pq.write_table(table, content)
+                one = InputFile(
+                    "rows of position deletes", FileFormat.PARQUET, content.tell(), len(whole),
+                    _NO_SPEC, encode_key((), ()), 0,
+                )  # fmt: skip
+                count += self._in_file(reader, one, partial(_stored, content.getvalue()))
+        return count
 
     def _search(self, reader: Reader, files: Entries) -> dict[str, _Problem]:
         """Read files, several at a time; return those that cannot be read."""
@@ -302,13 +353,15 @@ class MatchSearch:
 class _Candidates:
     """Files that may hold a match, each once, of all `listed`; `places` are their manifests.
 
-    `positions` are position delete files, which may have whole rows.
+    `positions` are position delete files, which may have whole rows. `telling` are deletes whose
+    partition is one of nothing but matches, by location.
     """
 
     files: Entries
     places: Mapping[str, set[int]]
     listed: Mapping[str, str]
-    positions: Sequence[tuple[str, int, int, int]]
+    positions: Sequence[_Members]
+    telling: Mapping[str, _Members]
 
 
 def _is_missing(problem: _Problem) -> bool:
@@ -368,3 +421,63 @@ def may_be_true(predicate: Predicate, known: Collection[int], *, sign: bool = Tr
             return predicate
         case leaf:
             return leaf if leaf.column.field_id in known else Constant(value=sign)
+
+
+def _stored(content: bytes, _: str) -> IO[bytes]:
+    return BytesIO(content)
+
+
+def of_wanted_partitions(deletes: Entries, rows: Predicate | Keys, metadata: TableMetadata) -> Mask:
+    """Return whether each delete file is of a partition in which every row would match.
+
+    Such a partition is named by what is looked for: its value, in an entry, is one of these.
+    """
+    specs, schemas = metadata.partition_specs, metadata.schemas
+    if isinstance(rows, Keys):
+        return _of_key_partitions(deletes, rows, metadata)
+    bare = Entries(deletes.table.drop_columns(sorted(METRICS)))  # these are of what it deletes by
+    return all_match(bare, rows, specs, schemas)
+
+
+def _of_key_partitions(deletes: Entries, keys: Keys, metadata: TableMetadata) -> Mask:
+    """Return whether the partition of each delete file has all columns of a key, and is one."""
+    mask = np.zeros(len(deletes), np.bool_)
+    known: dict[tuple[int, bytes], bool] = {}
+    batch: pa.RecordBatch | None = None
+    for at, (spec_id, key) in enumerate(by_row(deletes, "spec_id", "partition_key")):
+        if (spec_id, key) not in known:
+            condition = _partition_condition(metadata, spec_id, key, keys.field_ids)
+            if condition is not None and batch is None:
+                (batch,) = pq.read_table(BytesIO(keys.content)).combine_chunks().to_batches()
+            known[spec_id, key] = (
+                condition is not None and pc.any(matches(condition, batch)).as_py() is True
+            )
+        mask[at] = known[spec_id, key]
+    return mask
+
+
+def _partition_condition(
+    metadata: TableMetadata, spec_id: int, key: bytes, field_ids: Sequence[int]
+) -> Predicate | None:
+    """Return that columns have the values of a partition; None if it does not have them."""
+    spec, schema = metadata.spec(spec_id), metadata.current_schema
+    if spec is None:
+        return None
+    values = decode_key(key, result_types(spec, metadata.schemas))
+    of_column = {
+        item.source_ids[0]: value
+        for item, value in zip(spec.fields, values, strict=True)
+        if item.transform.name == "identity" and value is not None
+    }
+    if not of_column.keys() >= set(field_ids):
+        return None
+    fields = [schema.line_to(id_)[-1] for id_ in field_ids]
+    columns = [Column(item.name, item.type, item.id) for item in fields]
+    return And(tuple(Compare(it, "=", of_column[it.field_id or 0]) for it in columns))
+
+
+def ids_in(fields: Iterable[pa.Field]) -> Iterator[int | None]:
+    """Yield the field ids of columns, at any depth."""
+    for item in fields:
+        yield field_id(item)
+        yield from ids_in(child_fields(item.type))

@@ -19,6 +19,7 @@ from icectl.storage.location import (
     root,
     scheme,
 )
+from icectl.units import is_text
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
 _NAME = r"/[^/]*$"
@@ -192,6 +193,22 @@ def irregular_files(folder: str) -> Sequence[str]:
             ]
     except (OSError, ValueError):
         return ()
+
+
+def unlisted(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield what listings below a folder of this machine leave out, each with the reason."""
+    try:
+        path = locations.local_path(folder)
+    except ValueError:
+        return
+    for above, folders, files in os.walk(path):
+        for name in folders:
+            if os.path.islink(os.path.join(above, name)):
+                yield os.path.join(above, name), "it is a link to a folder"
+        for name in (*folders, *files):
+            if not is_text(name):
+                shown = os.path.join(above, name).encode("utf-8", "replace").decode()
+                yield shown, "its name is not UTF-8"
 
 
 def is_kept_from_owner(file: str, folder: str) -> bool:

@@ -16,12 +16,24 @@ from icectl.commands.rows.deletion import RowDeletion
 from icectl.env import Env
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.manifest import Content, FileFormat
+from icectl.format.partition import PartitionField
+from icectl.format.schema import Schema
+from icectl.format.transforms import parse_transform
+from icectl.format.types import NestedField, StructType
 from tests.builders.byte_scanner import hits_below
 from tests.builders.data_files import stored
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, rows_without_lineage
-from tests.builders.table_builder import SCHEMA, START_MS, TableBuilder
+from tests.builders.table_builder import (
+    PARTITIONINGS,
+    POSITION_DELETE_SCHEMA,
+    SCHEMA,
+    START_MS,
+    TableBuilder,
+    _parquet,
+    make_rows,
+)
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import HOUR_MS, Run, result, result_of
 from tests.stores.fixed_env import FixedEnv
@@ -37,6 +49,14 @@ def erase(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) 
     """Run `icectl erase` in this process."""
     monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
     return prepared("erase", FixedEnv(NOW_MS, uuids=20_000, snapshot_ids=20_000))
+
+
+@pytest.fixture
+def by_note(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a partitioning by whole notes."""
+    note = PartitionField((5,), 1000, "note", parse_transform("identity"))
+    monkeypatch.setitem(PARTITIONINGS, "note", (note,))
+    return "note"
 
 
 def ids(directory: Path, snapshot_id: int | None = None) -> list[int]:
@@ -213,6 +233,10 @@ def test_keys_of_a_file_are_erased_and_told_nowhere(erase, tmp_path):
         ("k.txt", "1\n", "nope", "the table has no column `nope`"),
         ("k.txt", "1\n", "id,id", "names `id` twice"),
         ("k.txt", "31.12.2024\n", "at", "line 1: `at` is not timestamp"),
+        ("k.txt", "2024-12-31T10:00:00+02:00\n", "at", "line 1: `at` is not timestamp"),
+        ("k.txt", "2024-12-31T10:00:00.1234567\n", "at", "line 1: `at` is not timestamp"),
+        ("k.txt", "a\u2028b\nc\na\u2028b\n", "note", "line 3: a repeated key"),
+        ("k.csv", "note\na\u2028b\nc\na\u2028b\n", "note", "line 4: a repeated key"),
         ("k.csv", "note\nn\n", "id", "line 1: no column `id`"),
         ("k.csv", "id,id\n1,1\n", "id", "line 1: more than one column `id`"),
         ("k.csv", "id,note\n1\n", "id", "line 2: 1 values, and the header has 2"),
@@ -239,6 +263,7 @@ def test_keys_that_are_none_are_refused_with_their_line(
         (pa.array([1, None]), "row 2: `id` is null"),
         (pa.array([1, 2, 1]), "row 3: a repeated key"),
         (pa.array(["1"]), "do not fit those of the table: `id` is long"),
+        (pa.array([[1]]), "column `id` is not long"),
         (pa.array([], pa.int64()), "has no key"),
     ],
 )
@@ -316,6 +341,145 @@ def test_files_that_no_snapshot_names_are_read_too(erase, tmp_path):
     assert (done["deleted_files"], done["is_proved"]) == ([loose["location"]], True)
     assert [one for one in done["objects"] if one["kind"] == "orphan"]  # without such a row
     assert ids(directory) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "removes"),
+    [
+        (2, "position", False),
+        (3, "position", True),
+        (4, "position", False),
+        (2, "equality", True),
+        (3, "keys", False),
+    ],
+)
+def test_partitions_of_deletes_hold_no_value_afterwards(
+    erase, by_note, tmp_path, version, kind, removes
+):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, format_version=min(version, 3), partitioning=by_note)
+    table.append([MARKED, 1, 2, 3])
+    table.delete_rows([MARKED, 2], kind=kind)
+    if removes:
+        table.remove_data_files(1)  # the deletes of its partition stay
+    table.append([7, 8])
+    if version == 4:
+        upgrade(directory, FixedEnv(START_MS + HOUR_MS))
+    gone = keys(tmp_path / "gone.txt", f"note {MARKED}\n")
+    of_keys = ("--keys", gone, "--key-columns", "note")
+    which = of_keys if removes else WHERE
+    assert result_of(erase(directory, *which, "--verify", "--json"), 4)["is_proved"] is False
+    done = result_of(erase(directory, *which, *ALL[2:]))
+    assert (done["left"], hits_below(directory, [MARK])) == ([], [])
+    assert ids(directory) == [1, 3, 7, 8]
+    clean(erase, directory)
+
+
+def test_deletes_of_a_partition_are_found_when_their_rows_are_long_gone(erase, by_note, tmp_path):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, partitioning=by_note)
+    table.append([MARKED, 1])
+    table.delete_rows([MARKED])
+    table.remove_data_files(1)
+    last = table.append([2])
+    old = [f"--snapshot-id={id_}" for id_ in table.ids_of if id_ != last]
+    words = (directory, *old, "--yes")
+    assert erase(*words, command="expire-snapshots").code == 0
+    assert hits_below(directory, [MARK])
+    assert result_of(erase(directory, *ALL))["left"] == []
+    assert hits_below(directory, [MARK]) == []
+    assert ids(directory) == [1, 2]
+
+
+class WholeRows(TableBuilder):
+    """A table whose position deletes hold whole rows, with the mark."""
+
+    def _write_parquet(self, made: Any, location: str, path: Path, *more: Any) -> Any:
+        if path.name.endswith("-deletes.parquet"):
+            whole = NestedField(2147483544, "row", StructType(SCHEMA.fields), required=False)
+            schema = Schema(0, (*POSITION_DELETE_SCHEMA.fields, whole))
+            row = make_rows([1])[0] | {"note": f"note {MARKED}"}
+            columns = [
+                it | {"row": row} for it in pq.read_table(pa.BufferReader(made[0])).to_pylist()
+            ]
+            made = _parquet(pa.Table.from_pylist(columns, arrow_schema(schema)), schema, None)
+        return super()._write_parquet(made, location, path, *more)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_whole_rows_of_position_deletes_are_left_out(erase, tmp_path, version):
+    directory = tmp_path / "t"
+    table = WholeRows(directory)
+    first = table.append(range(10))
+    table.delete_rows([1, 4])
+    if version == 3:
+        table.upgrade()
+    table.append([10, 11])
+    assert hits_below(directory, [MARK])
+    looked = result_of(erase(directory, *WHERE, "--verify", "--json"), 4)
+    assert [it["matching_row_count"] for it in looked["files"]] == [2]
+    other = ("--where", "note = 'note 9'", "--verify", "--json")
+    assert [it["kind"] for it in result_of(erase(directory, *other), 4)["files"]] == ["data"]
+    done = result_of(erase(directory, *ALL))
+    assert (done["left"], hits_below(directory, [MARK])) == ([], [])
+    assert ids(directory) == [it for it in range(12) if it not in (1, 4)]
+    assert ids(directory, first) == list(range(10))
+    clean(erase, directory)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data/.x.parquet.crc",
+        "data/v7.metadata.json",
+        "data/version-hint.text",
+        "data/x.parquet",
+        "data/%300001.parquet",
+    ],
+)
+def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(erase, tmp_path, name):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    table.append(range(5))  # data/00001.parquet
+    (loose,) = table.loose_data_files([MARKED])
+    shutil.move(loose["location"], directory / name)
+    left = result_of(erase(directory, *WHERE, "--verify", "--json"), 4)["left"]
+    assert [one["subject"] for one in left] == [str(directory / name)]
+
+
+def test_what_no_listing_shows_is_told(erase, tmp_path):
+    directory = tmp_path / "t"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    table = TableBuilder(directory, properties={"write.data.path": str(elsewhere)})
+    table.append(range(5))
+    (directory / "data" / "link").symlink_to(elsewhere)
+    (directory / "data" / os.fsdecode(b"\xff.parquet")).write_bytes(b"PAR1")
+    ended = result_of(erase(directory, *WHERE, "--verify", "--json"), 4)
+    assert {one["subject"]: one["reason"].partition(":")[0] for one in ended["left"]} == {
+        str(directory / "data" / "link"): "it is a link to a folder",
+        str(directory / "data" / "?.parquet"): "its name is not UTF-8",
+        str(elsewhere): "`write.data.path` names it, outside of the table's location",
+    }
+
+
+def test_a_branch_that_goes_meanwhile_is_no_failure(
+    erase, tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    table.append([*range(5), MARKED])
+    table.ref("audit", "branch")
+    whole = Erasing._rewrite_rows
+
+    def overtaken(erasing: Any, branch: str, found: Any) -> None:
+        whole(erasing, branch, found)
+        if branch == "audit":
+            assert erase(directory, "drop", "audit", "--yes", command="refs").code == 0
+
+    monkeypatch.setattr(Erasing, "_rewrite_rows", overtaken)
+    assert result_of(erase(directory, *ALL))["is_proved"] is True
+    assert hits_below(directory, [MARK]) == []
 
 
 @pytest.mark.parametrize(("rounds", "code"), [(1, 3), (2, 0)])

@@ -3,6 +3,8 @@
 import csv
 import hashlib
 import hmac
+import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,6 +27,9 @@ from icectl.rows.find_job import keys_of
 _LEAST_SECRET_BYTES = 16
 _LINE = "line"
 _WHOLE = {"int": 32, "long": 64}
+_OF_MICROSECONDS = ("time", "timestamp", "timestamptz")
+_FINER_DIGITS = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
+_ZONE = re.compile("T.*[Z+-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,8 @@ def _of_parquet(content: bytes, file: str, columns: Sequence[NestedField]) -> pa
         if column.null_count:
             row = pc.index(pc.is_null(column), value=True).as_py() + 1
             raise UsageError(f"{file}, row {row}: `{item.name}` is null, which equals nothing")
+        if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
+            raise UsageError(f"{file}: column `{item.name}` is not {type_text(item.type)}")
     bare = [pa.field(item.name, table[item.name].type) for item in columns]
     selected = pa.table([table[item.name] for item in columns], schema=pa.schema(bare))
     return selected.append_column(_LINE, pa.array(range(1, len(table) + 1), pa.int64()))
@@ -145,7 +152,9 @@ def _of_text(content: bytes, file: str, columns: Sequence[NestedField]) -> pa.Ta
             hint="several columns need a Parquet file, or a `.csv` file with a header",
         )
     else:
-        rows = ((at, [line]) for at, line in enumerate(text.splitlines(), 1) if line)
+        # Only ends of lines end a key: text may hold other separators, as U+2028.
+        ended = (line.removesuffix("\n") for line in io.StringIO(text, newline=None))
+        rows = ((at, [line]) for at, line in enumerate(ended, 1) if line)
     values: list[list[Any]] = [[] for _ in columns]
     lines = []
     for line, cells in rows:
@@ -160,7 +169,7 @@ def _of_text(content: bytes, file: str, columns: Sequence[NestedField]) -> pa.Ta
 def _csv_rows(
     text: str, file: str, columns: Sequence[NestedField]
 ) -> Iterator[tuple[int, Sequence[str]]]:
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
         for item in columns:
@@ -205,6 +214,10 @@ def _parsed(type_: Type, text: str) -> Any:
         return float(Decimal(text))
     if name == "boolean":
         return {"true": True, "false": False}[text.lower()]
+    if name in _OF_MICROSECONDS and _FINER_DIGITS.search(text):
+        raise ValueError
+    if name in ("timestamp", "timestamp_ns") and _ZONE.search(text):
+        raise ValueError
     return from_json(type_, text)
 
 

@@ -1,23 +1,21 @@
 """The proof of an erasure: every file below the table's location, and why it holds no match."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-import pyarrow as pa
-
 from icectl.commands.erase.plan import Left
-from icectl.commands.matching import WITH_ROWS, Matches, MatchSearch
+from icectl.commands.matching import WITH_ROWS, Matches, MatchSearch, ids_in
 from icectl.commit.journals import uuid_of
 from icectl.entries.files import FileKind, rows, together
 from icectl.errors import CorruptTable, IcectlError, StorageError, Unsupported
 from icectl.files.data_file import open_data_file
-from icectl.files.metadata_file import read_metadata_json
-from icectl.files.parquet.schema import child_fields, field_id
-from icectl.format.file_names import VERSION_HINT, parse_metadata_file_name
+from icectl.files.metadata_file import read_metadata_json, read_version_hint
+from icectl.format.file_names import VERSION_HINT, named_folders, parse_metadata_file_name
 from icectl.format.manifest import FileFormat
-from icectl.storage.location import loosest_key, name, redacted
+from icectl.storage.identity import unlisted
+from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
 from icectl.storage.versions import versions_below
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reachable import every_statistics_file, log_files, metadata_files
@@ -34,6 +32,7 @@ _KINDS = {
     FileKind.PARTITION_STATISTICS_FILES: "statistics",
     FileKind.METADATA_FILES: "metadata",
 }
+_CHECK_SUM, _HINT_BYTES = b"crc\0", 1 << 10
 _PARTITIONS = "partitions."
 """How members of summaries begin that name partitions with their values."""
 
@@ -70,29 +69,12 @@ def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
     Cost: a listing, and the rows of files that no snapshot names.
     """
     metadata, context = reader.metadata, reader.context
-    known = _described(reader)
-    read = set(map(loosest_key, found.read))
-    listed = {loosest_key(location): kind for location, kind in found.listed.items()}
-    told = {loosest_key(file.location) for file in found.files}
-    told |= {loosest_key(path) for file in found.files for path, _, _ in file.manifests}
-    told |= set(map(loosest_key, found.unread))
-    judging = _Judging(reader, search)
+    held = {file.location for file in found.files} | found.unread.keys()
+    held |= {path for file in found.files for path, _, _ in file.manifests}
+    judging = _Judging(reader, search, found, _described(reader), frozenset(held))
     context.progress.phase("looking at every file")
-    for batch in context.store.list(metadata.location):
-        for location, size in zip(*(batch.column(at).to_pylist() for at in range(2)), strict=True):
-            context.deadline.check()
-            key = loosest_key(location)
-            if key in told:  # what snapshots hold is listed with these
-                continue
-            if key in listed:
-                kind = listed[key]
-                is_read = key in read
-                how = "rows" if is_read else "bounds" if kind in WITH_ROWS else "no rows"
-                judging.objects.append(ProvedObject(location, size, kind, how))
-            elif key in known:
-                judging.described(location, size, known[key])
-            else:
-                judging.loose(location, size)
+    judging.everything(metadata.location)
+    judging.elsewhere()
     judging.previous(metadata.location)
     objects = sorted(judging.objects, key=attrgetter("location"))
     left = sorted(judging.left, key=attrgetter("subject"))
@@ -101,7 +83,7 @@ def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
 
 
 def _described(reader: Reader) -> Mapping[str, str]:
-    """Return the kind of each file that metadata, lists and manifests describe, by loosest key."""
+    """Return the kind of each file that metadata, lists and manifests describe, by location."""
     metadata = reader.metadata
     lists = reader.manifests_by_snapshot(metadata.snapshots)
     manifests = distinct_manifests(
@@ -115,20 +97,90 @@ def _described(reader: Reader) -> Mapping[str, str]:
             every_statistics_file(metadata),
         ]
     )
-    kinds = {loosest_key(place): _KINDS[kind] for place, kind, _ in rows(described)}
-    return kinds | {loosest_key(place): "deletion-vector" for place in dead}
+    kinds = {place: _KINDS[kind] for place, kind, _ in rows(described)}
+    return kinds | dict.fromkeys(dead, "deletion-vector")
 
 
 @dataclass(slots=True)
 class _Judging:
-    """Files as they are judged."""
+    """Files as they are judged: those that entries list, others that are `described`, and the rest.
+
+    What snapshots hold (`held`) is listed with these.
+    """
 
     reader: Reader
     search: MatchSearch
+    found: Matches
+    known: Mapping[str, str]
+    held: frozenset[str]
     objects: list[ProvedObject] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     has_unreadable: bool = False
+
+    def everything(self, folder: str) -> None:
+        """Judge each file below a folder by its name in the metadata, or by what is in it.
+
+        A name that is spelled otherwise counts if no other file could be meant.
+        """
+        named = [*self.found.listed, *self.known]
+        exact = {comparison_key(location): location for location in named}
+        loose = {loosest_key(location): location for location in named}
+        otherwise: dict[str, list[tuple[str, int]]] = {}
+        seen: set[str] = set()
+        context = self.reader.context
+        for batch in context.store.list(folder):
+            files = zip(*(batch.column(at).to_pylist() for at in range(2)), strict=True)
+            for location, size in files:
+                context.deadline.check()
+                name_of = exact.get(comparison_key(location))
+                if name_of is not None:
+                    seen.add(name_of)
+                    self._judge(location, size, name_of)
+                elif (key := loosest_key(location)) in loose:
+                    otherwise.setdefault(loose[key], []).append((location, size))
+                else:
+                    self._judge(location, size)
+        for name_of, spelled in otherwise.items():
+            for location, size in spelled:
+                is_it = name_of not in seen and len(spelled) == 1
+                self._judge(location, size, name_of if is_it else None)
+        for path, reason in unlisted(folder):
+            self.left.append(Left(path, f"{reason}: not looked at"))
+
+    def _judge(self, location: str, size: int, name_of: str | None = None) -> None:
+        """Judge a file that metadata names so, or that nothing names."""
+        try:
+            if name_of is None:
+                self._loose(location, size)
+            else:
+                self._named(location, size, name_of)
+        except FileNotFoundError:  # it went meanwhile
+            return
+        except (CorruptTable, StorageError, Unsupported) as error:
+            self._unreadable(location, error)
+
+    def elsewhere(self) -> None:
+        """Tell of folders that properties name, outside of the table's location."""
+        metadata = self.reader.metadata
+        for name_of, folder in named_folders(metadata.location, metadata.properties).items():
+            if not is_within(folder, metadata.location):
+                reason = f"`{name_of}` names it, outside of the table's location: not looked at"
+                self.left.append(Left(redacted(folder), reason))
+
+    def _named(self, location: str, size: int, name_of: str) -> None:
+        """Judge a file that metadata names so."""
+        if name_of in self.held:
+            return
+        kind = self.found.listed.get(name_of)
+        if kind is not None:
+            is_read = name_of in self.found.read
+            how = "rows" if is_read else "bounds" if kind in WITH_ROWS else "no rows"
+            self.objects.append(ProvedObject(location, size, kind, how))
+        elif (described := self.known[name_of]) == "metadata":
+            self._metadata(location, size)
+        else:
+            self.objects.append(ProvedObject(location, size, described, "entries"))
 
     def previous(self, folder: str) -> None:
         """Judge previous versions of objects: what was deleted may be among them."""
@@ -146,62 +198,55 @@ class _Judging:
                 versions_kept = print_count(count, "previous version")
                 self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
 
-    def described(self, location: str, size: int, kind: str) -> None:
-        """Judge a file that metadata, lists or manifests describe."""
-        if kind == "metadata":
-            self._metadata(location, size)
-        else:
-            self.objects.append(ProvedObject(location, size, kind, "entries"))
-
-    def loose(self, location: str, size: int) -> None:
-        """Judge a file that nothing names: one that can't be read as data may hold anything."""
-        file_name = name(location)
-        if parse_metadata_file_name(file_name) is not None:
-            self._metadata(location, size)
-        elif not size or _is_named_as_metadata(file_name):
-            self.objects.append(ProvedObject(location, size, "metadata", "no rows"))
-        elif file_name.startswith(".") and file_name.endswith(".crc"):
-            self.objects.append(ProvedObject(location, size, "check-sum", "no rows"))
-        else:
+    def _loose(self, location: str, size: int) -> None:
+        """Judge a file that nothing names: what it holds decides, not what it is called."""
+        kind = self._kind_by_name(location, size) if size else "metadata"
+        if kind is None:
             self._data(location, size)
+        elif parse_metadata_file_name(name(location)) is not None and size:
+            self._metadata(location, size)
+        else:
+            self.objects.append(ProvedObject(location, size, kind, "no rows"))
+
+    def _kind_by_name(self, location: str, size: int) -> str | None:
+        """Return what a file without rows is by its name, if what it holds bears that out."""
+        store, file_name = self.reader.context.store, name(location)
+        if file_name.startswith(".") and file_name.endswith(".crc"):
+            return "check-sum" if store.read_range(location, 0, 4) == _CHECK_SUM else None
+        if not _is_named_as_metadata(file_name):
+            return None
+        if file_name == VERSION_HINT:
+            is_hint = size <= _HINT_BYTES and read_version_hint(store.read(location)) is not None
+            return "metadata" if is_hint else None
+        try:
+            read_metadata_json(store.read(location))
+        except CorruptTable:
+            return None
+        return "metadata"
 
     def _metadata(self, location: str, size: int) -> None:
         """Judge a metadata file: summaries of snapshots may name partitions by their values."""
         specs = self.reader.metadata.partition_specs
         sources = {id_ for spec in specs for item in spec.fields for id_ in item.source_ids}
-        try:
-            if sources & self.search.field_ids and _names_partitions(self.reader, location):
-                self.left.append(Left(location, "its summaries name partitions by their values"))
-                return
-        except FileNotFoundError:
-            return
-        except (CorruptTable, StorageError) as error:
-            self._unreadable(location, error)
+        if sources & self.search.field_ids and _names_partitions(self.reader, location):
+            self.left.append(Left(location, "its summaries name partitions by their values"))
             return
         self.objects.append(ProvedObject(location, size, "metadata", "no rows"))
 
     def _data(self, location: str, size: int) -> None:
         store = self.reader.context.store
-        try:
-            beginning = store.read_range(location, 0, 4)
-            form = next(
-                (kind for magic, kind in _MAGIC.items() if beginning.startswith(magic)), None
-            )
-            if form is None:
-                self.left.append(Left(location, f"it can't be read as a data file; {_LOOSE}"))
-                return
-            with store.open(location) as file, naming(location):
-                opened = open_data_file(file, form.name)
-                count, ids = opened.record_count, set(_ids_in(opened.schema))
-            if not self.search.field_ids <= ids:
-                self.left.append(Left(location, f"it lacks columns to look at; {_LOOSE}"))
-                return
-            matching = self.search.look_into(self.reader, location, form, count, size)
-        except FileNotFoundError:  # it went meanwhile
+        beginning = store.read_range(location, 0, 4)
+        form = next((kind for magic, kind in _MAGIC.items() if beginning.startswith(magic)), None)
+        if form is None:
+            self.left.append(Left(location, f"it can't be read as a data file; {_LOOSE}"))
             return
-        except (CorruptTable, StorageError, Unsupported) as error:
-            self._unreadable(location, error)
+        with store.open(location) as file, naming(location):
+            opened = open_data_file(file, form.name)
+            count, ids = opened.record_count, set(ids_in(opened.schema))
+        if not self.search.field_ids <= ids:
+            self.left.append(Left(location, f"it lacks columns to look at; {_LOOSE}"))
             return
+        matching = self.search.look_into(self.reader, location, form, count, size)
         if matching:
             self.orphans.append(location)
             self.left.append(Left(location, f"{print_count(matching, 'row')} match; {_LOOSE}"))
@@ -230,10 +275,3 @@ def _names_partitions(reader: Reader, location: str) -> bool:
         for snapshot in snapshots or ()
         for member in snapshot.get("summary") or ()
     )
-
-
-def _ids_in(fields: Iterable[pa.Field]) -> Iterator[int | None]:
-    """Yield the field ids of columns, at any depth."""
-    for item in fields:
-        yield field_id(item)
-        yield from _ids_in(child_fields(item.type))

@@ -63,6 +63,7 @@ from icectl.commands.rows.deletion import (
 )
 from icectl.commands.rows.read import condition_ids
 from icectl.commit.output_journal import Leftovers
+from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
 from icectl.entries.conditions import parse_where
 from icectl.entries.file_verdicts import at_locations
@@ -84,7 +85,7 @@ from icectl.errors import (
     SelfCheckFailed,
     UsageError,
 )
-from icectl.format.manifest import Content
+from icectl.format.manifest import Content, ManifestContent
 from icectl.format.metadata import TableMetadata
 from icectl.rows.choice import EngineChoice
 from icectl.rows.local import LocalEngine
@@ -452,16 +453,25 @@ class _Erasing:
     def clean(self, branch: str, found: Matches) -> None:
         """Rewrite what a branch's head names of files with matches; others' commits come first."""
         try:
-            if any(file.content is Content.EQUALITY_DELETES for file in found.files):
-                self._convert_deletes(branch)
+            if any(file.content is not Content.DATA for file in found.files):
+                self._convert_deletes(branch, found)
             self._rewrite_rows(branch, found)
             self._rewrite_manifests(branch)
         except CommitConflict:
             self.context.progress.warn(f"other writers committed to {branch} first")
+        except UsageError:
+            if branch in open_to_change(self.context.catalog).metadata.refs:
+                raise
+            self.context.progress.warn(f"{branch} was dropped by another writer")
 
-    def _convert_deletes(self, branch: str) -> None:
-        """Make deletes by position of the equality deletes of a branch."""
-        make = compact_options_of(CompactRequest(deletes_only=True, branch=branch), RunLimits())
+    def _convert_deletes(self, branch: str, found: Matches) -> None:
+        """Make deletes by position of the equality deletes of a branch, and drop unused deletes.
+
+        Position deletes are written again, too, if any has whole rows that match.
+        """
+        has_rows = any(it.content is Content.POSITION_DELETES and it.count for it in found.files)
+        request = CompactRequest(deletes_only=True, rewrite_all=has_rows, branch=branch)
+        make = compact_options_of(request, RunLimits())
         prepared = prepare_compaction(self.context, branch, make)
         if prepared.plan.has_work:
             self.snapshot_ids += compact(
@@ -491,14 +501,26 @@ class _Erasing:
             self.row_count += deletion.deleted_rows
 
     def _rewrite_manifests(self, branch: str) -> None:
-        """Rewrite manifests of a branch's head that name files with matches as deleted ones."""
+        """Rewrite manifests of a branch's head that name files with matches as deleted ones.
+
+        Those that name deletes as deleted are rewritten, too: their partitions may have gone with
+        the rows.
+        """
         loaded = open_to_change(self.context.catalog)
-        found = self.search.look(Reader(self.context, loaded))
-        head = found.manifests[loaded.metadata.refs[branch].snapshot_id]
-        holding = {one for file in found.files for one in file.manifests} & head
-        if not holding:
+        reader = Reader(self.context, loaded)
+        found = self.search.look(reader)
+        snapshot = branch_head(loaded.metadata, branch)
+        if snapshot is None:
             return
-        acts = frozenset(ReviewedAct(REWRITE_MANIFEST, path) for path, _, _ in holding)
+        head = found.manifests[snapshot.snapshot_id]
+        holding = {one for file in found.files for one in file.manifests} & head
+        paths = {path for path, _, _ in holding}
+        for item in reader.manifests_by_snapshot([snapshot])[snapshot.snapshot_id]:
+            if item.content is ManifestContent.DELETES and item.deleted_files_count != 0:
+                paths.add(item.manifest_path)
+        if not paths:
+            return
+        acts = frozenset(ReviewedAct(REWRITE_MANIFEST, path) for path in paths)
         prepared = prepare_manifests(
             self.context,
             branch,
