@@ -6,6 +6,7 @@ damaged file must end in CorruptTable. Writing is pyroaring's.
 
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,12 @@ _BITSET_SIZE = 8192
 _MOST_POSITIONS = 2**26
 """Positions of one vector, whatever its entry says: half a GiB."""
 
+_AT_ONCE = 1 << 20
+"""Positions that pyroaring takes at once: it copies them twice."""
+
 Positions = npt.NDArray[np.uint64]
+_Part = tuple[int, npt.NDArray[np.uint16]]
+"""The first position that a container may have, and how much further on its positions are."""
 
 
 def read_dv(blob: bytes, expected: int | None = None) -> Positions:
@@ -68,10 +74,15 @@ def _counted_dv(positions: npt.ArrayLike) -> tuple[int, bytes]:
     """Return how many positions there are, and a deletion vector of them."""
     from pyroaring import BitMap64
 
-    numbers = np.asarray(positions, dtype=np.uint64)
+    numbers = np.asarray(positions)
+    # Not copied, as there may be millions; a negative one is too large then.
+    signless = numbers.view(np.uint64) if numbers.dtype == np.int64 else numbers
+    numbers = np.asarray(signless, np.uint64)
     if len(numbers) and int(numbers.max()) >= 1 << 63:
         raise ValueError(int(numbers.max()))
-    bitmap = BitMap64(numbers)
+    bitmap = BitMap64()
+    for start in range(0, len(numbers), _AT_ONCE):
+        bitmap |= BitMap64(numbers[start : start + _AT_ONCE])
     bitmap.run_optimize()
     vector = MAGIC + bitmap.serialize()
     checksum = zlib.crc32(vector).to_bytes(4, "big")
@@ -94,17 +105,17 @@ def dv_blob(positions: npt.ArrayLike, data_file: str) -> NewBlob:
 def read_positions(bitmap: bytes, expected: int | None = None) -> Positions:
     """Read a portable 64-bit Roaring bitmap; order, errors and `expected` are as of read_dv."""
     reader = _Reader(bitmap, expected)
-    parts: list[Positions] = []
+    parts: list[_Part] = []
     last_key = -1
     for _ in range(reader.number("<Q")):
         key = reader.number("<I")
         if not last_key < key < 1 << 31:
             raise _corrupt("the keys of its bitmaps do not ascend")
         last_key = key
-        parts += [part | np.uint64(key << 32) for part in _bitmap32(reader)]
+        parts += [(key << 32 | first, low) for first, low in _bitmap32(reader)]
     if reader.offset != len(bitmap):
         raise _corrupt("bytes follow its bitmap")
-    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    return _together(parts)
 
 
 def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
@@ -117,7 +128,7 @@ def read_bitmap(content: bytes, expected: int | None = None) -> Positions:
     except CorruptTable as error:
         message = error.what
         raise CorruptTable(message, rule="V4-082") from error  # V4-082
-    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    return _together(parts)
 
 
 def write_bitmap(positions: npt.ArrayLike) -> bytes:
@@ -165,7 +176,16 @@ class _Reader:
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
 
 
-def _bitmap32(reader: _Reader) -> list[Positions]:
+def _together(parts: Sequence[_Part]) -> Positions:
+    positions = np.empty(sum(len(low) for _, low in parts), np.uint64)
+    at = 0
+    for first, low in parts:
+        np.add(low, np.uint64(first), out=positions[at : at + len(low)])
+        at += len(low)
+    return positions
+
+
+def _bitmap32(reader: _Reader) -> list[_Part]:
     cookie = reader.number("<I")
     runs: npt.NDArray[np.uint8] | None = None
     if cookie & 0xFFFF == _RUN_COOKIE:
@@ -183,13 +203,15 @@ def _bitmap32(reader: _Reader) -> list[Positions]:
     if runs is None or container_count >= _NO_OFFSETS_BELOW:
         reader.take(4 * container_count)
     return [
-        _container(reader, int(less) + 1, is_run=runs is not None and bool(runs[place]))
-        | np.uint64(int(key) << 16)
+        (
+            int(key) << 16,
+            _container(reader, int(less) + 1, is_run=runs is not None and bool(runs[place])),
+        )
         for place, (key, less) in enumerate(header)
     ]
 
 
-def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> Positions:
+def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> npt.NDArray[np.uint16]:
     if is_run:
         pairs = reader.array("<u2", 2 * reader.number("<H")).astype(np.int64)
         starts, lengths = pairs[0::2], pairs[1::2] + 1
@@ -204,7 +226,7 @@ def _container(reader: _Reader, cardinality: int, *, is_run: bool) -> Positions:
         values = np.flatnonzero(bits)
     if len(values) != cardinality or (np.diff(values) <= 0).any() or values[-1] > 0xFFFF:
         raise _corrupt("a container of it contradicts its header")
-    return values.astype(np.uint64)
+    return values.astype(np.uint16)
 
 
 def _corrupt(reason: str) -> CorruptTable:

@@ -140,7 +140,7 @@ def write_vectors(
 
 
 def _check(location: str, written: Positions, read: Positions) -> None:
-    if not np.array_equal(written.astype(np.int64), read.astype(np.int64)):
+    if not np.array_equal(written, read.view(np.uint64)):
         raise SelfCheckFailed(f"{location} deletes other rows than were to be deleted")
 
 

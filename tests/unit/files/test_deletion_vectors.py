@@ -1,4 +1,5 @@
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -30,6 +31,30 @@ def blob_of(bitmap: bytes, magic: bytes = bytes.fromhex("d1d33964")) -> bytes:
 def container(key: int, values: bytes, cardinality: int) -> bytes:
     """A bitmap of one container that is no run."""
     return struct.pack("<IIHHI", 12346, 1, key, cardinality - 1, 16) + values
+
+
+def test_vectors_of_many_positions_take_little_more_memory_than_these():
+    positions = np.flatnonzero(np.random.default_rng(1).random(2_000_000) < 0.3)
+    tracemalloc.start()
+    try:
+        vector = write_dv(positions)
+        of_writing = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        read = dv.read_dv(vector, len(positions))
+        of_reading = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(read, positions)
+    assert of_writing < 2 * len(positions)
+    assert of_reading < 13 * len(positions)
+
+
+def test_positions_are_written_part_by_part(monkeypatch):
+    positions = [9, 1 << 40, 3, 3, 70_000, 1]
+    whole = write_dv(positions)
+    monkeypatch.setattr(dv, "_AT_ONCE", 2)
+    assert write_dv(np.array(positions)) == whole
+    assert dv.read_dv(whole).tolist() == sorted(set(positions))
 
 
 def test_r119_an_array_container_is_read():
