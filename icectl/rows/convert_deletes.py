@@ -7,12 +7,14 @@ don't fit into memory, and the rows to compare with them, lie on disk.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from icectl.files.deletion_vectors import write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
+from icectl.files.parquet.value_filters import ValueFilters
 from icectl.files.row_hash import Hashes, row_hashes
 from icectl.format.schema import Schema
 from icectl.rows.compact_job import ConvertJob, FoundDeletes, delete_source, source_of
@@ -162,10 +164,14 @@ class _Search:
             if opened.file.metadata.row_group(number).num_rows
         ]
         stated = opened.parts(Schema(0, tuple(compared.values())))
+        filters = ValueFilters(opened)
         skipped = frozenset(
             number
             for number, metrics in zip(groups, stated, strict=True)
-            if not any(self._ranges[chain].may_be_in(metrics) for chain in applied)
+            if not any(
+                self._ranges[chain].may_be_in(metrics, partial(filters.may_have, number))
+                for chain in applied
+            )
         )
         return replace(source, opened=replace(opened, skipped=skipped)) if skipped else source
 

@@ -1,9 +1,11 @@
-"""Which files and row groups can't have any of some keys, by the bounds that are stated of them."""
+"""Which files and row groups can't have any of some keys: by their bounds, then by other means."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +24,11 @@ _ORDERED = frozenset(
 """Types of whose values all writers have one order: of uuids they have several."""
 
 _MOST_COMPARED = 2_000_000
-"""Values of a column that are compared with bounds one by one; of more only the ends are."""
+"""Keys that are compared with bounds one by one; of more only the ends are."""
+
+Mask = npt.NDArray[np.bool_]
+MayHave = Callable[[int, pa.Array], Mask]
+"""Which values a part of a file may have in the column of an id."""
 
 
 @dataclass(slots=True)
@@ -34,8 +40,6 @@ class _ColumnRange:
     upper: Any = None
     has_null: bool = False
     has_nan: bool = False
-    count: int = 0
-    values: list[pa.Array] | None = field(default_factory=list)
     is_known: bool = True
 
     @staticmethod
@@ -51,7 +55,6 @@ class _ColumnRange:
             upper,
             has_null=nulls != 0,
             has_nan=is_real and metrics.nan_value_counts.get(column.id) != 0,
-            values=None,
             is_known=bounds is not None or nulls == metrics.record_count,
         )
 
@@ -66,7 +69,6 @@ class _ColumnRange:
             max(uppers, default=None),
             has_null=self.has_null or other.has_null,
             has_nan=self.has_nan or other.has_nan,
-            values=None,
             is_known=self.is_known and other.is_known,
         )
 
@@ -84,11 +86,6 @@ class _ColumnRange:
         ends = pc.min_max(values).as_py()
         self.lower = ends["min"] if self.lower is None else min(self.lower, ends["min"])
         self.upper = ends["max"] if self.upper is None else max(self.upper, ends["max"])
-        self.count += len(values)
-        if self.values is not None:
-            self.values.append(values)
-            if self.count > _MOST_COMPARED:
-                self.values = None
 
     def may_be_in(self, metrics: FileMetrics) -> bool:
         """Return whether the column of a file, or of a part of one, may have any of the values."""
@@ -103,26 +100,41 @@ class _ColumnRange:
         if self.lower is None:
             return False  # all keys are null, and none of the rows
         lower, upper = bounds
-        if upper < self.lower or lower > self.upper:
-            return False
-        for values in self.values or ():
+        return bool(upper >= self.lower and lower <= self.upper)
+
+    def inside(self, column: pa.Array, metrics: FileMetrics) -> Mask:
+        """Return which values the column of a file, or of a part of one, may have. Order: kept."""
+        id_ = self.column.id
+        if id_ not in metrics.value_counts and id_ not in metrics.lower_bounds:
+            return np.ones(len(column), np.bool_)
+        may_be_null = metrics.null_value_counts.get(id_) != 0
+        bounds = bounds_of(self.column, metrics)
+        if bounds is None or not is_ordered(self.column.type):
+            is_inside = column.is_valid()
+        else:
+            values = as_values(column, self.column.type)
             low, high = (pa.scalar(bound, values.type) for bound in bounds)
             is_inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
-            if pc.any(is_inside).as_py():
-                return True
-        return self.values is None
+            if pa.types.is_floating(values.type):
+                is_inside = pc.or_(is_inside, pc.is_nan(values))
+        is_inside = pc.if_else(column.is_valid(), is_inside, pa.scalar(may_be_null))
+        return np.asarray(is_inside.to_numpy(zero_copy_only=False), np.bool_)
 
 
 class KeyRanges:
-    """The values of each column of some keys."""
+    """The values of each column of some keys, and the keys, by column, as long as they are few."""
 
-    def __init__(self, columns: Sequence[_ColumnRange]) -> None:
+    def __init__(
+        self, columns: Sequence[_ColumnRange], keys: list[Sequence[pa.Array]] | None = None
+    ) -> None:
         self.columns = columns
+        self._keys = keys
+        self._count = 0
 
     @staticmethod
     def empty(columns: Sequence[NestedField]) -> "KeyRanges":
         """Return the ranges of no keys."""
-        return KeyRanges([_ColumnRange(column) for column in columns])
+        return KeyRanges([_ColumnRange(column) for column in columns], [])
 
     @staticmethod
     def stated(columns: Sequence[NestedField], metrics: FileMetrics) -> "KeyRanges":
@@ -143,10 +155,35 @@ class KeyRanges:
         """Add keys, by their columns."""
         for known, column in zip(self.columns, columns, strict=True):
             known.add(column)
+        self._count += len(columns[0])
+        if self._count > _MOST_COMPARED:
+            self._keys = None
+        elif self._keys is not None:
+            self._keys.append(columns)
 
-    def may_be_in(self, metrics: FileMetrics) -> bool:
-        """Return whether any of the keys may be in a file, or a part of one."""
-        return all(column.may_be_in(metrics) for column in self.columns)
+    def may_be_in(self, metrics: FileMetrics, may_have: MayHave | None = None) -> bool:
+        """Return whether any of the keys may be in a file, or a part of one.
+
+        `may_have` rules out more than bounds, and is asked for keys that these leave.
+        """
+        if not all(column.may_be_in(metrics) for column in self.columns):
+            return False
+        return self._keys is None or any(
+            self._may_be_in(columns, metrics, may_have) for columns in self._keys
+        )
+
+    def _may_be_in(
+        self, columns: Sequence[pa.Array], metrics: FileMetrics, may_have: MayHave | None
+    ) -> bool:
+        may = np.ones(len(columns[0]), np.bool_)
+        for known, column in zip(self.columns, columns, strict=True):
+            may &= known.inside(column, metrics)
+        if may_have is not None:
+            for known, column in zip(self.columns, columns, strict=True):
+                if not may.any():
+                    break
+                may[may] = may_have(known.column.id, column.filter(pa.array(may)))
+        return bool(may.any())
 
 
 def is_ordered(type_: Type) -> bool:

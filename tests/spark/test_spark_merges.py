@@ -3,10 +3,13 @@
 import json
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
+from icectl.files.parquet.data_file import open_parquet
+from icectl.files.parquet.value_filters import ValueFilters
 from tests.builders.rows import current_metadata, head, live_entries, local
 from tests.spark.conftest import icectl, peer
 from tests.spark.engine import skip_without_spark
@@ -38,6 +41,12 @@ def test_spark_reads_the_same_rows_of_merged_files(tmp_path, version):
     chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
     with_filter = [chunk.path_in_schema for chunk in chunks if chunk.bloom_filter_offset]
     assert with_filter == ["id"] * 4
+    with path.open("rb") as file:
+        filters = ValueFilters(open_parquet(file, ()))
+        ids = pq.read_table(path, columns=["id"])["id"].combine_chunks()
+        for at in range(4):  # files of Spark's, one after the other
+            assert filters.may_have(at, 3, ids.slice(at * 1500, 100)).all()
+            assert filters.may_have(at, 3, pa.array(range(9000, 9100))).sum() < 20
     facts = duckdb.sql(f"select count(id), sum(id), count(fresh) from '{path}'").fetchall()
     assert facts == [(6000, sum(range(6000)), 2000)]
     found = icectl("validate", str(tmp_path / "db" / f"evolved{version}"), "--level", "data")

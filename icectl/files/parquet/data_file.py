@@ -21,7 +21,7 @@ from icectl.files.data_rows import (
     joined,
     typed_batch,
 )
-from icectl.files.parquet.footer import unfiltered_chunks
+from icectl.files.parquet.footer import chunk_filters
 from icectl.files.parquet.metrics import (
     FileMetrics,
     Footer,
@@ -108,9 +108,11 @@ class ParquetDataFile:
         """The field ids of columns that have a chunk without Bloom filter and whole dictionary."""
         metadata = self.file.metadata
         with reading_data_file(_KIND):
-            found: Iterable[bool] | None = unfiltered_chunks(footer_bytes(metadata))
+            filters = chunk_filters(footer_bytes(metadata))
         ids = [leaf.field_id for leaf in leaves(self.schema)]
-        if found is None:  # a dictionary may lack values, which is not known
+        if filters is not None:
+            found: Iterable[bool] = ~(filters.has_filter | filters.has_dictionary)
+        else:  # a dictionary may lack values, which is not known
             chunks = (
                 metadata.row_group(number).column(at)
                 for number in range(metadata.num_row_groups)

@@ -288,8 +288,16 @@ def chunk_statistics(footer: bytes) -> ChunkStatistics:
     return ChunkStatistics(pairs[:, 0], pairs[:, 1])
 
 
-def unfiltered_chunks(footer: bytes) -> list[bool] | None:
-    """Return which chunks have neither a Bloom filter nor a dictionary of all their values.
+@dataclass(frozen=True, slots=True)
+class ChunkFilters:
+    """Which chunks, over all row groups, have a Bloom filter, or a dictionary of all values."""
+
+    has_filter: npt.NDArray[np.bool_]
+    has_dictionary: npt.NDArray[np.bool_]
+
+
+def chunk_filters(footer: bytes) -> ChunkFilters | None:
+    """Return what a footer says of filters and dictionaries.
 
     None where no compiled loops read the footer. Raises: CorruptTable R-099.
     """
@@ -298,7 +306,7 @@ def unfiltered_chunks(footer: bytes) -> list[bool] | None:
     members = find_members(octets(footer), _CHUNKS_AND_PAGES)
     chunks, pages = members.of(_CHUNK), members.of(8)
     if not len(chunks):
-        return []
+        return ChunkFilters(np.zeros(0, np.bool_), np.zeros(0, np.bool_))
     has_filter = members.column(6, chunks, missing=-1) >= 0
     kinds, encodings = (members.column(node, pages, missing=-1) for node in (9, 10))
     is_plain = np.isin(kinds, _OF_DATA) & ~np.isin(encodings, _DICTIONARIES)
@@ -307,8 +315,7 @@ def unfiltered_chunks(footer: bytes) -> list[bool] | None:
         np.bincount(of_pages[chosen], minlength=len(chunks)) > 0
         for chosen in (is_plain, np.isin(kinds, _OF_DATA))
     )
-    is_without: list[bool] = (~has_filter & (plain | ~known)).tolist()
-    return is_without
+    return ChunkFilters(has_filter, ~plain & known)
 
 
 def logical_type(number: int, *members: tuple[int, int, bytes]) -> bytes:

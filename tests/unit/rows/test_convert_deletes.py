@@ -110,10 +110,20 @@ VALUES = st.tuples(
     st.sampled_from([None, 0.0, -0.0, math.nan, 1.5]),
 )
 FILES = st.lists(
-    st.tuples(st.lists(VALUES, max_size=12), st.integers(1, 5), st.sampled_from([ALL, X, Y])),
+    st.tuples(
+        st.lists(VALUES, max_size=12),
+        st.integers(1, 5),
+        st.sampled_from([ALL, X, Y]),
+        st.booleans(),
+    ),
     min_size=1,
     max_size=5,
 )
+FILTERED = {
+    "use_dictionary": False,
+    "bloom_filter_options": {name: {"ndv": 100, "fpp": 0.001} for name in "abc"},
+    "row_group_size": 4,
+}
 DELETES = st.lists(
     st.tuples(
         st.lists(VALUES, min_size=1, max_size=6),
@@ -131,15 +141,15 @@ def test_rows_are_those_that_the_format_says_however_many_keys_fit(files, delete
     subject = Subject()
     texts = {X: "x", Y: "y"}
     files = [
-        ([(a, texts.get(where, b), c) for a, b, c in rows], number, where)
-        for rows, number, where in files
+        ([(a, texts.get(where, b), c) for a, b, c in rows], number, where, has_filters)
+        for rows, number, where, has_filters in files
     ]
-    for rows, number, where in files:
-        subject.data(table([A, B, C], rows), number, where)
+    for rows, number, where, has_filters in files:
+        subject.data(table([A, B, C], rows), number, where, **(FILTERED if has_filters else {}))
     for keys, ids, number, where in deletes:
         subject.delete(table([A, B, C], keys), ids, number, where)
     expected = {}
-    for at, (rows, number, where) in enumerate(files):
+    for at, (rows, number, where, _) in enumerate(files):
         gone = [
             place
             for place, row in enumerate(rows)
@@ -192,6 +202,23 @@ def test_row_groups_without_a_key_are_not_read():
     told = subject.told()
     assert subject.found() == {"f0": [5, 250, 255]}
     assert (told.read_files, told.read_rows, told.key_count) == (1, 200, 4)
+
+
+@pytest.mark.parametrize("by", ["filters", "dictionaries"])
+def test_row_groups_without_a_key_by_filters_or_dictionaries_are_not_read(by):
+    subject = Subject()
+    rows = [(id_ * 37 % 1009, f"{id_ % 7 * 2}", None) for id_ in range(1000)]
+    how = {"row_group_size": 100} | ({"use_dictionary": False} if by == "filters" else {})
+    if by == "filters":
+        how["bloom_filter_options"] = {"a": {"ndv": 100, "fpp": 0.0001}}
+    subject.data(table([A, B, C], rows), 1, **how)
+    id_ = rows[250][0]
+    subject.delete(table([A], [(id_,)]), (1,), 2)
+    assert (subject.found(), subject.told().read_rows) == ({"f0": [250]}, 100)
+    # Both columns have their value in other row groups; bounds have all.
+    subject.delete(table([A, B], [(rows[3][0], "5"), (rows[703][0], "7")]), (1, 2), 2)
+    assert subject.found() == {"f0": [250]}
+    assert subject.told().read_rows == (100 if by == "dictionaries" else 300)
 
 
 def test_files_without_a_key_by_their_entries_are_not_opened():

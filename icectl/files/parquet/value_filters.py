@@ -1,0 +1,323 @@
+"""Values that row groups of Parquet files can't have: by Bloom filters, and whole dictionaries.
+
+Both hold values in their plain encoding. Those that writers encode in several ways (NaN, zeros of
+real numbers) may always be there. A filter or dictionary is believed only if it is whole, and has
+the bounds of its chunk.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as arrow_types
+
+from icectl.errors import CorruptTable
+from icectl.files.compiled import loops
+from icectl.files.parquet.data_file import ParquetDataFile
+from icectl.files.parquet.footer import (
+    NUMBER,
+    STRUCT,
+    chunk_filters,
+    find_members,
+    octets,
+    read_varint,
+)
+from icectl.files.parquet.metrics import footer_bytes
+from icectl.files.parquet.schema import leaves
+
+MOST_VALUES = 10_000
+"""Values that are looked for at once: each is an object of Python."""
+
+_MOST_HASHED = 100
+"""Values that are looked for in a Bloom filter: of more, one is nearly always a false positive."""
+
+_MOST_BYTES, _FEW_BYTES = 8 << 20, 64 << 10
+"""Bytes of a filter or dictionary at most, and how many are read whatever their chunk has."""
+
+_BLOCK_BYTES, _HEADER_BYTES = 32, 64
+_BEGIN, _ALGORITHM = b"\x15", bytes.fromhex("1c1c0000 1c1c0000 1c1c0000 00")
+"""How a header begins, before the size, and ends: split blocks, xxHash, not compressed."""
+
+_SALTS = np.array(
+    [
+        0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D,
+        0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31,
+    ],
+    np.uint32,
+)  # fmt: skip
+_PAGE_HEADER = np.array(
+    [(0, 2, NUMBER), (0, 3, NUMBER), (0, 4, NUMBER), (0, 7, STRUCT), (4, 1, NUMBER)], np.int64
+)
+_CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
+_FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
+_LIMITS = {"INT32": 1 << 31, "INT64": 1 << 63}
+_1, _2, _3, _4, _5 = (
+    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)  # fmt: skip
+_WORD = (1 << 64) - 1
+
+Mask = npt.NDArray[np.bool_]
+_Has = Callable[[bytes], bool]
+
+
+class ValueFilters:
+    """The Bloom filters and whole dictionaries of an open file, each read once it is asked for."""
+
+    def __init__(self, opened: ParquetDataFile) -> None:
+        self._opened = opened
+        self._places = {
+            leaf.field_id: at
+            for at, leaf in enumerate(leaves(opened.schema))
+            if leaf.part is None and not leaf.is_repeated
+        }
+        self._known: dict[tuple[int, int], _Has | None] = {}
+
+    def may_have(self, group: int, field_id: int, values: pa.Array) -> Mask:
+        """Return which values a row group may have in a column. Order: kept.
+
+        Null may always be there, and so may all of more than MOST_VALUES.
+        Cost: a request for a filter or dictionary that is not larger than its chunk.
+        """
+        may = np.ones(len(values), np.bool_)
+        at = self._places.get(field_id)
+        if at is None or len(values) > MOST_VALUES:
+            return may
+        file = self._opened.file.metadata
+        chunk, width = file.row_group(group).column(at), file.schema.column(at).length
+        stored = leaves(self._opened.schema)[at].type
+        plain = _plain_values(values, stored, chunk.physical_type, width)
+        wanted = [number for number, value in enumerate(plain) if value is not None]
+        if not wanted:
+            return may
+        is_coded = self._is_whole(group, at)
+        has_filter = getattr(chunk, "bloom_filter_offset", None) is not None  # Arrow 26 and later
+        if not is_coded and (not has_filter or len(wanted) > _MOST_HASHED):
+            return may
+        if (group, at) not in self._known:
+            # What is damaged rules nothing out: readers of the rows will say so.
+            with suppress(CorruptTable, ValueError, struct.error, pa.ArrowException):
+                has = self._dictionary(chunk, width) if is_coded else self._bloom_filter(chunk)
+                self._known[group, at] = has if has and _has_bounds(has, chunk) else None
+        has = self._known.setdefault((group, at), None)
+        if has is not None:
+            may[wanted] = [has(value) for number in wanted if (value := plain[number]) is not None]
+        return may
+
+    @cached_property
+    def _whole(self) -> npt.NDArray[np.bool_]:
+        """Return which chunks, over all row groups, have a dictionary of all their values."""
+        found = chunk_filters(footer_bytes(self._opened.file.metadata))
+        return np.zeros(0, np.bool_) if found is None else found.has_dictionary
+
+    def _is_whole(self, group: int, at: int) -> bool:
+        number = group * self._opened.file.metadata.num_columns + at
+        return number < len(self._whole) and bool(self._whole[number])
+
+    def _read(self, offset: int, size_bytes: int) -> bytes:
+        self._opened.stored.seek(offset)
+        return bytes(self._opened.stored.read(size_bytes))
+
+    def _bloom_filter(self, chunk: Any) -> _Has | None:
+        most_bytes = _most_bytes(chunk)
+        size_bytes = chunk.bloom_filter_length or _HEADER_BYTES
+        if size_bytes > most_bytes:
+            return None
+        content = self._read(chunk.bloom_filter_offset, size_bytes)
+        doubled, at = read_varint(content, len(_BEGIN))  # zigzag
+        end, bits_bytes = at + len(_ALGORITHM), doubled >> 1
+        header = content[: len(_BEGIN)] + content[at:end]
+        if header != _BEGIN + _ALGORITHM or bits_bytes > most_bytes:
+            return None
+        if chunk.bloom_filter_length is None:
+            content = self._read(chunk.bloom_filter_offset, end + bits_bytes)
+        bits = content[end:]
+        if doubled & 1 or len(bits) != bits_bytes or bits_bytes % _BLOCK_BYTES or not any(bits):
+            return None
+        blocks = np.frombuffer(bits, "<u4").reshape(-1, len(_SALTS))
+
+        def has(value: bytes) -> bool:
+            hashed = xxh64(value)
+            block = blocks[(hashed >> 32) * len(blocks) >> 32]
+            wanted = np.uint32(1) << (np.uint32(hashed & 0xFFFFFFFF) * _SALTS >> np.uint32(27))
+            return bool((block & wanted == wanted).all())
+
+        return has
+
+    def _dictionary(self, chunk: Any, width: int) -> _Has | None:
+        start = chunk.dictionary_page_offset
+        size_bytes = chunk.data_page_offset - start if start else 0
+        if loops() is None or not 0 < size_bytes <= _most_bytes(chunk):
+            return None
+        content = self._read(start, size_bytes)
+        header = find_members(octets(content), _PAGE_HEADER)
+        sizes = [header.value(node) for node in (1, 2, 5)]
+        if None in sizes:
+            return None
+        unpacked_bytes, stored_bytes, count = (size or 0 for size in sizes)
+        page = content[header.end : header.end + stored_bytes]
+        checksum = header.value(3)
+        is_whole = len(page) == stored_bytes and 0 <= unpacked_bytes <= _MOST_BYTES
+        if checksum is not None and zlib.crc32(page) != checksum & 0xFFFFFFFF:
+            return None
+        if not is_whole or chunk.compression not in ("UNCOMPRESSED", *_CODECS):
+            return None
+        if chunk.compression in _CODECS:
+            codec = pa.Codec(_CODECS[chunk.compression])
+            page = codec.decompress(page, unpacked_bytes).to_pybytes()
+        values = _dictionary_values(page, count, _width_of(chunk.physical_type, width))
+        return None if values is None else values.__contains__
+
+
+def _most_bytes(chunk: Any) -> int:
+    """Return how many bytes are read to rule a chunk out."""
+    return min(_MOST_BYTES, max(int(chunk.total_compressed_size), _FEW_BYTES))
+
+
+def _width_of(physical: str, width: int) -> int:
+    """Return the bytes of a plain value; 0 where they differ."""
+    return struct.calcsize(_FORMATS[physical]) if physical in _FORMATS else max(width, 0)
+
+
+def _dictionary_values(page: bytes, count: int, width: int) -> Collection[bytes] | None:
+    """Return the plain values of a dictionary; None if its page has others than it says."""
+    if width:
+        values = {page[at : at + width] for at in range(0, len(page), width)}
+        return values if len(page) == count * width else None
+    found = set()
+    at = 0
+    for _ in range(count):
+        if at + 4 > len(page):
+            return None
+        size_bytes = int.from_bytes(page[at : at + 4], "little")
+        found.add(page[at + 4 : at + 4 + size_bytes])
+        at += 4 + size_bytes
+    return found if at == len(page) else None
+
+
+def _has_bounds(has: _Has, chunk: Any) -> bool:
+    """Return whether a filter has the least and the greatest value of its chunk, where told."""
+    stated = chunk.statistics
+    if stated is None or not stated.has_min_max:
+        return True
+    layout = _FORMATS.get(chunk.physical_type)
+    bounds = (stated.min_raw, stated.max_raw)
+    return all(has(struct.pack(layout, bound) if layout else bytes(bound)) for bound in bounds)
+
+
+def _plain_values(
+    values: pa.Array, stored: pa.DataType, physical: str, width: int
+) -> Sequence[bytes | None]:
+    """Return the plain encoding that values have in a column as stored; None if it is not sure."""
+    if isinstance(stored, pa.BaseExtensionType):
+        stored = stored.storage_type
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    kind = values.type
+    encode: Callable[[Any], bytes | None]
+    if physical in _LIMITS and _are_alike(kind, stored):
+        values, encode = _numbers(values), partial(_plain_number, physical)
+    elif physical == "FIXED_LEN_BYTE_ARRAY" and _are_alike(kind, stored):
+        values, encode = _numbers(values), partial(_plain_bytes, width)
+    elif physical in ("FLOAT", "DOUBLE") and arrow_types.is_floating(kind):
+        encode = partial(_plain_real, physical)
+    elif physical == "BYTE_ARRAY" and _is_text(kind) and _is_text(stored):
+        values, encode = values.cast(pa.binary()), bytes
+    elif physical == "FIXED_LEN_BYTE_ARRAY" and kind == stored == pa.binary(width):
+        encode = bytes
+    else:
+        return [None] * len(values)
+    return [None if value is None else encode(value) for value in values.to_pylist()]
+
+
+def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
+    """Return whether a whole number stands for the same value in both types."""
+    if arrow_types.is_decimal(kind):
+        return bool(arrow_types.is_decimal(stored)) and kind.scale == stored.scale
+    if arrow_types.is_integer(kind):
+        return bool(arrow_types.is_signed_integer(stored))
+    if arrow_types.is_timestamp(kind):
+        return bool(arrow_types.is_timestamp(stored)) and kind.unit == stored.unit
+    return kind == stored and bool(arrow_types.is_date32(kind) or arrow_types.is_time64(kind))
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    """Return values as numbers; those of decimals in 16 bytes, as Python rounds to 28 digits."""
+    if arrow_types.is_integer(values.type):
+        return values
+    kinds = {32: pa.int32(), 64: pa.int64(), 128: pa.binary(16)}
+    return values.view(kinds[values.type.bit_width])
+
+
+def _plain_number(physical: str, number: int | bytes) -> bytes | None:
+    if isinstance(number, bytes):
+        number = int.from_bytes(number, "little", signed=True)
+    limit = _LIMITS[physical]
+    return struct.pack(_FORMATS[physical], number) if -limit <= number < limit else None
+
+
+def _plain_bytes(width: int, number: bytes) -> bytes | None:
+    unscaled = int.from_bytes(number, "little", signed=True)
+    limit = 1 << 8 * width - 1
+    return unscaled.to_bytes(width, "big", signed=True) if -limit <= unscaled < limit else None
+
+
+def _plain_real(physical: str, number: float) -> bytes | None:
+    if not number or number != number:  # noqa: PLR0124 - NaN
+        return None
+    with suppress(OverflowError):
+        plain = struct.pack(_FORMATS[physical], number)
+        return plain if struct.unpack(_FORMATS[physical], plain)[0] == number else None
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (
+        pa.string(), pa.binary(), pa.large_string(), pa.large_binary(), pa.string_view(),
+        pa.binary_view(),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4 * MOST_VALUES)
+def xxh64(content: bytes) -> int:
+    """Return the XXH64 of some bytes, with seed 0."""
+    size, at = len(content), 0
+    if size >= 32:
+        lanes = [(_1 + _2) & _WORD, _2, 0, -_1 & _WORD]
+        for at in range(0, size - 31, 32):
+            words = struct.unpack_from("<4Q", content, at)
+            lanes = [_round(lane, word) for lane, word in zip(lanes, words, strict=True)]
+        at += 32
+        hashed = sum(map(_rotated, lanes, (1, 7, 12, 18))) & _WORD
+        for lane in lanes:
+            hashed = ((hashed ^ _round(0, lane)) * _1 + _4) & _WORD
+    else:
+        hashed = _5
+    hashed = (hashed + size) & _WORD
+    while at + 8 <= size:
+        hashed ^= _round(0, int.from_bytes(content[at : at + 8], "little"))
+        hashed = (_rotated(hashed, 27) * _1 + _4) & _WORD
+        at += 8
+    if at + 4 <= size:
+        hashed ^= int.from_bytes(content[at : at + 4], "little") * _1 & _WORD
+        hashed = (_rotated(hashed, 23) * _2 + _3) & _WORD
+        at += 4
+    for octet in content[at:]:
+        hashed = _rotated(hashed ^ (octet * _5 & _WORD), 11) * _1 & _WORD
+    hashed = (hashed ^ hashed >> 33) * _2 & _WORD
+    hashed = (hashed ^ hashed >> 29) * _3 & _WORD
+    return hashed ^ hashed >> 32
+
+
+def _round(lane: int, word: int) -> int:
+    return _rotated((lane + word * _2) & _WORD, 31) * _1 & _WORD
+
+
+def _rotated(number: int, bits: int) -> int:
+    return (number << bits | number >> 64 - bits) & _WORD
