@@ -16,13 +16,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app, engines, session
-from icectl.commands.compact import run as compact
-from icectl.commands.expire_snapshots import run as expire_snapshots
-from icectl.commands.migrate_v1_v2 import run as migrate_v1_v2
-from icectl.commands.remove_orphans import run as remove_orphans
-from icectl.commands.repair import run as repair
-from icectl.commands.rewrite_manifests import run as rewrite_manifests
-from icectl.commands.upgrade_to_v4 import run as upgrade_to_v4
+from icectl.commands.upgrade_to_v4 import follow_ups
 from icectl.env import Env
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
@@ -180,11 +174,8 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (
-    compact, expire_snapshots, migrate_v1_v2, remove_orphans, repair, rewrite_manifests,
-    upgrade_to_v4,
-)  # fmt: skip
-"""What a command imports when it is called: here once, for the processes that are forked."""
+WITH_ENGINES = (engines, follow_ups)
+"""The modules that open an engine."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
 MERGE = ("--method", "merge", "--min-delete-ratio", "90%")
@@ -394,7 +385,8 @@ def run(
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         # Hundreds of runs: processes of their own for the data would take minutes to start.
-        patch.setattr(engines, "LocalEngine", InlineEngine)
+        for module in WITH_ENGINES:
+            patch.setattr(module, "LocalEngine", InlineEngine)
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
         code = app.main(words, env=env or Clock(NOW_MS))

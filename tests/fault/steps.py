@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -127,12 +128,12 @@ def _child(number: int, request: dict[str, Any], answer: int, starts: float) -> 
     each may call them its own.
     """
     from icectl.cli import app
-    from icectl.commands.compact import run as compacting
     from tests.builders.expiry import NOW_MS, Clock
     from tests.builders.inline_engine import InlineEngine
+    from tests.fault.changing import WITH_ENGINES
 
-    # Steps of other processes would not be seen.
-    compacting.LocalEngine = InlineEngine  # type: ignore[assignment,misc]
+    for module in WITH_ENGINES:  # steps of other processes would not be seen
+        module.LocalEngine = InlineEngine  # type: ignore[attr-defined]
     steps = Steps(request["directory"], request["end"], request["nth"])
     steps.watch()
     out = StringIO()
@@ -169,9 +170,15 @@ def _answer(child: int, reader: int) -> Ended:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    from tests.fault import changing
+    from tests.fault.changing import CHANGING
 
-    assert changing.CHANGING  # which has imported all that the children need
+    # What a command imports when it is called: once, not in each child.
+    commands = {changing.words[0].replace("-", "_") for changing in CHANGING.values()}
+    for name in commands:
+        import_module(f"icectl.commands.{name}.options")
+        import_module(f"icectl.commands.{name}.run")
+    for name in ("icectl.catalog.commit_file", "numpy.ma", "obstore.store", "pyarrow.dataset"):
+        import_module(name)
     os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
     for text in sys.stdin:
         request = json.loads(text)

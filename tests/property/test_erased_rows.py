@@ -85,13 +85,8 @@ def rows_of(directory: Path) -> dict[int, list[Any]]:
     return found
 
 
-@given(
-    steps=STEPS,
-    version=st.integers(1, 4),
-    partitioning=st.sampled_from(["none", "identity", "truncate", "bucket", "day"]),
-)
-@settings(deadline=None)
-def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning):
+def erase(steps: list[tuple[str, bool, int]], version: int, partitioning: str) -> None:
+    """Live through some steps, erase all marks, and look for them."""
     with TemporaryDirectory() as folder:
         directory = Path(folder) / "t"
         table = TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
@@ -118,3 +113,23 @@ def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning):
         assert valid.document["result"]["counts"]["error"] == 0, valid.out
         looked = run("erase", str(directory), *WHERE, "--verify", "--json", env=env)
         assert (looked.code, looked.document["result"]["is_proved"]) == (0, True), looked.out
+
+
+HISTORIES = {
+    "steps": STEPS,
+    "version": st.integers(1, 4),
+    "partitioning": st.sampled_from(["none", "identity", "truncate", "bucket", "day"]),
+}
+
+
+@given(**HISTORIES)
+@settings(max_examples=12, deadline=None)
+def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning):
+    erase(steps, version, partitioning)
+
+
+@pytest.mark.full
+@given(**HISTORIES)
+@settings(max_examples=200, deadline=None)
+def test_no_mark_is_left_after_any_of_many_histories(steps, version, partitioning):
+    erase(steps, version, partitioning)
