@@ -25,6 +25,47 @@ case "${1:-}" in
     *) sed -n '2,14p' "$0"; exit 2 ;;
 esac
 
+# Servers built with Go from the Go module proxy, while the Python environments are set up.
+versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+rclone=github.com/rclone/rclone
+rclone_version=v1.75.1
+fake_gcs=github.com/fsouza/fake-gcs-server@v1.56.1
+
+# in_go COMMAND...: with modules in the cache; programs go to $GOBIN.
+in_go() { GOPATH=$cache/go GOFLAGS="-modcacherw -ldflags=-w" go "$@" >&2; }
+
+# build_server MODULE@VERSION: its program in the cache, built once; prints where it is.
+build_server() {
+    local folder=$cache/go-${1##*@}-$(basename "${1%@*}")
+    if [ ! -x "$folder/$(basename "${1%@*}")" ]; then
+        say "building $1"
+        GOBIN=$folder in_go install "$1" || return 1
+    fi
+    echo "$folder/$(basename "${1%@*}")"
+}
+
+# build_rclone: likewise, from the packages that tests use: all would take four times as long.
+build_rclone() {
+    local folder=$cache/go-$rclone_version-rclone
+    if [ ! -x "$folder/rclone" ]; then
+        say "building rclone $rclone_version"
+        rm -rf "$folder" && mkdir -p "$folder/source" &&
+            cp "$root/tests/peers/rclone.go" "$folder/source" && cd "$folder/source" &&
+            in_go mod init server &&
+            in_go get "$rclone/cmd/serve/s3@$rclone_version" "$rclone/backend/local@$rclone_version" &&
+            in_go build -o "$folder/rclone" . || return 1
+    fi
+    echo "$folder/rclone"
+}
+
+build_servers() {
+    build_server "$versitygw" && (build_rclone) && build_server "$fake_gcs"
+}
+if command -v go >/dev/null; then
+    build_servers >/dev/null &
+    building=$!
+fi
+
 environment=$(make_environment test "$root[test]")
 install_project "$environment"
 export PATH="$environment/bin:$PATH"
@@ -166,27 +207,15 @@ set_up_nessie() {
 set_up_nessie
 [ -z "${ICECTL_TEST_NO_NESSIE:-}" ] || say "tests with Nessie are skipped: $ICECTL_TEST_NO_NESSIE"
 
-# S3 servers that are not moto's, built with Go from the Go module proxy.
-versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
-rclone=github.com/rclone/rclone@v1.75.1
-
-# build_server MODULE@VERSION: its program in the cache, built once; prints where it is.
-build_server() {
-    local folder=$cache/go-${1##*@}-$(basename "${1%@*}")
-    if [ ! -x "$folder/$(basename "${1%@*}")" ]; then
-        say "building $1"
-        GOBIN=$folder GOPATH=$cache/go GOFLAGS=-modcacherw go install "$1" >&2 || return 1
-    fi
-    echo "$folder/$(basename "${1%@*}")"
-}
-
+# S3 servers that are not moto's.
 set_up_s3_servers() {
     if ! command -v go >/dev/null; then
         export ICECTL_TEST_NO_S3_SERVERS="Go is not on the PATH; install it, for example with \`apt-get install golang\`"
         return
     fi
+    wait "$building" || true
     if ! ICECTL_TEST_VERSITYGW=$(build_server "$versitygw") ||
-        ! ICECTL_TEST_RCLONE=$(build_server "$rclone"); then
+        ! ICECTL_TEST_RCLONE=$(build_rclone); then
         export ICECTL_TEST_NO_S3_SERVERS="versitygw or rclone could not be built from the Go module proxy"
         return
     fi
@@ -201,7 +230,7 @@ set_up_fake_gcs() {
         export ICECTL_TEST_NO_FAKE_GCS="Go is not on the PATH; install it, for example with \`apt-get install golang\`"
         return
     fi
-    if ! ICECTL_TEST_FAKE_GCS=$(build_server github.com/fsouza/fake-gcs-server@v1.56.1); then
+    if ! ICECTL_TEST_FAKE_GCS=$(build_server "$fake_gcs"); then
         export ICECTL_TEST_NO_FAKE_GCS="fake-gcs-server could not be built from the Go module proxy"
         return
     fi
