@@ -19,8 +19,8 @@ from icectl.format.manifest import FileFormat, Status
 from icectl.format.rule import (
     COMPACT,
     COMPACT_OWN,
+    NO_ROW,
     OURS,
-    REWRITE_MANIFESTS,
     WRITE_DELETES_AGAIN,
     Fault,
 )
@@ -172,7 +172,8 @@ METRIC_RULES = (
     rule("R-132", "metrics of delete files describe the deleted rows", "Delete File Stats",
          "warning", WRITE_DELETES_AGAIN, not_enforced="the deleted rows may be gone"),
     rule("R-133", "distinct counts are not written, and Avro files have no column sizes",
-         "Field-level Metrics", "info", REWRITE_MANIFESTS,
+         "Field-level Metrics", "info",
+         f"{NO_ROW}, if the format is right: `icectl validate TABLE --level footers` compares it",
          in_entries("sizes of columns of an Avro file", avro_with_column_sizes)),
     rule("R-134", "a column outside of lists and structs has as many values as rows",
          "Field-level Metrics", "warning", COMPACT,

@@ -1,6 +1,7 @@
 """Rules of snapshots and refs in the table metadata, and of commits that make and drop them."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from shlex import join, quote
 
 from icectl.checks.identity import changed_rows
 from icectl.checks.metadata import RETENTION_PROPERTIES, malformed
@@ -166,14 +167,31 @@ def _lost_files(chain: ListedChain) -> Iterator[Breach]:
                 continue
             if count < least or _brings_back(known[id_], count, by_chain):
                 message = f"it lists {count:,} {what}, by the summaries there are {least:,}"
-                named = {chain.metadata.current_snapshot_id}
-                named |= {ref.snapshot_id for ref in chain.metadata.refs.values()}
-                expire = (
-                    "restore its list from a copy, or expire it: "
-                    f"`icectl expire-snapshots TABLE --snapshot-id {id_} --metadata-only`"
-                )
-                hint = RESTORE_LIST if id_ in named else expire
+                hint = _from_lost_files(chain.metadata, id_)
                 yield Breach(message, f"snapshot {id_}", "error", hint)
+
+
+def _from_lost_files(metadata: TableMetadata, snapshot_id: int) -> str:
+    """Return the next step for a snapshot whose list has lost files."""
+    refs = metadata.refs.items()
+    heads = [name for name, ref in refs if (ref.snapshot_id, ref.type) == (snapshot_id, "branch")]
+    if snapshot_id == metadata.current_snapshot_id or "main" in heads:
+        return RESTORE_LIST.format("")
+    if heads:
+        return RESTORE_LIST.format(f" --branch {quote(heads[0])}")
+    drop = dropping_tags(metadata, [snapshot_id], "TABLE")
+    expiry = f"`icectl expire-snapshots TABLE --snapshot-id {snapshot_id} --metadata-only`"
+    return f"restore its list from a copy, or expire it: {drop}{expiry}"
+
+
+def dropping_tags(metadata: TableMetadata, snapshot_ids: Sequence[int], table: str) -> str:
+    """Return what comes before the command that expires snapshots: their tags go first."""
+    tags = [
+        name
+        for name, ref in metadata.refs.items()
+        if ref.type == "tag" and ref.snapshot_id in snapshot_ids
+    ]
+    return f"`icectl refs {table} drop {join(tags)}`, then " if tags else ""
 
 
 def _brings_back(snapshot: Snapshot, count: int, expected: int | None) -> bool:

@@ -21,9 +21,10 @@ NEXT_COMMIT = "the next commit of a correct writer sets it right"
 REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE --rewrite-all` rewrites the manifests"
 REPAIR_LIST = "`icectl repair TABLE --dry-run` says whether the list can be repaired"
 RESTORE_LIST = (
-    f"{REPAIR_LIST}; else restore it from a copy, or roll back: `icectl repair TABLE --to-snapshot "
-    "latest-complete`"
+    "`icectl repair TABLE{0} --dry-run` says whether the list can be repaired; else restore it "
+    "from a copy, or roll back: `icectl repair TABLE{0} --to-snapshot latest-complete`"
 )
+"""Formatted with the option that names a branch."""
 COMPACT_OWN = (
     "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all` "
     "rewrites it; if it is another's, restore it"

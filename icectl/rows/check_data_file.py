@@ -42,6 +42,11 @@ from icectl.units import print_value
 ROW_ID, LAST_UPDATED = 2_147_483_540, 2_147_483_539
 _ROW_IDS = frozenset({ROW_ID, LAST_UPDATED})
 _UNREAD = "check it with a reader that knows what it uses; all other files are checked"
+_EITHER_VALUE = (
+    "restore `{}` from a copy; else move it away, remove it with `icectl repair TABLE "
+    "--drop-missing`, and write its rows again"
+)
+"""Some engines read the value of the file, others that of the partition."""
 _NOT_UTF_8 = "Invalid UTF8 sequence"
 """What pyarrow says of text that Java's readers show with marks in the place of its bytes."""
 _AS_TEXT = "some engines read such text, others fail: replace these values with Spark"
@@ -214,8 +219,12 @@ class _Check:
                     f"gives {print_value(wrong[field_.field_id])} by {field_.transform.text}"
                 )
                 rule = rules.get(field_.transform.name, "R-072")
-                hint = NO_PARTITION if rule == "R-071" else None  # readers differ in the value
-                yield finding(rule, self.recorded.location, message, hint=hint)
+                location = self.recorded.location
+                hint = None
+                if rule == "R-071":  # repairs rewrite no manifests of version 4
+                    is_tree = self.table.format_version > 3
+                    hint = NO_PARTITION if is_tree else _EITHER_VALUE.format(location)
+                yield finding(rule, location, message, hint=hint)
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
         """Read counts, and a safe range, of columns outside of lists and maps from the footer."""

@@ -308,7 +308,7 @@ class WholeSnapshots:
             lost, parts = [], []
             for manifest, read in self._read_manifests(snapshot):
                 if read.rows is not None:
-                    parts.append(inherit(with_manifest_number(read.rows, 0), [manifest]))
+                    parts.append(_alive(read.rows, manifest))
                 elif isinstance(read.problem, MissingFile | OtherFile) or (
                     isinstance(read.problem, CorruptTable) and read.problem.rule == "R-008"
                 ):  # no reader can read it: it is missing, another's, or no Avro file
@@ -318,7 +318,7 @@ class WholeSnapshots:
                     lost.append(Loss(rows) if is_data else Loss(rows_back=rows))
                 else:
                     return None
-            live_entries = live(concat(parts))
+            live_entries = concat(parts)
             missing = self._missing(live_entries)
         except (FileNotFoundError, CorruptTable, Unsupported):
             return None
@@ -358,6 +358,38 @@ class WholeSnapshots:
         except (FileNotFoundError, CorruptTable, Unsupported):
             return self.broken
         return self.broken & named
+
+    def replaced(self, head: Snapshot) -> dict[str, list[int]]:
+        """Return broken files that were replaced in place, with the snapshots from before.
+
+        Such a file is as large as its entry in the head says, and they state another size.
+        Raises: as needed; CorruptTable and others where a list cannot be read.
+        """
+        own = self._stated(head)
+        stored = {location: self.context.store.stat(location) for location in own}
+        as_told = {
+            location
+            for location, status in stored.items()
+            if status is not None and own[location] == {status.size_bytes}
+        }
+        before: dict[str, list[int]] = {}
+        for one in self.metadata.snapshots if as_told else ():
+            for location, sizes in self._stated(one).items():
+                if location in as_told and sizes != own[location]:
+                    before.setdefault(location, []).append(one.snapshot_id)
+        return before
+
+    def _stated(self, snapshot: Snapshot) -> dict[str, set[int]]:
+        """Return the broken files of a snapshot, with the sizes that its entries state."""
+        stated: dict[str, set[int]] = {}
+        for manifest, read in self._read_manifests(snapshot):
+            if read.rows is None:
+                continue
+            columns = ("location", "file_size_in_bytes")
+            for location, size in by_row(_alive(read.rows, manifest), *columns):
+                if location in self.broken:
+                    stated.setdefault(location, set()).add(size)
+        return stated
 
     def _manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         return read_snapshot_manifests(self.context.store, self.metadata, snapshot, sound=False)
@@ -433,9 +465,12 @@ def _own_files(manifest: ManifestFile) -> tuple[str, ...]:
     return manifest.manifest_path, *manifest.dead_locations
 
 
+def _alive(rows: RawEntries, manifest: ManifestFile) -> Entries:
+    return live(inherit(with_manifest_number(rows, 0), [manifest]))
+
+
 def _live_locations(rows: RawEntries, manifest: ManifestFile) -> set[str]:
-    alive = live(inherit(with_manifest_number(rows, 0), [manifest]))
-    return set(alive.table["location"].to_pylist())
+    return set(_alive(rows, manifest).table["location"].to_pylist())
 
 
 _MOST_SECONDS = 5.0
@@ -543,12 +578,28 @@ class BrokenTable:
         deadline = Deadline(env, env.monotonic_seconds() + _MOST_SECONDS)
         quiet = replace(self.context, progress=SilentProgress(), deadline=deadline, concurrency=1)
         search = WholeSnapshots(quiet, metadata, level, broken)
+        replaced: dict[str, str] = {}
+        with suppress(FileNotFoundError, CorruptTable, Unsupported):
+            replaced = self._replaced(metadata, head, search)
+        search.broken -= replaced.keys()
         statistics = (
             f"`icectl repair {join(self.words)}` takes it out of the metadata; no row depends on it"
         )
-        others = self._elsewhere(metadata, head, search)
+        others = self._elsewhere(metadata, head, search) | replaced
         others |= {entry.statistics_path: statistics for entry in metadata.every_statistics}
         return _Recovery(self._repair(metadata, head, "main", search), others)
+
+    def _replaced(
+        self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots
+    ) -> dict[str, str]:
+        """Return hints for broken files that are as the current snapshot describes them."""
+        heads = {ref.snapshot_id for ref in metadata.refs.values() if ref.type == "branch"}
+        return {
+            location: "it is as the current snapshot describes it, older ones describe another: "
+            f"{expiry_of(metadata, ids, join(self.words))}"
+            for location, ids in search.replaced(head).items()
+            if heads.isdisjoint(ids)
+        }
 
     def _elsewhere(
         self, metadata: TableMetadata, head: Snapshot, search: WholeSnapshots

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
-from shlex import join
 
+from icectl.checks.snapshots import dropping_tags
 from icectl.errors import Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import (
@@ -137,12 +137,7 @@ def expiry_of(metadata: TableMetadata, snapshot_ids: Sequence[int], table: str) 
     if len(snapshot_ids) > _MOST_NAMED:
         newest = max(metadata.snapshots_by_id[one].timestamp_ms for one in snapshot_ids)
         options = f" --older-than {print_instant(newest + 1)} --retain-last 1"
-    tags = [
-        name
-        for name, ref in metadata.refs.items()
-        if ref.type == "tag" and ref.snapshot_id in snapshot_ids
-    ]
-    drop = f"`icectl refs {table} drop {join(tags)}`, then " if tags else ""
+    drop = dropping_tags(metadata, snapshot_ids, table)
     them = "the snapshot that does" if len(snapshot_ids) == 1 else "the snapshots that do"
     return f"{drop}`icectl expire-snapshots {table}{options}` drops {them}"
 

@@ -20,12 +20,6 @@ EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 READING = ("inspect", "validate")
 COMMANDS = re.compile("`(icectl [^`]*)`")
 MOVED = re.compile(r"restore `([^`]+)` from a copy; else move it away")
-ELSEWHERE = {
-    "r071_an_identity_partition_of_other_rows": "the file is in every snapshot: none is left",
-    "r133_column_sizes_of_an_avro_file": "a note on a file that is none of Avro",
-    "v4_069_a_removal_without_a_parent": "no ancestor is left to roll back to",
-}
-"""Damages whose hints are not tried here, and why."""
 
 
 @pytest.fixture
@@ -78,7 +72,6 @@ def follow(hint: str, line: str, run: Run, table: Path, damage: Any, depth: int 
     [
         pytest.param(damage, id=damage.name, marks=() if at % 20 == 4 else pytest.mark.full)
         for at, damage in enumerate(EVERY_DAMAGE)
-        if damage.name not in ELSEWHERE
     ],
 )
 def test_commands_of_hints_lead_out(healthy, run, damage):

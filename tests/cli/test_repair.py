@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.builders.broken import (
     in_first,
     r042_an_entry_without_any_snapshot_id,
     read_records,
+    rewrite_avro,
 )
 from tests.builders.broken_tree import (
     TREE_TABLES,
@@ -675,3 +678,29 @@ def test_r031_an_old_snapshot_whose_list_has_lost_a_manifest_leaves_by_the_hint(
     assert f"`icectl {words}`" in " ".join(capsys.readouterr().out.split())
     assert app.main([*words.split(), "--min-age", "0s", "--yes"]) == 0
     assert app.main(validate) == 0
+
+
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_r031_a_named_snapshot_whose_list_has_lost_a_manifest_leaves_by_the_hint(
+    tmp_path, capsys, kind
+):
+    table = TableBuilder(tmp_path / "t", format_version=2)
+    table.append(range(4))
+    if kind == "branch":
+        table.ref("of q4", kind)
+    lost = table.append(range(4, 8), branch="of q4" if kind == "branch" else "main")
+    if kind == "tag":
+        table.ref("of q4", kind)
+        table.append(range(8, 12))
+    rewrite_avro(
+        Path(table.metadata.snapshots_by_id[lost].manifest_list or ""), lambda rows: rows[:-1]
+    )
+    validate = ["validate", str(table.directory), "--all-snapshots"]
+    assert app.main(validate) == 4
+    for line in re.findall("`icectl ([^`]*)`", " ".join(capsys.readouterr().out.split())):
+        if "--dry-run" not in line:
+            more = ["--min-age", "0s"] if line.startswith("expire-snapshots") else []
+            assert app.main([*shlex.split(line), *more, "--yes"]) == 0
+    assert app.main(validate) == (0 if kind == "tag" else 4)  # the old head is left to expiry
+    if kind == "branch":
+        assert app.main(["validate", str(table.directory), "--ref", "of q4"]) == 0

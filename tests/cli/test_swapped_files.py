@@ -2,6 +2,8 @@
 leads to where the damage stays."""
 
 import os
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 
+COMMANDS = re.compile("`(icectl [^`]*)`")
 CHANGING = (
     ("compact", "--engine", "local", "--rewrite-all", "--yes"),
     ("rewrite-manifests", "--yes"),
@@ -64,6 +67,30 @@ def check_refused(run: Run, directory: Path, *codes: int) -> None:
 def check_hints(found: list[dict[str, str]]) -> None:
     for one in found:
         assert not {"rewrite-manifests", "compact"} & set(one["hint"].replace("`", " ").split())
+
+
+@pytest.mark.parametrize("level", ["files", "footers"])
+def test_r063_a_file_that_was_replaced_in_place_costs_no_row_by_the_hint(run, tmp_path, level):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    table.append(range(4, 8))
+    place = str(table.live()[0]["location"])
+    table.remove_data_files(1)
+    Path(place).unlink()
+    again = TableBuilder._new_path
+    table._new_path = lambda folder, suffix: (  # type: ignore[method-assign]
+        (place, Path(place)) if folder.startswith("data") else again(table, folder, suffix)
+    )
+    table.append(range(8, 20))
+    before = rows(table.directory)
+    validate = (str(table.directory), "--all-snapshots", "--level", level, "--json")
+    found = checked_document(run(*validate))["result"]["findings"]
+    hints = {one["hint"] for one in found if one["rule"] == "R-063"}
+    (line,) = (line for hint in hints for line in COMMANDS.findall(hint))
+    command, *words = shlex.split(line)[1:]
+    assert run(*words, "--yes", command=command).code == 0
+    assert run(*validate).code == 0
+    assert rows(table.directory) == before
 
 
 def test_r054_an_older_list_under_the_name_of_the_newest(run, table):

@@ -474,7 +474,8 @@ ROW_RULES = (
     rule("V4-068", "leaves are not listed as DELETED", "Entries", "warning", NEXT_COMMIT,
          in_root("is a leaf listed as DELETED",
                  lambda one: one.with_status(Status.DELETED) & one.of(*LEAVES))),
-    rule("V4-069", "a snapshot without parent deletes nothing", "Entries", "error", ROLL_BACK,
+    rule("V4-069", "a snapshot without parent deletes nothing", "Entries", "error",
+         REWRITE_MANIFESTS,
          in_root("is DELETED by a snapshot without parent",
                  lambda one: one.with_status(Status.DELETED)
                  & (one.snapshot.parent_snapshot_id is None))),
