@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.rule import Finding
+from icectl.checks.rule import Finding, RuleSet
 from icectl.entries.columns import NONE, Positions, whole
 from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
@@ -245,6 +245,10 @@ class RootReader(SnapshotReader):
             return super().doubts(manifest, header, size_bytes, rows)
         leaf = LeafCounts(TreeColumns(rows.table), _row(manifest), size_bytes)
         return tuple(SFC1_RULES.findings(leaf))
+
+    @property
+    def rules(self) -> RuleSet:
+        return SFC1_RULES
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries

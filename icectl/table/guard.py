@@ -7,6 +7,7 @@ before they plan, with what they read for planning anyway.
 from collections.abc import Collection, Mapping, Sequence
 
 from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.checks.live_entries import LiveRows
 from icectl.checks.metadata import other_snapshots
 from icectl.checks.objects import CommitBase, ListedChain
 from icectl.checks.rule import Finding, refuse
@@ -57,6 +58,24 @@ def check_live(
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
     refuse(snapshot_reader(metadata, snapshot).risks(snapshot, manifests, entries))
+
+
+ENTRY_COLUMNS = frozenset(
+    {"location", "status", "content", "file_format", "file_size_in_bytes"}
+    | {"referenced_data_file", "content_offset", "content_size_in_bytes"}
+)
+"""The columns of entries that `check_entries` needs."""
+
+
+def check_entries(metadata: TableMetadata, entries: Entries) -> None:
+    """Do nothing where each live entry, of whatever snapshot, says how its file is read.
+
+    Raises: CorruptTable R-063, R-118; of version 4 V4-052, V4-053.
+    """
+    newest = metadata.snapshots[-1]
+    rows = LiveRows(entries, metadata, newest, "the table")
+    only = ("R-063", "R-118", "V4-052", "V4-053")
+    refuse(snapshot_reader(metadata, newest).rules.findings(rows, only))
 
 
 def check_vector_targets(snapshot: Snapshot, lost: Collection[str]) -> None:

@@ -43,7 +43,7 @@ from icectl.table.reading import (
 )
 
 if TYPE_CHECKING:  # a start without findings and conditions does not load these
-    from icectl.checks.rule import Finding
+    from icectl.checks.rule import Finding, RuleSet
     from icectl.entries.conditions import Predicate
 
 _OTHER_READERS: Mapping[Layout, str] = {Layout.SFC_1: "icectl.sfc1.reader"}
@@ -171,6 +171,13 @@ class SnapshotReader(Protocol):
         from icectl.checks.rules import doubts_of_manifest
 
         return doubts_of_manifest(self.metadata, manifest, header, size_bytes, rows)
+
+    @property
+    def rules(self) -> "RuleSet":
+        """The rules of what its snapshots hold."""
+        from icectl.checks.rules import RULES
+
+        return RULES
 
     def risks(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
@@ -436,10 +443,9 @@ class ListReader(SnapshotReader):
         self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
     ) -> Iterator["Finding"]:
         from icectl.checks.live_entries import LiveRows
-        from icectl.checks.rules import RULES
 
         del manifests
-        return RULES.findings(LiveRows(entries, self.metadata, snapshot))
+        return self.rules.findings(LiveRows(entries, self.metadata, snapshot))
 
     def _embedded(self, store: Store, location: str) -> ManifestFile:
         """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""

@@ -40,14 +40,11 @@ from icectl.files.parquet.write import (
     with_column,
 )
 from icectl.files.puffin import with_properties
-from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.manifest import Content, Status
 from icectl.format.schema import PATH_FIELD, POSITION_DELETES, POSITION_FIELD
 
 _PATH, _FORMAT = DATA_FILE_IDS["file_path"], DATA_FILE_IDS["file_format"]
 _SIZE, _REFERENCED = DATA_FILE_IDS["file_size_in_bytes"], DATA_FILE_IDS["referenced_data_file"]
-_OFFSET, _LENGTH = DATA_FILE_IDS["content_offset"], DATA_FILE_IDS["content_size_in_bytes"]
-_VECTOR = 147
-"""The struct of version 4 that says where the bitmap of a delete vector is."""
 
 _BOUNDS = {"lower_bounds": 0, "upper_bounds": 1}
 """Bounds of an entry, and which of the least and the greatest path is theirs."""
@@ -205,7 +202,6 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
 
     def change(entry: Record) -> None:
         file = entry[str(file_at)]
-        _check_format(file[at[_FORMAT]])
         new = names.file(file[at[_PATH]])
         is_position_delete = CONTENT in at and file[at[CONTENT]] == Content.POSITION_DELETES
         if is_position_delete and new is None and entry[status_at] != Status.DELETED:
@@ -217,9 +213,6 @@ def _entry_change(schema: AvroType, names: Names) -> Change:
         if file.get(at.get(_REFERENCED, "")) is not None:
             file[at[_REFERENCED]] = names.of(file[at[_REFERENCED]])
         if is_position_delete:
-            is_vector = str(file[at[_FORMAT]]).upper() == FileFormat.PUFFIN.name
-            if is_vector and None in (file.get(at.get(one, "")) for one in (_OFFSET, _LENGTH)):
-                raise CorruptTable("a delete vector does not say where its bitmap is", rule="R-118")
             for place, ((key, value), which) in pairs.items():
                 if file[place] is not None:
                     stored = {pair[key]: pair[value] for pair in file[place]}
@@ -236,29 +229,6 @@ def _spelled_otherwise(location: str) -> Unsupported:
         f"the delete file `{location}` is written differently elsewhere in the table",
         hint="rewrite such deletes before the move, by `compact --deletes-only`",
     )
-
-
-def _check_format(stored: str | None) -> None:
-    """Raise CorruptTable where no reader knows a format: the copy would have the wrong name too."""
-    if stored is not None and stored.upper() not in FileFormat.__members__:  # R-063
-        message = f"an entry has an unknown file format, `{stored}`"
-        raise CorruptTable(message, rule="R-063")
-
-
-def _check_vectors(table: pa.Table, inside: Place, are_puffin: pa.Array) -> None:
-    """Raise CorruptTable where a delete vector in a file does not say where its bitmap is."""
-    contents, stored = column(table, (*inside, CONTENT)), column(table, (*inside, _PATH))
-    if contents is None or stored is None:
-        return
-    are_vectors = pc.and_(are_puffin, pc.equal(contents, int(Content.POSITION_DELETES)))
-    are_vectors = pc.and_(are_vectors, stored.is_valid())
-    place = inside or (_VECTOR,)
-    for number in (_OFFSET, _LENGTH):
-        values = column(table, (*place, number))
-        absent = True if values is None else values.is_null()
-        if pc.any(pc.and_(are_vectors, absent)).as_py():  # V4-053, R-118
-            rule = "R-118" if inside else "V4-053"
-            raise CorruptTable("a delete vector does not say where its bitmap is", rule=rule)
 
 
 def _like(stored: str, new: str | None) -> str:
@@ -315,11 +285,6 @@ def _renamed(table: pa.Table, names: Names, inside: Place) -> pa.Table:
     files: Sequence[NewFile | None] = [
         None if location is None else names.file(location) for location in stored.to_pylist()
     ]
-    formats = column(table, (*inside, _FORMAT))
-    for stored_format in () if formats is None else formats.unique().to_pylist():
-        _check_format(stored_format)
-    if formats is not None:
-        _check_vectors(table, inside, pc.equal(pc.utf8_upper(formats), FileFormat.PUFFIN.name))
     changes: list[tuple[Place, Callable[[Any, NewFile], Any]]] = [
         ((*inside, _SIZE), lambda _, new: new.size_bytes),
         ((*inside, _FORMAT), lambda old, new: _like(old, new.file_format)),
