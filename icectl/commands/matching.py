@@ -9,7 +9,6 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
@@ -43,6 +42,7 @@ from icectl.entries.rows import (
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.parquet.schema import child_fields, field_id
+from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestIdentity, kind_of
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
@@ -297,11 +297,11 @@ class MatchSearch:
             whole = rows.batch.column(0).drop_null()
             if len(whole):
                 parts = [whole.field(at) for at in range(whole.type.num_fields)]
-                table, content = (
-                    pa.table(parts, schema=pa.schema(child_fields(whole.type))),
-                    BytesIO(),
-                )
-                pq.write_table(table, content)
+                schema = pa.schema(child_fields(whole.type))
+                content = BytesIO()
+                writer = ParquetWriter(content, schema, ParquetOptions("none"), {})
+                writer.write_row_group([pa.RecordBatch.from_arrays(parts, schema=schema)])
+                writer.close()
                 one = InputFile(
                     "rows of position deletes", FileFormat.PARQUET, content.tell(), len(whole),
                     _NO_SPEC, encode_key((), ()), 0,
@@ -443,17 +443,17 @@ def _of_key_partitions(deletes: Entries, keys: Keys, metadata: TableMetadata) ->
     """Return whether the partition of each delete file has all columns of a key, and is one."""
     mask = np.zeros(len(deletes), np.bool_)
     known: dict[tuple[int, bytes], bool] = {}
-    batch: pa.RecordBatch | None = None
     for at, (spec_id, key) in enumerate(by_row(deletes, "spec_id", "partition_key")):
         if (spec_id, key) not in known:
             condition = _partition_condition(metadata, spec_id, key, keys.field_ids)
-            if condition is not None and batch is None:
-                (batch,) = pq.read_table(BytesIO(keys.content)).combine_chunks().to_batches()
-            known[spec_id, key] = (
-                condition is not None and pc.any(matches(condition, batch)).as_py() is True
-            )
+            known[spec_id, key] = condition is not None and _is_any(condition, keys)
         mask[at] = known[spec_id, key]
     return mask
+
+
+def _is_any(condition: Predicate, keys: Keys) -> bool:
+    batches = open_data_file(BytesIO(keys.content), "parquet").batches(None)
+    return any(pc.any(matches(condition, rows.batch)).as_py() for rows in batches)
 
 
 def _partition_condition(
