@@ -23,6 +23,7 @@ from icectl.commit.carried_positions import (
     positions_of_rows,
 )
 from icectl.commit.converted_deletes import DeleteConverter
+from icectl.commit.partition_counts import PartitionCounter
 from icectl.commit.rewritten_groups import (
     Changes,
     GroupResult,
@@ -240,6 +241,7 @@ class PlannedState:
 class FileRewrite:
     """One commit of some groups, or of none, if deletes are dangling.
 
+    `counter` brings the statistics of partitions up to date that the head has.
     `converter` has equality deletes to convert beside the groups of `results`. If they delete rows,
     the commit adds two snapshots: a first one that has the new deletes beside them, and is not
     a replacement to others.
@@ -254,6 +256,7 @@ class FileRewrite:
     results: Sequence[GroupResult]
     snapshot_id: int
     carrier: DeleteCarrier | None = None
+    counter: PartitionCounter | None = None
     converter: DeleteConverter | None = None
     lost: dict[int, str] = field(default_factory=dict)
     changes: Changes | None = None
@@ -287,6 +290,9 @@ class FileRewrite:
             proposal = self._in_two_steps(metadata, files, results, self.converter)
         else:
             proposal = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes)
+        if self.counter is not None:
+            moved = self.changes.added, self.changes.removed
+            proposal = self.counter.counted(metadata, snapshot, proposal, self.snapshot_id, *moved)
         data = (location for (location,) in by_row(self.changes.added, "location"))
         return replace(proposal, files=proposal.files.union(data))
 

@@ -34,6 +34,12 @@ def scheme_of(metadata: TableMetadata) -> str:
     return with_scheme(metadata.location, "") if metadata.format_version >= 4 else ""
 
 
+def location_in(metadata: TableMetadata, location: str) -> str:
+    """Return a location as the metadata has it: in version 4 with its scheme."""
+    scheme = scheme_of(metadata)
+    return with_scheme(scheme, location) if scheme else location
+
+
 def scheme_of_entries(metadata: TableMetadata) -> str:
     """Return what locations in manifests get that have no scheme (sfc-1 L2).
 

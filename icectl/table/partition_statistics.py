@@ -1,24 +1,245 @@
 """The file of partition statistics: counts of each partition, from manifest entries (R-142)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.entries.partition_key import decode_key, java_sort_key
-from icectl.errors import Unsupported
-from icectl.files.parquet.schema import arrow_schema
+from icectl.entries.partition_key import decode_key, encode_keys, java_sort_key
+from icectl.entries.rows import Entries, live, of_status
+from icectl.entries.summary import PARTITION_SOURCES, by_partition, merge_partitions
+from icectl.errors import CorruptTable, MissingFile, Unsupported
+from icectl.files.manifest.parquet_columns import Columns, ParquetColumns
+from icectl.files.parquet.schema import arrow_schema, flat_type
+from icectl.format.layout import layout_of
+from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import result_types
+from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.schema import Schema
-from icectl.format.snapshot import Snapshot
+from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, ancestors
 from icectl.format.types import NestedField, PrimitiveType, StructType
+from icectl.table.context import TableContext
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
+from icectl.table.reading import naming, present
 
 _LONG, _INT = PrimitiveType("long"), PrimitiveType("int")
 _REQUIRED = 5
 """Fields that every version requires: partition, spec, and the counts of data files."""
+_FILES = (
+    "file_count", "position_delete_file_count", "equality_delete_file_count",
+    "deletion_vector_count",
+)  # fmt: skip
+_STORED_COUNTS = {
+    "record_count": 3, "file_count": 4, "size_bytes": 5, "position_delete_record_count": 6,
+    "position_delete_file_count": 7, "equality_delete_record_count": 8,
+    "equality_delete_file_count": 9, "deletion_vector_count": 13,
+}  # fmt: skip
+"""The field ids of counts, by their names in by_partition (R-142)."""
+_PARTITION, _SPEC_ID, _UPDATED_MS, _UPDATED_BY, _VECTORS = 1, 2, 11, 12, 13
+_VECTOR_RECORDS = "deletion_vector_record_count"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """Counts of partitions as by_partition has them, where `updated_ms` is a place in `instants`.
+
+    `instants` are times of snapshots in ms with their ids, in the order in which they came.
+    Deleted rows that vectors name may be among those of position delete files, as in the file.
+    """
+
+    table: pa.Table
+    instants: Sequence[tuple[int, int]]
+
+    @property
+    def _ranks(self) -> Mapping[int, int]:
+        return {snapshot_id: rank for rank, (_, snapshot_id) in enumerate(self.instants)}
+
+    def moved(self, come: Entries, gone: Entries, removals: Entries) -> "PartitionCounts | None":
+        """Return the counts once files came and went; None if they were untrue before.
+
+        `removals` are entries that say which snapshots removed files.
+        """
+        parts = [
+            self.table,
+            by_partition(come, self._ranks),
+            _times(by_partition(gone, {}), -1),
+            _times(by_partition(removals, self._ranks), 0),
+        ]
+        counts = merge_partitions(parts)
+        deleted = "position_delete_record_count"
+        both = pc.add(counts[deleted], counts[_VECTOR_RECORDS])
+        counts = _with(_with(counts, deleted, both), _VECTOR_RECORDS, pc.multiply(both, 0))
+        numbers = [counts[name].to_numpy() for name in counts.column_names[2:-1]]
+        if any((column < 0).any() for column in numbers):
+            return None
+        has_files = sum((counts[name].to_numpy() for name in _FILES), np.int64(0)) > 0
+        return PartitionCounts(counts.filter(pa.array(has_files)), self.instants)
+
+
+def _times(counts: pa.Table, factor: int) -> pa.Table:
+    """Return counts of by_partition, each multiplied."""
+    for name in counts.column_names[2:-1]:
+        counts = _with(counts, name, pc.multiply(counts[name], factor))
+    return counts
+
+
+def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
+def count_partitions(metadata: TableMetadata, entries: Entries) -> PartitionCounts:
+    """Count all entries of a snapshot; removed ones say when their partition changed last."""
+    none = Entries(entries.table.slice(0, 0))
+    nothing = PartitionCounts(by_partition(none, {}), _instants(metadata, ()))
+    counted = nothing.moved(live(entries), none, of_status(entries, Status.DELETED))
+    assert counted is not None
+    return counted
+
+
+def _instants(
+    metadata: TableMetadata, others: Iterable[tuple[int, int]]
+) -> Sequence[tuple[int, int]]:
+    """Return the times of snapshots with their ids, `others` too, in the order they came in."""
+    known = {
+        item.snapshot_id: (item.timestamp_ms, item.sequence_number) for item in metadata.snapshots
+    }
+    expired = {snapshot_id: (time_ms, 0) for time_ms, snapshot_id in others}
+    ordered = sorted((expired | known).items(), key=lambda item: item[1])
+    return [(time_ms, snapshot_id) for snapshot_id, (time_ms, _) in ordered]
+
+
+def counts_since(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    manifests: Sequence[ManifestFile],
+) -> PartitionCounts | None:
+    """Return the counts of a snapshot, from those of the newest one before it that has some.
+
+    None if that cannot be proved: their file is missing, damaged or of another layout, or manifests
+    do not list as many files. Manifests that both snapshots list are not read.
+    Raises: StorageError.
+    """
+    files = {file.snapshot_id: file for file in metadata.partition_statistics}
+    before = next(
+        (
+            item
+            for item in ancestors(metadata.snapshots_by_id, snapshot.snapshot_id)
+            if item.snapshot_id in files
+        ),
+        None,
+    )
+    if before is None or layout_of(before) is not layout_of(snapshot):
+        return None
+    known = read_counts(context, metadata, files[before.snapshot_id])
+    if known is None:
+        return None
+    try:
+        earlier = read_snapshot_manifests(context.store, metadata, before)
+        common = {item.identity for item in earlier} & {item.identity for item in manifests}
+        lists = (
+            [item for item in listed if item.identity not in common]
+            for listed in (earlier, manifests)
+        )
+        old, new = (load_entries(context, metadata, some, PARTITION_SOURCES) for some in lists)
+    except (CorruptTable, MissingFile):  # manifests of now are read again
+        return None
+    counts = known.moved(live(new), live(old), of_status(new, Status.DELETED))
+    return counts if counts is not None and _are_as_listed(counts, manifests) else None
+
+
+def _are_as_listed(counts: PartitionCounts, manifests: Sequence[ManifestFile]) -> bool:
+    """Return whether there are as many files of data and of deletes as the snapshot lists."""
+    of_deletes = [name for name in _FILES if name != "file_count"]
+    for content, names in (
+        (ManifestContent.DATA, ["file_count"]),
+        (ManifestContent.DELETES, of_deletes),
+    ):
+        listed = [item.live_files for item in manifests if item.content is content]
+        if None in listed:
+            return False
+        counted = sum(pc.sum(counts.table[name]).as_py() or 0 for name in names)
+        if counted != sum(number or 0 for number in listed):
+            return False
+    return True
+
+
+def read_counts(
+    context: TableContext, metadata: TableMetadata, file: PartitionStatisticsFile
+) -> PartitionCounts | None:
+    """Read a file of partition statistics; None if it is missing, damaged, or lacks counts.
+
+    Raises: StorageError.
+    """
+    try:
+        with present(file.statistics_path), naming(file.statistics_path):
+            content = context.store.read(file.statistics_path)
+            if len(content) != file.file_size_in_bytes:
+                return None
+            return _counts_in(metadata, ParquetColumns(content, "R-142"))  # R-142
+    except (CorruptTable, MissingFile, Unsupported):
+        return None
+
+
+def _counts_in(metadata: TableMetadata, stored: ParquetColumns) -> PartitionCounts | None:
+    columns = stored.read()
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+    none = pa.array(np.zeros(columns.row_count, np.int64))
+    needed = [*_STORED_COUNTS.values(), _SPEC_ID, _UPDATED_MS, _UPDATED_BY]
+    found = {id_: values for id_ in needed if (values := columns.get((None, id_))) is not None}
+    if metadata.format_version < 3:
+        found.setdefault(_VECTORS, none)
+    if len(found) < len(needed) or not all(pa.types.is_integer(of.type) for of in found.values()):
+        return None
+    if any(found[id_].null_count for id_ in needed[:-2]):
+        return None
+    rows = {name: found[id_].cast(pa.int64()) for name, id_ in _STORED_COUNTS.items()}
+    spec_ids = found[_SPEC_ID].cast(pa.int32())
+    if not set(spec_ids.unique().to_pylist()) <= specs.keys():
+        return None
+    updates = (found[id_].to_pylist() for id_ in (_UPDATED_MS, _UPDATED_BY))
+    updated = list(zip(*updates, strict=True))
+    instants = _instants(metadata, [pair for pair in updated if None not in pair])
+    ranks = {snapshot_id: rank for rank, (_, snapshot_id) in enumerate(instants)}
+    parts = []
+    for spec_id in spec_ids.unique().to_pylist():
+        keys = _keys(metadata, specs[spec_id], stored, columns)
+        if keys is None:
+            return None
+        part = pa.table({
+            "spec_id": spec_ids, "partition_key": keys,
+            **rows, _VECTOR_RECORDS: none,
+            "updated_ms": pa.array([ranks.get(by) for _, by in updated], pa.int64()),
+        })  # fmt: skip
+        parts.append(part.filter(pc.equal(part["spec_id"], spec_id)))
+    if not parts:
+        return None
+    counts = merge_partitions(parts)
+    # a partition counted twice would be read as one
+    return PartitionCounts(counts, instants) if len(counts) == columns.row_count else None
+
+
+def _keys(
+    metadata: TableMetadata, spec: PartitionSpec, stored: ParquetColumns, columns: Columns
+) -> pa.Array | None:
+    """Return the keys of all rows as if they were of one spec; None if a field has another type."""
+    types, values = [], []
+    for item, type_ in zip(spec.fields, result_types(spec, metadata.schemas), strict=True):
+        place = (_PARTITION, item.field_id)
+        field = stored.find(place)
+        if field is None or type_ is None or flat_type(field.type) != type_:
+            return None
+        types.append(type_)
+        values.append(columns.get(place))
+    if not types:
+        return pa.repeat(pa.scalar(b"", pa.binary()), columns.row_count)
+    return encode_keys(types, values)
 
 
 def partition_type(metadata: TableMetadata) -> StructType:
@@ -68,12 +289,9 @@ def statistics_schema(partition: StructType, format_version: int) -> Schema:
     )
 
 
-def partition_file(
-    metadata: TableMetadata, counted: Sequence[Mapping[str, Any]], newest_last: Sequence[Snapshot]
-) -> bytes:
-    """Return the bytes of the file; `counted` are rows of entries/summary.by_partition.
+def partition_file(metadata: TableMetadata, counts: PartitionCounts) -> bytes:
+    """Return the bytes of the file.
 
-    Their `updated_ms` is the place of a snapshot in `newest_last`.
     Order: by partition, nulls first.
     Raises: Unsupported.
     """
@@ -85,15 +303,15 @@ def partition_file(
         tuple_ = decode_key(group["partition_key"], result_types(spec, metadata.schemas))
         return {item.field_id: value for item, value in zip(spec.fields, tuple_, strict=True)}
 
-    rows = [(values(group), group) for group in counted]
+    rows = [(values(group), group) for group in counts.table.to_pylist()]
     ids = [item.id for item in partition.fields]
     rows.sort(key=lambda row: (*(java_sort_key(row[0].get(id_)) for id_ in ids), row[1]["spec_id"]))
     schema = arrow_schema(statistics_schema(partition, metadata.format_version))
     tuples = [_column(kind, [row.get(id_) for row, _ in rows]) for id_, kind in _kinds(ids, schema)]
     columns = [pa.StructArray.from_arrays(tuples, fields=list(schema.field("partition").type))]
-    counts = [_counts(group, newest_last, metadata.format_version) for _, group in rows]
+    stored = [_stored(group, counts.instants, metadata.format_version) for _, group in rows]
     columns += [
-        pa.array([row[item.name] for row in counts], item.type) for item in list(schema)[1:]
+        pa.array([row[item.name] for row in stored], item.type) for item in list(schema)[1:]
     ]
     sink = BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
@@ -112,25 +330,24 @@ def _column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _counts(
-    group: Mapping[str, Any], newest_last: Sequence[Snapshot], format_version: int
+def _stored(
+    group: Mapping[str, Any], instants: Sequence[tuple[int, int]], format_version: int
 ) -> dict[str, Any]:
-    position_records = group["position_delete_record_count"]
-    vector_records = group["deletion_vector_record_count"]
+    deleted = group["position_delete_record_count"] + group[_VECTOR_RECORDS]
     is_known = not group["equality_delete_file_count"] and not group["position_delete_file_count"]
     rank = group["updated_ms"]
-    updated = None if rank is None else newest_last[rank]
+    time_ms, snapshot_id = (None, None) if rank is None else instants[rank]
     counts = {
         "spec_id": group["spec_id"],
         "data_record_count": group["record_count"],
         "data_file_count": group["file_count"],
         "total_data_file_size_in_bytes": group["size_bytes"],
-        "position_delete_record_count": position_records + vector_records,
+        "position_delete_record_count": deleted,
         "position_delete_file_count": group["position_delete_file_count"],
         "equality_delete_record_count": group["equality_delete_record_count"],
         "equality_delete_file_count": group["equality_delete_file_count"],
-        "total_record_count": group["record_count"] - vector_records if is_known else None,
-        "last_updated_at": None if updated is None else updated.timestamp_ms,
-        "last_updated_snapshot_id": None if updated is None else updated.snapshot_id,
+        "total_record_count": group["record_count"] - deleted if is_known else None,
+        "last_updated_at": time_ms,
+        "last_updated_snapshot_id": snapshot_id,
     }
     return counts | ({"dv_count": group["deletion_vector_count"]} if format_version >= 3 else {})

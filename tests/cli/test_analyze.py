@@ -13,11 +13,16 @@ from icectl.cli import engines
 from icectl.commands.analyze import run as analyze_run
 from icectl.commands.analyze.plan import changed_ratio
 from icectl.env import Env
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.files.puffin import NewBlob, read_blob, read_puffin, write_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, read_sketch
 from icectl.format.metadata_json import parse_metadata
+from icectl.format.snapshot import PartitionStatisticsFile
+from icectl.table import partition_statistics
+from icectl.table.manifests import load_entries
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
+from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Ended, Run, result, result_of
@@ -216,14 +221,84 @@ def test_counts_of_partitions_stay_with_files_that_stay_the_same(
     assert prepared("validate", FixedEnv(NOW_MS))(table.location).code == 0
 
 
-def test_counts_of_partitions_do_not_stay_with_other_files(table, analyze, prepared):
-    analyze(table.location, "--only", "partitions")
+def partition_rows(table: TableBuilder) -> list[dict[str, Any]]:
+    """The rows of the statistics of partitions that the current snapshot has."""
+    found = members(table)
+    (entry,) = [
+        file
+        for file in found["partition-statistics"]
+        if file["snapshot-id"] == found["current-snapshot-id"]
+    ]
+    rows: list[dict[str, Any]] = pq.read_table(local(entry["statistics-path"])).to_pylist()
+    return rows
+
+
+def test_compact_counts_the_partitions_of_its_files(table, analyze, prepared):
+    table.delete_rows([3, 8])
+    assert analyze(table.location, "--only", "partitions").code == 0
+    before = partition_rows(table)
     compacted = prepared("compact", FixedEnv(NOW_MS))(
         table.location, "--engine", "local", "--rewrite-all"
     )
     assert compacted.code == 0
-    assert len(members(table)["partition-statistics"]) == 1
-    assert analyze(table.location, "--only", "partitions", "--check").code == 4
+    rows = partition_rows(table)
+    assert [row["partition"] for row in rows] == [row["partition"] for row in before]
+    assert sum(row["data_record_count"] for row in rows) == 38
+    assert sum(row["position_delete_record_count"] for row in rows) == 0
+    assert analyze(table.location, "--only", "partitions", "--check").code == 0
+    assert analyze(table.location, "--only", "partitions", "--full").code == 0
+    assert rows == partition_rows(table)
+
+
+def manifest_paths(table: TableBuilder) -> set[str]:
+    snapshot = table.metadata.current_snapshot
+    assert snapshot is not None
+    assert snapshot.manifest_list is not None
+    content = Path(snapshot.manifest_list).read_bytes()
+    return {item.manifest_path for item in read_manifest_list(content)}
+
+
+def test_only_manifests_that_came_or_went_are_read_for_counts(table, analyze, monkeypatch):
+    assert analyze(table.location, "--only", "partitions").code == 0
+    table.follow()
+    before = manifest_paths(table)
+    table.append(range(100, 105))
+    new = manifest_paths(table) - before
+    read: list[str] = []
+
+    def load(context, metadata, manifests, *columns):
+        read.extend(item.manifest_path for item in manifests)
+        return load_entries(context, metadata, manifests, *columns)
+
+    monkeypatch.setattr(partition_statistics, "load_entries", load)
+    monkeypatch.setattr(analyze_run, "load_entries", load)
+    assert analyze(table.location, "--only", "partitions").code == 0
+    assert set(read) == new
+    assert sum(row["data_record_count"] for row in partition_rows(table)) == 45
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter", "other bytes", "too few", "twice"])
+def test_counts_that_cannot_be_proved_are_made_anew(table, analyze, damage):
+    assert analyze(table.location, "--only", "partitions").code == 0
+    table.follow()
+    table.append(range(100, 105))
+    path = Path(members(table)["partition-statistics"][0]["statistics-path"])
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "shorter":
+        path.write_bytes(content[:-1])
+    elif damage == "other bytes":
+        path.write_bytes(bytes(len(content)))
+    else:
+        stored = pq.read_table(path)
+        rows = [0, 0, *range(stored.num_rows)] if damage == "twice" else [0]
+        pq.write_table(stored.take(rows), path)
+        (entry,) = members(table)["partition-statistics"]
+        entry["file-size-in-bytes"] = path.stat().st_size
+        edit_metadata(table.directory, partition_statistics=[entry])
+    assert analyze(table.location, "--only", "partitions").code == 0
+    assert sum(row["data_record_count"] for row in partition_rows(table)) == 45
 
 
 def test_a_property_keeps_statistics_from_later_snapshots(table, analyze, prepared):
@@ -391,14 +466,14 @@ def test_r140_statistics_that_are_not_what_the_metadata_says_are_not_built_upon(
 
 
 def test_statistics_that_others_name_meanwhile_end_the_run(table, analyze, monkeypatch):
-    computed = analyze_run.partition_file
+    computed = analyze_run.write_counts
 
-    def beside(*arguments: Any) -> bytes:
-        monkeypatch.setattr(analyze_run, "partition_file", computed)
+    def beside(*arguments: Any) -> PartitionStatisticsFile:
+        monkeypatch.setattr(analyze_run, "write_counts", computed)
         assert analyze(table.location).code == 0
         return computed(*arguments)
 
-    monkeypatch.setattr(analyze_run, "partition_file", beside)
+    monkeypatch.setattr(analyze_run, "write_counts", beside)
     ended = analyze(table.location)
     assert (ended.code, "another writer has named statistics" in ended.err) == (11, True)
     assert len(list(Path(table.location, "metadata").glob("*.stats"))) == 1

@@ -29,7 +29,7 @@ COLUMNS = {
 }  # fmt: skip
 """A column of each type that Spark computes statistics of, made of the number of the row."""
 
-TABLES = {"v2": 2, "v3": 3}
+TABLES = {"v2": 2, "v3": 3, "compacted": 3}
 COUNTS = (
     "specId", "dataRecordCount", "dataFileCount", "totalDataFileSizeInBytes",
     "positionDeleteRecordCount", "positionDeleteFileCount", "equalityDeleteRecordCount",

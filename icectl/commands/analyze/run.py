@@ -28,14 +28,15 @@ from icectl.commands.analyze.report import (
 )
 from icectl.commands.change import Finished, PlannedChange, carry_out
 from icectl.commit.output_journal import Leftovers
+from icectl.commit.partition_counts import write_counts
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, Outputs, Proposal, transaction
 from icectl.entries.rows import Entries, data_files, live
-from icectl.entries.summary import PARTITION_SOURCES, by_partition
+from icectl.entries.summary import PARTITION_SOURCES
 from icectl.errors import CommitConflict, CorruptTable, MissingFile, Unsupported
 from icectl.files.puffin import NewBlob, footer_size, read_puffin, write_puffin
 from icectl.files.theta_sketch import BLOB_TYPE, NO_VALUES, ThetaSketch, read_sketch, union
-from icectl.format.locations import scheme_of, scheme_of_entries, with_scheme
+from icectl.format.locations import location_in, scheme_of_entries
 from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
@@ -52,7 +53,11 @@ from icectl.table.guard import open_to_change
 from icectl.table.live_files import check_deletes, every_column, load_live_files, name_mapping
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.partition_statistics import partition_file, partition_type
+from icectl.table.partition_statistics import (
+    count_partitions,
+    counts_since,
+    partition_type,
+)
 from icectl.table.rewrite_tasks import DeleteFile, InputFile, TaskMaker, data_inputs
 from icectl.table.statistics import (
     READ_COLUMNS,
@@ -94,10 +99,10 @@ class _Entries:
     @cached_property
     def loaded(self) -> Entries:
         columns = READ_COLUMNS | PARTITION_SOURCES
-        return live(load_entries(self.context, self.metadata, self.manifests, columns))
+        return load_entries(self.context, self.metadata, self.manifests, columns)
 
     def every(self) -> Entries:
-        return data_files(self.loaded)
+        return data_files(live(self.loaded))
 
 
 def run(common: Common, table: str, request: AnalyzeRequest, change: Change) -> Outcome:
@@ -275,7 +280,9 @@ def execute(
         statistics, sketches = _column_statistics(context, engine, prepared, outputs)
         partitions, count = None, None
         if plan.partitions and prepared.entries is not None:
-            partitions, count = _partition_statistics(prepared.entries, outputs)
+            partitions, count = _partition_statistics(
+                prepared.entries, outputs, is_full=plan.options.full
+            )
         updates: list[Update] = []
         if statistics is not None:
             updates.append(SetStatistics(statistics))
@@ -349,14 +356,8 @@ def _column_statistics(
         for blob in read_puffin(content).blobs
     )
     size = footer_size(content)
-    named = _named(metadata, location)
+    named = location_in(metadata, location)
     return StatisticsFile(snapshot.snapshot_id, named, len(content), size, blobs), found
-
-
-def _named(metadata: TableMetadata, location: str) -> str:
-    """Return a location as the metadata has it: in version 4 with its scheme."""
-    scheme = scheme_of(metadata)
-    return with_scheme(scheme, location) if scheme else location
 
 
 def _sketches(
@@ -425,18 +426,14 @@ def _kept(
 
 
 def _partition_statistics(
-    entries: _Entries, outputs: Outputs
+    entries: _Entries, outputs: Outputs, *, is_full: bool
 ) -> tuple[PartitionStatisticsFile, int]:
     """Count entries by partition, and write the counts; second: how many partitions there are."""
     snapshot, metadata = entries.snapshot, entries.metadata
-    newest_last = sorted(
-        metadata.snapshots, key=lambda item: (item.timestamp_ms, item.sequence_number)
-    )
-    ranks = {item.snapshot_id: rank for rank, item in enumerate(newest_last)}
-    counted = by_partition(entries.loaded, ranks).to_pylist()
-    content = partition_file(metadata, counted, newest_last)
-    location = outputs.partition_statistics(snapshot.snapshot_id)
-    with entries.context.store.open_new(location) as file:
-        file.write(content)
-    named = _named(metadata, location)
-    return PartitionStatisticsFile(snapshot.snapshot_id, named, len(content)), len(counted)
+    counts = None
+    if not is_full:
+        counts = counts_since(entries.context, metadata, snapshot, entries.manifests)
+    if counts is None:
+        counts = count_partitions(metadata, entries.loaded)
+    file = write_counts(entries.context, metadata, outputs, snapshot.snapshot_id, counts)
+    return file, len(counts.table)

@@ -50,6 +50,7 @@ from icectl.commands.rates import bill_of
 from icectl.commands.sight import Sight
 from icectl.commit.converted_deletes import DeleteConverter
 from icectl.commit.output_journal import Leftovers
+from icectl.commit.partition_counts import PartitionCounter
 from icectl.commit.rewrite_files import DeleteCarrier, FileRewrite, PlannedState
 from icectl.commit.rewritten_groups import GroupResult, TaskOutput, changes
 from icectl.commit.snapshot import branch_head
@@ -552,6 +553,7 @@ class _Run:
             results=results,
             snapshot_id=context.env.new_snapshot_id(),
             carrier=carrier,
+            counter=PartitionCounter(context, outputs),
         )
 
     def _rewrite(
