@@ -5,8 +5,8 @@
 40 files of 500,000 rows and 200 commits of 5,000 keys, each an equality delete file and a data file
 with the same keys: version 3, unpartitioned, target size that of the 40 files. With a SCALE below 1
 files and commits are as many, with fewer rows. Spark rewrites all by `rewrite_data_files`. Printed
-are seconds, bytes read of key columns as planned, bytes written, and how long Spark reads each
-table then.
+are seconds, bytes read of key columns as planned, bytes written, and the processor time in which
+Spark reads each table then: beside other programs only this is comparable.
 
 Needs the Spark peer that tests/run.sh sets up. Spark is warm: it has rewritten a small table.
 """
@@ -126,28 +126,31 @@ def bench(warehouse: Path, scale: float) -> list[bool]:
         reads: dict[str, list[float]] = {name: [] for name in places}
         for _ in range(READS):
             for name, seconds in reads.items():
-                seconds.append(spark.ask(do="read", table=name).wall_seconds)
+                seconds.append(spark.ask(do="read", table=name).cpu_seconds)
     best = {name: min(seconds) for name, seconds in reads.items()}
     for name, what in WHAT.items():
         run = runs[name]
         print(
             f"  {what}: {run.wall_seconds:.1f} s, of processors {run.cpu_seconds:.1f} s, "
-            f"{sizes[name] / 1e6:,.2f} MB written, read by Spark in {best[name]:.2f} s"
+            f"{sizes[name] / 1e6:,.2f} MB written; read by Spark in {best[name]:.2f} s of these"
         )
     reached = []
     for name in ("plain", "deletes"):
         faster = runs["theirs"].wall_seconds / runs[name].wall_seconds
+        less = runs["theirs"].cpu_seconds / runs[name].cpu_seconds
         fewer, read = sizes["theirs"] / sizes[name], best[name] / best["theirs"]
-        print(f"  {WHAT[name]}:")
+        print(f"  {WHAT[name]}: {less:.1f} times less processor time")
         reached += [
             verdict("times as fast", faster, LEAST_TIMES_AS_FAST, at_most=False),
             verdict("times fewer bytes", fewer, LEAST_TIMES_FEWER_BYTES, at_most=False),
             verdict("memory of icectl, of 2 GiB", runs[name].peak_bytes / MEMORY_BYTES, 1),
         ]
         if name == "plain":
-            reached.append(verdict("read, of the rewritten table's time", read, MOST_READ))
+            reached.append(
+                verdict("read, of the rewritten table's processor time", read, MOST_READ)
+            )
         else:
-            print(f"    read, of the rewritten table's time: {read:.2f}")
+            print(f"    read, of the rewritten table's processor time: {read:.2f}")
     return reached
 
 
