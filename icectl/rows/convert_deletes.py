@@ -7,14 +7,12 @@ don't fit into memory, and the rows to compare with them, lie on disk.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from icectl.files.deletion_vectors import write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
-from icectl.files.parquet.value_filters import ValueFilters
 from icectl.files.row_hash import Hashes, row_hashes
 from icectl.format.schema import Schema
 from icectl.rows.compact_job import ConvertJob, FoundDeletes, delete_source, source_of
@@ -27,7 +25,7 @@ from icectl.rows.equality_deletes import (
     encoded_keys,
     read_keys,
 )
-from icectl.rows.key_ranges import KeyRanges
+from icectl.rows.key_ranges import KeyRanges, groups_without
 from icectl.rows.read_data import RowSource, open_source
 from icectl.rows.spilled_keys import SpilledKeys
 from icectl.rows.write_data import FileOutputs
@@ -155,24 +153,9 @@ class _Search:
     def _needed(self, source: RowSource, applied: Sequence[int]) -> RowSource:
         """Return a file without the row groups that can't have any of the keys."""
         opened = source.opened
-        if not isinstance(opened, ParquetDataFile) or opened.file.metadata.num_row_groups < 1:
+        if not isinstance(opened, ParquetDataFile):
             return source
-        compared = {item.id: item for number in applied for item in self._chains[number].fields}
-        groups = [
-            number
-            for number in range(opened.file.metadata.num_row_groups)
-            if opened.file.metadata.row_group(number).num_rows
-        ]
-        stated = opened.parts(Schema(0, tuple(compared.values())))
-        filters = ValueFilters(opened)
-        skipped = frozenset(
-            number
-            for number, metrics in zip(groups, stated, strict=True)
-            if not any(
-                self._ranges[chain].may_be_in(metrics, partial(filters.may_have, number))
-                for chain in applied
-            )
-        )
+        skipped = groups_without(opened, [self._ranges[number] for number in applied])
         return replace(source, opened=replace(opened, skipped=skipped)) if skipped else source
 
     def _look_up(self, number: int, source: RowSource, batch: pa.RecordBatch, first: int) -> None:

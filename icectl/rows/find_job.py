@@ -24,6 +24,7 @@ from icectl.entries.conditions import (
 )
 from icectl.errors import Refused
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
+from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.schema import Schema
@@ -34,9 +35,12 @@ from icectl.rows.equality_deletes import (
     LARGEST_INDEX_ROWS,
     EqualityDeletes,
     EqualityIndex,
+    chain_of,
     equality_indexes,
+    read_keys,
 )
-from icectl.rows.read_data import SourceFile
+from icectl.rows.key_ranges import KeyRanges, groups_without
+from icectl.rows.read_data import RowSource, SourceFile
 from icectl.rows.rewrite_data import StoredRows, stored_rows
 from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import IncomingRows, frame_schema
@@ -95,6 +99,10 @@ class Keys:
     count: int
     field_ids: tuple[int, ...]
 
+    def open(self, _: str = "") -> BytesIO:
+        """Return the file, for readers of files at locations."""
+        return BytesIO(self.content)
+
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
@@ -139,8 +147,9 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     counts = {file.location: file.record_count for file in task.inputs}
     deleted: dict[str, Mask] = {}
     is_hit: dict[str, Mask] = {}
+    may_have = _may_have(job)
     for hits, more in _searches(job, locations):
-        for rows in stored_rows(group, outputs, more):
+        for rows in stored_rows(group, outputs, more, may_have):
             location = rows.source.file.location
             if location not in deleted:  # its footer bears out the count by now
                 deleted[location] = np.zeros(counts[location], np.bool_)
@@ -164,12 +173,35 @@ def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, s
     if not isinstance(target, Keys):
         yield partial(_of_condition, target), set()
         return
-    file = SourceFile("the keys", "parquet", target.count, 0)
-    deletes = EqualityDeletes(file, target.field_ids, frozenset(locations))
-    content, ever = target.content, job.reading.columns.ever
-    for part in equality_indexes([deletes], lambda _: BytesIO(content), ever, LARGEST_INDEX_ROWS):
+    deletes, ever = _as_deletes(target, locations), job.reading.columns.ever
+    for part in equality_indexes([deletes], target.open, ever, LARGEST_INDEX_ROWS):
         for index in part:
             yield partial(_of_keys, index), index.read_ids
+
+
+def _as_deletes(keys: Keys, locations: Sequence[str] = ()) -> EqualityDeletes:
+    file = SourceFile("the keys", "parquet", keys.count, 0)
+    return EqualityDeletes(file, keys.field_ids, frozenset(locations))
+
+
+def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
+    """Return the test whether a file may have any of the keys."""
+    keys = job.rows
+    if not isinstance(keys, Keys):
+        return lambda _: True
+    deletes = _as_deletes(keys)
+    chain = chain_of(keys.field_ids, [deletes], job.reading.columns.ever, {})
+    ranges = KeyRanges.empty(chain.fields)
+    for _, _, columns in read_keys(deletes, chain, keys.open):
+        ranges.add(columns)
+
+    def may_have(source: RowSource) -> bool:
+        opened = source.opened
+        if not isinstance(opened, ParquetDataFile):
+            return True
+        return len(groups_without(opened, [ranges])) < int(opened.file.metadata.num_row_groups)
+
+    return may_have
 
 
 def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:

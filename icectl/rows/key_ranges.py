@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.errors import CorruptTable
+from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.value_filters import ValueFilters
 from icectl.format import single_value
+from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, NestedField, PrimitiveType, Type
 from icectl.rows.columns import as_values
 
@@ -184,6 +188,24 @@ class KeyRanges:
                     break
                 may[may] = may_have(known.column.id, column.filter(pa.array(may)))
         return bool(may.any())
+
+
+def groups_without(opened: ParquetDataFile, keys: Sequence[KeyRanges]) -> frozenset[int]:
+    """Return the row groups of an open file that can't have any of some keys.
+
+    Bounds of the footer tell, then dictionaries and Bloom filters. Groups without rows are not
+    among them. Raises: CorruptTable R-099; Unsupported.
+    """
+    metadata = opened.file.metadata
+    compared = {known.column.id: known.column for ranges in keys for known in ranges.columns}
+    groups = [at for at in range(metadata.num_row_groups) if metadata.row_group(at).num_rows]
+    stated = opened.parts(Schema(0, tuple(compared.values()))) if groups else ()
+    filters = ValueFilters(opened)
+    return frozenset(
+        at
+        for at, metrics in zip(groups, stated, strict=True)
+        if not any(ranges.may_be_in(metrics, partial(filters.may_have, at)) for ranges in keys)
+    )
 
 
 def is_ordered(type_: Type) -> bool:

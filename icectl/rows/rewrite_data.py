@@ -385,19 +385,29 @@ class StoredRows:
         return self.source.project(self.batch.filter(pa.array(is_live)), self.positions[is_live])
 
 
+IsWanted = Callable[[RowSource], bool]
+"""Whether the rows of an open file are wanted."""
+
+
 def stored_rows(
-    group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
+    group: FileGroup,
+    outputs: FileOutputs,
+    more: Collection[int] = (),
+    is_wanted: IsWanted = lambda _: True,
 ) -> Iterator[StoredRows]:
-    """Yield all rows of a group, with the columns to write and those with more ids.
+    """Yield all rows of the wanted files, with the columns to write and those with more ids.
 
     Order: of the files, and in each of its rows.
     """
     of_one_thread = replace(outputs, threads=1)
-    return chain.from_iterable(part() for part in _parts(group, of_one_thread, more))
+    return chain.from_iterable(part() for part in _parts(group, of_one_thread, more, is_wanted))
 
 
 def _parts(
-    group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
+    group: FileGroup,
+    outputs: FileOutputs,
+    more: Collection[int] = (),
+    is_wanted: IsWanted = lambda _: True,
 ) -> Sequence[Callable[[], Iterator[StoredRows]]]:
     """Return what reads each file of a group, or each part of one, once deletes are read."""
     deleted = _deleted_positions(group, outputs)
@@ -410,7 +420,7 @@ def _parts(
         _mark(group, outputs, indexes, deleted)
         indexes = part
     return [
-        partial(_file_rows, file, group.columns, outputs, deleted, indexes, more)
+        partial(_file_rows, file, group.columns, outputs, deleted, indexes, more, is_wanted)
         for file in group.files
         for file in _split(file, outputs.threads)
     ]
@@ -434,10 +444,13 @@ def _file_rows(
     deleted: DeletedPositions,
     indexes: Sequence[EqualityIndex],
     more: Collection[int],
+    is_wanted: IsWanted,
 ) -> Iterator[StoredRows]:
     with outputs.reading(file.location) as handle:
         of_columns = columns.written, columns.name_mapping, columns.shredding
         source = open_source(handle, file, *of_columns)
+        if not is_wanted(source):
+            return
         applied = [index for index in indexes if index.applies_to(file.location)]
         flags = deleted.of(file.location)
         for rows in source.stored(_compared(applied) | set(more)):
