@@ -49,6 +49,7 @@ from icectl.format.partition import PartitionSpec, result_types
 from icectl.rows.compact_job import TypedSpec
 from icectl.rows.find_job import FindJob, FoundRows, Keys, matches, run_find
 from icectl.rows.write_data import FileOutputs
+from icectl.table.live_files import every_column
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import in_threads, naming
@@ -460,7 +461,7 @@ def _partition_condition(
     metadata: TableMetadata, spec_id: int, key: bytes, field_ids: Sequence[int]
 ) -> Predicate | None:
     """Return that columns have the values of a partition; None if it does not have them."""
-    spec, schema = metadata.spec(spec_id), metadata.current_schema
+    spec, schema = metadata.spec(spec_id), every_column(metadata)
     if spec is None:
         return None
     values = decode_key(key, result_types(spec, metadata.schemas))

@@ -544,6 +544,37 @@ def every_column(metadata: TableMetadata) -> Schema:
     return Schema(current.schema_id, fields)
 
 
+def with_dropped_columns(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata whose current schema has dropped columns, too: only to look for their values.
+
+    Where another column has the name now, a dropped one is `name@7`, by its field id. Those with a
+    default are left out: rows that never had such a column would seem to have that value.
+    """
+    current = metadata.current_schema
+    fields = _told_apart(every_column(metadata).fields, current.fields)
+    searched = Schema(current.schema_id, fields)
+    schemas = (searched if item == current else item for item in metadata.schemas)
+    return replace(metadata, schemas=tuple(schemas))
+
+
+def _told_apart(
+    fields: Sequence[NestedField], current: Sequence[NestedField]
+) -> tuple[NestedField, ...]:
+    known, names = {item.id: item for item in current}, {item.name for item in current}
+    found = []
+    for item in fields:
+        now = known.get(item.id)
+        if now is None and item.initial_default is None:
+            name = f"{item.name}@{item.id}" if item.name in names else item.name
+            names.add(name)
+            found.append(replace(item, name=name, required=False))
+        elif now is not None:
+            if isinstance(item.type, StructType) and isinstance(now.type, StructType):
+                now = replace(now, type=StructType(_told_apart(item.type.fields, now.type.fields)))
+            found.append(now)
+    return tuple(found)
+
+
 def _with_dropped(
     fields: Sequence[NestedField], older: Sequence[NestedField]
 ) -> tuple[NestedField, ...]:

@@ -94,6 +94,7 @@ from icectl.storage.kept import KeepingStore
 from icectl.storage.location import parent, redacted
 from icectl.table.context import TableContext
 from icectl.table.guard import check_deletable, open_to_change
+from icectl.table.live_files import with_dropped_columns
 from icectl.table.orphan_verdicts import metadata_files
 from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reader import Gaps, Reader
@@ -212,7 +213,8 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
         raise UsageError("erase makes several commits, and `--metadata-file` allows only one")
     now_ms = common.shell.env.now_ms()
 
-    def sought(metadata: TableMetadata) -> tuple[Sought, WantedRows]:
+    def sought(loaded: TableMetadata) -> tuple[Sought, WantedRows]:
+        metadata = with_dropped_columns(loaded)
         if where is not None:
             predicate = parse_where(where, metadata, now_ms)
             if not condition_ids(predicate):

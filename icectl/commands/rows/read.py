@@ -17,7 +17,7 @@ from icectl.rows.rewrite_data import TableColumns
 from icectl.rows.spark_frames import LoadJob, OutgoingRows
 from icectl.rows.write_data import write_options
 from icectl.table.context import TableContext, open_table
-from icectl.table.live_files import LiveFiles, every_column, name_mapping
+from icectl.table.live_files import LiveFiles, every_column, name_mapping, with_dropped_columns
 from icectl.table.output_sizes import pack, sizes_of
 from icectl.table.reader import SnapshotChoice, chosen_snapshot
 from icectl.table.rewrite_tasks import Bin, RewriteTask, TaskMaker, split_bins
@@ -101,11 +101,14 @@ def _with(schema: Schema, columns: Schema, more: frozenset[int]) -> Schema:
 
 
 def condition_job(metadata: TableMetadata, condition: Predicate) -> CompactJob:
-    """Return what tasks need to know to look for rows that a condition may be true of."""
-    schema = metadata.current_schema
-    return reading_job(
-        metadata, _with(schema, Schema(schema.schema_id, ()), condition_ids(condition))
-    )
+    """Return what tasks need to know to look for rows that a condition may be true of.
+
+    It may be about dropped columns.
+    """
+    schema, ids = metadata.current_schema, condition_ids(condition)
+    if not all(map(schema.line_to, ids)):
+        schema = with_dropped_columns(metadata).current_schema
+    return reading_job(metadata, _with(schema, Schema(schema.schema_id, ()), ids))
 
 
 def reading_job(metadata: TableMetadata, columns: Schema) -> CompactJob:
