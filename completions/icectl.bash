@@ -59,13 +59,13 @@ _icectl() {
             esac
             ;;
         maintain)
-            options="--policy --untrusted-policy --exclude --only --explain --strict --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--policy --untrusted-policy --exclude --only --explain --strict --max-rewrite --max-price --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="expire-rows compact rewrite-manifests analyze expire-snapshots remove-orphans" ;;
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --catalog) asks="yes" ;;
-                --exclude|--jobs|-j|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --exclude|--max-rewrite|--max-price|--jobs|-j|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         runs)

@@ -144,6 +144,8 @@ complete -c icectl -n '__fish_seen_subcommand_from maintain' -l exclude -x -d 'l
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'expire-rows compact rewrite-manifests analyze expire-snapshots remove-orphans' -d 'run only these steps'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l explain -d 'print the policy of a table, each value with its origin'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l strict -d 'refuse what matches nothing: rules, --exclude, --only, budgets'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l max-rewrite -x -d 'rewrite at most SIZE of data files, of all tables together'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l max-price -x -d 'spend at most N on all tables, by [prices] of icectl.toml'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l jobs -s j -x -d 'tables at a time (default 1)'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l json-lines -d 'print one JSON line per table as it finishes'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l dry-run -s n -d 'print the tables and what would be done, change nothing'

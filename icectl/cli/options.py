@@ -219,12 +219,14 @@ DeletedList = Annotated[
 class RunLimits:
     """What a run may do to one table at most; None for no limit.
 
-    Where it `is_strict`, a limit that lets nothing be done is an error.
+    Where it `is_strict`, a limit that lets nothing be done is an error. Where `is_shared`, the
+    bytes are the table's part of what a run may rewrite of all tables.
     """
 
     rewritten_bytes: int | None = None
     deleted_files: int | None = None
     is_strict: bool = False
+    is_shared: bool = False
 
     def check_deleted(self, count: int) -> None:
         """Raises: Refused, where so many files are too many."""

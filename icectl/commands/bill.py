@@ -68,6 +68,10 @@ class Work:
         """Return the work of both."""
         return Work(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
+    def part(self, ratio: float) -> "Work":
+        """Return a part of the work, all of it alike."""
+        return Work(*(round(getattr(self, one.name) * ratio) for one in fields(self)))
+
 
 def gets_of(sizes: Iterable[int]) -> int:
     """Count the requests that read files of some sizes."""
@@ -165,6 +169,16 @@ class Bill:
         return _ratio(self.cost, self.saved_per_month / _DAYS_OF_MONTH + by_scans)
 
 
+def part_of_bill(whole: Bill, ratio: float) -> Bill:
+    """Return the bill of a part of a step's work; it pays back as the whole does."""
+    cost, per_scan, per_month = (
+        None if amount is None else amount * ratio
+        for amount in (whole.cost, whole.saved_per_scan, whole.saved_per_month)
+    )
+    work, seconds = whole.work.part(ratio), whole.seconds * ratio
+    return Bill(work, seconds, whole.rates, cost, per_scan, per_month, whole.scans_per_day)
+
+
 def bill(work: Work, rates: Rates, prices: Prices, scans_per_day: float | None = None) -> Bill:
     """Return the bill of a step. A price that is not set counts as 0, none at all as no money."""
     seconds = _START_S + work.copied_bytes / rates.copied + work.decoded_bytes / rates.decoded
@@ -229,7 +243,7 @@ def bill_text(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"about {print_duration(1000 * max(round(row['seconds']), 1))}",
     ]
     if row["cost"] is not None:
-        costs.append(f"price {_money(row['cost'])}")
+        costs.append(f"price {print_money(row['cost'])}")
     brings = []
     if row["freed_file_count"] or row["freed_bytes"]:
         count = row["freed_file_count"]  # 0 where summaries tell the bytes alone
@@ -239,7 +253,7 @@ def bill_text(row: Mapping[str, Any]) -> tuple[str, ...]:
         fewer = row["fewer_requests_per_scan"]
         brings.append(f"{fewer:,} fewer request{'' if fewer == 1 else 's'} per full scan")
     if (row["saved_per_month"] or 0) > 0:
-        brings.append(f"{_money(row['saved_per_month'])} less for storage a month")
+        brings.append(f"{print_money(row['saved_per_month'])} less for storage a month")
     if row["payback_scans"] is not None:
         brings.append(f"paid back in {print_count(_up(row['payback_scans']), 'scan')}")
     if row["payback_days"] is not None:
@@ -261,7 +275,8 @@ def _rounded(value: float | None, digits: int = 6) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _money(amount: float) -> str:
+def print_money(amount: float) -> str:
+    """Return an amount in words, as small as is worth to tell."""
     if 0 < amount < _LEAST_MONEY:
         return f"less than {_LEAST_MONEY:.2f}"
     return f"{amount:,.2f}"

@@ -95,6 +95,31 @@ def test_a_plan_has_a_bill_for_each_step_and_for_all(tmp_path, maintain, monkeyp
     assert "`payback-max` is 30.0" in reasons[0]
 
 
+def test_a_budget_of_a_run_is_for_all_tables_together(tmp_path, maintain, monkeypatch):
+    for name, files in (("a", 12), ("b", 30)):
+        table = TableBuilder(tmp_path / name)
+        for start in range(files):
+            table.append([start])
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("steps = ['compact']")
+    largest = sum(path.stat().st_size for path in tmp_path.glob("b/data/**/*.parquet"))
+    words = (tmp_path, "--policy", policy, "--max-rewrite", str(largest - 1), "--json")
+    found = rows(maintain(*words, "--dry-run"))
+    assert maintain(tmp_path, "--dry-run", "--max-price", "1").code == 2  # there is no price
+    a, b = (found[str(tmp_path / name)] for name in "ab")
+    # All of b takes more: what it can't use goes to a.
+    assert (steps(a), a["withheld"]) == ({"compact": "planned"}, [])
+    reason = "what the budget of the run leaves is less than any group of files"
+    assert (b["status"], b["withheld"]) == (
+        "nothing-to-do", [{"step": "compact", "reason": reason}]
+    )  # fmt: skip
+    monkeypatch.setenv("ICECTL_PRICES_PUT_1000", "1000")
+    words = (tmp_path, "--policy", policy, "--max-price", "0.01", "--json")
+    found = rows(maintain(*words))
+    ends = [(row["status"], [item["step"] for item in row["withheld"]]) for row in found.values()]
+    assert ends == [("nothing-to-do", ["compact"])] * 2
+
+
 def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(server, maintain):
     table = rotten(server, "rotten")
     at_rest(server, "calm")

@@ -197,7 +197,7 @@ def _bill(session: Session, prepared: PreparedCompaction) -> Bill:
 def _check_budget(session: Session, plan: CompactPlan) -> None:
     """Warn where the budget of a policy is too small for any group. Raises: Refused."""
     smallest, budget = plan.smallest_bytes, plan.options.max_bytes
-    if smallest is None or budget is None:
+    if smallest is None or budget is None or session.limits.is_shared:
         return
     of_policy = session.limits.rewritten_bytes == budget
     name = "budget.rewrite-bytes" if of_policy else "--max-rewrite"

@@ -66,7 +66,8 @@ class EndedTables:
     def tell(self, tables: Sequence[TableRun]) -> None:
         """Tell of the tables that have ended since the last call."""
         for table in tables:
-            is_over = not table.is_running and (not table.left or table.skipped is not None)
+            is_left = bool(table.left or table.waiting) and table.skipped is None
+            is_over = not table.is_running and not is_left
             if is_over and table.name not in self._told:
                 self._tell(table)
 

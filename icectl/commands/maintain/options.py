@@ -18,7 +18,12 @@ from icectl.cli.options import (
     option,
     option_of,
 )
-from icectl.cli.settings import UNTRUSTED_POLICY, parse_count
+from icectl.cli.settings import (
+    UNTRUSTED_POLICY,
+    parse_count,
+    parse_positive_size,
+    parse_price,
+)
 from icectl.commands.launch import run_of
 from icectl.commands.steps import STEPS
 from icectl.errors import UsageError
@@ -59,6 +64,24 @@ class MaintainRequest:
         bool,
         option("--strict", "refuse what matches nothing: rules, `--exclude`, `--only`, budgets"),
     ] = False
+    max_rewrite: Annotated[
+        str | None,
+        option(
+            "--max-rewrite",
+            "rewrite at most SIZE of data files, of all tables together",
+            metavar="SIZE",
+            parse=parse_positive_size,
+        ),
+    ] = None
+    max_price: Annotated[
+        str | None,
+        option(
+            "--max-price",
+            "spend at most N on all tables, by [prices] of icectl.toml",
+            metavar="N",
+            parse=parse_price,
+        ),
+    ] = None
     jobs: Annotated[
         str | None,
         option("--jobs -j", "tables at a time (default 1)", RUNNING, "N", parse=parse_count),
@@ -116,9 +139,11 @@ def maintain(
     end. After an unknown outcome no further step touches the table. A table that fails does not
     stop the others.
 
-    Tables with the most to gain come first. The next run does what the time limit or a killed run
-    leaves undone. It needs nothing but the tables. Only the search for orphans is recorded: in the
-    table property `icectl.maintain.last-orphan-scan`.
+    Tables with the most to gain come first; with prices, those whose steps pay back first. A budget
+    of the run (--max-rewrite, --max-price) goes to the steps that pay back first. The next run does
+    what a budget, the time limit or a killed run leaves undone. It needs nothing but the tables.
+    Only the search for orphans is recorded: in the table property
+    `icectl.maintain.last-orphan-scan`.
 
     A table whose property `icectl.maintain.enabled` is false is skipped. Two runs at the same time
     lose nothing.

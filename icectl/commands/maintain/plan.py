@@ -1,17 +1,19 @@
 """Which steps tables need, with reason and gain, which table is next, and what became of it: pure.
 
 What each step would do is said by the step (icectl/commands/steps.py), as health shows it.
-Tables with most to gain come first. A step that lost against another writer is tried again once all
+The tables whose steps pay back first come first, and where that is not known those with most to
+gain. A step that lost against another writer is tried again once all
 else has had its turn; after an unknown outcome no further step touches the table.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
-from icectl.commands.bill import Bill
+from icectl.commands.bill import Bill, part_of_bill, print_money
 from icectl.commands.outcomes import STATUSES, Status
-from icectl.commands.steps import Judgement, step_of
+from icectl.commands.steps import STEPS, Judgement, step_of
 from icectl.errors import (
     CommitUnknown,
     CorruptTable,
@@ -46,13 +48,31 @@ class Facts:
 class Need:
     """A step that a table needs, why, and how much reading and storing it saves, in bytes.
 
-    `bill` is what it costs and brings, where that is known.
+    `bill` is what it costs and brings, where that is known. Where a budget of the run is less than
+    it takes, it may rewrite `most_bytes`.
     """
 
     step: str
     reason: str
     benefit_bytes: int
     bill: Bill | None = None
+    most_bytes: int | None = None
+
+    @property
+    def payback(self) -> tuple[float, float]:
+        """Days, and scans, until it has paid for itself: infinite if that is not known."""
+        known = (None, None) if self.bill is None else (
+            self.bill.payback_days, self.bill.payback_scans
+        )  # fmt: skip
+        days, scans = (inf if value is None else value for value in known)
+        return days, scans
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """Bytes of data files that are compacted."""
+        if self.step != "compact" or self.bill is None:
+            return 0
+        return self.bill.work.copied_bytes + self.bill.work.decoded_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +125,72 @@ def needs(
 
 def _pays_late(days: float, most: float) -> str:
     return f"it pays back in {days:,.1f} days, and `payback-max` is {most:,.1f}"
+
+
+@dataclass(slots=True)
+class RunBudget:
+    """What all steps of a run may still rewrite and cost; None for no limit.
+
+    Steps are let in by their bills: those that pay back first, then those that bring most for what
+    they read and write.
+    """
+
+    rewritten_bytes: float | None = None
+    price: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.rewritten_bytes is not None or self.price is not None
+
+    def share_out(self, tables: Sequence["TableRun"]) -> None:
+        """Let in the steps that wait and that there is enough for."""
+        waiting = [(table, need) for table in tables for need in table.waiting.values()]
+        for table, need in sorted(waiting, key=lambda step: _rank(step[1])):
+            share = self._share_of(need)
+            if share is not None:
+                table.let_in(share)
+
+    def _share_of(self, need: Need) -> Need | None:
+        """Return a step, or as much of a compaction as there is enough for, and pay for it."""
+        price = 0.0 if need.bill is None else need.bill.cost or 0.0
+        parts = [1.0]
+        for left, wanted in ((self.rewritten_bytes, need.rewritten_bytes), (self.price, price)):
+            if left is not None and wanted > left:
+                parts.append(max(left, 0.0) / wanted)
+        part = 1.0 if step_of(need.step).is_owed else min(parts)
+        if part < 1 and (need.step != "compact" or int(need.rewritten_bytes * part) < 1):
+            return None
+        self._pay(need, part)
+        if part == 1 or need.bill is None:
+            return need
+        bill, most_bytes = part_of_bill(need.bill, part), int(need.rewritten_bytes * part)
+        return replace(need, bill=bill, most_bytes=most_bytes)
+
+    def give_back(self, share: Need, used_bytes: int) -> None:
+        """Take back what a compaction of a part did not use."""
+        if share.most_bytes is not None:
+            self._pay(share, -max(1 - used_bytes / share.most_bytes, 0.0))
+
+    def _pay(self, need: Need, part: float) -> None:
+        if self.rewritten_bytes is not None:
+            self.rewritten_bytes -= need.rewritten_bytes * part
+        if self.price is not None and need.bill is not None:
+            self.price -= (need.bill.cost or 0.0) * part
+
+    def reason(self, need: Need) -> str:
+        """Return why a step waits."""
+        if self.price is not None and need.bill is not None and need.bill.cost:
+            price, left = (print_money(max(it, 0.0)) for it in (need.bill.cost, self.price))
+            return f"its price is {price}, and `--max-price` leaves {left}"
+        return "steps that pay back sooner use up `--max-rewrite`"
+
+
+def _rank(need: Need) -> tuple[bool, float, float, float]:
+    """Return the place of a step among others: what is owed first, then what pays back first."""
+    work = None if need.bill is None else need.bill.work
+    moved = 0 if work is None else work.read_bytes + work.written_bytes
+    effort = moved / need.benefit_bytes if need.benefit_bytes else inf
+    return (not step_of(need.step).is_owed, *need.payback, effort)
 
 
 WORKER_ENDED = "worker-ended"
@@ -164,7 +250,8 @@ class TableRun:
     """A table in a run: what was seen of it first and last, what is left to do, what was done.
 
     `withheld` are needed steps that are not run. Where `is_fixed`, the steps are those of a plan:
-    none comes to them, and none follows one that did not end well.
+    none comes to them, and none follows one that did not end well. In a run with a `budget`
+    the steps in `shares` are let in as far as these say, and others are `waiting`.
     """
 
     name: str
@@ -179,12 +266,36 @@ class TableRun:
     is_validated: bool = False
     is_fixed: bool = False
     withheld: list[WithheldStep] = field(default_factory=list)
+    budget: RunBudget | None = None
+    shares: dict[str, Need] = field(default_factory=dict)
+    waiting: dict[str, Need] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.left = list(self.first.needs)
         self.withheld = list(self.first.withheld)
         if self.first.end is not None:
             self.ends = [self.first.end]
+
+    def begin(self, budget: RunBudget) -> None:
+        """Have all steps wait for a budget."""
+        self.budget = budget
+        self.waiting, self.left = {need.step: need for need in self.left}, []
+
+    def let_in(self, need: Need) -> None:
+        """Have a step run that a budget has enough for."""
+        del self.waiting[need.step]
+        self.shares[need.step] = need
+        self.left = sorted([*self.left, need], key=lambda one: STEPS.index(one.step))
+
+    def most_bytes(self, step: str) -> int | None:
+        """Return how many bytes a step may rewrite; None where no budget of the run says."""
+        share = self.shares.get(step)
+        return None if share is None else share.most_bytes
+
+    @property
+    def payback(self) -> tuple[float, float]:
+        """Days and scans until the best of the steps that are left has paid for itself."""
+        return min((need.payback for need in self.left), default=(inf, inf))
 
     @property
     def next_step(self) -> str | None:
@@ -245,25 +356,35 @@ class TableRun:
         if end.lost_to_others and end.step not in self.again and not self.is_fixed:
             self.again.add(end.step)
             return
-        self.left.pop(0)
+        share = self.left.pop(0)
+        if self.budget is not None:
+            self.budget.give_back(share, end.figures.get("rewritten_bytes", 0))
         if seen is not None and seen.facts is not None:
             self.last = seen
             if not self.is_fixed:  # the needed steps, but for those that had their turn
                 done = {step_end.step for step_end in self.ends}
                 self.left = [need for need in seen.needs if need.step not in done]
+                if self.budget is not None:
+                    self.waiting |= {need.step: need for need in self.left}
+                    self.left = [self.shares[one] for one in self.waiting if one in self.shares]
+                    for need in self.left:
+                        del self.waiting[need.step]
         if end.exit_code in _SIGNS_OF_DAMAGE:
             self._withhold(end)
         is_over = end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE
         if is_over or (self.is_fixed and end.exit_code):
             self.left.clear()
+            self.waiting.clear()
 
     def _withhold(self, end: StepEnd) -> None:
         """Withhold what is left after a sign of damage: old snapshots may hold the last copies."""
         reason = (
             f"withheld, as `{end.step}` ended with {end.exit_code} and the table may be damaged"
         )
-        self.withheld += [WithheldStep(need.step, reason) for need in self.left]
+        needs = [*self.left, *self.waiting.values()]
+        self.withheld += [WithheldStep(need.step, reason) for need in needs]
         self.left.clear()
+        self.waiting.clear()
 
 
 _ENDS_THE_TABLE = frozenset({TableNotFound.exit_code, CommitUnknown.exit_code})
@@ -294,7 +415,12 @@ class Schedule:
         ]
         # Those that lost against another writer wait until the others have had their turn.
         ranks = [
-            (table.left[0].step in table.again, -table.first.benefit_bytes, table.name)
+            (
+                table.left[0].step in table.again,
+                table.payback,
+                -table.first.benefit_bytes,
+                table.name,
+            )
             for table in free
         ]
         return free[ranks.index(min(ranks))] if free else None

@@ -30,7 +30,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "reason": reason_of(table),
         "hint": None if worst is None else worst.hint,
         "benefit_bytes": table.first.benefit_bytes,
-        "needs": [_need_row(need) for need in table.first.needs],
+        "needs": [_need_row(need) for need in _needs(table)],
         "withheld": [asdict(step) for step in _withheld(table)],
         "steps": [
             {
@@ -51,6 +51,14 @@ def table_row(table: TableRun) -> dict[str, Any]:
     }
 
 
+def _needs(table: TableRun) -> Sequence[Need]:
+    """Return the steps that the table needs at first, as far as a budget of the run allows."""
+    needs = table.first.needs
+    if table.budget is None:
+        return needs
+    return [table.shares[need.step] for need in needs if need.step in table.shares]
+
+
 def _need_row(need: Need) -> dict[str, Any]:
     return {
         "step": need.step,
@@ -63,7 +71,7 @@ def _need_row(need: Need) -> dict[str, Any]:
 def totals(tables: Sequence[TableRun]) -> dict[str, Any]:
     """Return what all tables come to, for JSON; those that could not be read do not count."""
     statuses = [table.status for table in tables]
-    needed = [need.bill for table in tables for need in table.first.needs if need.bill is not None]
+    needed = [need.bill for table in tables for need in _needs(table) if need.bill is not None]
     bill = bill_of_all(needed)
     return {
         "table_count": len(tables),
@@ -144,7 +152,7 @@ def _what(table: TableRun, *, planning: bool) -> str:
             return why
         needed = {need.step: need.reason for need in table.first.needs}
         planned = [
-            f"{end.step}: {needed.get(end.step, '')}{_left_to_next_run(end)}"
+            f"{end.step}: {needed.get(end.step, '')}{_left_to_next_run(table, end)}"
             for end in table.ends
             if end.status == "planned"
         ]
@@ -164,19 +172,30 @@ def _not_done(table: TableRun) -> Iterator[str]:
 def _withheld(table: TableRun) -> list[WithheldStep]:
     """Return the needed steps that were withheld."""
     by_budget = [
-        WithheldStep(end.step, "`budget.rewrite-bytes` is less than any group of files")
+        WithheldStep(end.step, f"{_budget_of(table, end)} is less than any group of files")
         for end in table.ends
         if end.status == "nothing-to-do" and end.figures.get(_OVER_BUDGET)
     ]
-    return [*table.withheld, *by_budget]
+    budget = table.budget
+    waiting = [] if budget is None else [
+        WithheldStep(step, budget.reason(need)) for step, need in table.waiting.items()
+    ]  # fmt: skip
+    return [*table.withheld, *waiting, *by_budget]
 
 
-def _left_to_next_run(end: StepEnd) -> str:
+def _budget_of(table: TableRun, end: StepEnd) -> str:
+    is_shared = table.most_bytes(end.step) is not None
+    return "what the budget of the run leaves" if is_shared else "`budget.rewrite-bytes`"
+
+
+def _left_to_next_run(table: TableRun, end: StepEnd) -> str:
     """Return how many files the budget leaves to the next run; empty for none."""
     count = end.figures.get(_OVER_BUDGET, 0)
     if not count:
         return ""
-    return f" ({print_count(count, 'file')} left to the next run by `budget.rewrite-bytes`)"
+    is_shared = table.most_bytes(end.step) is not None
+    name = "the budget of the run" if is_shared else "`budget.rewrite-bytes`"
+    return f" ({print_count(count, 'file')} left to the next run by {name})"
 
 
 _OVER_BUDGET = f"left_alone_{OVER_BUDGET}"
@@ -185,7 +204,7 @@ _OVER_BUDGET = f"left_alone_{OVER_BUDGET}"
 
 def _done(table: TableRun) -> list[str]:
     return [
-        f"{text}{_left_to_next_run(end)}"
+        f"{text}{_left_to_next_run(table, end)}"
         for end in table.ends
         if end.status == "done" and (text := end.line)
     ]

@@ -15,7 +15,7 @@ from icectl.cli.signals import Terminated
 from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.commands.maintain.ended_tables import EndedTables
 from icectl.commands.maintain.options import MaintainRequest
-from icectl.commands.maintain.plan import AssessedTable, Schedule, StepEnd, TableRun
+from icectl.commands.maintain.plan import AssessedTable, RunBudget, Schedule, StepEnd, TableRun
 from icectl.commands.maintain.policy import (
     KEYS,
     SPARK_KEYS,
@@ -53,6 +53,7 @@ from icectl.commands.maintain.step import (
 )
 from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
 from icectl.commands.outcomes import exit_code_of
+from icectl.commands.rates import prices_of
 from icectl.commands.steps import ASSESS, STEPS
 from icectl.errors import Declined, Incomplete, ProblemsFound, UsageError
 from icectl.format.properties import (
@@ -104,7 +105,13 @@ class _Setup:
         return self.policies[table].steps(self.only)
 
     def job(
-        self, table: str, step: str, seconds_left: float, *, alone: bool = False
+        self,
+        table: str,
+        step: str,
+        seconds_left: float,
+        *,
+        alone: bool = False,
+        rewritten_bytes: int | None = None,
     ) -> StepRequest:
         """Return a step on a table, as it goes to its worker."""
         concurrency = None
@@ -129,6 +136,7 @@ class _Setup:
             instant_ms=self.instant_ms if is_planned else None,
             reviewed=reviewed,
             is_strict=self.request.strict,
+            rewritten_bytes=rewritten_bytes,
         )
 
 
@@ -155,6 +163,9 @@ def run(
     _check_options(policies, common)
     instant_ms = common.shell.env.now_ms() if request.save_plan else None
     values = read_options(request)
+    if values["max_price"] is not None and not prices_of(common.shell.settings).are_set:
+        hint = "set what a store and a machine cost in `[prices]` of icectl.toml"
+        raise UsageError("`--max-price` needs prices, and none is set", hint=hint)
     setup = _Setup(
         common,
         request,
@@ -170,10 +181,14 @@ def run(
     ended = EndedTables(common, words, setup.planning, request.json_lines)
     _check_matches(setup, targets, matched, policy)
     tables = _assess_tables(setup, matched)
+    budget = RunBudget(values["max_rewrite"], values["max_price"])
+    for table in tables if budget.is_limited else ():
+        table.begin(budget)
+    budget.share_out(tables)
     work = [table for table in tables if table.left]
     if work and not (setup.planning or request.yes or request.policy):
         _confirm(common, tables)
-    _maintain(setup, tables, ended)
+    _maintain(setup, tables, ended, budget)
     return _outcome(setup, tables, ended)
 
 
@@ -207,7 +222,7 @@ def apply_plan(
         planned_run(*pair)
         for pair in zip(saved.tables, [table.first for table in seen], strict=True)
     ]
-    _maintain(setup, tables, ended)
+    _maintain(setup, tables, ended, RunBudget())
     return _outcome(setup, tables, ended)
 
 
@@ -329,7 +344,9 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
         raise Declined
 
 
-def _maintain(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> None:
+def _maintain(
+    setup: _Setup, tables: Sequence[TableRun], ended: EndedTables, budget: RunBudget
+) -> None:
     """Run the steps that tables need, until none is left or time is up."""
     alone = frozenset(
         (run.name, step) for run in tables if run.left for step in _spark_steps(setup, run.name)
@@ -351,6 +368,7 @@ def _maintain(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> 
                 console.progress.rename(_progress_text(schedule))
                 number, (end, seen) = runner.wait()
                 schedule.tables[number].ended(end, seen)
+                budget.share_out(tables)
                 ended.log_step(schedule.tables[number], end)
                 if not schedule.has_alone:
                     runner.end_spark()
@@ -386,7 +404,9 @@ def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInW
             continue
         table.is_running = True
         alone = (table.name, step) in schedule.alone
-        job = setup.job(table.name, step, seconds, alone=alone)
+        job = setup.job(
+            table.name, step, seconds, alone=alone, rewritten_bytes=table.most_bytes(step)
+        )
         reviewed, location = job.reviewed, table.metadata_location
         if reviewed is not None and reviewed.base.metadata_location and location is not None:
             # Its plan expects the state that earlier steps left.

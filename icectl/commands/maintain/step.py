@@ -126,7 +126,8 @@ class StepRequest:
     `options` are those of Common, as given; `concurrency` the files at once that are left to it;
     `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
     `instant_ms`, if given, the plan is made and kept; `reviewed` is a plan that was reviewed.
-    Where it `is_strict`, a budget that is too small for anything is an error.
+    Where it `is_strict`, a budget that is too small for anything is an error. `rewritten_bytes` are
+    what the run leaves to it.
     """
 
     table: str
@@ -141,6 +142,7 @@ class StepRequest:
     instant_ms: int | None = None
     reviewed: ReviewedPlan | None = None
     is_strict: bool = False
+    rewritten_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,10 +374,13 @@ def _shell(job: StepRequest, place: StepContext) -> Shell:
             )
     ends_at = place.env.monotonic_seconds() + job.seconds_left
     deadline = _StoppableDeadline(place.env, ends_at, place.is_stopped)
+    own, shared = job.policy.read("budget.rewrite-bytes"), job.rewritten_bytes
+    is_shared = shared is not None and (own is None or shared < own)
     limits = RunLimits(
-        rewritten_bytes=job.policy.read("budget.rewrite-bytes"),
+        rewritten_bytes=shared if is_shared else own,
         deleted_files=job.policy.read("budget.delete-files"),
         is_strict=job.is_strict,
+        is_shared=is_shared,
     )
     return Shell(
         console,

@@ -13,6 +13,7 @@ from icectl.commands.maintain.plan import (
     AssessedTable,
     Facts,
     Need,
+    RunBudget,
     Schedule,
     StepEnd,
     TableRun,
@@ -160,6 +161,87 @@ def test_a_step_that_pays_back_too_late_is_withheld(step, days, most, is_run):
         assert needed[0].bill == bills[step]
     else:
         assert withheld[0].reason == "it pays back in 10.0 days, and `payback-max` is 9.9"
+
+
+def priced(step: str, cost: float, per_month: float = 0, size: int = 0, benefit: int = 0) -> Need:
+    """A step of a price, which frees storage for as much a month, and reads bytes."""
+    work = Work(decoded_bytes=size)
+    return Need(step, "", benefit, Bill(work, 1, LOCAL_RATES, cost, 0, per_month))
+
+
+def in_budget(budget: RunBudget, *needs: Need) -> list[TableRun]:
+    """Tables called a, b ... with a step each, that a budget is shared out to."""
+    tables = [
+        TableRun(name, AssessedTable(FINE, (need,)))
+        for name, need in zip("abcd", needs, strict=False)
+    ]
+    for one in tables:
+        one.begin(budget)
+    budget.share_out(tables)
+    return tables
+
+
+def let_in(tables: list[TableRun]) -> str:
+    return "".join(one.name for one in tables if one.left)
+
+
+def test_a_budget_of_money_goes_to_the_steps_that_pay_back_first():
+    needs_ = [
+        priced("expire-snapshots", 4, 1),
+        priced("analyze", 3, 3),
+        priced("expire-rows", 2),  # it is owed
+        priced("remove-orphans", 1),  # nobody knows when it pays back
+    ]
+    budget = RunBudget(price=6)
+    tables = in_budget(budget, *needs_)
+    assert let_in(tables) == "bcd"
+    assert budget.reason(needs_[0]) == "its price is 4.00, and `--max-price` leaves 0.00"
+    assert let_in(in_budget(RunBudget(price=1), *needs_)) == "c"
+    assert let_in(in_budget(RunBudget(price=10), *needs_)) == "abcd"
+    first = Schedule(tables).next()
+    assert first is not None
+    assert first.name == "b"
+
+
+def test_a_compaction_gets_the_part_that_is_left_of_a_budget():
+    both = [priced("compact", 8, 1, 800, benefit=9), priced("compact", 8, 2, 400)]
+    budget = RunBudget(rewritten_bytes=600)
+    one, other = in_budget(budget, *both)
+    assert (one.most_bytes("compact"), other.most_bytes("compact")) == (200, None)
+    bill = one.left[0].bill
+    assert bill is not None
+    assert (bill.cost, bill.work.decoded_bytes, bill.payback_days) == (2, 200, 8 * 365.25 / 12)
+    one, other = in_budget(RunBudget(price=12), *both)
+    assert (one.most_bytes("compact"), other.most_bytes("compact")) == (400, None)
+    # Without money those that bring most for their bytes come first.
+    plain = [replace(need, bill=replace(need.bill, cost=None)) for need in both if need.bill]
+    assert let_in(in_budget(RunBudget(rewritten_bytes=800), *plain)) == "a"
+
+
+def test_what_a_compaction_could_not_use_goes_to_others_and_damage_ends_waiting():
+    budget = RunBudget(rewritten_bytes=300)
+    both = [priced("compact", 8, 8, 800), priced("compact", 8, 1, 300)]
+    one, other = tables = in_budget(budget, *both)
+    assert (let_in(tables), list(other.waiting)) == ("a", ["compact"])
+    ended(one, VALIDATE)
+    ended(one, "compact", "nothing-to-do")
+    budget.share_out(tables)
+    assert (let_in(tables), other.most_bytes("compact")) == ("b", None)
+    again = in_budget(RunBudget(rewritten_bytes=0), *both)[0]
+    again.left = [priced("analyze", 1)]
+    ended(again, VALIDATE, "failed", 15)
+    assert ([item.step for item in again.withheld], again.waiting) == (["analyze", "compact"], {})
+
+
+def test_steps_that_another_step_has_caused_ask_the_budget_too():
+    budget = RunBudget(price=5)
+    (one,) = in_budget(budget, priced("compact", 4, size=10))
+    ended(one, VALIDATE)
+    caused = (priced("compact", 4, size=10), priced("analyze", 3), priced("remove-orphans", 1))
+    one.ended(StepEnd("compact", "done"), AssessedTable(FINE, caused))
+    budget.share_out([one])
+    assert [need.step for need in one.left] == ["remove-orphans"]
+    assert list(one.waiting) == ["analyze"]
 
 
 def test_only_steps_that_may_be_run_are_needed():
