@@ -95,6 +95,8 @@ def together(parts: Iterable[Files]) -> Files:
 
 def distinct(listed: Files) -> Files:
     """Return every file once, in the order of deletion: by kind, then location."""
+    if len(listed) < 2:
+        return listed
     keys = listed.table["key"]
     firsts = np.unique(index_in(keys, pc.unique(keys)), return_index=True)[1]
     return in_order(Files(listed.table.take(pa.array(firsts))))
@@ -108,6 +110,8 @@ def in_order(listed: Files) -> Files:
 
 def without(listed: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
     """Return the files whose key is not among `keys`. Order: kept."""
+    if not len(listed) or not len(keys):
+        return listed
     listed_keys = listed.table["key"]
     if len(listed_keys) < len(keys):  # a table of the fewer is made sooner
         keys = keys.filter(_among(keys, listed_keys))

@@ -38,7 +38,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a copy of the package that has the new step."""
     folder = tmp_path_factory.mktemp("package")
     copy = folder / "icectl"
-    shutil.copytree(ROOT / "icectl", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "icectl", copy)
     shutil.copytree(Path(__file__).parent / "toy_step", copy / "commands" / "label")
     (copy / "commands" / "label" / "__init__.py").write_text('"""`icectl label`."""\n')
     for name, (after, line) in LINES.items():

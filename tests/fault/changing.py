@@ -174,9 +174,6 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-WITH_ENGINES = (engines, follow_ups)
-"""The modules that open an engine."""
-
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
 MERGE = ("--method", "merge", "--min-delete-ratio", "90%")
 COMPACT = ("compact", "--engine", "local", "--target-file-size", "1MiB", "--min-input-files", "2")
@@ -378,15 +375,19 @@ class Subject:
         return self._left[begun]
 
 
+def run_inline(patch: pytest.MonkeyPatch) -> None:
+    """Have commands rewrite data in their own process."""
+    for module in (engines, follow_ups):
+        patch.setattr(module, "LocalEngine", InlineEngine)
+
+
 def run(
     words: list[str], store: Store | None = None, env: Env | None = None
 ) -> tuple[int, dict[str, Any]]:
     """Run a command line with a store, or a clock, of the test's own."""
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        # Hundreds of runs: processes of their own for the data would take minutes to start.
-        for module in WITH_ENGINES:
-            patch.setattr(module, "LocalEngine", InlineEngine)
+        run_inline(patch)  # hundreds of runs: processes for the data would take minutes to start
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
         code = app.main(words, env=env or Clock(NOW_MS))

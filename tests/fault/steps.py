@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.link": 2, "os.remove": 1, "os.rename": 2, "os.mkdir": 2}
@@ -129,11 +131,9 @@ def _child(number: int, request: dict[str, Any], answer: int, starts: float) -> 
     """
     from icectl.cli import app
     from tests.builders.expiry import NOW_MS, Clock
-    from tests.builders.inline_engine import InlineEngine
-    from tests.fault.changing import WITH_ENGINES
+    from tests.fault.changing import run_inline
 
-    for module in WITH_ENGINES:  # steps of other processes would not be seen
-        module.LocalEngine = InlineEngine  # type: ignore[attr-defined]
+    run_inline(pytest.MonkeyPatch())  # steps of other processes would not be seen
     steps = Steps(request["directory"], request["end"], request["nth"])
     steps.watch()
     out = StringIO()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Hashes, Mask, Spans, byte_hashes, byte_strings, mask_of
-from icectl.entries.files import SCHEMA, FileKind, Files, of_kind
+from icectl.entries.files import NO_FILES, SCHEMA, FileKind, Files, of_kind
 from icectl.storage.spill import Spill
 from icectl.table.known_locations import KnownLocations
 from icectl.table.reachable import key_hashes
@@ -39,7 +39,8 @@ class FileParts:
 
     def __iter__(self) -> Iterator[Files]:
         for number in range(_PARTS):
-            yield Files(pa.Table.from_batches(self._rows.read(number), SCHEMA))
+            batches = [*self._rows.read(number)]
+            yield Files(pa.Table.from_batches(batches, SCHEMA)) if batches else NO_FILES
 
 
 class KeptFiles:
@@ -56,7 +57,7 @@ class KeptFiles:
         self.has_equality_deletes = False
         self._local = local
         self._sought, self._sizes = KnownLocations(), KnownLocations()
-        for part in chain(*deletable):
+        for part in filter(len, chain(*deletable)):
             hashes = _name_hashes(part) if local else key_hashes(part.table["key"])
             self._sought.add_hashes(hashes)
             self._sizes.add_hashes(_spread_sizes(part)[0])

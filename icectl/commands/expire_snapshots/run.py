@@ -427,7 +427,7 @@ def _to_delete(
     if not is_local(prepared.loaded.metadata.location):
         return to_delete, None
     known, check_sums = KnownFiles(local=True), set[str]()
-    for files in chain(prepared.staying, protected):
+    for files in filter(len, chain(prepared.staying, protected)):
         check_sums.update(keys_ending_with(files, ".crc"))
         for chunk in files.table["location"].chunks:
             known.add(chunk)
