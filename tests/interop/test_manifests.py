@@ -166,7 +166,10 @@ def test_entries_of_every_snapshot_count_what_independent_readers_count(fixtures
     assert (checked, row_ids) == (202, 8)
 
 
-TYPES = (PrimitiveType("string"), DecimalType(9, 2), PrimitiveType("uuid"), PrimitiveType("date"))
+TYPES = (
+    PrimitiveType("string"), DecimalType(9, 2), PrimitiveType("uuid"), PrimitiveType("date"),
+    DecimalType(9, 2),
+)  # fmt: skip
 SCHEMA = Schema(
     5,
     (
@@ -174,6 +177,7 @@ SCHEMA = Schema(
         NestedField(2, "price", TYPES[1], required=False),
         NestedField(3, "id", TYPES[2], required=False),
         NestedField(4, "day at", TYPES[3], required=False),
+        NestedField(6, "cost", TYPES[4], required=False),
         NestedField(5, "n", PrimitiveType("long"), required=False),
     ),
 )
@@ -181,7 +185,7 @@ SPEC = PartitionSpec(
     3,
     tuple(
         PartitionField((field.id,), 999 + field.id, field.name, parse_transform("identity"))
-        for field in SCHEMA.fields[:4]
+        for field in SCHEMA.fields[:5]
     ),
 )
 
@@ -192,8 +196,14 @@ def written(format_version: int, codec: str = "deflate") -> bytes:
     from uuid import UUID
 
     partitions = [
-        (None, None, None, None),
-        ("a", Decimal("-1.50"), UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7"), 17_486),
+        (None,) * 5,
+        (
+            "a",
+            Decimal("-1.50"),
+            UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7"),
+            17_486,
+            Decimal("2.25"),
+        ),
     ]
     stored = [
         {
@@ -258,7 +268,7 @@ def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monke
         590,
         0,
         (FieldSummary(contains_null=True, contains_nan=False, lower_bound=b"a", upper_bound=b"a"),)
-        * 4,
+        * 5,
     )
     list_path.write_bytes(
         write_manifest_list(
@@ -288,8 +298,8 @@ def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monke
     assert file.column_sizes == {1: 100, 5: 8}
     assert file.upper_bounds == {1: b"z"}
     assert file.split_offsets == [4, 1 << 33]
-    assert [file.partition[at] for at in range(4)] != [None] * 4
-    assert [found[0].data_file.partition[at] for at in range(4)] == [None] * 4
+    assert [str(file.partition[at]) for at in (1, 4)] == ["-1.50", "2.25"]
+    assert [found[0].data_file.partition[at] for at in range(5)] == [None] * 5
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
@@ -298,7 +308,7 @@ def test_fastavro_reads_what_icectl_writes(codec):
     assert [record["data_file"]["record_count"] for record in records] == list(range(10, 50))
     partition = records[2]["data_file"]["partition"]
     assert partition["name"] == "a"
-    assert str(partition["price"]) == "-1.50"
+    assert (str(partition["price"]), str(partition["cost"])) == ("-1.50", "2.25")
     assert partition["id"].hex() == "f79c3e09677c4bbda4793f349cb785e7"
     assert partition["day_x20at"].isoformat() == "2017-11-16"
     assert records[1]["sequence_number"] is None
@@ -308,12 +318,13 @@ def test_fastavro_reads_what_icectl_writes(codec):
 def test_r083_partition_values_survive_a_manifest():
     _, entries = read_manifest(written(2), columns=PLANNING_COLUMNS, manifest=0, spec=SPEC)
     keys = entries.table["partition_key"].to_pylist()
-    assert decode_key(keys[0], TYPES) == (None, None, None, None)
+    assert decode_key(keys[0], TYPES) == (None,) * 5
     assert [str(value) for value in decode_key(keys[2], TYPES)] == [
         "a",
         "-1.50",
         "f79c3e09-677c-4bbd-a479-3f349cb785e7",
         "17486",
+        "2.25",
     ]
 
 

@@ -207,9 +207,10 @@ def partition_fields(spec: PartitionSpec, types: Sequence[Type | None]) -> list[
     for field, type_ in zip(spec.fields, types, strict=True):
         stored, name = avro_type(type_), avro_name(field.name)
         if isinstance(stored, dict) and "name" in stored:
-            # Avro defines a named type where it stands first and refers to it afterwards.
-            stored = stored["name"] if stored["name"] in named else stored
-            named |= {stored["name"]} if isinstance(stored, dict) else set()
+            # Avro takes each name once, and PyIceberg no reference to one: the next has its own.
+            if stored["name"] in named:
+                stored = stored | {"name": f"{stored['name']}_{field.field_id}"}
+            named.add(stored["name"])
         entry = optional_field(name, stored, field.field_id)
         fields.append(entry if name == field.name else entry | {"iceberg-field-name": field.name})
     return fields
