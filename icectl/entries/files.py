@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns import Mask
 from icectl.entries.rows import Entries, RawEntries, Rows, index_in, location_keys
 from icectl.format.manifest import Content, FileFormat
 
@@ -167,6 +168,11 @@ def folders_of(listed: Files) -> list[str]:
     folders = pc.replace_substring_regex(listed.table["location"], "/[^/]*$", "")
     once: list[str] = pc.unique(folders).to_pylist()
     return once
+
+
+def are_content(listed: Files) -> Mask:
+    """Return whether each is a data or delete file, or one of vectors. Order: kept."""
+    return np.asarray(listed.table["kind"].to_numpy() < int(FileKind.MANIFESTS), np.bool_)
 
 
 def of_kind(listed: Files, kind: FileKind) -> Files:

@@ -17,6 +17,7 @@ from icectl.entries.files import (
     FileKind,
     Files,
     ListedFiles,
+    are_content,
     distinct,
     files,
     in_order,
@@ -50,12 +51,6 @@ _HIDDEN = (
 _CONTRADICTORY = (
     "nothing was changed, since the metadata may name another file than it means; "
     "`icectl validate TABLE --all-snapshots --level footers` compares the files with the entries"
-)
-_CONTENT = (
-    FileKind.DATA_FILES,
-    FileKind.POSITION_DELETE_FILES,
-    FileKind.EQUALITY_DELETE_FILES,
-    FileKind.DELETION_VECTOR_FILES,
 )
 _STATISTICS = (FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES)
 _MOST_SUSPECTS = 10_000
@@ -429,11 +424,11 @@ def check_kept(
     Raises: CorruptTable R-034, R-063; StorageError.
     Cost: a look-up for each file that stays and is as large.
     """
-    sizes = pc.unique(to_delete.table["size_bytes"].filter(_are_content(to_delete)))
+    sizes = pc.unique(to_delete.table["size_bytes"].filter(pa.array(are_content(to_delete))))
     suspects: list[Files] = []
     for part in filter(len, staying):
         is_alike = pc.is_in(part.table["size_bytes"], sizes, skip_nulls=True)
-        alike = Files(part.table.filter(pc.and_(is_alike, _are_content(part))))
+        alike = Files(part.table.filter(pc.and_(is_alike, pa.array(are_content(part)))))
         if len(alike):
             suspects.append(distinct(alike))
         if sum(map(len, suspects)) > _MOST_SUSPECTS:
@@ -451,7 +446,7 @@ def check_replacements(
     Raises: CorruptTable R-034, R-063; StorageError.
     Cost: as compare_with_store, for each 200,000 of them; memory for so many.
     """
-    if not pc.any(_are_content(to_delete)).as_py():
+    if not are_content(to_delete).any():
         return
     waiting: list[Files] = []
     for part in map(distinct, filter(len, replacements)):
@@ -484,11 +479,6 @@ def check_largest(context: TableContext, metadata: TableMetadata, data: Entries)
     for item in compare_with_store(context, expected, metadata.location).discrepancies:
         if item.problem is None and 2 * (item.found or 0) < (item.expected or 0):
             _refuse(item)
-
-
-def _are_content(listed: Files) -> pa.ChunkedArray:
-    kinds = pa.array([int(kind) for kind in _CONTENT], pa.int8())
-    return pc.is_in(listed.table["kind"], kinds)
 
 
 def _check_there(context: TableContext, metadata: TableMetadata, expected: Files) -> None:

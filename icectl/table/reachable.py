@@ -190,9 +190,9 @@ class Live:
         Raises: StorageError, CorruptTable, when one manifest cannot be read.
         """
         # Delete vectors first: then it is known which data files to look for.
-        manifests = sorted(manifests, key=lambda item: not _names_files(item))
+        manifests = sorted(manifests, key=lambda item: not names_files(item))
         usual = LiveOnce.columns
-        columns = [usual | _NAMED if _names_files(item) else usual for item in manifests]
+        columns = [usual | _NAMED if names_files(item) else usual for item in manifests]
         for part in scan_manifests(self.context, self.metadata, manifests, columns):
             alive = live(part.rows)
             keys = loosest_keys(alive.table["location"])
@@ -296,7 +296,7 @@ class GatheredFiles:
         return together(self._parts)
 
 
-def _names_files(manifest: ManifestFile) -> bool:
+def names_files(manifest: ManifestFile) -> bool:
     """Return whether delete vectors in a manifest have to be those of live files (V4-122)."""
     is_of_root = layout_of_manifest(manifest) is Layout.SFC_1
     return is_of_root and manifest.content is ManifestContent.DELETES

@@ -7,6 +7,7 @@ from icectl.checks.metadata import other_snapshots, snapshots_named
 from icectl.entries.files import Files, distinct, in_order, together, without
 from icectl.format.expressions import last_guards
 from icectl.format.layout import Layout, layout_of_table
+from icectl.format.manifest import ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import (
     RemovePartitionSpecs,
@@ -36,7 +37,8 @@ class ReachedFiles:
     Both are in as many parts, and a key in parts of one number only. Files that stay are there if
     they matter to some that go; `replacements` are those that may hold copied rows of such. A file
     may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
-    `unread` is what goes and is lost: the files behind it are unknown.
+    `unread` is what goes and is lost: the files behind it are unknown. `read` are the manifests
+    of what stays that were read: all, or those that leave no data or delete file to go.
     """
 
     going: Iterable[Files] = ()
@@ -46,6 +48,7 @@ class ReachedFiles:
     spec_ids: frozenset[int] = frozenset()
     schema_ids: frozenset[int | None] = frozenset()
     unread: tuple[UnreadablePart, ...] = ()
+    read: frozenset[ManifestIdentity] = frozenset()
 
     @property
     def only_going(self) -> Files:

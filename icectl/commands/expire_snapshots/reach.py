@@ -3,20 +3,22 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.identity import difference
 from icectl.checks.snapshots import counts_changes
 from icectl.commands.expire_snapshots.parts import FileParts, KeptFiles
 from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
-from icectl.entries.files import NO_FILES, Files
+from icectl.entries.files import NO_FILES, Files, are_content, without
 from icectl.errors import CorruptTable, StorageError
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.location import is_local
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
-from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
+from icectl.table.manifest_lists import distinct_manifests, divided, manifests_by_snapshot
 from icectl.table.reachable import (
     Live,
     all_manifests,
@@ -25,6 +27,7 @@ from icectl.table.reachable import (
     key_hashes,
     log_files,
     metadata_files,
+    names_files,
     statistics_files,
 )
 from icectl.table.retention import Retention
@@ -39,15 +42,18 @@ def read_reached(
     *,
     recorded: Files = NO_FILES,
     trusted: bool = False,
+    every: bool = False,
 ) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
     Of files that stay those are in the result that matter to files that go, or to `recorded` ones
     of an earlier run. `sizes` in bytes by loosest key, where known. Lists with fewer files than
-    summaries say may be `trusted`.
+    summaries say may be `trusted`. `spec_ids`, `schema_ids` and equality deletes are known if
+    `every` manifest that stays is read.
     Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192), or names a
     file twice; Refused.
-    Cost: all manifests that stay, some MiB at a time: a file to delete may be live in any of them.
+    Cost: the manifests that only what goes or only what stays has. Where these leave a data or
+    delete file to go, all that stay, some MiB at a time: it may be live in any of them.
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
     kept_snapshots = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
@@ -60,7 +66,13 @@ def read_reached(
     replacements = FileParts()
     rewriters = _rewriters(metadata, lists.keys())
     live = Live(context, metadata, sources=rewriters, add_files_of_sources=replacements.add)
-    live.read(staying, kept.add).check(lists)  # R-192
+    changed, shared = _changed(staying, going.lists)
+    live.read(changed, kept.add)
+    if every or _has_content(files, kept.matter, recorded):
+        live.read(shared, kept.add).check(lists)  # R-192
+        shared = ()
+    else:
+        live.once.check(context, metadata, lists)
     if not trusted:
         check_lists(metadata, {**lists, **going.lists})
     return ReachedFiles(
@@ -68,10 +80,35 @@ def read_reached(
         kept.matter,
         replacements,
         has_equality_deletes=kept.has_equality_deletes,
-        spec_ids=_specs_of(context, metadata, staying) | live.spec_ids,
+        spec_ids=_specs_of(context, metadata, staying) | live.spec_ids if every else frozenset(),
         schema_ids=frozenset(live.schema_ids),
         unread=tuple(going.unread),
+        read=frozenset(item.identity for item in staying) - {item.identity for item in shared},
     )
+
+
+def _changed(
+    staying: Sequence[ManifestFile], going: Mapping[int, Sequence[ManifestFile]]
+) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
+    """Return the manifests that no list which goes describes alike, and the others.
+
+    Manifests of delete vectors are among the former: those are looked for in data manifests.
+    """
+    described = {item.identity: item for item in distinct_manifests(going.values())}
+
+    def is_changed(item: ManifestFile) -> bool:
+        other = described.get(item.identity)
+        return other is None or names_files(item) or difference(item, other) is not None
+
+    return divided(staying, [*map(is_changed, staying)])
+
+
+def _has_content(files: FileParts, staying: FileParts, recorded: Files) -> bool:
+    """Return whether there are data or delete files to go, but for those known to stay."""
+    unsettled = (
+        without(going, kept.table["key"]) for going, kept in zip(files, staying, strict=True)
+    )
+    return any(are_content(part).any() for part in chain([recorded], unsettled))
 
 
 def _rewriters(metadata: TableMetadata, kept_ids: Collection[int]) -> frozenset[int]:
@@ -112,18 +149,24 @@ def _specs_of(
 
 
 def read_reached_since(
-    context: TableContext, newest: LoadedTable, read_ids: Collection[int], to_delete: Files
+    context: TableContext,
+    newest: LoadedTable,
+    read_ids: Collection[int],
+    to_delete: Files,
+    read: Collection[ManifestIdentity] = (),
 ) -> Iterable[Files]:
-    """Read what the newest metadata reaches, but for manifests of snapshots that were read before.
+    """Read what the newest metadata reaches, but for what was `read` before.
 
-    Returns the files that matter to those to delete.
+    `read_ids` are snapshots whose lists were. Returns the files that matter to those to delete.
     Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
     """
     metadata = newest.metadata
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
     manifests = all_manifests(manifests_by_snapshot(context, metadata, unseen), unseen)
     kept = KeptFiles([to_delete], local=is_local(metadata.location))
-    Live(context, metadata).read(manifests, kept.add)
+    if are_content(to_delete).any():
+        unread = [item for item in manifests if item.identity not in read]
+        Live(context, metadata).read(unread, kept.add)
     kept.add_each(
         [
             metadata_files(metadata, metadata.snapshots, manifests, {}),

@@ -13,6 +13,7 @@ from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.expire_snapshots.plan import ExpirePlan, UnreadablePart, as_landed
 from icectl.commit.deletion import DeletionJournal, Removal
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, each_row, total_bytes
+from icectl.format.manifest import ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.table.retention import AskedRetention, Decision, Retention
 from icectl.table.reviewed import Reviewed
@@ -45,7 +46,8 @@ class PreparedExpiry:
     `deletable` and `outside` are the plan's files inside and outside the table's own places, also
     files of an `unfinished` earlier run; files behind a link count as outside. The commit of an
     `abandoned` run never landed. Of files that stay, `staying` matter to those to delete. Killed
-    runs left `temporaries`. What expires and is `unread` hides its files.
+    runs left `temporaries`. What expires and is `unread` hides its files. `read` are manifests that
+    need not be read again.
     """
 
     loaded: LoadedTable
@@ -59,6 +61,7 @@ class PreparedExpiry:
     staying: Iterable[Files]
     temporaries: tuple[str, ...]
     unread: tuple[UnreadablePart, ...] = ()
+    read: frozenset[ManifestIdentity] = frozenset()
 
     @property
     def has_work(self) -> bool:

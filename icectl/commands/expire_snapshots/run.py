@@ -207,7 +207,13 @@ def plan_expiry(
             trusted = options.trusts_lists or options.keep_files
             recorded = together(item.files for item in unfinished)
             reached = read_reached(
-                context, metadata, retention, sizes, recorded=recorded, trusted=trusted
+                context,
+                metadata,
+                retention,
+                sizes,
+                recorded=recorded,
+                trusted=trusted,
+                every=options.clean_expired_metadata,
             )
     for lost in reached.unread:
         context.progress.warn(f"{lost.subject} expires, but its files stay: {lost.reason}")
@@ -244,6 +250,7 @@ def plan_expiry(
         reached.staying,
         old_temporaries(context.store, context.env, listed, ABANDONED_AFTER_MS),
         reached.unread,
+        reached.read,
     )
 
 
@@ -419,7 +426,9 @@ def _to_delete(
         check_gc_enabled(newest.metadata)
         kept_ids = {decision.snapshot_id for decision in prepared.plan.retention.kept}
         with unless_removed(context):
-            protected = read_reached_since(context, newest, kept_ids, prepared.deletable)
+            protected = read_reached_since(
+                context, newest, kept_ids, prepared.deletable, prepared.read
+            )
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         context.progress.warn(f"nothing is deleted: {error.message}")
         return None

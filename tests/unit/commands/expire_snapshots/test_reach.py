@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.expire_snapshots.reach import may_copy, read_reached, read_reached_since
-from icectl.entries.files import FileKind, Files, files, rows
+from icectl.entries.files import FileKind, Files, files, of_kind, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import StatisticsFile
 from icectl.storage.local.store import LocalStore
+from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.reachable import all_manifests
 from icectl.table.retention import AskedRetention, Retention, decide
@@ -23,7 +25,7 @@ from tests.builders.expiry import context_of
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import remove_data_files, upgrade
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.wrapped import WrappedStore
+from tests.stores.wrapped import CountingStore, WrappedStore
 
 
 @pytest.fixture
@@ -57,6 +59,48 @@ def own_manifest(table: TableBuilder, place: int) -> Path:
     return Path(found.manifest_path)
 
 
+def read_manifests(read: Callable[[TableContext], object]) -> list[str]:
+    """The names of the manifests that a call reads."""
+    store = CountingStore(LocalStore())
+    read(context_of(store=store))
+    names_read = sorted({Path(place).name for method, place in store.calls if method == "read"})
+    return [name for name in names_read if "snap-" not in name]
+
+
+def test_what_appends_leave_behind_goes_without_a_look_at_what_they_share(tmp_path):
+    """Only the manifests that differ are read where these name all data files that go."""
+    table = TableBuilder(tmp_path / "t")
+    for start in range(0, 12, 4):
+        table.append(range(start, start + 4))
+    retention = expiring(table, 0, 1)
+    last, first = own_manifest(table, 2).name, own_manifest(table, 0).name
+    read = partial(read_reached, metadata=table.metadata, retention=retention, sizes={})
+    assert read_manifests(read) == [last]
+    assert {first, last} < set(read_manifests(partial(read, every=True)))
+    found = read(context_of())
+    lists = {Path(str(one.manifest_list)).name for one in table.metadata.snapshots[:2]}
+    assert names([found.only_going]) == lists
+    table.remove_data_files(1)  # of a file to delete it is asked where else it lives
+    read = partial(read_reached, metadata=table.metadata, retention=expiring(table, 2), sizes={})
+    assert {first, last} < set(read_manifests(read))
+    assert data_files(table)[2] in names([read(context_of()).only_going])
+
+
+def test_what_a_newer_snapshot_shares_is_not_read_again(table):
+    """It only is where a data file is to be deleted."""
+    retention = expiring(table, 1)
+    found = read_reached(context_of(), table.metadata, retention, {})
+    known_ids = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    table.append(range(8, 12))
+    newest = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv()).load()
+    since = partial(read_reached_since, newest=newest, read_ids=known_ids, read=found.read)
+    assert read_manifests(partial(since, to_delete=found.only_going)) == [
+        own_manifest(table, 3).name
+    ]
+    lists_alone = of_kind(found.only_going, FileKind.MANIFEST_LISTS)
+    assert read_manifests(partial(since, to_delete=lists_alone)) == []
+
+
 def data_files(table: TableBuilder) -> list[str]:
     return sorted(path.name for path in (table.directory / "data").iterdir())
 
@@ -81,7 +125,7 @@ def test_r191_an_entry_in_another_partition_keeps_a_file(tmp_path):
 def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table):
     first, second = data_files(table)
     manifests = [own_manifest(table, place).name for place in range(3)]
-    found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {})
+    found = read_reached(context_of(), table.metadata, expiring(table, 0, 1), {}, every=True)
     assert found.unread == ()
     assert names(found.going) >= {second, manifests[1]}
     assert names(found.going).isdisjoint({first, manifests[0]})
@@ -134,8 +178,9 @@ def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path):
     read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {})
     v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
     metadata = of_tree(tmp_path / "t")
+    retention = decide(metadata, AskedRetention(), 0)
     with pytest.raises(CorruptTable) as raised:
-        read_reached(context_of(), metadata, decide(metadata, AskedRetention(), 0), {})
+        read_reached(context_of(), metadata, retention, {}, every=True)
     assert raised.value.rule == "V4-122"
 
 
@@ -143,9 +188,8 @@ def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path):
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     table.append(range(3))
     table.respec("none")
-    found = read_reached(
-        context_of(), table.metadata, decide(table.metadata, AskedRetention(), 0), {}
-    )
+    retention = decide(table.metadata, AskedRetention(), 0)
+    found = read_reached(context_of(), table.metadata, retention, {}, every=True)
     assert found.spec_ids == {0}
 
 
@@ -163,7 +207,7 @@ def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(tmp_path, a
     metadata = of_tree(tmp_path / "t")
     ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
     retention = decide(metadata, AskedRetention(expire_ids=(*ids,)), 0)
-    found = read_reached(context_of(), metadata, retention, {})
+    found = read_reached(context_of(), metadata, retention, {}, every=True)
     assert found.spec_ids == {0, 1}
 
 
