@@ -119,6 +119,42 @@ def match(
     )
 
 
+class DeleteScopes:
+    """Partitions that deletes without a data file's name may apply in, each up to what number.
+
+    Cost: memory for each partition with such deletes.
+    """
+
+    def __init__(self, deletes: Entries, unpartitioned_spec_ids: Collection[int]) -> None:
+        table = deletes.table
+        position = mask_of(pc.equal(table["content"], Content.POSITION_DELETES))
+        chosen = rows.where(deletes, ~position | mask_of(pc.is_null(table["referenced_data_file"])))
+        of_all = rows.of_specs(rows.equality_delete_files(chosen), unpartitioned_spec_ids)
+        self._newest_of_all = rows.numbers(of_all, "sequence_number").max(initial=-1)
+        self._known = [pc.unique(chosen.table[key]) for key in rows.GROUP_KEYS]
+        self._scopes, places = np.unique(self._codes(chosen), return_inverse=True)
+        self._newest = np.full(len(self._scopes), -1)
+        np.maximum.at(self._newest, places, rows.numbers(chosen, "sequence_number"))
+
+    def may_apply(self, data: Entries) -> Mask:
+        """Return whether any of the deletes may apply to data files; all that do are among them."""
+        number = rows.numbers(data, "sequence_number")
+        codes = self._codes(data)
+        places = np.searchsorted(self._scopes, codes)
+        known = np.append(self._scopes, -1)[places] == codes
+        newest = np.append(self._newest, -1)[places]
+        applies = known & (codes >= 0) & (number <= newest)
+        return np.asarray(applies | (number <= self._newest_of_all), np.bool_)
+
+    def _codes(self, entries: Entries) -> Integers:
+        """Return a number for each spec and partition of deletes, -1 for others."""
+        spec, key = (
+            rows.index_in(entries.table[name], known)
+            for name, known in zip(rows.GROUP_KEYS, self._known, strict=True)
+        )
+        return np.where((spec < 0) | (key < 0), -1, spec * len(self._known[1]) + key)
+
+
 def delete_counts(matches: Matches) -> Integers:
     """Count the deletes of every kind that apply to each data file. Order: of `matches.data`."""
     return sum((part.counts for part in matches.ranges), np.zeros(len(matches.data), np.int64))

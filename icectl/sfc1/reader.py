@@ -251,7 +251,12 @@ class RootReader(SnapshotReader):
         return SFC1_RULES
 
     def risks(
-        self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
+        self,
+        snapshot: Snapshot,
+        manifests: Sequence[ManifestFile],
+        entries: Entries,
+        *,
+        beside_deletes: bool = False,
     ) -> Iterator[Finding]:
         places = {
             comparison_key(manifest.manifest_path): at for at, manifest in enumerate(manifests)
@@ -261,7 +266,10 @@ class RootReader(SnapshotReader):
             for at, manifest in enumerate(manifests)
             if (data_leaf := comparison_key(manifest.affiliated_to or "")) in places
         }
-        tree = PlannedTree(entries, self._facts.metadata, snapshot, affiliated=affiliated)
+        metadata = self._facts.metadata
+        tree = PlannedTree(
+            entries, metadata, snapshot, affiliated=affiliated, beside_deletes=beside_deletes
+        )
         return SFC1_RULES.findings(tree)
 
 

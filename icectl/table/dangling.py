@@ -63,7 +63,8 @@ def check_dangling(
 ) -> None:
     """Do nothing where position deletes and vectors of no live data file are proved left over.
 
-    `entries` are all of the snapshot, `named` the position delete files that were read.
+    `entries` are those of the snapshot, at least all deletes and the data files that they name or
+    apply to; `named` are the position delete files that were read.
     Raises: CorruptTable R-111, R-113, R-116; OtherFile R-118; MissingFile; StorageError.
     Cost: only where there are such deletes: their footers, a look-up for each data file, and the
     manifests of older snapshots where such a file is there.
@@ -88,7 +89,7 @@ def check_dangling(
     if lost:
         lost = _still_there(context, metadata, lost)
     if lost:
-        lost = _never_removed(context, metadata, snapshot, data_files(entries), lost)
+        lost = _never_removed(context, metadata, snapshot, lost)
     for name_, place in lost.items():
         is_vector = place in deletion_vectors(dangling).table["location"].to_pylist()
         message = (
@@ -178,19 +179,18 @@ def _never_removed(
     context: TableContext,
     metadata: TableMetadata,
     snapshot: Snapshot,
-    data: Entries,
     names: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the names of data files that no snapshot has removed, as far as the table knows.
 
-    `data` are those of the snapshot in every state; none of them removes a file of these names.
+    No entry of the snapshot itself removes a file of these names.
 
     A snapshot that removes a file has a deleted entry of it, or says how many it removes. Where
     snapshots in between have expired, it is enough that an older one has the file.
     """
     lost = dict(names)
     line = list(ancestors(metadata.snapshots_by_id, snapshot.snapshot_id))
-    child, child_files = snapshot, live(data)
+    child, child_files = snapshot, live(_data_entries(context, metadata, snapshot))
     for one in line[1:]:
         entries = _data_entries(context, metadata, one)
         lost = _without(lost, of_status(entries, Status.DELETED))

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, stated_files
 from icectl.checks.schemas import mapping_problem
-from icectl.entries.columns import Integers, Mask
+from icectl.entries.columns import Integers, Mask, mask_of
 from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import (
     DeleteIndex,
+    DeleteScopes,
     Matches,
     NamedFiles,
     NamedPositionDeletes,
@@ -25,9 +26,11 @@ from icectl.entries.deletes import (
     resolve_names,
 )
 from icectl.entries.file_verdicts import of_specs
+from icectl.entries.partition_key import UNKNOWN_KEY
 from icectl.entries.rows import (
     EMPTY,
     Entries,
+    at_places,
     by_row,
     concat,
     data_files,
@@ -44,9 +47,9 @@ from icectl.entries.rows import (
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.json_members import parse_json
-from icectl.format.layout import Layout, layout_of, layout_of_table
+from icectl.format.layout import Layout, layout_of_table
 from icectl.format.locations import scheme_of_entries, with_scheme
-from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import result_types
 from icectl.format.properties import NAME_MAPPING
@@ -57,6 +60,7 @@ from icectl.storage.location import comparison_key, loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.dangling import check_dangling
 from icectl.table.guard import check_head_list, check_live
+from icectl.table.known_locations import KnownLocations
 from icectl.table.live_parts import MOST_WHOLE, LiveParts
 from icectl.table.manifest_lists import divided, read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import SharedValues, load_entries, scan_entries, scan_manifests
@@ -76,8 +80,8 @@ class LiveFiles:
     position delete files that were read; `spelling` has the locations of data files that they spell
     differently. Only manifests of `known_spec_ids` can be rewritten. `unread` are data manifests in
     which no file has a row `within` a condition; deletes may be of their files too. `needless` are
-    those of deletes for these alone that were not read. Of a table without deletes so many data
-    files may be `settled`, and not among the entries. Those of sfc-1 have `vectors_by_name`.
+    those of deletes for these alone that were not read. So many data files may be `settled`, and
+    not among the entries: no delete applies to them. Those of sfc-1 have `vectors_by_name`.
     """
 
     manifests: tuple[ManifestFile, ...]
@@ -299,40 +303,92 @@ def load_unsettled(
     metadata: TableMetadata,
     snapshot: Snapshot | None,
     are_settled: Callable[[Entries], Mask],
+    read_names: ReadNames,
     most_whole: int = MOST_WHOLE,
 ) -> LiveFiles | None:
-    """Load the data files of a snapshot that are not settled, of known specs; all are checked.
+    """Load all deletes of a snapshot, and its data files but for those that are settled.
 
-    None if there are no more than `most_whole` by the snapshot's own account, or there are deletes,
-    or something is doubtful: then load_live_files is to load and to judge all of them.
+    These are of known specs, no delete applies to them, and none names them. All files are checked.
+    None if there are no more than `most_whole` data files by the snapshot's own account, or
+    something is doubtful: then load_live_files is to load and to judge all of them.
+    Order: deletes first.
     Raises: as load_live_files.
-    Cost: memory for each file that is not settled; 8 bytes on disk for each file.
+    Cost: memory for each delete and each data file that is not settled; 8 bytes on disk for each
+    file.
     """
-    if snapshot is None or layout_of(snapshot) is not Layout.MANIFEST_LISTS:
+    if snapshot is None:
         return None
     stated = read_count((snapshot.summary or {}).get("total-data-files"))
     if stated is not None and stated <= most_whole:
         return None
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
-    if _live_count(manifests) <= most_whole or any(
-        manifest.content is ManifestContent.DELETES for manifest in manifests
-    ):
+    if _live_count(manifests) <= most_whole:
         return None
-    none = files_of_snapshot(metadata, manifests, EMPTY)
+    of_data = [
+        at for at, item in enumerate(manifests) if item.content is not ManifestContent.DELETES
+    ]
+    of_deletes = sorted({*range(len(manifests))} - {*of_data})
+    listed = [manifests[at] for at in of_deletes]
+    deletes = load_entries(context, metadata, listed, LOADED_COLUMNS, to_match=True)
+    deletes = at_places(deletes, of_deletes) if listed else deletes
     check, shared = LiveParts(metadata, snapshot, manifests), SharedValues()
+    files = files_of_snapshot(metadata, manifests, deletes)
+    if len(files.data):
+        return None
+    touched = None
+    if len(deletes):
+        check.add(deletes)
+        files = replace(files, named_files=_named(context, metadata, files, {}, read_names))
+        touched = _Touched(files)
     parts, settled = [], 0
-    for part in scan_manifests(context, metadata, manifests, LOADED_COLUMNS):
-        entries = live(part.entries())
+    listed = [manifests[at] for at in of_data]
+    for part in scan_manifests(context, metadata, listed, LOADED_COLUMNS):
+        entries = at_places(part.entries(), of_data)
         if len(data_files(entries)) < len(entries):
             return None
-        check.add(entries)
-        mask = are_settled(entries) & of_specs(entries, none.known_spec_ids)
+        is_live = numbers(entries, "status") != Status.DELETED
+        alive = where(entries, is_live)
+        check.add(alive)
+        mask = are_settled(alive) & of_specs(alive, files.known_spec_ids)
+        if touched is not None:
+            mask &= ~touched.contains(alive)
         settled += int(np.count_nonzero(mask))
-        parts.append(shared.shared(where(entries, ~mask)))
+        is_needed = np.zeros(len(entries), np.bool_)
+        is_needed[is_live] = ~mask
+        if touched is not None:  # the removal of a file that a delete names proves it left over
+            is_needed[~is_live] = touched.names(where(entries, ~is_live))
+        parts.append(shared.shared(where(entries, is_needed)))
+    every = concat([deletes, *parts] if len(deletes) else parts)
+    files = replace(files, entries=every, settled=settled)
     if check.is_doubtful:
         return None
     check_head_list(context, metadata, snapshot, manifests)
-    return replace(none, entries=concat(parts), settled=settled)
+    files = with_names(context, metadata, files, read_names, files.named_files)
+    check_unused_deletes(context, metadata, snapshot, files, read_names)
+    return files
+
+
+class _Touched:
+    """The data files that deletes may apply to, or name, by entry or in their rows; some others."""
+
+    def __init__(self, files: LiveFiles) -> None:
+        self._scopes = DeleteScopes(files.deletes, files.unpartitioned_spec_ids)
+        self._named = KnownLocations()
+        self._named.add(pa.array(sorted(names_of(files.deletes, files.named_files)), pa.string()))
+
+    def contains(self, data: Entries) -> Mask:
+        unknown = pa.scalar(UNKNOWN_KEY, pa.binary())
+        is_unknown = mask_of(pc.equal(data.table["partition_key"], unknown))
+        return self._scopes.may_apply(data) | is_unknown | self.names(data)
+
+    def names(self, data: Entries) -> Mask:
+        return mask_of(self._named.contains(data.table["location"]))
+
+
+def _are_vectors(entries: Entries) -> Mask:
+    is_vector = numbers(entries, "content") == Content.POSITION_DELETES
+    is_vector &= numbers(entries, "file_format") == FileFormat.PUFFIN
+    return np.asarray(is_vector, np.bool_)
 
 
 def with_whole_manifests(
@@ -517,9 +573,7 @@ def _with_own_vectors(files: LiveFiles) -> Entries:
     read = {comparison_key(manifest.manifest_path) for manifest in files.manifests}
     leaves = [comparison_key(manifest.affiliated_to or "") for manifest in files.manifests]
     is_own = np.array([leaf in read for leaf in leaves], bool)[numbers(entries, "manifest")]
-    is_vector = numbers(entries, "content") == Content.POSITION_DELETES
-    is_vector &= numbers(entries, "file_format") == FileFormat.PUFFIN
-    return where(entries, pa.array(~is_vector | is_known | is_own))
+    return where(entries, pa.array(~_are_vectors(entries) | is_known | is_own))
 
 
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:

@@ -4,23 +4,28 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.checks.live_entries import LiveRows, overlapping
-from icectl.checks.rules import RULES
 from icectl.entries.columns import (
     LOCATION_HASH,
     Hashes,
     Integers,
+    Mask,
     byte_hashes,
     byte_strings,
     distinct_count,
+    mask_of,
 )
-from icectl.entries.rows import Entries, live
+from icectl.entries.partition_key import UNKNOWN_KEY
+from icectl.entries.rows import Entries, concat, live, where
+from icectl.format.layout import Layout, layout_of
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage.spill import Spill
-from icectl.table.known_locations import HASH, PARTS, parts_of
+from icectl.table.known_locations import HASH, PARTS, KnownLocations, parts_of
+from icectl.table.manifest_lists import snapshot_reader
 
 MOST_WHOLE = 1_000_000
 """Live files that a plan holds as a whole. Of more it holds what it decides by."""
@@ -35,11 +40,12 @@ def _key_hashes(keys: pa.ChunkedArray) -> Hashes:
 
 
 class LiveParts:
-    """A doubt about live entries of a snapshot of manifest lists: none where check_live finds none.
+    """A doubt about live entries of a snapshot: none where check_live finds none.
 
     Entries that check_live finds nothing wrong with may be doubtful all the same, by a hash that
     two locations have, or by deletes that are vectors: then the entries as a whole tell.
-    Cost: 8 bytes on disk for each live file, 16 in memory for each gap between row ids.
+    Cost: 8 bytes on disk for each live file, 16 in memory for each gap between row ids; memory for
+    the deletes of a root, and the data files that they name.
     """
 
     def __init__(
@@ -51,19 +57,32 @@ class LiveParts:
     ) -> None:
         self._metadata = metadata
         self._snapshot = snapshot
+        self._reader = snapshot_reader(metadata, snapshot)
         self._has_deletes = any(item.content is ManifestContent.DELETES for item in manifests)
         self._hashed = hashed
+        self._manifests = manifests
+        self._pairs: list[Entries] | None = None
+        self._named = KnownLocations()
+        if layout_of(snapshot) is Layout.SFC_1:
+            self._pairs = []
         self._is_wrong = False
         self._hashes = Spill(HASH, PARTS)
         self._ranges: list[tuple[Integers, Integers]] = []
         self._range_count = 0
 
     def add(self, entries: Entries) -> None:
-        """Take in entries of some manifests, with their location or its hash."""
-        rows = LiveRows(
-            live(entries), self._metadata, self._snapshot, beside_deletes=self._has_deletes
-        )
-        self._is_wrong = self._is_wrong or any(True for _ in RULES.findings(rows))
+        """Take in entries of some manifests, with their location or its hash.
+
+        Those of a root have locations, and deletes come before data files.
+        """
+        entries = live(entries)
+        rows = LiveRows(entries, self._metadata, self._snapshot)
+        alone = entries
+        if self._pairs is not None:
+            alone = where(entries, ~rows.is_vector)
+            self._pairs.append(self._paired(entries, rows.is_data))
+        risks = self._reader.risks(self._snapshot, (), alone, beside_deletes=self._has_deletes)
+        self._is_wrong = self._is_wrong or any(True for _ in risks)
         if rows.has(LOCATION_HASH):
             hashes = rows.table[LOCATION_HASH].to_numpy()[~rows.is_vector]
         else:
@@ -80,7 +99,21 @@ class LiveParts:
     def is_doubtful(self) -> bool:
         """Whether something may be wrong with the entries that were added."""
         self._join_ranges()
+        if self._pairs:
+            pairs = concat(self._pairs)
+            risks = self._reader.risks(self._snapshot, self._manifests, pairs)
+            self._is_wrong = self._is_wrong or any(True for _ in risks)
         return self._is_wrong or self._has_repeats()
+
+    def _paired(self, entries: Entries, is_data: Mask) -> Entries:
+        """Return deletes, and data files that deletes depend on or name."""
+        named = entries.table["referenced_data_file"].drop_null()
+        if len(named):
+            self._named.add(named)
+        unknown = pa.scalar(UNKNOWN_KEY, pa.binary())
+        is_unknown = mask_of(pc.equal(entries.table["partition_key"], unknown))
+        is_named = mask_of(self._named.contains(entries.table["location"]))
+        return where(entries, ~is_data | is_unknown | is_named)
 
     def _has_repeats(self) -> bool:
         read = (part["hash"].to_numpy() for part in self._hashes.tables())

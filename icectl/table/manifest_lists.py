@@ -180,9 +180,17 @@ class SnapshotReader(Protocol):
         return RULES
 
     def risks(
-        self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
+        self,
+        snapshot: Snapshot,
+        manifests: Sequence[ManifestFile],
+        entries: Entries,
+        *,
+        beside_deletes: bool = False,
     ) -> Iterator["Finding"]:
-        """Find doubts about the live entries of a snapshot, or their rows."""
+        """Find doubts about the live entries of a snapshot, or their rows.
+
+        Without `manifests` they are a part of them, perhaps `beside_deletes`.
+        """
 
 
 def divided(
@@ -440,12 +448,18 @@ class ListReader(SnapshotReader):
         return headers, with_schemes(self.metadata, rows)
 
     def risks(
-        self, snapshot: Snapshot, manifests: Sequence[ManifestFile], entries: Entries
+        self,
+        snapshot: Snapshot,
+        manifests: Sequence[ManifestFile],
+        entries: Entries,
+        *,
+        beside_deletes: bool = False,
     ) -> Iterator["Finding"]:
         from icectl.checks.live_entries import LiveRows
 
         del manifests
-        return self.rules.findings(LiveRows(entries, self.metadata, snapshot))
+        rows = LiveRows(entries, self.metadata, snapshot, beside_deletes=beside_deletes)
+        return self.rules.findings(rows)
 
     def _embedded(self, store: Store, location: str) -> ManifestFile:
         """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""

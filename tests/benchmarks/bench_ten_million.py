@@ -1,14 +1,18 @@
 """Millions of files in thousands of manifests, and parts of that table: does planning grow in line?
 
-    python tests/benchmarks/bench_ten_million.py [MANIFESTS [ENTRIES]]     default 2000 of 1000
+    python tests/benchmarks/bench_ten_million.py [MANIFESTS [ENTRIES [KIND]]]
 
-Ten million files are `10000`, twenty million `4000 5000`, which take some minutes.
+The default is 2000 of 1000, `plain`. Ten million files are `10000`, twenty million `4000 5000`,
+which take some minutes.
 
 `inspect`, the plans of remove-orphans (of an inventory), expire-snapshots, rewrite-manifests and
 compact, and a whole run of rewrite-manifests, each a process of its own, on an eighth, a quarter, a
 half and all of the manifests: processor seconds, peak memory, and what that makes of 100 million.
 The table has no statistics of columns: planning carries none. The newest of its two snapshots lists
 all manifests, the one before half of them, and one that only it has.
+
+With KIND `deletes` one in a hundred files has position deletes of its own. With `sfc-1` the plan of
+an upgrade is measured, and plans of the table with columnar leaves that it makes.
 """
 
 import shutil
@@ -25,12 +29,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from icectl.entries.rows import RawEntries
 from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import read_metadata, write_metadata
-from icectl.format.manifest import ManifestFile
+from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
-from tests.benchmarks.big_table import SNAPSHOT_ID, build, entries
+from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, process, verdict
 
 PARTS = (8, 4, 2, 1)
@@ -44,6 +50,8 @@ _SIZES = ["--target-file-size", "16MiB", "--min-file-size", "128KiB"]
 _LOOKED_UP = 400
 """More small files than are looked up, as some are of one size."""
 
+_UPGRADE = ["upgrade-to-v4", "TABLE", "--layout", "sfc-1", "--eager"]
+
 PLANS = {
     "inspect": ["inspect", "TABLE"],
     "remove-orphans -n": ["remove-orphans", "TABLE", "--inventory", "INVENTORY", *_ORPHANS],
@@ -51,8 +59,25 @@ PLANS = {
     "rewrite-manifests -n": ["rewrite-manifests", "TABLE"],
     "compact -n": ["compact", "TABLE", "--engine", "local", *_SIZES],
     "rewrite-manifests": ["rewrite-manifests", "TABLE", "--yes"],
+    "upgrade-to-v4 -n": _UPGRADE,
+    "upgrade-to-v4": [*_UPGRADE, "--yes"],
+    "rewrite all manifests -n": ["rewrite-manifests", "TABLE", "--rewrite-all"],
 }
-"""The last one changes the table."""
+"""Those without `-n` change the table."""
+
+KINDS = {
+    "plain": [
+        "inspect",
+        "remove-orphans -n",
+        "expire-snapshots -n",
+        "rewrite-manifests -n",
+        "compact -n",
+        "rewrite-manifests",
+    ],
+    "deletes": ["expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
+    "sfc-1": ["upgrade-to-v4 -n", "upgrade-to-v4", "rewrite all manifests -n", "compact -n"],
+}
+"""What is measured, in this order."""
 
 _LARGEST_BYTES = {
     "inspect": 20,
@@ -61,6 +86,9 @@ _LARGEST_BYTES = {
     "rewrite-manifests -n": 19,
     "compact -n": 19,
     "rewrite-manifests": 250,
+    "upgrade-to-v4 -n": 1_500,
+    "upgrade-to-v4": 1_500,
+    "rewrite all manifests -n": 19,
 }
 """Of memory for each file more: with 19, 100 million files need less than 2 GiB."""
 
@@ -99,8 +127,44 @@ def inventory(file: Path, table: Path, manifests: Sequence[int], count: int) -> 
             made.truncate(size)
 
 
-def part_of(whole: Path, table: Path, count: int) -> None:
-    """A table whose head lists the first `count` manifests of another's."""
+_DELETES_EVERY = 100
+
+
+def of_deletes(whole: Path, table: Path, first: int, count: int) -> ManifestFile:
+    """A manifest of position deletes, each of one file, of one in a hundred of some manifests."""
+    parts = [
+        entries(number, count, str(table), metrics=False).slice(0, count // _DELETES_EVERY)
+        for number in range(first, first + _DELETES_EVERY)
+    ]
+    rows = pa.concat_tables(parts)
+    own = pc.replace_substring(rows["location"], ".parquet", "-deletes.parquet")
+    for name, column in (
+        ("referenced_data_file", rows["location"]),
+        ("location", own),
+        ("content", pa.array(np.ones(len(rows), np.int8))),
+        ("record_count", pa.array(np.ones(len(rows), np.int64))),
+        ("snapshot_id", pa.array(np.full(len(rows), SNAPSHOT_ID + 1))),
+    ):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), column)
+    content = write_manifest(
+        RawEntries(rows),
+        schema=SCHEMA,
+        spec=SPEC,
+        format_version=2,
+        content=ManifestContent.DELETES,
+        snapshot_id=SNAPSHOT_ID + 1,
+        sync_marker=SYNC_MARKER,
+    )
+    path = whole / "metadata" / f"d{first:05}.avro"
+    path.write_bytes(content)
+    counts = len(rows), 0, 0, len(rows), 0, 0
+    of_manifest = str(path), len(content), 0, ManifestContent.DELETES, 2, 2, SNAPSHOT_ID + 1
+    return ManifestFile(*of_manifest, *counts)
+
+
+def part_of(whole: Path, table: Path, count: int, deletes: Sequence[ManifestFile] = ()) -> None:
+    """A table whose head lists the first `count` manifests of another's, and some of deletes."""
     (table / "metadata").mkdir(parents=True)
     metadata = read_metadata((whole / "metadata" / "v1.metadata.json").read_bytes())
     (head,) = metadata.snapshots
@@ -111,7 +175,10 @@ def part_of(whole: Path, table: Path, count: int) -> None:
     ]
     now = listed[:count]
     before = [*now[: count // 2], listed[-1]]
-    snapshots = _snapshot(table, metadata, 1, before), _snapshot(table, metadata, 2, now)
+    snapshots = (
+        _snapshot(table, metadata, 1, before),
+        _snapshot(table, metadata, 2, [*now, *deletes]),
+    )
     made = replace(
         metadata,
         location=str(table),
@@ -164,13 +231,16 @@ def run(name: str, table: Path) -> Run:
 
 def main() -> int:
     """Print the curves; 1 where one bends or a plan takes more memory for each file."""
-    manifests, count = (int(argument) for argument in [*sys.argv[1:], "2000", "1000"][:2])
-    found: dict[str, list[Run]] = {name: [] for name in PLANS}
+    given = [*sys.argv[1:], *["2000", "1000", "plain"][len(sys.argv) - 1 :]]
+    manifests, count, kind = int(given[0]), int(given[1]), given[2]
+    found: dict[str, list[Run]] = {name: [] for name in KINDS[kind]}
     with tempfile.TemporaryDirectory() as folder:
         whole, table = Path(folder) / "whole", Path(folder) / "part"
         build(whole, manifests + 1, count, metrics=False, location=str(table))
         for part in PARTS:
-            part_of(whole, table, manifests // part)
+            firsts = range(0, manifests // part if kind == "deletes" else 0, _DELETES_EVERY)
+            deletes = [of_deletes(whole, table, first, count) for first in firsts]
+            part_of(whole, table, manifests // part, deletes)
             listed = [*range(manifests // part), manifests]
             inventory(table.with_suffix(".parquet"), table, listed, count)
             for name, runs in found.items():

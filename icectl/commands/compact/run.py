@@ -79,7 +79,7 @@ from icectl.errors import (
 from icectl.files.manifest.schema import check_list_known
 from icectl.files.parquet.alike import AlikeParts, alike_parts
 from icectl.files.parquet.merge_columns import ColumnKey, StoredColumns
-from icectl.format.layout import layout_of_table
+from icectl.format.layout import Layout, layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.rows.choice import SPARK_PAYS_BYTES, EngineChoice, confirm_engine, weigh_engine
@@ -219,8 +219,8 @@ def prepare(
 ) -> PreparedCompaction:
     """Load the table and plan the compaction of a branch; nothing is written.
 
-    Of more than `most_whole` data files without deletes only those are in memory that may have to
-    be rewritten.
+    Of more than `most_whole` data files only those are in memory that deletes apply to, or that may
+    have to be rewritten.
     Raises: UsageError for a branch, spec or column that there is not; Refused, where the table must
     not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
     CorruptTable, where its manifests or deletes cannot be read.
@@ -240,7 +240,8 @@ def prepare(
     files = None
     if not (chosen.where or chosen.only or chosen.deletes_only or by_bounds):
         settled = partial(are_settled, options=chosen)
-        files = load_unsettled(context, metadata, head.snapshot, settled, most_whole)
+        names = partial(read_names, context)
+        files = load_unsettled(context, metadata, head.snapshot, settled, names, most_whole)
     if files is None:
         files = live_files(context, metadata, head.snapshot, {}, columns, within, all_deletes=True)
     if chosen.deletes_only:
@@ -379,7 +380,11 @@ class _Run:
         if self._files.settled:
             rows = sorted({row for group in prepared.plan.groups for row in group.files})
             metadata = prepared.loaded.metadata
-            self._files = with_whole_manifests(context, metadata, self._files, rows)
+            if len(self._files.deletes) or layout_of_table(metadata) is Layout.SFC_1:
+                head, known = prepared.plan.branch.snapshot, self._files.named_files
+                self._files = live_files(context, metadata, head, known)
+            else:
+                self._files = with_whole_manifests(context, metadata, self._files, rows)
         self.landed: LoadedTable | None = None
         self.snapshot_ids: list[int] = []
         self.outputs: dict[int, GroupOutput] = {}

@@ -106,7 +106,9 @@ def _changed(
 def _has_content(files: FileParts, staying: FileParts, recorded: Files) -> bool:
     """Return whether there are data or delete files to go, but for those known to stay."""
     unsettled = (
-        without(going, kept.table["key"]) for going, kept in zip(files, staying, strict=True)
+        without(going, kept.table["key"])
+        for going, kept in zip(files, staying, strict=True)
+        if len(going)
     )
     return any(are_content(part).any() for part in chain([recorded], unsettled))
 

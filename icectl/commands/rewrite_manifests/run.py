@@ -1,11 +1,9 @@
 """The run of `icectl rewrite-manifests`: load, plan, write, verify, commit, clean up."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import pyarrow as pa
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.console import Console
@@ -22,12 +20,20 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.columns import replace_column, with_location_hashes
-from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, live
+from icectl.entries.columns import with_location_hashes
+from icectl.entries.rows import (
+    EMPTY,
+    Entries,
+    at_places,
+    concat,
+    count_by_value,
+    in_order,
+    live,
+)
 from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_of, layout_of_table
-from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
+from icectl.format.manifest import FileFormat, ManifestContent, ManifestFile, ManifestHeader
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.format.snapshot import Snapshot
@@ -272,46 +278,50 @@ def _load_manifests(
     if snapshot is None:
         return ManifestsWithEntries((), EMPTY), ()
     manifests = read_snapshot_manifests(context.store, metadata, snapshot)
+    places = [*range(len(manifests))]
     is_tree = layout_of(snapshot) is Layout.SFC_1
-    check = None if is_tree else LiveParts(metadata, snapshot, manifests)
+    if is_tree:  # deletes first, as the check of parts wants them
+        places.sort(key=lambda at: manifests[at].content is not ManifestContent.DELETES)
+    check = LiveParts(metadata, snapshot, manifests)
     reading = _Reading(check, most_whole)
+    headers: dict[int, ManifestHeader] = {}
+    for part, entries in _read(context, metadata, [manifests[at] for at in places]):
+        headers |= zip(places[part.first :], part.headers, strict=False)
+        reading.add(at_places(entries, places))
+    planned, counts = concat(reading.parts), None
+    if reading.is_by_partition:
+        counts = reading.counts(len(manifests))
+        if check.is_doubtful:
+            whole = [entries for _, entries in _read(context, metadata, manifests)]
+            check_live(metadata, snapshot, manifests, concat(whole))
+    else:
+        planned = in_order(planned) if is_tree else planned
+        check_live(metadata, snapshot, manifests, planned)
+    check_head_list(context, metadata, snapshot, manifests)
+    mended = (at for at, header in headers.items() if header.has_lengths_of_fixed)
+    parquet = (at for at, one in headers.items() if one.file_format is FileFormat.PARQUET)
+    listed = ManifestsWithEntries(manifests, planned, frozenset(mended), frozenset(parquet), counts)
+    return listed, [headers[at] for at in sorted(headers)]
+
+
+def _read(
+    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> Iterator[tuple[ManifestsRead, Entries]]:
+    """Read live entries with only what planning and comparing need: there may be many."""
+    is_tree = layout_of_table(metadata) is Layout.SFC_1
     columns = TREE_COLUMNS if is_tree else PLANNED_COLUMNS
     for part in scan_manifests(context, metadata, manifests, columns):
-        reading.add(part.headers, part.entries() if is_tree else _compared(part))
-    if check is not None and reading.is_by_partition and check.is_doubtful:
-        check_live(metadata, snapshot, manifests, _read_again(context, metadata, manifests))
-    if not reading.is_by_partition:
-        check_live(metadata, snapshot, manifests, concat(reading.parts))
-    check_head_list(context, metadata, snapshot, manifests)
-    headers = reading.headers
-    mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
-    parquet = (at for at, header in enumerate(headers) if header.file_format is FileFormat.PARQUET)
-    counts = reading.counts(len(manifests)) if reading.is_by_partition else None
-    entries = concat(reading.parts)
-    listed = ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet), counts)
-    return listed, headers
-
-
-def _compared(part: ManifestsRead) -> Entries:
-    """Return the live entries with only what planning and comparing need: there may be many."""
-    return Entries(with_location_hashes(live(part.entries()).table))
-
-
-def _read_again(
-    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
-) -> Entries:
-    scanned = scan_manifests(context, metadata, manifests, PLANNED_COLUMNS)
-    return concat([_compared(part) for part in scanned])
+        entries = live(part.entries())
+        yield part, entries if is_tree else Entries(with_location_hashes(entries.table))
 
 
 class _Reading:
     """Manifests as they are read, with all entries; of more than `most_whole`, what plans need.
 
-    Then `check` gets all of them. Without it there are never too many.
+    Then `check` gets all of them.
     """
 
-    def __init__(self, check: LiveParts | None, most_whole: int) -> None:
-        self.headers: list[ManifestHeader] = []
+    def __init__(self, check: LiveParts, most_whole: int) -> None:
         self.parts: list[Entries] = []
         self.is_by_partition = False
         self._check = check
@@ -319,11 +329,10 @@ class _Reading:
         self._row_count = 0
         self._counts: Counter[int] = Counter()
 
-    def add(self, headers: Sequence[ManifestHeader], entries: Entries) -> None:
-        self.headers += headers
+    def add(self, entries: Entries) -> None:
         self.parts.append(entries)
         self._row_count += len(entries)
-        if self._check is None or self._row_count <= self._most_whole:
+        if self._row_count <= self._most_whole:
             return
         first = len(self.parts) - 1 if self.is_by_partition else 0
         self.is_by_partition = True
@@ -338,16 +347,18 @@ class _Reading:
 
 
 def _with_entries(context: TableContext, prepared: PreparedRewrite) -> ManifestRewrite:
-    """Return the rewrite with all live entries of the manifests that are rewritten."""
+    """Return the rewrite with all live entries of the manifests that are rewritten.
+
+    Leaves of sfc-1 are read for the commit.
+    """
     rewrite, metadata = prepared.rewrite, prepared.loaded.metadata
     listed = rewrite.listed
-    if listed.counts is None:
+    if listed.counts is None or layout_of_table(metadata) is Layout.SFC_1:
         return rewrite
     chosen = sorted({at for group in rewrite.plan.chosen for at in group.rewritten})
-    entries = _read_again(context, metadata, [listed.manifests[at] for at in chosen])
-    places = pa.array(chosen, pa.int32()).take(entries.table["manifest"].combine_chunks())
-    whole = Entries(replace_column(entries.table, "manifest", places))
-    return replace(rewrite, listed=replace(listed, entries=whole))
+    read = _read(context, metadata, [listed.manifests[at] for at in chosen])
+    entries = at_places(concat([entries for _, entries in read]), chosen)
+    return replace(rewrite, listed=replace(listed, entries=entries))
 
 
 def check_movable(

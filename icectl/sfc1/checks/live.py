@@ -123,8 +123,10 @@ class PlannedTree(LiveRows, LiveTree):
         snapshot: Snapshot,
         subject: str | None = None,
         affiliated: Mapping[int, int] | None = None,
+        *,
+        beside_deletes: bool = False,
     ) -> None:
-        super().__init__(entries, metadata, snapshot, subject)
+        super().__init__(entries, metadata, snapshot, subject, beside_deletes=beside_deletes)
         self._affiliated = affiliated or {}
 
     @property

@@ -12,9 +12,12 @@ from icectl.files.manifest.manifest_list import read_manifest_list, write_manife
 from icectl.format.metadata import TableMetadata
 from icectl.table.context import TableContext
 from icectl.table.manifest_groups import RewriteOptions
+from tests.builders.broken_tree import TREE_TABLES, BrokenTree, v4_122_a_vector_of_a_lost_file
 from tests.builders.expiry import context_of
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
+from tests.stores.fixed_env import FixedEnv
 
 
 @pytest.fixture
@@ -50,6 +53,32 @@ def test_a_plan_of_many_files_is_that_of_few(table, options, most_whole):
     assert many.listed.live_counts == few.listed.live_counts
     assert (few.listed.counts, many.listed.counts is None) == (None, False)
     assert len(many.listed.entries) < len(few.listed.entries)
+
+
+@pytest.mark.parametrize("options", [merged, every_manifest])
+def test_a_plan_of_many_leaves_is_that_of_few(tmp_path, options):
+    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="bucket")
+    for start in range(0, 40, 8):
+        table.append(range(start, start + 8), files=2)
+        table.delete_rows([start])
+    upgrade(table.directory, FixedEnv(START_MS + 10**8))
+    before = table_rows(table)
+    few, many = (prepare(context(table), "main", options, most) for most in (1_000_000, 0))
+    assert many.rewrite.plan == few.rewrite.plan
+    assert many.rewrite.plan.chosen
+    assert many.rewrite.listed.live_counts == few.rewrite.listed.live_counts
+    assert len(many.rewrite.listed.entries) < len(few.rewrite.listed.entries)
+    execute(context(table), many)
+    assert table_rows(table) == before
+
+
+def test_v4_122_a_vector_of_a_lost_file_is_found_among_many(tmp_path):
+    TREE_TABLES["grown"](tmp_path / "t")
+    v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
+    for most_whole in (0, 1_000_000):
+        with pytest.raises(CorruptTable) as raised:
+            prepare(context_of(tmp_path / "t"), "main", every_manifest, most_whole)
+        assert raised.value.rule == "V4-122"
 
 
 def test_a_run_on_many_files_leaves_the_same_rows(table):
