@@ -91,14 +91,14 @@ class ValueFilters:
             return may
         file = self._opened.file.metadata
         chunk, width = file.row_group(group).column(at), file.schema.column(at).length
+        is_coded = self._is_whole(group, at)
+        # Before Arrow 26 there is no such member.
+        if not is_coded and getattr(chunk, "bloom_filter_offset", None) is None:
+            return may
         stored = leaves(self._opened.schema)[at].type
         plain = _plain_values(values, stored, chunk.physical_type, width)
         wanted = [number for number, value in enumerate(plain) if value is not None]
-        if not wanted:
-            return may
-        is_coded = self._is_whole(group, at)
-        has_filter = getattr(chunk, "bloom_filter_offset", None) is not None  # Arrow 26 and later
-        if not is_coded and (not has_filter or len(wanted) > _MOST_HASHED):
+        if not wanted or (not is_coded and len(wanted) > _MOST_HASHED):
             return may
         if (group, at) not in self._known:
             # What is damaged rules nothing out: readers of the rows will say so.
