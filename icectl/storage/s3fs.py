@@ -25,8 +25,8 @@ from icectl.storage.store import (
     Assembly,
     CopyRefused,
     FailedRemoval,
-    FileStatus,
     ListingPart,
+    ObjectVersion,
     remove_in_batches,
 )
 
@@ -40,6 +40,9 @@ _THROTTLED = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout
 _TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
 _CREDENTIALS = {"key", "secret", "token"}
 _BOOLEANS = {"true": True, "false": False}
+
+_MOST_KEYS = 1_000
+"""What one request deletes at most."""
 
 LEAST_PART_BYTES = 5 << 20
 _PAUSES_SECONDS = (1, 2, 4, 8, 16, 32, 64, 0)
@@ -127,22 +130,21 @@ def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.
         place = following
 
 
-def previous_versions(filesystem: Any, location: str, call: Call) -> Iterator[FileStatus]:
-    """Yield the versions of objects below a location that are not the newest ones.
-
-    An object that was deleted has some if its bucket keeps versions.
-    """
+def object_versions(filesystem: Any, location: str, call: Call) -> Iterator[ObjectVersion]:
+    """Yield every version of the objects below a location, and what marks them as deleted."""
     base = location.rstrip("/")
     bucket, prefix = _bucket_and_prefix(base)
     request = {"Bucket": bucket, "Prefix": prefix, **filesystem.req_kw}
     place: dict[str, str] = {}
     while True:
         answer = call(partial(filesystem.call_s3, "list_object_versions", **request, **place))
-        for entry in answer.get("Versions", ()):
-            if not entry["IsLatest"]:
-                modified_ms = round(entry["LastModified"].timestamp() * 1000)
-                name = entry["Key"][len(prefix) :]
-                yield FileStatus(f"{base}/{name}", entry["Size"], modified_ms)
+        for entry in (*answer.get("Versions", ()), *answer.get("DeleteMarkers", ())):
+            yield ObjectVersion(
+                f"{base}/{entry['Key'][len(prefix) :]}",
+                entry["VersionId"],
+                entry.get("Size"),
+                is_newest=entry["IsLatest"],
+            )
         if not answer.get("IsTruncated"):
             return
         following = {
@@ -238,6 +240,25 @@ class S3Writer:
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete objects, a thousand a request. Raises: StorageError, where one fails whole."""
         return remove_in_batches(removed, self._remove, self.concurrency)
+
+    def remove_versions(self, versions: Sequence[ObjectVersion]) -> Sequence[FailedRemoval]:
+        """Delete versions, a thousand a request. Raises: StorageError, where one fails whole."""
+        failed: list[FailedRemoval] = []
+        for start in range(0, len(versions), _MOST_KEYS):
+            batch = versions[start : start + _MOST_KEYS]
+            bucket = _bucket_and_key(batch[0].location)[0]
+            places = {_bucket_and_key(it.location)[1]: it.location for it in batch}
+            objects = [{"Key": _bucket_and_key(it.location)[1], "VersionId": it.id} for it in batch]
+            request = {"Bucket": bucket, "Delete": {"Objects": objects}, **self.filesystem.req_kw}
+            action = partial(self.filesystem.call_s3, "delete_objects", **request)
+            first = batch[0].location
+            answer = repeated("delete", first, action, self.env, secrets=self.secrets)
+            failed += [
+                FailedRemoval(places[it["Key"]], f"{it.get('Message', '')} ({it['Code']})")
+                for it in answer.get("Errors", ())
+                if it["Code"] not in ("NoSuchKey", "NoSuchVersion")
+            ]
+        return failed
 
     def _put_new(self, location: str, content: bytes) -> None:
         condition = {"IfNoneMatch": "*", **self.settings}

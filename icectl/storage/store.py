@@ -27,6 +27,23 @@ class FileStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """A version of an object in a bucket that keeps several.
+
+    `size_bytes` is None of what only marks the object as deleted.
+    """
+
+    location: str
+    id: str
+    size_bytes: int | None
+    is_newest: bool
+
+    @property
+    def is_marker(self) -> bool:
+        return self.size_bytes is None
+
+
+@dataclass(frozen=True, slots=True)
 class FailedRemoval:
     """A file that is still there, and why."""
 

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.cli import app, engines
+from icectl.commands.erase import versions
+from icectl.commands.erase.plan import Left
+from icectl.storage.versions import remove_versions
+from icectl.table.context import TableContext
 from tests.builders.byte_scanner import hits_below
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
@@ -18,6 +23,8 @@ from tests.stores.fixed_env import FixedEnv
 pytestmark = pytest.mark.s3
 
 MARK = b"note 4712"
+_SMALL = (".json", ".text", ".icectl-probe")
+"""How names of files end that hold no rows."""
 
 
 Erase = Callable[..., tuple[int, dict[str, Any]]]
@@ -40,7 +47,8 @@ def erase(bucket: Bucket, capsys, monkeypatch: pytest.MonkeyPatch) -> Erase:
             assert hits_below(bucket.download("t"), [MARK])
         env = FixedEnv(NOW_MS, uuids=5_000, snapshot_ids=5_000)
         code = app.main(["erase", location, *where, *words], env=env)
-        return code, json.loads(capsys.readouterr().out)["result"]
+        printed = capsys.readouterr().out
+        return code, json.loads(printed)["result"] if printed else {}
 
     return run
 
@@ -52,13 +60,27 @@ def test_no_object_holds_the_row(bucket, erase):
     assert erase("--verify")[0] == 0
 
 
-def test_previous_versions_are_told_of(bucket, erase):
+def keep_versions(bucket: Bucket) -> None:
     try:
         bucket.client.put_bucket_versioning(
             Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"}
         )
     except ClientError:
         pytest.skip("the server keeps no versions")
+
+
+def versions_of(bucket: Bucket) -> dict[str, list[str]]:
+    """The ids of versions and of marks of deletion, by key, but for those of metadata files."""
+    found: dict[str, list[str]] = {}
+    for page in bucket.client.get_paginator("list_object_versions").paginate(Bucket=bucket.name):
+        for entry in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+            if not entry["Key"].endswith(_SMALL):
+                found.setdefault(entry["Key"], []).append(entry["VersionId"])
+    return found
+
+
+def test_previous_versions_are_told_of(bucket, erase):
+    keep_versions(bucket)
     code, done = erase("--expire-history", "--yes")
     assert (code, done["is_proved"]) == (3, False)
     assert hits_below(bucket.download("t"), [MARK]) == []
@@ -67,9 +89,43 @@ def test_previous_versions_are_told_of(bucket, erase):
     assert kept >= set(done["deleted_files"])
     code, looked = erase("--verify")
     assert (code, looked["left"]) == (4, done["left"])
-    for page in bucket.client.get_paginator("list_object_versions").paginate(Bucket=bucket.name):
-        for entry in page.get("Versions", []):
-            if not entry["IsLatest"]:
-                place = {"Key": entry["Key"], "VersionId": entry["VersionId"]}
-                bucket.client.delete_object(Bucket=bucket.name, **place)
-    assert erase("--verify")[0] == 0
+
+
+def test_previous_versions_of_what_is_deleted_go_too(bucket, erase, monkeypatch):
+    keep_versions(bucket)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(versions, "remove_versions", stopped)
+    assert erase("--expire-history", "--delete-versions", "--yes")[0] == 130
+    bucket.client.put_object(Bucket=bucket.name, Key="wh/t/data/x.parquet", Body=b"1")
+    bucket.client.delete_object(Bucket=bucket.name, Key="wh/t/data/x.parquet")
+    monkeypatch.setattr(versions, "remove_versions", remove_versions)
+    code, done = erase("--expire-history", "--delete-versions", "--yes")
+    other = bucket.location("t/data/x.parquet")  # somebody else has deleted it
+    assert (code, [one["subject"] for one in done["left"]]) == (3, [other])
+    kept = versions_of(bucket)
+    assert len(kept.pop("wh/t/data/x.parquet")) == 2
+    assert {key: len(ids) for key, ids in kept.items()} == {
+        f"wh/t/{key}": 1 for key in bucket.keys("t") if not key.endswith(_SMALL)
+    }
+    assert not any("icectl-" in key for key in bucket.keys("t"))  # no journal is left
+    assert hits_below(bucket.download("t"), [MARK]) == []
+
+
+def test_a_version_is_kept_if_the_object_is_there_again(bucket, erase, monkeypatch):
+    keep_versions(bucket)
+    whole, back = versions.remove, []
+
+    def restored(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]:
+        gone = [key for key, ids in versions_of(bucket).items() if len(ids) > 1]
+        back.append(gone[0])
+        bucket.client.put_object(Bucket=bucket.name, Key=gone[0], Body=b"of somebody else")
+        return whole(context, loaded)
+
+    monkeypatch.setattr(versions, "remove", restored)
+    code, done = erase("--expire-history", "--delete-versions", "--yes")
+    assert code == 3
+    assert {one["subject"].removeprefix(f"s3://{bucket.name}/") for one in done["left"]} == {*back}
+    assert len(versions_of(bucket)[back[0]]) == 3

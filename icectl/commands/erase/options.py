@@ -49,6 +49,10 @@ class EraseRequest:
             metavar="PATTERN",
         ),
     ] = None
+    delete_versions: Annotated[
+        bool,
+        option("--delete-versions", "also delete previous versions of what it deletes, in S3"),
+    ] = False
     max_fraction: Annotated[
         str | None,
         option(
@@ -106,7 +110,7 @@ def erase(common: Common, table: TableArgument, request: EraseRequest, change: C
     Rows go only if EXPR is true of them. Keys are in no plan, log or journal of icectl. If more
     than --max-fraction of the rows of a branch match, nothing is erased (exit 5).
 
-    Previous versions of objects are listed in S3, and never deleted. Backups, and copies elsewhere,
-    are not looked at.
+    Previous versions of objects are listed in S3. With --delete-versions those of files that the
+    run deletes go, too. Backups, and copies elsewhere, are not looked at.
     """
     return run_of("erase")(common, table, request, change)

@@ -139,7 +139,9 @@ def what_holds(
     return left
 
 
-def question(plan: ErasePlan, location: str, orphans: Sequence[str] = ()) -> str | None:
+def question(
+    plan: ErasePlan, location: str, orphans: Sequence[str], *, deletes_versions: bool
+) -> str | None:
     """Return the question before an erasure; None if it changes nothing."""
     parts = []
     if plan.branches:
@@ -151,4 +153,6 @@ def question(plan: ErasePlan, location: str, orphans: Sequence[str] = ()) -> str
         parts.append(f"expire up to {print_count(len(plan.snapshot_ids), 'snapshot')}")
     if plan.expires and (parts or orphans):
         parts.append("delete old orphans with such rows")
+    if deletes_versions:
+        parts.append("delete previous versions of what it deletes")
     return f"{', '.join(parts)} of {location}? This can't be undone" if parts else None

@@ -16,6 +16,7 @@ from icectl.format.file_names import VERSION_HINT, named_folders, parse_metadata
 from icectl.format.manifest import FileFormat
 from icectl.storage.identity import unlisted
 from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
+from icectl.storage.new_files import PROBE
 from icectl.storage.versions import versions_below
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reachable import every_statistics_file, log_files, metadata_files
@@ -186,7 +187,8 @@ class _Judging:
         """Judge previous versions of objects: what was deleted may be among them."""
         try:
             versions = versions_below(self.reader.context.store, folder)
-            counts = Counter(one.location for one in versions or () if one.size_bytes)
+            previous = (one for one in versions or () if one.size_bytes and not one.is_newest)
+            counts = Counter(one.location for one in previous)
         except StorageError as error:
             self._unreadable(f"previous versions below {redacted(folder)}", error)
             return
@@ -194,7 +196,7 @@ class _Judging:
             reason = "previous versions of its objects were not looked at"
             self.left.append(Left(folder, reason))
         for location, count in sorted(counts.items()):
-            if not _is_named_as_metadata(name(location)):
+            if not _is_named_as_metadata(name(location)) and name(location) != PROBE:
                 versions_kept = print_count(count, "previous version")
                 self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
 

@@ -16,6 +16,7 @@ from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import options_of as compact_options_of
 from icectl.commands.compact.run import execute as compact
 from icectl.commands.compact.run import prepare as prepare_compaction
+from icectl.commands.erase import versions
 from icectl.commands.erase.keys import read_keys
 from icectl.commands.erase.options import EraseRequest
 from icectl.commands.erase.plan import (
@@ -39,6 +40,7 @@ from icectl.commands.erase.report import (
     erasure_result,
     print_erasure,
 )
+from icectl.commands.erase.versions import NotingStore
 from icectl.commands.expire_rows.plan import expiring_files, over_fraction
 from icectl.commands.expire_rows.run import EngineFinder, rewriter
 from icectl.commands.expire_snapshots.report import ExpireOptions, PreparedExpiry
@@ -90,7 +92,6 @@ from icectl.format.metadata import TableMetadata
 from icectl.rows.choice import EngineChoice
 from icectl.rows.local import LocalEngine
 from icectl.rows.orphan_search import LocalOrphanSearch
-from icectl.storage.kept import KeepingStore
 from icectl.storage.location import parent, redacted
 from icectl.table.context import TableContext
 from icectl.table.guard import check_deletable, open_to_change
@@ -118,6 +119,7 @@ class EraseOptions:
     max_fraction: float
     rounds: int
     orphans_older_than: str
+    deletes_versions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
     session = open_session(common, table, read_only=request.verify, change=change)
     if request.verify:
         return _verified(session, options)
-    context = replace(session.context, store=KeepingStore(session.context.store))
+    context = replace(session.context, store=NotingStore(session.context.store))
     with engine_of(session, EngineChoice("local"), (), None) as engine:
         assert isinstance(engine, LocalEngine)
         prepared = prepare(context, engine, options)
@@ -171,7 +173,12 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
             has_work=has_work,
             execute=finish,
             superseded=lambda: report,
-            question=question(plan, redacted(loaded.metadata.location), report.orphans),
+            question=question(
+                plan,
+                redacted(loaded.metadata.location),
+                report.orphans,
+                deletes_versions=options.deletes_versions,
+            ),
             refusal=plan.refusal,
             deleted_file_count=len(plan.found.files) if plan.expires else 0,
         )
@@ -195,6 +202,7 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
     changing_options = {
         "--expire-history": request.expire_history,
         "--drop-tags": request.drop_tags,
+        "--delete-versions": request.delete_versions,
         "--rounds": request.rounds,
         "--max-fraction": request.max_fraction,
         "--dry-run": change.dry_run,
@@ -203,8 +211,10 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
     used = [name for name, value in changing_options.items() if value]
     if request.verify and used:
         raise UsageError(f"`--verify` only looks, and cannot be used with `{used[0]}`")
-    if request.drop_tags and not request.expire_history:
-        raise UsageError("`--drop-tags` needs `--expire-history`")
+    of_history = {"--drop-tags": request.drop_tags, "--delete-versions": request.delete_versions}
+    lone = [name for name, value in of_history.items() if value]
+    if lone and not request.expire_history:
+        raise UsageError(f"`{lone[0]}` needs `--expire-history`")
     if change.save_plan is not None:
         raise UsageError(
             "plans of erase can't be saved", hint="`--dry-run --json` prints what would be done"
@@ -231,6 +241,7 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
         MAX_FRACTION if ratio is None else ratio,
         rounds or ROUNDS,
         common.shell.settings.read(ORPHANS_OLDER_THAN),
+        request.delete_versions,
     )
 
 
@@ -390,7 +401,7 @@ def execute(
         loaded = open_to_change(context.catalog)
         Leftovers(context, (COMMAND,)).remove(loaded)
         erased = erasing.look_again(loaded)
-        if options.expires and erasing.remove_orphans(erased.proof.orphans):
+        if options.expires and erasing.remove_more(loaded, erased.proof.orphans):
             erased = erasing.look_again(loaded)
     except (CommitUnknown, SelfCheckFailed):
         raise
@@ -531,7 +542,18 @@ class _Erasing:
         if prepared.rewrite.plan.chosen:
             self.snapshot_ids.append(rewrite_manifests(self.context, prepared, COMMAND).snapshot_id)
 
-    def remove_orphans(self, locations: Sequence[str]) -> bool:
+    def remove_more(self, loaded: LoadedTable, orphans: Sequence[str]) -> bool:
+        """Delete orphans, and previous versions if asked to; whether anything went."""
+        has_orphans = self.remove_orphans(loaded, orphans)
+        if not self.options.deletes_versions:
+            return has_orphans
+        if isinstance(self.context.store, NotingStore):
+            versions.record_locations(self.context, loaded, self.context.store.removed)
+        count, staying = versions.remove(self.context, loaded)
+        self.left += staying
+        return has_orphans or count > 0
+
+    def remove_orphans(self, loaded: LoadedTable, locations: Sequence[str]) -> bool:
         """Delete orphans that are old enough, as remove-orphans does; whether any went."""
         context = self.context
         if not locations:
@@ -545,6 +567,9 @@ class _Erasing:
             orphans = including(prepared.plan.orphans, locations)
             nothing = listed_none(prepared.plan.outside)
             plan = replace(prepared.plan, orphans=orphans, outside=nothing)
+            if self.options.deletes_versions:
+                places = [file.location for file in listed_files(orphans)]
+                versions.record_locations(context, loaded, places)
             gone = delete_orphans(context, replace(prepared, plan=plan))
         except Refused as error:  # it lies where others may have files: it is told of as left
             context.progress.warn(f"no orphan is deleted: {error.message}")
@@ -576,6 +601,9 @@ class _Erasing:
             self.left.append(Left(location, "it is not the table's own, and was not deleted"))
         for part in prepared.unread:
             self.left.append(Left(part.subject, f"its files stay: {part.reason}"))
+        if self.options.deletes_versions:
+            gone = tuple(it.snapshot_id for it in prepared.plan.retention.expired)
+            versions.record(context, prepared.loaded, gone, prepared.deletable)
         expired = expire(context, prepared)
         removal = expired.removal
         self.expired_ids += ids
