@@ -114,7 +114,7 @@ class Step:
     `nothing` are the figures where that could not be planned. `deletes` where it drops history or
     deletes files. `not_in_policies` are options of one run on one table, or of no rule, each with
     the key that stands for it. `with_limits` makes a request heed limits. `is_owed` where it is run
-    whatever it pays.
+    whatever it pays. `asked_by_health` is the request that health judges by.
     """
 
     command: str
@@ -130,6 +130,12 @@ class Step:
     with_limits: Callable[[Any, Mapping[str, float]], Any] = field(
         default=lambda request, _: request
     )
+    asked_by_health: Callable[[], Any] | None = None
+
+    @property
+    def request_of_health(self) -> Any:
+        """What health judges a table by: defaults, if the step says nothing else."""
+        return (self.asked_by_health or self.request)()
 
     def judge(self, sight: "Sight", request: Any) -> Judgement:
         """Return what the command would do; what it would end with is part of the answer."""

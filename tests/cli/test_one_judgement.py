@@ -56,16 +56,18 @@ def run(*words: str, env: Env) -> Ended:
 
 def needs(table: str, env: Env) -> dict[str, list[str]]:
     """The commands that health asks for, with their options: those whose `--check` exits with 4."""
+    ended = run("inspect", table, "health", "--check", "--json", env=env)
+    health = ended.document["result"]
+    is_sorted = health["overlaps"]["order"] is not None
+    options = {**OPTIONS, "compact": ["--strategy", "auto"] if is_sorted else []}
     ends = {
-        name: run(name, table, "--check", *OPTIONS.get(name, ()), "--json", env=env)
+        name: run(name, table, "--check", *options.get(name, ()), "--json", env=env)
         for name in COMMANDS
     }
     codes = {name: ended.code for name, ended in ends.items()}
     if codes["expire-rows"] == 2:  # the table has no rule for rows past their time
         del codes["expire-rows"]
     assert set(codes.values()) <= {0, 4} | REFUSALS
-    ended = run("inspect", table, "health", "--check", "--json", env=env)
-    health = ended.document["result"]
     checks = [one for one in health.values() if isinstance(one, dict)]
     asked = {one["command"]: one["options"] for one in checks if one["command"] is not None}
     needed = {name for name, code in codes.items() if code == 4}
@@ -78,6 +80,7 @@ def needs(table: str, env: Env) -> dict[str, list[str]]:
     for name in asked.keys() & FIGURES.keys():
         planned = ends[name].document["result"]
         assert FIGURES[name](health) == PLANNED[name](planned), (name, health, planned)
+    assert asked.get("compact", options["compact"]) == options["compact"]
     return asked
 
 
@@ -415,6 +418,7 @@ def test_a_policy_sorts_what_the_command_would_sort(tmp_path):
     maintain = ("maintain", table.location, "--policy", str(policy), "--yes")
     command = ("compact", table.location, "--strategy", "auto", "--check")
     assert run("compact", table.location, "--check", env=MONTH_LATER).code == 0
+    assert "compact" in needs(table.location, MONTH_LATER)
     for code in (4, 0):
         checks = (*maintain, "--check"), command
         assert [run(*words, env=MONTH_LATER).code for words in checks] == [code, code]

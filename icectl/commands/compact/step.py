@@ -157,7 +157,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         measures,
         benefit_bytes=(figures.saved_files + removed) * OPEN_COST_BYTES,
         error=error if measures else None,
-        options=_options(request),
+        options=_options(request, figures),
         note=str(figures.engine),
         work=sight.run_work + Work(fewer_requests=removed) + rewriting,
     )
@@ -217,8 +217,12 @@ def _of_deletes(sight: Sight, options: CompactOptions, figures: CompactFigures) 
     return Judgement(figures, (Measure("", 0, text),), count * OPEN_COST_BYTES)
 
 
-def _options(request: CompactRequest) -> tuple[str, ...]:
-    given = {"--min-delete-files": request.min_delete_files, "--min-depth": request.min_depth}
+def _options(request: CompactRequest, figures: CompactFigures) -> tuple[str, ...]:
+    given = {
+        "--strategy": None if figures.order is None else request.strategy,
+        "--min-delete-files": request.min_delete_files,
+        "--min-depth": request.min_depth,
+    }
     return tuple(
         word for name, value in given.items() if value is not None for word in (name, value)
     )
@@ -244,7 +248,7 @@ def _overlap(figures: CompactFigures) -> str:
 
 def _clustering(figures: CompactFigures) -> str:
     if figures.order is None:
-        return "rows keep their order; `--strategy auto` sorts tables with a sort order"
+        return "the table has no sort order that rows could be in"
     text = f"rows {figures.order}: "
     text += "no bounds" if figures.depth is None else f"average depth {figures.depth:,.2f}"
     if not figures.overlapping:
@@ -391,4 +395,5 @@ STEP: Step = Step(
     ),
     not_in_policies={"branch": None, "rewrite-all": None, "max-rewrite": "budget.rewrite-bytes"},
     with_limits=with_limits,
+    asked_by_health=lambda: CompactRequest(strategy="auto"),
 )

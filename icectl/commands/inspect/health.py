@@ -57,7 +57,7 @@ def health(reader: Reader, choice: SnapshotChoice, settings: Settings, table: st
     limits = limits_of(settings)
     attention = {name: limit.attention for name, limit in limits.items()}
     files = sight.files.data  # what cannot be read ends the look
-    judged = judge_all(sight, lambda step: step.with_limits(step.request(), attention))
+    judged = judge_all(sight, lambda step: step.with_limits(step.request_of_health, attention))
     compact = judged["compact"].figures
     usual_bytes = read_or_default(metadata.properties, TARGET_FILE_SIZE_BYTES)
     row = health_view(
