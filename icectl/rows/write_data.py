@@ -64,6 +64,10 @@ _WAITING_BYTES = 192 << 20
 """Row groups that wait for a thread to encode them, or are encoded there."""
 
 
+_LEAST_GROUP_ROWS = 100
+"""Rows that a row group has at least, as in the reference implementation."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """The options that data files are written with; `modes` are those of metrics by column.
@@ -207,7 +211,9 @@ class DataWriter:
             self._open[partition_key] = new  # behind the others: it was written to last
             left_bytes = self._options.target_size_bytes - new.size_bytes
             rows_left = left_bytes / self._row_size_bytes - new.waiting_rows
-            room = max(1, int(rows_left) - new.pending_rows)
+            of_group = self._options.row_group_size_bytes * batch.num_rows / max(batch.nbytes, 1)
+            rows_of_group = max(int(of_group), _LEAST_GROUP_ROWS)
+            room = max(1, min(int(rows_left) - new.pending_rows, rows_of_group))
             new.add(batch.slice(0, room))
             if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:
                 self._flush(new)

@@ -3,10 +3,12 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
+
+import numpy as np
 
 from icectl.cli.console import Console
 from icectl.cli.document import id_text
@@ -24,14 +26,23 @@ from icectl.commands.bill import (
     gets_of,
     puts_of,
 )
-from icectl.commands.inspect.advice_plan import Advice, Simulation, simulate
+from icectl.commands.inspect.advice_plan import Advice, RowGroups, Simulation, simulate
 from icectl.commands.inspect.clustering_plan import Clustering, keys_of, read_clustering
 from icectl.commands.inspect.query_logs import EQUALITY, Filter, Reads, read_query_logs
 from icectl.commands.inspect.views import Row
 from icectl.commands.rates import prices_of, rates_of
 from icectl.entries.clustering import CLUSTERING_SOURCES, Key
+from icectl.entries.rows import Entries, data_files, live, numbers, take
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.files.data_file import open_data_file
+from icectl.format.manifest import FileFormat
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import TARGET_FILE_SIZE_BYTES, bloom_filters, read_or_default
+from icectl.format.properties import (
+    PARQUET_ROW_GROUP_SIZE_BYTES,
+    TARGET_FILE_SIZE_BYTES,
+    bloom_filters,
+    read_or_default,
+)
 from icectl.format.schema import Schema
 from icectl.format.transforms import Transform
 from icectl.format.types import is_comparable
@@ -80,8 +91,9 @@ def advice(reader: Reader, choice: SnapshotChoice, request: AdviceRequest) -> Ro
     filters, unknown = _resolved(reads.filters, metadata.current_schema)
     snapshot = chosen_snapshot(metadata, choice)
     keys = _keys(filters, metadata.current_schema)
-    batches = reader.scan(reader.manifests(snapshot), CLUSTERING_SOURCES)
-    found = read_clustering(batches, keys, None)
+    first: list[str] = []
+    batches = reader.scan(reader.manifests(snapshot), CLUSTERING_SOURCES | {"location"})
+    found = read_clustering(_noting_a_file(batches, first), keys, None)
     target = read_or_default(metadata.properties, TARGET_FILE_SIZE_BYTES)
     result = None
     if filters and len(found.sizes):
@@ -92,6 +104,7 @@ def advice(reader: Reader, choice: SnapshotChoice, request: AdviceRequest) -> Ro
             target,
             _partition_terms(metadata),
             bloom_filters(metadata.properties),
+            _row_groups(reader, first),
         )
     left_out = sorted({*unknown, *(result.left_out if result else ())})
     facts: dict[str, Any] = {
@@ -104,6 +117,30 @@ def advice(reader: Reader, choice: SnapshotChoice, request: AdviceRequest) -> Ro
     }
     per_day = facts["reads_per_day"]
     return {**facts, **_result(result, found, reader, request, per_day)}
+
+
+def _noting_a_file(batches: Iterable[Entries], first: list[str]) -> Iterator[Entries]:
+    """Yield batches; `first` gets the location of the first live data file in Parquet."""
+    for batch in batches:
+        if not first:
+            data = data_files(live(batch))
+            rows = np.flatnonzero(numbers(data, "file_format") == FileFormat.PARQUET)
+            first += take(data, rows[:1]).table["location"].to_pylist()
+        yield batch
+
+
+def _row_groups(reader: Reader, locations: Sequence[str]) -> RowGroups | None:
+    """Return the row groups that new files get, by the rows of a data file; None if not known."""
+    size_bytes = read_or_default(reader.metadata.properties, PARQUET_ROW_GROUP_SIZE_BYTES)
+    for location in locations:
+        try:
+            with reader.context.store.open(location) as file:
+                for found in open_data_file(file, FileFormat.PARQUET.name).batches(None):
+                    if found.batch.num_rows:
+                        return RowGroups(size_bytes, found.batch.nbytes / found.batch.num_rows)
+        except (CorruptTable, Unsupported, StorageError, OSError):  # `validate` tells more
+            continue
+    return None
 
 
 def _resolved(
@@ -216,6 +253,7 @@ def _result(
             {
                 "kind": layout.kind,
                 "terms": list(layout.terms),
+                "size_bytes": layout.size_bytes,
                 "data_file_count": layout.file_count,
                 "files_per_read": layout.reading.files,
                 "bytes_per_read": layout.reading.bytes,
@@ -254,15 +292,23 @@ def _commands(layout: Advice, request: AdviceRequest) -> tuple[str | None, str]:
         "hilbert": f" --strategy hilbert --zorder {columns} --rewrite-all",
         "partition": " --rewrite-all",
         "bloom": " --rewrite-all",
-    }[layout.kind]
+    }
+    own["file-size"] = own["row-group"] = own["sort" if layout.terms else "compact"]
     first = None
+    if layout.kind in _SIZES:
+        setting = f"{_SIZES[layout.kind].name}={layout.size_bytes}"
+        first = f"icectl properties {table} set {setting}{request.hint_options}"
     if layout.kind == "partition":
         first = f"in Spark: ALTER TABLE {table} ADD PARTITION FIELD {_spark_term(layout.terms[0])}"
     elif layout.kind == "bloom":
         name = f"write.parquet.bloom-filter-enabled.column.{layout.terms[0]}"
         setting = shlex.quote(f"{name}=true")
         first = f"icectl properties {table} set {setting}{request.hint_options}"
-    return first, f"icectl compact {table}{own}{request.hint_options}"
+    return first, f"icectl compact {table}{own[layout.kind]}{request.hint_options}"
+
+
+_SIZES = {"file-size": TARGET_FILE_SIZE_BYTES, "row-group": PARQUET_ROW_GROUP_SIZE_BYTES}
+"""The properties of sizes."""
 
 
 def _spark_term(term: str) -> str:
@@ -336,16 +382,23 @@ def _print_logs(console: Console, row: Row) -> None:
 
 _TITLES = {
     "compact": "compact small files", "sort": "sort by", "hilbert": "Hilbert order by",
-    "partition": "partition by", "bloom": "Bloom filter for",
+    "partition": "partition by", "bloom": "Bloom filter for", "file-size": "files of",
+    "row-group": "row groups of",
 }  # fmt: skip
 
 
 def _print_one(console: Console, row: Row, shown: Mapping[str, Any]) -> None:
-    title = " ".join([_TITLES[shown["kind"]], ", ".join(shown["terms"])]).rstrip()
+    terms = ", ".join(shown["terms"])
+    if shown["size_bytes"] is not None:
+        in_memory = " in memory" if shown["kind"] == "row-group" else ""
+        terms = f"{print_size(shown['size_bytes'])}{in_memory}{terms and f', sorted by {terms}'}"
+    title = f"{_TITLES[shown['kind']]} {terms}".rstrip()
     files = f"{row['files_per_read']:,.1f} -> {shown['files_per_read']:,.1f} files"
     now, then = (print_size(round(one["bytes_per_read"])) for one in (row, shown))
     console.print(console.style(title, "bold"))
-    _say(console, f"{files}, {now} -> {then} a read ({shown['saved_ratio']:.0%} less)", indent=2)
+    _say(
+        console, f"{files}, {now} -> {then} a read (cost {shown['saved_ratio']:.0%} less)", indent=2
+    )
     paid = f"paid back after {print_count(max(round(shown['payback_reads']), 1), 'read')}"
     days = shown["payback_days"]
     if days is not None:

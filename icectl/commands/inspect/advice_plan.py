@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, takewhile
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from icectl.commands.bill import GETS_OF_DATA_FILE
 from icectl.commands.inspect.clustering_plan import Clustering
 from icectl.commands.inspect.query_logs import EQUALITY, Filter
 from icectl.commands.steps import OPEN_COST_BYTES
@@ -35,6 +37,13 @@ _LEAST_FILE = 0.25
 """A partition transform is no advice if its files have less than so much of the target size."""
 
 _MOST_BUCKETS = 4096
+_WORTH = 0.9
+"""Another size of files or row groups is advice if reads cost no more than this part."""
+
+_LEAST_TARGET, _LARGEST_TARGET, _LEAST_GROUP = 1 << 20, 1 << 30, 1 << 20
+_ROWS_OF_GROUP = 10
+"""Row groups with fewer rows of the sample are not tried."""
+
 _FALSE_POSITIVES = 0.01
 _SEED = 20_261_129
 _PLACES = 1 << 16
@@ -55,29 +64,44 @@ _SPANS_OF_TIME: Mapping[str, tuple[tuple[str, int], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What reads cost on average, of all filters by how often each is used."""
+    """What reads cost on average, of all filters by how often each is used.
+
+    `more_groups` are row groups beyond one of each file, where they are told apart.
+    """
 
     files: float
     bytes: float
+    more_groups: float = 0.0
 
     @property
     def cost_bytes(self) -> float:
-        """Bytes read, with those that opening a file counts for."""
-        return self.bytes + OPEN_COST_BYTES * self.files
+        """Bytes read, with those that opening a file counts for, and one more request a group."""
+        requests = self.files + self.more_groups / GETS_OF_DATA_FILE
+        return self.bytes + OPEN_COST_BYTES * requests
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A layout, its data files, and what the same reads cost in it.
 
-    `kind` is `compact`, `sort`, `hilbert`, `partition` or `bloom`; `terms` are columns, or
-    transforms. A Bloom filter leaves out rows of a file that is opened, so only bytes are fewer.
+    `kind` is `compact`, `sort`, `hilbert`, `partition`, `bloom`, `file-size` or `row-group`;
+    `terms` are columns, or transforms. A Bloom filter leaves out rows of a file that is opened, so
+    only bytes are fewer. `size_bytes` is the size of files, or of row groups in memory.
     """
 
     kind: str
     terms: tuple[str, ...]
     file_count: int
     reading: Reading
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """The row groups of new files: bytes of one and of a row, both in memory."""
+
+    size_bytes: int
+    row_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +117,8 @@ class FilterShare:
 class Simulation:
     """The reads as files lie now, and layouts that cost less, the best first.
 
-    `left_out` are columns of filters whose values bounds do not show.
+    Those with another size of files or row groups come last. `left_out` are columns of filters
+    whose values bounds do not show.
     """
 
     now: Reading
@@ -144,6 +169,11 @@ class _Sample:
     partitions: Integers
     files: Integers
     bytes: Reals
+    record_count: int
+
+
+_Intervals = Mapping[str, tuple[float, float]]
+"""The values that a read compares each column with, from the first to the last."""
 
 
 def simulate(
@@ -153,12 +183,14 @@ def simulate(
     target_bytes: int,
     partitioned_by: Collection[str],
     with_bloom: Collection[str],
+    row_groups: RowGroups | None = None,
 ) -> Simulation:
     """Return what reads cost now and in other layouts.
 
     `filters` counts the reads with each filter, by the names of the keys of `found`.
     `distinct_counts` are those of columns by their ids, if statistics have them. `partitioned_by`
-    are terms that the table is partitioned by already, `with_bloom` columns with Bloom filters.
+    are terms that the table is partitioned by already, `with_bloom` columns with Bloom filters,
+    `row_groups` those that files would get.
     Cost: for each layout a sort of the sample, and its files compared with each read.
     """
     usage: dict[str, int] = {}
@@ -198,6 +230,7 @@ def simulate(
         if readings != by_filter:
             layouts.append(Advice("bloom", (name,), len(found.sizes), _mean(readings, known)))
     layouts.sort(key=lambda layout: (layout.reading.cost_bytes, len(layout.terms), layout.kind))
+    layouts += _other_sizes(layouts, sample, known, trials, target_bytes, row_groups)
     return Simulation(_mean(by_filter, known), shares, layouts, left_out)
 
 
@@ -205,7 +238,8 @@ def _mean(readings: Mapping[Filter, Reading], counts: Mapping[Filter, int]) -> R
     total = max(sum(counts.values()), 1)
     files = sum(reading.files * counts[used] for used, reading in readings.items())
     size = sum(reading.bytes * counts[used] for used, reading in readings.items())
-    return Reading(files / total, size / total)
+    groups = sum(reading.more_groups * counts[used] for used, reading in readings.items())
+    return Reading(files / total, size / total, groups / total)
 
 
 def _known_filters(
@@ -278,7 +312,7 @@ def _sample(found: Clustering, columns: Mapping[str, _Column], target_bytes: int
     of_file = np.bincount(files, minlength=len(ends))
     sizes = found.sizes[files] / of_file[files]
     sizes *= found.sizes.sum() / max(float(sizes.sum()), 1.0)  # files without a row of the sample
-    return _Sample(values, found.partitions[files], files, sizes)
+    return _Sample(values, found.partitions[files], files, sizes, max(int(ends[-1]), 1))
 
 
 def _drawn(column: _Column, files: Integers, random: np.random.Generator) -> Reals:
@@ -326,14 +360,74 @@ def _layouts(
                 yield "partition", (term,), files
 
 
+def _other_sizes(
+    layouts: Sequence[Advice],
+    sample: _Sample,
+    filters: Mapping[Filter, int],
+    trials: Mapping[Filter, Sequence[_Intervals]],
+    target_bytes: int,
+    row_groups: RowGroups | None,
+) -> Iterator[Advice]:
+    """Yield the best size of files, and of row groups, of the best sort, or without an order.
+
+    A size is worth to be told only if it costs a tenth less than the sizes that the table has.
+    """
+    base = next(one for kind in ("sort", "compact") for one in layouts if one.kind == kind)
+    order = sample.values[base.terms[0]] if base.terms else sample.files
+
+    def put(count_of: Callable[[int], int]) -> _Files:
+        return _put_in_files(sample, order, sample.partitions, count_of)
+
+    def reading(groups: _Files, files: _Files) -> Reading:
+        return _mean(
+            {used: _reading_groups(groups, files, used, trials[used]) for used in filters}, filters
+        )
+
+    def best(kind: str, found: Mapping[int, tuple[_Files, Reading]], own: Reading) -> list[Advice]:
+        size, (files, least) = min(found.items(), key=lambda item: item[1][1].cost_bytes)
+        if least.cost_bytes > _WORTH * own.cost_bytes:
+            return []
+        return [Advice(kind, base.terms, len(files.sizes), least, size)]
+
+    found = {}
+    for size in _powers(target_bytes, _LEAST_TARGET, _LARGEST_TARGET):
+        sizes = sizes_of(size, None, None)
+        files = put(sizes.parts if base.terms else sizes.expected_files)
+        found[size] = files, reading(files, files)
+    yield from best("file-size", found, base.reading)
+    if row_groups is None or not base.terms:
+        return
+    part_of_rows = len(sample.bytes) / sample.record_count
+    count_of = sizes_of(target_bytes, None, None).parts
+    files, found = put(count_of), {}
+    for size in _powers(row_groups.size_bytes, _LEAST_GROUP, row_groups.size_bytes):
+        group_rows = size / row_groups.row_bytes * part_of_rows
+        if found and group_rows < _ROWS_OF_GROUP:
+            break
+        groups = _put_in_files(sample, order, sample.partitions, count_of, group_rows=group_rows)
+        found[size] = files, reading(groups, files)
+    yield from best("row-group", found, found[row_groups.size_bytes][1])
+
+
+def _powers(size: int, least: int, most: int) -> list[int]:
+    """Return a size first, then its halves and doubles between others."""
+    halves = [size >> bits for bits in range(1, 16) if size >> bits >= least]
+    doubles = [size << bits for bits in range(1, 16) if size << bits <= most]
+    return [size, *halves, *doubles]
+
+
 def _put_in_files(
     sample: _Sample,
     order: Reals | Integers,
     groups: Integers,
     count_of: Callable[[int], int],
     buckets: _Buckets | None = None,
+    group_rows: float = inf,
 ) -> _Files:
-    """Split the rows of each group into equal files in an order; `count_of` some bytes."""
+    """Split the rows of each group into equal files in an order; `count_of` some bytes.
+
+    With `group_rows`, these are the row groups of as many rows in such files.
+    """
     rows = np.lexsort((order, groups))
     own = groups[rows]
     starts = np.flatnonzero(np.concatenate([[True], own[1:] != own[:-1]]))
@@ -345,6 +439,11 @@ def _put_in_files(
     of_group = rank * np.repeat(files, counts) // np.repeat(counts, counts)
     numbers = np.repeat(np.cumsum(files) - files, counts) + of_group
     first = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+    if group_rows < inf:
+        in_file = np.arange(len(rows)) - first[numbers]
+        at = np.floor(in_file / max(group_rows, 1.0))
+        begins = (numbers[1:] != numbers[:-1]) | (at[1:] != at[:-1])
+        first = np.flatnonzero(np.concatenate([[True], begins]))
     low, high = {}, {}
     for name, values in sample.values.items():
         of_rows = values[rows]
@@ -410,9 +509,6 @@ def _interleaved(words: Sequence[npt.NDArray[np.uint64]]) -> Integers:
 
 # -- reads ------------------------------------------------------------------------------------
 
-_Intervals = Mapping[str, tuple[float, float]]
-"""The values that a read compares each column with, from the first to the last."""
-
 
 def _trials(sample: _Sample, used: Filter, file_count: int) -> Sequence[_Intervals]:
     """Return the intervals that reads with a filter compare columns with, by column."""
@@ -453,6 +549,15 @@ def _reading(files: _Files, used: Filter, trials: Sequence[_Intervals]) -> Readi
         opened += np.count_nonzero(mask)
         size += float(files.sizes[mask].sum())
     return Reading(opened / len(trials), size / len(trials))
+
+
+def _reading_groups(
+    groups: _Files, files: _Files, used: Filter, trials: Sequence[_Intervals]
+) -> Reading:
+    """Return what reads of row groups cost: each but the first of a file is one request more."""
+    of_files, of_groups = (_reading(one, used, trials) for one in (files, groups))
+    more = max(of_groups.files - of_files.files, 0.0)
+    return Reading(of_files.files, of_groups.bytes, more)
 
 
 def _with_bloom(reading: Reading, used: Filter, column: str, rows_of_value: float) -> Reading:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.inspect.advice_plan import Advice, Simulation, simulate
+from icectl.commands.inspect.advice_plan import Advice, RowGroups, Simulation, simulate
 from icectl.commands.inspect.clustering_plan import read_clustering
 from icectl.commands.inspect.query_logs import EQUALITY, RANGE, Filter
 from icectl.entries.clustering import Key
@@ -144,3 +144,26 @@ def test_columns_without_bounds_are_left_out_of_filters():
     found = simulated([file(a=(0, 9))] * 2, {equal("a", "b"): 3, equal("zip"): 1})
     assert found.left_out == ["b", "zip"]
     assert {one.filter: one.share for one in found.filters} == {equal("a"): 0.75, equal(): 0.25}
+
+
+def test_smaller_files_and_row_groups_are_told_of_where_look_ups_read_less_of_them():
+    target = 16 * MIB
+    files = [file(target, a=(0, 10**9))] * 8
+    identity = parse_transform("identity")
+    keys = [Key("a", 1, LONG, identity)]
+    found = read_clustering([entries(*files)], keys, None)
+    groups = RowGroups(8 * MIB, 2 * target / 1000)  # rows are twice as large in memory
+    layouts = simulate(found, {equal("a"): 1}, {}, target, (), (), groups).layouts
+    by_size = {one.kind: one for one in layouts[-2:]}
+    small, inner = by_size["file-size"], by_size["row-group"]
+    # A look-up opens one file of 1 MiB (1.4 times that as bins are filled), or one of 16 MiB and a
+    # row group of 1 MiB in memory of it.
+    assert (small.size_bytes, small.file_count) == (MIB, 92)
+    assert small.reading.bytes == pytest.approx(128 / 92 * MIB, rel=0.1)
+    assert (inner.size_bytes, inner.file_count) == (MIB, 6)
+    assert inner.reading.bytes == pytest.approx(MIB / 2, rel=0.1)
+    assert inner.reading.files == pytest.approx(1, rel=0.02)
+    full = simulate(found, {frozenset(): 1}, {}, target, (), (), groups).layouts
+    # A scan reads all of it: larger files are fewer to open.
+    assert [one.size_bytes for one in full if one.kind == "file-size"] == [128 * MIB]
+    assert [one for one in full if one.kind == "row-group"] == []
