@@ -291,7 +291,7 @@ class MatchSearch:
         columns = [item for item in opened.schema if field_id(item) == _ROW_ID]
         if not columns:
             return 0
-        if not self.field_ids <= set(ids_in(child_fields(columns[0].type))):
+        if not self.field_ids <= set(map(field_id, fields_in(child_fields(columns[0].type)))):
             return opened.record_count
         count = 0
         for rows in opened.batches({_ROW_ID}):
@@ -477,8 +477,8 @@ def _partition_condition(
     return And(tuple(Compare(it, "=", of_column[it.field_id or 0]) for it in columns))
 
 
-def ids_in(fields: Iterable[pa.Field]) -> Iterator[int | None]:
-    """Yield the field ids of columns, at any depth."""
+def fields_in(fields: Iterable[pa.Field]) -> Iterator[pa.Field]:
+    """Yield columns, at any depth."""
     for item in fields:
-        yield field_id(item)
-        yield from ids_in(child_fields(item.type))
+        yield item
+        yield from fields_in(child_fields(item.type))

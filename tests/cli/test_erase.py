@@ -20,10 +20,11 @@ from icectl.format.partition import PartitionField
 from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType, StructType
-from tests.builders.byte_scanner import hits_below
+from tests.builders.byte_scanner import hits_below, hits_in
 from tests.builders.data_files import stored
-from tests.builders.expiry import NOW_MS
+from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.inline_engine import InlineEngine
+from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, rows_without_lineage
 from tests.builders.table_builder import (
     PARTITIONINGS,
@@ -335,14 +336,13 @@ def test_files_that_no_snapshot_names_are_read_too(erase, tmp_path):
     assert [one["known_by"] for one in orphans] == ["rows"]
     assert result_of(erase(directory, *ALL), 3)["is_proved"] is False
     assert Path(loose["location"]).exists()  # it may be of a commit that is under way
-    (directory / "metadata" / "lost-m0.avro").unlink()
-    for path in directory.rglob("*.parquet"):
+    for path in (*directory.rglob("*.parquet"), directory / "metadata" / "lost-m0.avro"):
         os.utime(path, (NOW_MS / 1000 - 9 * 86_400,) * 2)
     assert Path(loose["location"]).exists()
     words = [word for word in ALL if word != "--expire-history"]
     assert result_of(erase(directory, *words), 3)["deleted_files"] == []
     done = result_of(erase(directory, *ALL))
-    assert (done["deleted_files"], done["is_proved"]) == ([loose["location"]], True)
+    assert (sorted(done["deleted_files"]), done["is_proved"]) == (sorted(left), True)
     assert [one for one in done["objects"] if one["kind"] == "orphan"]  # without such a row
     assert ids(directory) == list(range(10))
 
@@ -429,6 +429,42 @@ def test_whole_rows_of_position_deletes_are_left_out(erase, tmp_path, version):
     assert ids(directory) == [it for it in range(12) if it not in (1, 4)]
     assert ids(directory, first) == list(range(10))
     clean(erase, directory)
+
+
+def test_what_was_moved_to_the_quarantine_is_found(erase, tmp_path, monkeypatch):
+    directory, away = tmp_path / "t", tmp_path / "away"
+    table = TableBuilder(directory)
+    table.append(range(10))
+    for id_ in (MARKED, 100):
+        table.loose_data_files([id_])
+    for path in directory.rglob("*.parquet"):
+        os.utime(path, (NOW_MS / 1000 - 9 * 86_400,) * 2)
+    moving = ("--quarantine", away, "--max-fraction", "1", "--yes")
+    day_before = Clock(NOW_MS - 86_400_000)
+    assert erase(directory, *moving, command="remove-orphans", env=day_before).code == 0
+    for path in away.rglob("*.jsonl"):
+        age(path, 1)
+    copies = list(away.rglob("*.parquet"))
+    (moved,) = (path for path in copies if hits_in(path.read_bytes(), [MARK]))
+    monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_QUARANTINE", str(away))
+    looked = result_of(erase(directory, *WHERE, "--verify", "--json"), 4)
+    assert [one["subject"] for one in looked["left"]] == [str(moved)]
+    assert "quarantine" in looked["left"][0]["reason"]
+    done = result_of(erase(directory, *ALL))
+    assert (done["deleted_files"], done["is_proved"]) == ([str(moved)], True)
+    assert set(copies) - set(away.rglob("*.parquet")) == {moved}  # the other has no such row
+
+
+def test_an_orphaned_leaf_is_no_data_file(erase, tmp_path):
+    directory = tmp_path / "t"
+    TableBuilder(directory, format_version=3).append(range(3))
+    upgrade(directory, FixedEnv(START_MS + HOUR_MS))
+    TableBuilder(tmp_path / "o", format_version=3).append([MARKED])
+    upgrade(tmp_path / "o", FixedEnv(START_MS + HOUR_MS))
+    for root in (tmp_path / "o" / "metadata").glob("root-*.parquet"):  # column 1 is a long, too
+        shutil.copy(root, directory / "metadata" / "lost.parquet")
+    left = result_of(erase(directory, "--where", "id = 4712", "--verify", "--json"), 4)["left"]
+    assert [Path(one["subject"]).name for one in left] == ["lost.parquet"]
 
 
 @pytest.mark.parametrize("readded", [False, True])

@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+import pyarrow as pa
+
 from icectl.commands.erase.plan import Left
-from icectl.commands.matching import WITH_ROWS, Matches, MatchSearch, ids_in
+from icectl.commands.matching import WITH_ROWS, Matches, MatchSearch, fields_in
+from icectl.commands.remove_orphans.purge import quarantined_files
 from icectl.commit.journals import uuid_of
 from icectl.entries.files import FileKind, rows, together
 from icectl.errors import CorruptTable, IcectlError, StorageError, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.metadata_file import read_metadata_json, read_version_hint
+from icectl.files.parquet.schema import field_id
 from icectl.format.file_names import VERSION_HINT, named_folders, parse_metadata_file_name
 from icectl.format.manifest import FileFormat
 from icectl.storage.identity import unlisted
@@ -33,6 +37,9 @@ _KINDS = {
     FileKind.PARTITION_STATISTICS_FILES: "statistics",
     FileKind.METADATA_FILES: "metadata",
 }
+_CONTAINERS = (*_MAGIC, b"Obj\x01", b"PFA1")
+_LOOSE = "no snapshot names it; `icectl remove-orphans` deletes it once it is old enough"
+_AWAY = "it lies in the quarantine; `--expire-history` deletes it"
 _CHECK_SUM, _HINT_BYTES = b"crc\0", 1 << 10
 _PARTITIONS = "partitions."
 """How members of summaries begin that name partitions with their values."""
@@ -53,20 +60,24 @@ class Proof:
     """What was looked at, and what is left: files that hold a match, or may hold one.
 
     Order: by location.
-    `orphans` are those of them that no snapshot names, and that hold one.
+    `orphans` are those of them that no snapshot names, and `quarantined` those in the quarantine.
     """
 
     objects: tuple[ProvedObject, ...]
     left: tuple[Left, ...]
     orphans: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
     has_unreadable: bool = False
 
 
-def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
+def prove(
+    reader: Reader, search: MatchSearch, found: Matches, quarantine: str | None = None
+) -> Proof:
     """Look at each file below a table's location; `found` is what snapshots hold.
 
-    Files that no snapshot names are read, where they can be.
-    Raises: StorageError, where the location can't be listed.
+    Files that no snapshot names are read, where they can be, and those that runs of the table have
+    moved to the quarantine.
+    Raises: StorageError, where a folder can't be listed.
     Cost: a listing, and the rows of files that no snapshot names.
     """
     metadata, context = reader.metadata, reader.context
@@ -77,10 +88,19 @@ def prove(reader: Reader, search: MatchSearch, found: Matches) -> Proof:
     judging.everything(metadata.location)
     judging.elsewhere()
     judging.previous(metadata.location)
-    objects = sorted(judging.objects, key=attrgetter("location"))
-    left = sorted(judging.left, key=attrgetter("subject"))
-    judged = tuple(objects), tuple(left), tuple(sorted(judging.orphans))
-    return Proof(*judged, has_unreadable=judging.has_unreadable)
+    away = _Judging(reader, search, found, {}, frozenset(), hint=_AWAY)
+    if quarantine is not None:
+        for file in quarantined_files(context.store, quarantine, reader.loaded):
+            away.judge(file.location, file.size_bytes)
+    objects = sorted((*judging.objects, *away.objects), key=attrgetter("location"))
+    left = sorted((*judging.left, *away.left), key=attrgetter("subject"))
+    return Proof(
+        tuple(objects),
+        tuple(left),
+        tuple(sorted(judging.orphans)),
+        tuple(sorted(away.orphans)),
+        has_unreadable=judging.has_unreadable or away.has_unreadable,
+    )
 
 
 def _described(reader: Reader) -> Mapping[str, str]:
@@ -114,6 +134,7 @@ class _Judging:
     found: Matches
     known: Mapping[str, str]
     held: frozenset[str]
+    hint: str = _LOOSE
     objects: list[ProvedObject] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
@@ -137,19 +158,19 @@ class _Judging:
                 name_of = exact.get(comparison_key(location))
                 if name_of is not None:
                     seen.add(name_of)
-                    self._judge(location, size, name_of)
+                    self.judge(location, size, name_of)
                 elif (key := loosest_key(location)) in loose:
                     otherwise.setdefault(loose[key], []).append((location, size))
                 else:
-                    self._judge(location, size)
+                    self.judge(location, size)
         for name_of, spelled in otherwise.items():
             for location, size in spelled:
                 is_it = name_of not in seen and len(spelled) == 1
-                self._judge(location, size, name_of if is_it else None)
+                self.judge(location, size, name_of if is_it else None)
         for path, reason in unlisted(folder):
             self.left.append(Left(path, f"{reason}: not looked at"))
 
-    def _judge(self, location: str, size: int, name_of: str | None = None) -> None:
+    def judge(self, location: str, size: int, name_of: str | None = None) -> None:
         """Judge a file that metadata names so, or that nothing names."""
         try:
             if name_of is None:
@@ -236,31 +257,41 @@ class _Judging:
         self.objects.append(ProvedObject(location, size, "metadata", "no rows"))
 
     def _data(self, location: str, size: int) -> None:
-        store = self.reader.context.store
+        store, search = self.reader.context.store, self.search
         beginning = store.read_range(location, 0, 4)
+        if not beginning.startswith(_CONTAINERS):
+            self.left.append(Left(location, f"it can't be read as a data file; {self.hint}"))
+            return
         form = next((kind for magic, kind in _MAGIC.items() if beginning.startswith(magic)), None)
-        if form is None:
-            self.left.append(Left(location, f"it can't be read as a data file; {_LOOSE}"))
-            return
-        with store.open(location) as file, naming(location):
-            opened = open_data_file(file, form.name)
-            count, ids = opened.record_count, set(ids_in(opened.schema))
-        if not self.search.field_ids <= ids:
-            self.left.append(Left(location, f"it lacks columns to look at; {_LOOSE}"))
-            return
-        matching = self.search.look_into(self.reader, location, form, count, size)
-        if matching:
-            self.orphans.append(location)
-            self.left.append(Left(location, f"{print_count(matching, 'row')} match; {_LOOSE}"))
-        else:
-            self.objects.append(ProvedObject(location, size, "orphan", "rows"))
+        reason = "it may hold bounds of such rows"
+        if form is not None:
+            with store.open(location) as file, naming(location):
+                opened = open_data_file(file, form.name)
+            count = opened.record_count
+            reason = "it lacks columns to look at"
+            if self._has_columns(opened.schema):
+                count = search.look_into(self.reader, location, form, count, size)
+                if not count:
+                    self.objects.append(ProvedObject(location, size, "orphan", "rows"))
+                    return
+                reason = f"{print_count(count, 'row')} match"
+        self.orphans.append(location)
+        self.left.append(Left(location, f"{reason}; {self.hint}"))
+
+    def _has_columns(self, stored: pa.Schema) -> bool:
+        """Return whether a file has the columns to look at: files of metadata have the same ids."""
+        names = {field_id(item): item.name for item in fields_in(stored)}
+        return all(
+            any(line and line[-1].name == names.get(id_) for line in lines)
+            for id_, lines in (
+                (id_, [schema.line_to(id_) for schema in self.reader.metadata.schemas])
+                for id_ in self.search.field_ids
+            )
+        )
 
     def _unreadable(self, location: str, error: IcectlError) -> None:
         self.left.append(Left(location, f"it can't be read: {error.message}"))
         self.has_unreadable = True
-
-
-_LOOSE = "no snapshot names it; `icectl remove-orphans` deletes it once it is old enough"
 
 
 def _is_named_as_metadata(file_name: str) -> bool:

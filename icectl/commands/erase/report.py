@@ -46,8 +46,9 @@ class Erasure:
 
     @property
     def orphans(self) -> tuple[str, ...]:
-        """The orphans with such rows, where somebody has looked."""
-        return () if self.last_look is None else self.last_look.orphans
+        """The orphans with such rows, quarantined ones too, where somebody has looked."""
+        look = self.last_look
+        return () if look is None else (*look.orphans, *look.quarantined)
 
     @property
     def everything_left(self) -> tuple[Left, ...]:

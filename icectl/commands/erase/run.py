@@ -9,7 +9,7 @@ from icectl.cli.engines import engine_of
 from icectl.cli.failures import error_and_code
 from icectl.cli.options import Change, Common, RunLimits, read_options
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import ORPHANS_OLDER_THAN
+from icectl.cli.settings import ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
 from icectl.commands.change import Finished, MetadataReport, PlannedChange, carry_out
 from icectl.commands.change import commit_metadata as commit_refs
 from icectl.commands.compact.options import CompactRequest
@@ -32,7 +32,7 @@ from icectl.commands.erase.plan import (
     refs_on,
     what_holds,
 )
-from icectl.commands.erase.proof import prove
+from icectl.commands.erase.proof import Proof, prove
 from icectl.commands.erase.report import (
     Erased,
     Erasure,
@@ -119,7 +119,8 @@ class EraseOptions:
     max_fraction: float
     rounds: int
     orphans_older_than: str
-    deletes_versions: bool = False
+    quarantine: str | None
+    deletes_versions: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
         if not has_work:
             if not (change.dry_run or change.check):
                 Leftovers(context, (COMMAND,)).remove(loaded)
-            report = _looked(report, context, loaded, prepared.search)
+            report = _looked(report, context, loaded, prepared.search, options.quarantine)
             has_work = bool(report.left)
 
         def finish() -> Finished[Erasure]:
@@ -241,6 +242,7 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
         MAX_FRACTION if ratio is None else ratio,
         rounds or ROUNDS,
         common.shell.settings.read(ORPHANS_OLDER_THAN),
+        common.shell.settings.read(ORPHANS_QUARANTINE),
         request.delete_versions,
     )
 
@@ -255,7 +257,7 @@ def _verified(session: Session, options: EraseOptions) -> Outcome:
     plan = plan_erasure(
         loaded.metadata, sought, found, (), (), expires=False, max_fraction=options.max_fraction
     )
-    report = _looked(Erasure(loaded.metadata, plan), context, loaded, search)
+    report = _looked(Erasure(loaded.metadata, plan), context, loaded, search, options.quarantine)
     proof = report.proof
     assert proof is not None
     is_incomplete = proof.has_unreadable or bool(found.unread)
@@ -271,13 +273,17 @@ def _verified(session: Session, options: EraseOptions) -> Outcome:
 
 
 def _looked(
-    report: Erasure, context: TableContext, loaded: LoadedTable, search: MatchSearch
+    report: Erasure,
+    context: TableContext,
+    loaded: LoadedTable,
+    search: MatchSearch,
+    quarantine: str | None,
 ) -> Erasure:
     """Return the report with a look at every file, and what is left by it."""
     gaps = Gaps()
     reader = Reader(context, loaded, gaps)
     found = search.look(reader)
-    proof = prove(reader, search, found)
+    proof = prove(reader, search, found, quarantine)
     held = what_holds(loaded.metadata, found, expires=False, patterns=())
     return replace(report, proof=proof, left=(*held, *_gaps(gaps, found), *proof.left))
 
@@ -401,7 +407,7 @@ def execute(
         loaded = open_to_change(context.catalog)
         Leftovers(context, (COMMAND,)).remove(loaded)
         erased = erasing.look_again(loaded)
-        if options.expires and erasing.remove_more(loaded, erased.proof.orphans):
+        if options.expires and erasing.remove_more(loaded, erased.proof):
             erased = erasing.look_again(loaded)
     except (CommitUnknown, SelfCheckFailed):
         raise
@@ -438,7 +444,7 @@ class _Erasing:
         """Look at everything once more, and return what became of it."""
         reader, options = Reader(self.context, loaded), self.options
         found = self.search.look(reader)
-        proof = prove(reader, self.search, found)
+        proof = prove(reader, self.search, found, options.quarantine)
         held = what_holds(
             loaded.metadata, found, expires=options.expires, patterns=options.patterns
         )
@@ -542,9 +548,9 @@ class _Erasing:
         if prepared.rewrite.plan.chosen:
             self.snapshot_ids.append(rewrite_manifests(self.context, prepared, COMMAND).snapshot_id)
 
-    def remove_more(self, loaded: LoadedTable, orphans: Sequence[str]) -> bool:
+    def remove_more(self, loaded: LoadedTable, proof: Proof) -> bool:
         """Delete orphans, and previous versions if asked to; whether anything went."""
-        has_orphans = self.remove_orphans(loaded, orphans)
+        has_orphans = self.remove_orphans(loaded, proof)
         if not self.options.deletes_versions:
             return has_orphans
         if isinstance(self.context.store, NotingStore):
@@ -553,29 +559,43 @@ class _Erasing:
         self.left += staying
         return has_orphans or count > 0
 
-    def remove_orphans(self, loaded: LoadedTable, locations: Sequence[str]) -> bool:
-        """Delete orphans that are old enough, as remove-orphans does; whether any went."""
+    def remove_orphans(self, loaded: LoadedTable, proof: Proof) -> bool:
+        """Delete orphans that are old enough, and quarantined ones, as remove-orphans does.
+
+        Returns whether any went.
+        """
+        age, quarantine = self.options.orphans_older_than, self.options.quarantine
+        options = OrphanOptions(older_than=lambda now_ms: parse_instant(age, now_ms))
+        count = len(self.deleted_files)
+        if proof.orphans:
+            self._remove(loaded, options, proof.orphans)
+        if proof.quarantined:
+            options = replace(options, quarantine=quarantine, purge_after_ms=0)
+            self._remove(loaded, options, proof.quarantined)
+        return len(self.deleted_files) > count
+
+    def _remove(
+        self, loaded: LoadedTable, options: OrphanOptions, locations: Sequence[str]
+    ) -> None:
         context = self.context
-        if not locations:
-            return False
         search = LocalOrphanSearch(context.store.list, context.progress, context.deadline)
-        age = self.options.orphans_older_than
         try:
-            prepared = prepare_orphans(
-                context, search, OrphanOptions(older_than=lambda now_ms: parse_instant(age, now_ms))
-            )
+            prepared = prepare_orphans(context, search, options)
             orphans = including(prepared.plan.orphans, locations)
+            purge = prepared.purge
+            if purge is not None:
+                purge = replace(purge, files=including(purge.files, locations), lists=())
             nothing = listed_none(prepared.plan.outside)
             plan = replace(prepared.plan, orphans=orphans, outside=nothing)
             if self.options.deletes_versions:
                 places = [file.location for file in listed_files(orphans)]
                 versions.record_locations(context, loaded, places)
-            gone = delete_orphans(context, replace(prepared, plan=plan))
+            gone = delete_orphans(context, replace(prepared, plan=plan, purge=purge))
         except Refused as error:  # it lies where others may have files: it is told of as left
             context.progress.warn(f"no orphan is deleted: {error.message}")
-            return False
-        self.deleted_files += [file.location for file in listed_files(gone.removed)]
-        return len(gone.removed) > 0
+            return
+        for removed in (gone.removed, gone.purged):
+            self.deleted_files += [file.location for file in listed_files(removed)]
 
     def expire_history(self) -> None:
         """Drop the tags that were named, expire snapshots that hold rows, delete their files."""

@@ -20,6 +20,7 @@ from icectl.errors import UsageError
 from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
 from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.open import add_root
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import is_reviewed
@@ -119,6 +120,18 @@ def plan_purge(
         if len(purged) == len(run.files):
             lists += [one.location for one in run.lists]
     return PurgePlan(older_than_ms, _together(files), tuple(lists), left_alone)
+
+
+def quarantined_files(store: Store, quarantine: str, loaded: LoadedTable) -> Iterator[ListedFile]:
+    """Yield the files in a quarantine that lists say this table's runs have moved there.
+
+    Raises: StorageError. Cost: a listing of the quarantine, and the lists.
+    """
+    add_root(store, quarantine)
+    table = locations.name(loaded.metadata.location.rstrip("/"))
+    for run in _runs_of(store, quarantine.rstrip("/"), table):
+        if _listed_copies(store, run, loaded.metadata.table_uuid) is not None:
+            yield from run.files
 
 
 def _runs_of(store: Store, quarantine: str, table: str) -> Iterator[_Run]:
