@@ -48,6 +48,15 @@ def test_r193_a_table_that_says_nothing_else_owns_its_files(value):
     check_gc_enabled(history([], {}))
 
 
+def test_a_table_that_its_catalog_maintains_is_refused_before_its_properties_are(catalog):
+    loaded = catalog.load()
+    kept = replace(loaded.capabilities, maintained_by="Glue's optimizers")
+    sharing = changed(replace(loaded, capabilities=kept), properties={"gc.enabled": "false"})
+    with pytest.raises(Refused, match="to Glue's optimizers") as raised:
+        check_deletable(catalog, sharing, loaded.metadata.last_updated_ms)
+    assert raised.value.error_id == "maintained-elsewhere"
+
+
 def test_a_clock_more_than_a_minute_behind_the_last_commit_is_refused(catalog):
     loaded = catalog.load()
     last = loaded.metadata.last_updated_ms
