@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from icectl.checks.live_entries import LARGEST_FILE, LiveRows
 from icectl.checks.rule import Finding
@@ -99,6 +100,38 @@ def test_v4_120_r066_a_file_in_two_spellings_is_live_twice():
 def test_r063_no_store_has_a_file_of_more_bytes():
     rows = [data(f"/t/{size}", file_size_in_bytes=LARGEST_FILE + size) for size in (0, 1)]
     assert row_risks(entries(*rows), V2) == [("R-063", "`/t/1` has a size that no file has")]
+
+
+@pytest.mark.parametrize(
+    ("members", "is_whole"),
+    [
+        ({}, True),
+        ({"content_offset": 990}, True),
+        ({"content_offset": 991}, False),
+        ({"content_offset": -1}, False),
+        ({"content_offset": None}, False),
+        ({"content_size_in_bytes": 0}, True),
+        ({"content_size_in_bytes": -1}, False),
+        ({"content_size_in_bytes": None}, False),
+        ({"referenced_data_file": None}, False),
+        ({"content_offset": None, "status": Status.DELETED}, True),
+        ({"content_offset": None, "file_format": FileFormat.PARQUET}, True),
+    ],
+)
+def test_r118_a_vector_lies_in_its_file_and_names_its_data_file(members, is_whole):
+    places = {"content_offset": 4, "content_size_in_bytes": 10}
+    schema = pa.schema([*SCHEMA, *(pa.field(name, pa.int64()) for name in places)])
+    row = dict.fromkeys(schema.names) | vector("a", **places) | members
+    live = LiveRows(Entries(pa.Table.from_pylist([row], schema)), V3, SNAPSHOT)
+    assert [one.rule for one in RULES.findings(live)] == ([] if is_whole else ["R-118"])
+
+
+@pytest.mark.parametrize("members", [{"file_size_in_bytes": 0}, {"file_format": FileFormat.UNKNOWN},
+                                     {"file_format": FileFormat.PUFFIN}])  # fmt: skip
+def test_r063_live_files_have_bytes_and_a_format_with_rows(members):
+    assert [rule for rule, _ in row_risks(entries(data("a", **members)), V2)] == ["R-063"]
+    gone = data("a", status=Status.DELETED, **members)
+    assert row_risks(entries(gone, data("b", file_size_in_bytes=1)), V2) == []
 
 
 def test_what_is_deleted_counts_for_nothing():
