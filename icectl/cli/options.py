@@ -7,6 +7,7 @@ takes a `common: Common` or a `change: Change`.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -539,6 +540,7 @@ def command(
     return decorate
 
 
+@cache
 def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:
     """Return the parameters that stand for many options."""
     hints = get_type_hints(function)

@@ -30,9 +30,12 @@ _LINEAGE = ("_row_id", "_last_updated_sequence_number")
 def local(location: str) -> Path:
     """The path of a local location, with or without a scheme; URIs may have escapes, or not."""
     if not location.startswith("file:"):
-        return Path(location)
+        return _path(location)
     path = urlparse(location).path
     return Path(path) if "%" not in path or Path(path).exists() else Path(unquote(path))
+
+
+_path = lru_cache(Path)  # of the few files of a table, each asked for thousands of times
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

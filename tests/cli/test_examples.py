@@ -146,6 +146,7 @@ class Place:
             "HOME": str(self.folder),
             "XDG_CONFIG_HOME": str(self.folder),
             "ICECTL_COMPACT_ENGINE": "local",
+            "ICECTL_PRICES_CPU_HOUR": "0.05",  # --max-price needs one
             "PYICEBERG_CATALOG__PROD__URI": self.uri,
         }.items():
             if value:
