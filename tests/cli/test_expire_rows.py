@@ -131,6 +131,8 @@ def test_too_many_rows_at_once_are_refused(expire_rows, tmp_path):
     assert "3 of 10 rows would be deleted (30%), more than `--max-fraction` 20%" in ended.err
     ended = expire_rows(tmp_path / "t", *before(3), "--dry-run", "--json")
     assert (ended.code, ended.document["status"]) == (5, "refused")
+    shown = expire_rows(tmp_path / "t", *before(3), "--dry-run").out
+    assert "refused: 3 of 10 rows would be deleted (30%)" in shown
     assert expire_rows(tmp_path / "t", *before(2), "--yes").code == 0
     assert ids(tmp_path / "t") == list(range(2, 10))
 

@@ -77,7 +77,9 @@ def print_expiry(console: Console, report: ExpiredRows, *, whole: bool) -> None:
     plan = report.plan
     expired, every = f"{plan.deleted_row_count:,}", print_count(plan.live_row_count, "row")
     found = f"rows with {plan.filter.text}: {expired} of {every} ({plan.fraction:.1%})"
-    for text in (found, *_remarks(plan)):
+    refusal = None if report.is_done else plan.refusal
+    refused = () if refusal is None else (f"refused: {refusal.message}", f"hint: {refusal.hint}")
+    for text in (found, *refused, *_remarks(plan)):
         for line in wrap(text, console.prose_width):
             console.print(line)
     if not plan.has_work:

@@ -54,6 +54,7 @@ from icectl.units import print_count, print_size
 _LEAST_SAVED = 0.1
 """A layout is advice if its reads cost so much less."""
 
+_ORDERED = ("sort", "hilbert", "partition")
 _MOST_SHOWN = 5
 _MOST_NAMED = 20
 _DAY_MS = 86_400_000
@@ -232,11 +233,15 @@ def _result(
     rates = rates_of(request.settings, is_local=is_local(reader.metadata.location))
     prices, size = prices_of(request.settings), int(found.sizes.sum())
     gets, now = gets_of(found.sizes.tolist()) + GETS_OF_RUN, result.now
+    costs = [one.reading.cost_bytes for one in result.layouts if one.kind == "compact"]
+    worth = (1 - _LEAST_SAVED) * min(costs, default=now.cost_bytes)
     rows = []
     for layout in result.layouts:
         saved = now.cost_bytes - layout.reading.cost_bytes
         if saved < _LEAST_SAVED * now.cost_bytes:
             continue
+        if layout.kind in _ORDERED and layout.reading.cost_bytes > worth:
+            continue  # files that are only compacted bring as much
         fewer = round((now.files - layout.reading.files) * GETS_OF_DATA_FILE)
         read_again = gets_in_ranges(size, layout.file_count)
         work = Work(

@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.document import id_text
-from icectl.cli.tables import TableColumn, print_table, with_room
+from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.inspect.clustering_plan import clustering as clustering_view
 from icectl.commands.inspect.clustering_plan import keys_of, read_clustering
 from icectl.commands.inspect.views import Row
@@ -57,7 +57,12 @@ def print_clustering(console: Console, row: Row) -> None:
         *(TableColumn(name, align="right") for name in ("look-up opens", "1% opens", "unknown")),
     ]
     lines = [_line(column) for column in shown]
-    places = with_room(headings, lines, console.width)
+    own_of_partitions = (3, 4)  # the same as those of the table where there is one partition
+    places = [
+        at
+        for at in range(len(headings))
+        if row["partition_count"] > 1 or at not in own_of_partitions
+    ]
     print_table(
         console, [headings[at] for at in places], [[line[at] for at in places] for line in lines]
     )

@@ -181,7 +181,7 @@ class RunBudget:
         """Return why a step waits."""
         if self.price is not None and need.bill is not None and need.bill.cost:
             price, left = (print_money(max(it, 0.0)) for it in (need.bill.cost, self.price))
-            return f"its price is {price}, and `--max-price` leaves {left}"
+            return f"the price is {price}, and `--max-price` leaves {left}"
         return "steps that pay back sooner use up `--max-rewrite`"
 
 

@@ -56,7 +56,9 @@ def _needs(table: TableRun) -> Sequence[Need]:
     needs = table.first.needs
     if table.budget is None:
         return needs
-    return [table.shares[need.step] for need in needs if need.step in table.shares]
+    unused = {end.step for end in _without_room(table)}
+    shares = {step: need for step, need in table.shares.items() if step not in unused}
+    return [shares[need.step] for need in needs if need.step in shares]
 
 
 def _need_row(need: Need) -> dict[str, Any]:
@@ -173,14 +175,20 @@ def _withheld(table: TableRun) -> list[WithheldStep]:
     """Return the needed steps that were withheld."""
     by_budget = [
         WithheldStep(end.step, f"{_budget_of(table, end)} is less than any group of files")
-        for end in table.ends
-        if end.status == "nothing-to-do" and end.figures.get(_OVER_BUDGET)
+        for end in _without_room(table)
     ]
     budget = table.budget
     waiting = [] if budget is None else [
         WithheldStep(step, budget.reason(need)) for step, need in table.waiting.items()
     ]  # fmt: skip
     return [*table.withheld, *waiting, *by_budget]
+
+
+def _without_room(table: TableRun) -> Iterator[StepEnd]:
+    """Yield the steps that a budget was too small for to do anything."""
+    for end in table.ends:
+        if end.status == "nothing-to-do" and end.figures.get(_OVER_BUDGET):
+            yield end
 
 
 def _budget_of(table: TableRun, end: StepEnd) -> str:

@@ -195,7 +195,7 @@ def test_a_budget_of_money_goes_to_the_steps_that_pay_back_first():
     budget = RunBudget(price=6)
     tables = in_budget(budget, *needs_)
     assert let_in(tables) == "bcd"
-    assert budget.reason(needs_[0]) == "its price is 4.00, and `--max-price` leaves 0.00"
+    assert budget.reason(needs_[0]) == "the price is 4.00, and `--max-price` leaves 0.00"
     assert let_in(in_budget(RunBudget(price=1), *needs_)) == "c"
     assert let_in(in_budget(RunBudget(price=10), *needs_)) == "abcd"
     first = Schedule(tables).next()
