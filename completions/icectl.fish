@@ -39,7 +39,7 @@ complete -c icectl -n __fish_use_subcommand -l spark-script -d 'print the script
 complete -c icectl -s h -l help -d 'print this help'
 
 complete -c icectl -n '__fish_seen_subcommand_from inspect; and test (count (commandline -opc)) -eq 2' -F -a '(__icectl_ask)'
-complete -c icectl -n '__fish_seen_subcommand_from inspect; and test (count (commandline -opc)) -eq 3' -a 'summary health snapshots history refs manifests files entries partitions deletes schemas specs sort-orders properties metadata-log statistics clustering advice matches tree changes'
+complete -c icectl -n '__fish_seen_subcommand_from inspect; and test (count (commandline -opc)) -eq 3' -a 'summary health snapshots history refs manifests files entries partitions deletes schemas specs sort-orders properties metadata-log statistics clustering advice matches tree changes erasures'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l snapshot -x -d 'show this snapshot'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l ref -x -a '(__icectl_ask)' -d 'show the head of this branch or tag'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l as-of -x -d 'show the snapshot that was current then: ISO 8601, or 2d for two days ago'

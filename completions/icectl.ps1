@@ -25,7 +25,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--fail-on'] = @('attention', 'critical')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--ref', '--columns', '--catalog')
-                $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'deletes', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'clustering', 'advice', 'matches', 'tree', 'changes')
+                $second = @('summary', 'health', 'snapshots', 'history', 'refs', 'manifests', 'files', 'entries', 'partitions', 'deletes', 'schemas', 'specs', 'sort-orders', 'properties', 'metadata-log', 'statistics', 'clustering', 'advice', 'matches', 'tree', 'changes', 'erasures')
             }
             'validate' {
                 $options = @('--level', '--snapshot', '--ref', '--all-snapshots', '--where', '--sample', '--rule', '--skip', '--engine', '--master', '--remote', '--spark-conf', '--fail-on', '--format', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')

@@ -105,7 +105,7 @@ def propose_snapshot(
         parent_snapshot_id=None if parent is None else parent.snapshot_id,
         sequence_number=sequence_number,
         manifest_list=manifest_list,
-        summary={"operation": new.operation, **new.summary, **engine_summary()},
+        summary={"operation": new.operation, **new.summary, **context.notes, **engine_summary()},
         schema_id=metadata.current_schema_id,
         first_row_id=first_row_id,
         added_rows=added_rows if metadata.format_version >= 3 else None,  # R-104
@@ -156,6 +156,13 @@ def _taken_over(metadata: TableMetadata, snapshot: Snapshot) -> Sequence[Update]
 def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the totals of a summary, which a commit without file changes keeps (R-031)."""
     return {key: value for key, value in (summary or {}).items() if key.startswith("total-")}
+
+
+ERASURE = "icectl.erasure"
+ERASED_COLUMNS = "icectl.erasure.columns"
+ERASED_ROWS = "icectl.erasure.rows"
+"""Members of a summary that an erasure writes: its uuid, the columns that rows were looked for by,
+and how many live rows it has erased by then."""
 
 
 def engine_summary() -> Mapping[str, str]:

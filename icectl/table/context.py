@@ -1,6 +1,6 @@
 """One table: its catalog, the store of its files, and the limits of a run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -43,6 +43,7 @@ class TableContext:
 
     A first Ctrl-C waits for the end of a step in `shield()`. `catalog_tables` returns the other
     tables of the table's catalog. Metadata that `dropped` tables have left may lie beside its own.
+    Summaries of new snapshots have the members of `notes`, too.
     """
 
     store: Store
@@ -55,6 +56,7 @@ class TableContext:
     catalog_tables: CatalogTables | None = None
     leftovers: LeftoverRemovals = field(default_factory=LeftoverRemovals)
     dropped: DroppedTables = field(default=DroppedTables())
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 _ENCRYPTION_KEY = "encryption.key-id"

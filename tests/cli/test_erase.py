@@ -209,6 +209,11 @@ def test_keys_of_a_file_are_erased_and_told_nowhere(erase, tmp_path):
     assert ids(directory) == [id_ for id_ in range(20) if id_ != 3]
     assert hits_below(directory, [MARK, b"note 3"[:6] + b"\0"]) == []
     assert f"note {MARKED}" not in ended.out + ended.err
+    erasures = result(erase(directory, "erasures", "--json", command="inspect"))["rows"]
+    assert len({it["erasure"] for it in erasures}) == 1
+    assert erasures[-1]["snapshot_id"] == done["new_snapshot_ids"][-1]
+    assert (erasures[-1]["columns"], erasures[-1]["erased_rows"]) == (["id", "note"], 1)
+    assert "rows" in erase(directory, "erasures", command="inspect").out
     # The same set in another order, as Parquet, has the same digest; another set has another.
     table_of_keys = pa.table(
         {"note": ["note 5", "note 3", f"note {MARKED}"], "id": [6, 3, MARKED], "more": [0, 0, 0]}

@@ -1,6 +1,6 @@
 """The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
@@ -65,7 +65,7 @@ from icectl.commands.rows.deletion import (
 )
 from icectl.commands.rows.read import condition_ids
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE, branch_head
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
 from icectl.entries.conditions import parse_where
 from icectl.entries.file_verdicts import at_locations
@@ -399,7 +399,10 @@ def execute(
     Raises: Refused, where other commits made them too many rows; CommitUnknown; SelfCheckFailed; as
     prepare.
     """
-    erasing = _Erasing(context, engine, prepared.search, options)
+    fields = with_dropped_columns(prepared.loaded.metadata).current_schema
+    names = sorted(filter(None, map(fields.name_of, prepared.search.field_ids)))
+    notes = {ERASURE: context.env.new_uuid(), ERASED_COLUMNS: ",".join(names)}
+    erasing = _Erasing(context, engine, prepared.search, options, notes=notes)
     try:
         erasing.clean_branches()
         if options.expires:
@@ -435,6 +438,13 @@ class _Erasing:
     dropped_tags: list[str] = field(default_factory=list)
     deleted_files: list[str] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def noting(self) -> TableContext:
+        """The context of a commit, whose summary tells of the erasure, but of no key."""
+        rows = {ERASED_ROWS: str(self.row_count)} if self.row_count else {}
+        return replace(self.context, notes={**self.notes, **rows})
 
     @property
     def has_changed(self) -> bool:
@@ -494,12 +504,12 @@ class _Erasing:
         prepared = prepare_compaction(self.context, branch, make)
         if prepared.plan.has_work:
             self.snapshot_ids += compact(
-                self.context, self.engine, prepared, command=COMMAND
+                self.noting, self.engine, prepared, command=COMMAND
             ).snapshot_ids
 
     def _rewrite_rows(self, branch: str, found: Matches) -> None:
         """Rewrite data files of a branch without the rows, also those that are deleted already."""
-        context, engine = self.context, self.engine
+        context, engine = self.noting, self.engine
         loaded = open_to_change(context.catalog)
         search = _row_search(context, engine, loaded, self.search.wanted, found)
 
@@ -546,7 +556,7 @@ class _Erasing:
             lambda metadata: replace(every_manifest(metadata), only=Reviewed(acts)),
         )
         if prepared.rewrite.plan.chosen:
-            self.snapshot_ids.append(rewrite_manifests(self.context, prepared, COMMAND).snapshot_id)
+            self.snapshot_ids.append(rewrite_manifests(self.noting, prepared, COMMAND).snapshot_id)
 
     def remove_more(self, loaded: LoadedTable, proof: Proof) -> bool:
         """Delete orphans, and previous versions if asked to; whether anything went."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from icectl.cli.document import id_text
 from icectl.commands.inspect.views import Row, RowSet
+from icectl.commit.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -19,7 +20,7 @@ from icectl.format.snapshot import StatisticsFile, ancestors
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.reader import logged_snapshot_id
-from icectl.units import print_instant
+from icectl.units import print_instant, read_count
 
 
 def metadata_rows(view: str, metadata: TableMetadata, metadata_location: str) -> RowSet:
@@ -68,6 +69,20 @@ def _history_rows(metadata: TableMetadata) -> Iterator[Row]:
             "parent_id": id_text(snapshot.parent_snapshot_id) if snapshot else None,
             "is_current_ancestor": entry.snapshot_id in line,
         }
+
+
+def _erasure_rows(metadata: TableMetadata) -> Iterator[Row]:
+    for snapshot in metadata.snapshots:
+        summary = snapshot.summary or {}
+        if ERASURE in summary:
+            columns, rows = summary.get(ERASED_COLUMNS), summary.get(ERASED_ROWS, "")
+            yield {
+                "erasure": summary[ERASURE],
+                "committed_at": print_instant(snapshot.timestamp_ms),
+                "snapshot_id": str(snapshot.snapshot_id),
+                "columns": columns.split(",") if columns else [],
+                "erased_rows": read_count(rows),
+            }
 
 
 def _ref_rows(metadata: TableMetadata) -> Iterator[Row]:
@@ -193,6 +208,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
         "sequence_number", "schema_id", "refs",
     ),
     "history": ("made_current_at", "snapshot_id", "parent_id", "is_current_ancestor"),
+    "erasures": ("erasure", "committed_at", "snapshot_id", "columns", "erased_rows"),
     "refs": (
         "name", "type", "snapshot_id", "max_reference_age_in_ms", "min_snapshots_to_keep",
         "max_snapshot_age_in_ms",
@@ -214,6 +230,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _ROWS: Mapping[str, Callable[[TableMetadata], Iterator[Row]]] = {
     "snapshots": _snapshot_rows, "history": _history_rows, "refs": _ref_rows,
+    "erasures": _erasure_rows,
     "schemas": _schema_rows, "specs": _spec_rows, "sort-orders": _sort_order_rows,
     "properties": lambda metadata: (
         {"key": key, "value": value} for key, value in sorted(metadata.properties.items())

@@ -13,7 +13,7 @@ from icectl.commands.launch import run_of
 _VIEWS = (
     "summary", "health", "snapshots", "history", "refs", "manifests", "files", "entries",
     "partitions", "deletes", "schemas", "specs", "sort-orders", "properties", "metadata-log",
-    "statistics", "clustering", "advice", "matches", "tree", "changes",
+    "statistics", "clustering", "advice", "matches", "tree", "changes", "erasures",
 )  # fmt: skip
 """For completion, which must not import what shows them."""
 
@@ -176,8 +176,8 @@ def inspect(
 
     VIEW is one of: summary (the default), health, snapshots, history, refs, manifests, files,
     entries, partitions and deletes; schemas, specs, sort-orders, properties, metadata-log and
-    statistics; clustering, advice, matches, tree and changes. Views of files show the current
-    snapshot unless another is chosen.
+    statistics; clustering, advice, matches, tree, changes and erasures. Views of files show the
+    current snapshot unless another is chosen.
 
     For a catalog, a namespace or a folder the tables in and below it are listed, from their
     metadata alone; --limit, --columns and --format apply to that list.

@@ -201,7 +201,7 @@ _CONVERSIONS: Mapping[str, Callable[..., object]] = {
     **dict.fromkeys(_METRICS[:4], lambda pairs: {str(id_): count for id_, count in pairs}),
     **dict.fromkeys(_METRICS[4:], lambda pairs: {str(id_): bound.hex() for id_, bound in pairs}),
 }
-_LOGS = frozenset({"snapshots", "history", "metadata-log"})
+_LOGS = frozenset({"snapshots", "history", "metadata-log", "erasures"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
 
 

@@ -276,6 +276,13 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("parent", "parent_id"),
         _column("ancestor", "is_current_ancestor"),
     ),
+    "erasures": (
+        _column("committed (UTC)", "committed_at", _moment),
+        _column("erasure", "erasure"),
+        _column("snapshot", "snapshot_id"),
+        _column("columns", "columns", _names, cut="end"),
+        _number("rows", "erased_rows", _or("-", _thousands)),
+    ),
     "refs": (
         _column("name", "name", cut="end"),
         _column("type", "type", str.lower),

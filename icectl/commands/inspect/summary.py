@@ -150,6 +150,7 @@ _BATCH_ROWS = 50_000
 _OF_METADATA: Mapping[str, frozenset[str]] = {
     "snapshots": frozenset({"snapshots", "refs"}),
     "history": frozenset({"snapshot-log", "snapshots", "current-snapshot-id"}),
+    "erasures": frozenset({"snapshots"}),
     "refs": frozenset({"refs"}),
     "schemas": frozenset({"schemas", "schema", "current-schema-id"}),
     "specs": frozenset({"partition-specs", "partition-spec", "expressions", "schemas", "schema"}),

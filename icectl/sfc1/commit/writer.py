@@ -1,7 +1,7 @@
 """A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -96,7 +96,7 @@ class WrittenTree:
 
 def writer(context: TableContext, branch: str, outputs: Outputs) -> SnapshotWriter:
     """Return a writer of one snapshot."""
-    return TreeWriter(context.store, context.env, branch, outputs)
+    return TreeWriter(context.store, context.env, branch, outputs, notes=context.notes)
 
 
 @dataclass(slots=True)
@@ -108,6 +108,7 @@ class TreeWriter:
     branch: str
     new: Outputs
     last: WrittenTree | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def written(self) -> tuple[ManifestFile, ...]:
@@ -218,7 +219,13 @@ class TreeWriter:
             parent_snapshot_id=None if parent is None else parent.snapshot_id,
             sequence_number=attempt.sequence_number,
             root_manifest=root,
-            summary={"operation": operation, **counters, **wanted.summary, **engine_summary()},
+            summary={
+                "operation": operation,
+                **counters,
+                **wanted.summary,
+                **self.notes,
+                **engine_summary(),
+            },
             schema_id=metadata.current_schema_id,
             first_row_id=attempt.first_row_id,
             added_rows=tree.added_rows,
