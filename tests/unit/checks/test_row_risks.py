@@ -102,6 +102,51 @@ def test_r063_no_store_has_a_file_of_more_bytes():
     assert row_risks(entries(*rows), V2) == [("R-063", "`/t/1` has a size that no file has")]
 
 
+APPENDED, REWRITTEN = 1, 2
+
+
+@pytest.mark.parametrize("has_deletes", [True, False])
+@pytest.mark.parametrize(
+    ("members", "is_right"),
+    [
+        ({}, True),
+        ({"sequence_number": 6}, False),
+        ({"sequence_number": 6, "snapshot_id": REWRITTEN}, False),
+        ({"sequence_number": 6, "file_sequence_number": None}, True),
+        ({"sequence_number": 6, "status": Status.DELETED}, True),
+        ({"sequence_number": 1, "file_sequence_number": 0}, False),
+        ({"sequence_number": 4}, False),
+        ({"sequence_number": 4, "snapshot_id": REWRITTEN}, True),
+        ({"sequence_number": 4, "file_sequence_number": None}, True),
+        ({"sequence_number": 4, "status": Status.DELETED}, True),
+    ],
+)
+def test_r044_only_rewritten_files_are_older_than_their_commit(members, is_right, has_deletes):
+    schema = pa.schema(
+        [*SCHEMA, pa.field("snapshot_id", pa.int64()), pa.field("file_sequence_number", pa.int64())]
+    )
+    own = {"snapshot_id": APPENDED, "file_sequence_number": 5}
+    deletes = data("e", content=Content.EQUALITY_DELETES, **own)
+    deletes |= {} if has_deletes else {"status": Status.DELETED}
+    rows = [dict.fromkeys(schema.names) | one for one in (data("a", **own | members), deletes)]
+    known = [
+        snapshot(snapshot_id=id_, summary={"operation": operation})
+        for id_, operation in ((APPENDED, "append"), (REWRITTEN, "replace"))
+    ]
+
+    def found(version: int, rows: list[dict[str, Any]], **how: bool) -> list[str]:
+        metadata = table(version, snapshots=tuple(known))
+        live = LiveRows(Entries(pa.Table.from_pylist(rows, schema)), metadata, SNAPSHOT, **how)
+        return [one.rule for one in RULES.findings(live, only=("R-044",))]
+
+    wrong = [] if is_right else ["R-044"]
+    assert found(2, rows) == (wrong if has_deletes else [])
+    assert found(2, rows, beside_deletes=True) == wrong
+    assert found(1, rows, beside_deletes=True) == []
+    older = {"sequence_number": 4, "snapshot_id": REWRITTEN}
+    assert found(2, [deletes | older | {"status": Status.EXISTING}]) == ["R-044"]
+
+
 @pytest.mark.parametrize(
     ("members", "is_whole"),
     [
