@@ -6,7 +6,8 @@
 #                             benchmarks' targets
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
-# ICECTL_TEST_WORKERS is how many processes run tests, by default one for each core, at most 8.
+# ICECTL_TEST_WORKERS is how many processes run tests: by default one more than there are cores, as
+# some wait, and at most 8.
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
 # Spark runtime and REST catalog, Nessie, Hive's metastores and Hadoop's file system (from Maven
@@ -22,7 +23,7 @@ case "${1:-}" in
     --full) tier=full ;;
     --) shift; only_pytest=("$@") ;;
     "") ;;
-    *) sed -n '2,14p' "$0"; exit 2 ;;
+    *) sed -n '2,15p' "$0"; exit 2 ;;
 esac
 
 # Servers built with Go from the Go module proxy, while the Python environments are set up.
@@ -377,7 +378,7 @@ set_up_duckdb() {
 set_up_duckdb
 [ -z "${ICECTL_TEST_NO_DUCKDB:-}" ] || say "tests with DuckDB are skipped: $ICECTL_TEST_NO_DUCKDB"
 
-workers=${ICECTL_TEST_WORKERS:-$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')}
+workers=${ICECTL_TEST_WORKERS:-$(python -c 'import os; print(min((os.cpu_count() or 1) + 1, 8))')}
 if [ ${#only_pytest[@]} -gt 0 ]; then
     exec python -m pytest "${only_pytest[@]}"
 fi

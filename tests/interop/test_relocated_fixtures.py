@@ -1,7 +1,7 @@
 """Tables by other writers, copied to a place of their own and expired there for good."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.builders.rows import (
     read_metadata,
     read_rows,
 )
+from tests.interop.conftest import of_each_writer
 
 TABLES = [
     "dremio/multi_rowgroup_orders_with_deletes",
@@ -100,14 +101,11 @@ OTHER = [
 BIG = ("duckdb-iceberg/lineitem", "glaredb/")
 
 
-def by_turns(names: Iterable[str], first: int) -> list[Any]:
-    """The quick tier takes every second, from the `first` on, and none that is big."""
-    return [
-        pytest.param(name, marks=pytest.mark.full)
-        if name.startswith(BIG) or at % 2 != first
-        else name
-        for at, name in enumerate(names)
-    ]
+def of_small_tables(names: Sequence[str], nth: int) -> list[Any]:
+    """The quick tier takes of each writer the nth that is not big, or its last."""
+    big = [name for name in names if name.startswith(BIG)]
+    small = of_each_writer(set(names).difference(big), nth)
+    return [*small, *(pytest.param(name, marks=pytest.mark.full) for name in big)]
 
 
 OF_SEVERAL_TABLES = {"impala/ice_puffin"}
@@ -143,7 +141,7 @@ def heads(metadata: dict[str, Any]) -> set[int]:
     return named | {metadata["current-snapshot-id"]}
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", of_small_tables(TABLES, 10))
 def test_expiring_all_but_heads_keeps_their_rows_and_leaves_nothing_of_the_rest(
     fixtures_dir, tmp_path, capsys, name
 ):
@@ -184,7 +182,7 @@ def test_a_table_of_one_snapshot_has_nothing_to_expire(fixtures_dir, tmp_path, n
 
 
 @pytest.mark.parametrize("command", ["rewrite-manifests", "migrate-v1-v2"])
-@pytest.mark.parametrize("name", by_turns(OTHER, 1))
+@pytest.mark.parametrize("name", of_small_tables(OTHER, 7))
 def test_other_commands_keep_the_rows_of_every_snapshot(
     fixtures_dir, tmp_path, capsys, name, command
 ):

@@ -14,7 +14,7 @@ from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
 from tests.builders.respell import respell
 from tests.builders.rows import listed_manifests, local, read_avro, read_metadata
-from tests.interop.test_relocated_fixtures import BIG, OTHER, by_turns, rows_of
+from tests.interop.test_relocated_fixtures import BIG, OTHER, of_small_tables, rows_of
 
 REFUSED = {
     "pg_lake/spark_generated_iceberg_test_2": 15,  # a manifest list was never published
@@ -74,7 +74,9 @@ def checked_by(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", by_turns((name for name in OTHER if name not in REFUSED), 1))
+@pytest.mark.parametrize(
+    "name", of_small_tables([name for name in OTHER if name not in REFUSED], 4)
+)
 def test_only_what_no_writer_has_named_is_an_orphan(fixtures_dir, tmp_path, capsys, name):
     table, current = littered(fixtures_dir, name, tmp_path)
     metadata, files = read_metadata(current), paths_of(table)

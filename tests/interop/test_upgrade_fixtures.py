@@ -8,14 +8,14 @@ from icectl.cli import app
 from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
 from tests.builders.rows import current_metadata, read_metadata
-from tests.interop.test_relocated_fixtures import OTHER, by_turns, heads, rows_of
+from tests.interop.test_relocated_fixtures import OTHER, heads, of_small_tables, rows_of
 
 MADE_UP = {"duckdb-iceberg/moved_positional_delete_path"}
 """Its files were replaced by others, with other values than the entries say."""
 
 
 @pytest.mark.parametrize(
-    "name", [*by_turns((name for name in OTHER if name not in MADE_UP), 0), *MADE_UP]
+    "name", [*of_small_tables([name for name in OTHER if name not in MADE_UP], 9), *MADE_UP]
 )
 def test_an_upgrade_keeps_the_rows_of_every_head(fixtures_dir, tmp_path, capsys, name):
     """The root lists manifests as they are; then all are written anew; then deletes converted."""
@@ -50,7 +50,7 @@ OLDER = [
 """But for a table with defaults, which version 2 does not have (R-182)."""
 
 
-@pytest.mark.parametrize("name", by_turns(iter(OLDER), 1))
+@pytest.mark.parametrize("name", of_small_tables(OLDER, 12))
 def test_an_upgrade_to_version_3_keeps_the_rows_of_every_head(fixtures_dir, tmp_path, capsys, name):
     table = tmp_path / "t"
     before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
