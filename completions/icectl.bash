@@ -122,7 +122,7 @@ _icectl() {
             esac
             ;;
         erase)
-            options="--where --keys --key-columns --digest-key --expire-history --drop-tags --delete-versions --max-fraction --rounds --verify --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--where --keys --key-columns --digest-key --expire-history --drop-tags --delete-versions --max-fraction --rounds --report --sign-key --verify --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;

@@ -363,6 +363,8 @@ complete -c icectl -n '__fish_seen_subcommand_from erase' -l drop-tags -x -d 'dr
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l delete-versions -d 'also delete previous versions of what it deletes, in S3'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l max-fraction -x -d 'refuse to erase more than this ratio of a branch\'s rows (default 5%)'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l rounds -x -d 'how often to look again for rows that others add (default 3)'
+complete -c icectl -n '__fish_seen_subcommand_from erase' -l report -r -F -d 'write the report to FILE, as JSON'
+complete -c icectl -n '__fish_seen_subcommand_from erase' -l sign-key -r -F -d 'sign the report with the Ed25519 key in FILE (PEM), beside it as .sig'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l verify -d 'only look whether such rows are left; exit 4 if so'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l dry-run -s n -d 'print the whole plan, change nothing'
 complete -c icectl -n '__fish_seen_subcommand_from erase' -l check -d 'plan only; exit 4 if there is work'

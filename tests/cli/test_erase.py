@@ -1,7 +1,9 @@
 """`icectl erase`: marked rows are in no byte of the table any more, and all others are there."""
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -294,6 +296,7 @@ def test_parquet_keys_that_are_none_are_refused_with_their_row(erase, tmp_path, 
             ("--where", "id = 1", "--delete-versions"),
             "`--delete-versions` needs `--expire-history`",
         ),
+        (("--where", "id = 1", "--sign-key", "k"), "`--sign-key` needs `--report`"),
         (("--where", "id = 1", "--dry-run", "--save-plan", "p"), "can't be saved"),
         (("--where", "id = 1", "--rounds", "0"), "--rounds"),
         (("--keys", "/nonexistent", "--key-columns", "id"), "cannot read the keys"),
@@ -470,6 +473,33 @@ def test_an_orphaned_leaf_is_no_data_file(erase, tmp_path):
         shutil.copy(root, directory / "metadata" / "lost.parquet")
     left = result_of(erase(directory, "--where", "id = 4712", "--verify", "--json"), 4)["left"]
     assert [Path(one["subject"]).name for one in left] == ["lost.parquet"]
+
+
+def openssl(*words: object) -> int:
+    asked = ["openssl", *map(str, words)]
+    return subprocess.run(asked, capture_output=True, check=False).returncode
+
+
+def test_a_report_is_signed_as_openssl_checks_it(erase, tmp_path):
+    directory, report = tmp_path / "t", tmp_path / "report.json"
+    private, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    built(directory, 2)
+    openssl("genpkey", "-algorithm", "ed25519", "-out", private)
+    openssl("pkey", "-in", private, "-pubout", "-out", public)
+    ended = erase(directory, *ALL, "--report", report, "--sign-key", private)
+    written = json.loads(report.read_text())
+    assert written.pop("at").startswith("2025-")
+    assert written["result"] == result_of(ended)
+    checking = ("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", report,
+                "-sigfile", f"{report}.sig")  # fmt: skip
+    assert openssl(*checking) == 0
+    report.write_text(report.read_text().replace("true", "false", 1))
+    assert openssl(*checking) == 1
+    for key in (public, directory / "metadata" / "v1.metadata.json", tmp_path / "none.pem"):
+        ended = erase(directory, *ALL, "--report", report, "--sign-key", key)
+        assert (ended.code, "--sign-key" in ended.document["error"]["message"]) == (2, True)
+    ended = erase(directory, *ALL, "--report", tmp_path / "none" / "r.json")
+    assert (ended.code, "there is no folder" in ended.document["error"]["message"]) == (2, True)
 
 
 @pytest.mark.parametrize("readded", [False, True])

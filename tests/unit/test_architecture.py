@@ -31,6 +31,7 @@ HOME_OF = {
     "typer": {"cli", "commands"},
     "yaml": {"catalog"},
     "rich": {"cli"},
+    "cryptography": {"commands"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
     "aiobotocore": {"storage"},

@@ -71,6 +71,17 @@ class EraseRequest:
             parse=parse_count,
         ),
     ] = None
+    report: Annotated[
+        str | None, option("--report", "write the report to FILE, as JSON", metavar="FILE")
+    ] = None
+    sign_key: Annotated[
+        str | None,
+        option(
+            "--sign-key",
+            "sign the report with the Ed25519 key in FILE (PEM), beside it as .sig",
+            metavar="FILE",
+        ),
+    ] = None
     verify: Annotated[
         bool, option("--verify", "only look whether such rows are left; exit 4 if so")
     ] = False

@@ -40,6 +40,7 @@ from icectl.commands.erase.report import (
     erasure_result,
     print_erasure,
 )
+from icectl.commands.erase.signed_report import check_place, signer_of, write_report
 from icectl.commands.erase.versions import NotingStore
 from icectl.commands.expire_rows.plan import expiring_files, over_fraction
 from icectl.commands.expire_rows.run import EngineFinder, rewriter
@@ -137,8 +138,23 @@ class PreparedErasure:
 
 
 def run(common: Common, table: str, request: EraseRequest, change: Change) -> Outcome:
-    """Plan the erasure and, unless only the plan was asked for, carry it out; or look alone."""
+    """Plan the erasure and, unless only the plan was asked for, carry it out; or look alone.
+
+    Write the report, if it is asked for.
+    """
     options = _options(request, change, common)
+    if request.report is None:
+        return _run(common, table, request, change, options)
+    check_place(request.report)
+    sign = None if request.sign_key is None else signer_of(request.sign_key)
+    outcome = _run(common, table, request, change, options)
+    write_report(request.report, outcome, sign, common.shell.env)
+    return outcome
+
+
+def _run(
+    common: Common, table: str, request: EraseRequest, change: Change, options: EraseOptions
+) -> Outcome:
     session = open_session(common, table, read_only=request.verify, change=change)
     if request.verify:
         return _verified(session, options)
@@ -212,6 +228,8 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
     used = [name for name, value in changing_options.items() if value]
     if request.verify and used:
         raise UsageError(f"`--verify` only looks, and cannot be used with `{used[0]}`")
+    if request.sign_key is not None and request.report is None:
+        raise UsageError("`--sign-key` needs `--report`")
     of_history = {"--drop-tags": request.drop_tags, "--delete-versions": request.delete_versions}
     lone = [name for name, value in of_history.items() if value]
     if lone and not request.expire_history:
