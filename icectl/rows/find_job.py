@@ -17,15 +17,18 @@ from icectl.entries.conditions import (
     Constant,
     IsNan,
     IsNull,
+    Leaf,
     Not,
     Or,
     Predicate,
     StartsWith,
+    leaves,
 )
 from icectl.errors import Refused
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import arrow_schema, arrow_values
+from icectl.files.parquet.value_filters import ValueFilters
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, PrimitiveType, is_comparable, is_nested, type_text
@@ -39,7 +42,7 @@ from icectl.rows.equality_deletes import (
     equality_indexes,
     read_keys,
 )
-from icectl.rows.key_ranges import KeyRanges, groups_without
+from icectl.rows.key_ranges import KeyRanges, MayHave, groups_without
 from icectl.rows.read_data import RowSource, SourceFile
 from icectl.rows.rewrite_data import StoredRows, stored_rows
 from icectl.rows.write_data import FileOutputs
@@ -185,23 +188,48 @@ def _as_deletes(keys: Keys, locations: Sequence[str] = ()) -> EqualityDeletes:
 
 
 def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
-    """Return the test whether a file may have any of the keys."""
-    keys = job.rows
-    if not isinstance(keys, Keys):
+    """Return the test whether a file may have any of the rows."""
+    target, ever = job.rows, job.reading.columns.ever
+    if isinstance(target, Keys):
+        deletes = _as_deletes(target)
+        chain = chain_of(target.field_ids, [deletes], ever, {})
+        ranges = KeyRanges.empty(chain.fields)
+        for _, _, columns in read_keys(deletes, chain, target.open):
+            ranges.add(columns)
+    elif not any(_is_equality(leaf) for leaf in leaves(target)):
         return lambda _: True
-    deletes = _as_deletes(keys)
-    chain = chain_of(keys.field_ids, [deletes], job.reading.columns.ever, {})
-    ranges = KeyRanges.empty(chain.fields)
-    for _, _, columns in read_keys(deletes, chain, keys.open):
-        ranges.add(columns)
 
     def may_have(source: RowSource) -> bool:
         opened = source.opened
         if not isinstance(opened, ParquetDataFile):
             return True
-        return len(groups_without(opened, [ranges])) < int(opened.file.metadata.num_row_groups)
+        count = int(opened.file.metadata.num_row_groups)
+        if isinstance(target, Keys):
+            return len(groups_without(opened, [ranges])) < count
+        filters = ValueFilters(opened)
+        return any(_may_be_true(target, partial(filters.may_have, at), ever) for at in range(count))
 
     return may_have
+
+
+def _is_equality(leaf: Leaf) -> bool:
+    return isinstance(leaf, Compare) and leaf.operator == "="
+
+
+def _may_be_true(predicate: Predicate, may_have: MayHave, ever: Schema) -> bool:
+    """Return whether a condition may be true of a row of a part of a file.
+
+    Columns that readers fill in by themselves, which `ever` lacks, may have any value.
+    """
+    match predicate:
+        case And(parts):
+            return all(_may_be_true(part, may_have, ever) for part in parts)
+        case Or(parts):
+            return any(_may_be_true(part, may_have, ever) for part in parts)
+        case Compare(column, "=", value) if ever.field(column.field_id or 0) is not None:
+            return bool(may_have(column.field_id or 0, arrow_values(column.type, [value]))[0])
+        case _:
+            return True
 
 
 def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:

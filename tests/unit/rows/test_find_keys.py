@@ -1,4 +1,4 @@
-"""Rows that are looked up by keys: files that can't have any are not read."""
+"""Rows that are looked up by keys or values: files that can't have any are not read."""
 
 from dataclasses import replace
 from io import BytesIO
@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.commands.rows.read import blank_task, condition_job
-from icectl.entries.conditions import Constant
+from icectl.entries.conditions import Constant, Predicate, parse_where
 from icectl.entries.partition_key import encode_key
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField, PrimitiveType
-from icectl.rows.find_job import FindJob, keys_of, run_find
+from icectl.rows.find_job import FindJob, Keys, keys_of, run_find
 from icectl.table.rewrite_tasks import InputFile
 from tests.builders.data_files import MemoryFiles, identified, table
 from tests.builders.plain_metadata import plain_metadata
@@ -28,21 +28,33 @@ METADATA = plain_metadata(
 )  # fmt: skip
 
 
-def found(files: MemoryFiles, *ids: int) -> dict[str, list[int]]:
-    """The positions of rows with some ids, by file."""
+def found(files: MemoryFiles, rows: Predicate | Keys) -> dict[str, list[int]]:
+    """The positions of rows by file."""
     inputs = tuple(
         InputFile(location, FileFormat.PARQUET, len(content),
                   pq.read_metadata(BytesIO(content)).num_rows, 0, encode_key((), ()), 0)
         for location, content in files.content.items()
     )  # fmt: skip
-    keys, _ = keys_of(pa.table({"id": list(ids)}), SCHEMA)
-    job = FindJob(condition_job(METADATA, Constant(value=True)), keys)
+    within = Constant(value=True) if isinstance(rows, Keys) else rows
+    job = FindJob(condition_job(METADATA, within), rows)
     task = replace(blank_task(METADATA), inputs=inputs)
     return {one.location: one.positions.tolist() for one in run_find(task, job, files.outputs())}
 
 
-@pytest.mark.parametrize("by", ["filter", "dictionary", "bounds"])
-def test_a_file_that_cannot_have_a_key_is_not_read(by):
+def keys(*ids: int) -> Keys:
+    return keys_of(pa.table({"id": list(ids)}), SCHEMA)[0]
+
+
+def among(*ids: int) -> Predicate:
+    return parse_where(f"id in ({', '.join(map(str, ids))})", METADATA)
+
+
+WAYS = [("filter", keys), ("dictionary", keys), ("bounds", keys), ("filter", among),
+        ("dictionary", among)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("by", "rows"), WAYS)
+def test_a_file_that_cannot_have_a_value_is_not_read(by, rows):
     files = MemoryFiles()
     how: dict[str, Any] = {"use_dictionary": by == "dictionary", "compression": "none"}
     if by == "filter":
@@ -58,6 +70,18 @@ def test_a_file_that_cannot_have_a_key_is_not_read(by):
             size = chunk.total_compressed_size - (chunk.data_page_offset - 4)
             content[chunk.data_page_offset : chunk.data_page_offset + size] = bytes(size)
         files.content[f"f{at}"] = bytes(content)
-    assert found(files, 8, 40) == {"f0": [8 // spread, 40 // spread]}
+    assert found(files, rows(8, 40)) == {"f0": [8 // spread, 40 // spread]}
     with pytest.raises(Exception, match="damaged"):
-        found(files, 8, 299 if by == "bounds" else 9)
+        found(files, rows(8, 299 if by == "bounds" else 9))
+
+
+def test_other_conditions_read_all_files():
+    files = MemoryFiles()
+    for at in range(2):
+        files.add(f"f{at}", table([ID], [(at + 2 * n,) for n in range(9)]))
+    for text, expected in (
+        ("not id = 4", {"f0": [0, 1, *range(3, 9)], "f1": [*range(9)]}),
+        ("id = 4 or id >= 16", {"f0": [2, 8], "f1": [8]}),
+        ("id = 4 and id >= 16", {}),
+    ):
+        assert found(files, parse_where(text, METADATA)) == expected
