@@ -59,7 +59,7 @@ _icectl() {
             esac
             ;;
         maintain)
-            options="--policy --untrusted-policy --exclude --only --explain --strict --max-rewrite --max-price --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--policy --untrusted-policy --exclude --only --explain --strict --max-rewrite --max-price --queries --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="expire-rows compact rewrite-manifests analyze expire-snapshots remove-orphans" ;;
                 --format) words="text json github junit sarif" ;;

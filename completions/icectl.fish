@@ -146,6 +146,7 @@ complete -c icectl -n '__fish_seen_subcommand_from maintain' -l explain -d 'prin
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l strict -d 'refuse what matches nothing: rules, --exclude, --only, budgets'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l max-rewrite -x -d 'rewrite at most SIZE of data files, of all tables together'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l max-price -x -d 'spend at most N on all tables, by [prices] of icectl.toml'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l queries -r -F -d 'query logs of Spark, Trino or Iceberg: how often tables are read'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l jobs -s j -x -d 'tables at a time (default 1)'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l json-lines -d 'print one JSON line per table as it finishes'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l dry-run -s n -d 'print the tables and what would be done, change nothing'

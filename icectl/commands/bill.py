@@ -169,6 +169,12 @@ class Bill:
         return _ratio(self.cost, self.saved_per_month / _DAYS_OF_MONTH + by_scans)
 
 
+def never_pays(bill: Bill) -> bool:
+    """Return whether a step saves requests of scans alone, and there are none."""
+    saves_requests = bill.work.fewer_requests > 0 and not bill.saved_per_month
+    return bool(bill.cost) and saves_requests and bill.scans_per_day == 0
+
+
 def part_of_bill(whole: Bill, ratio: float) -> Bill:
     """Return the bill of a part of a step's work; it pays back as the whole does."""
     cost, per_scan, per_month = (

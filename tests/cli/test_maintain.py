@@ -93,6 +93,30 @@ def test_a_plan_has_a_bill_for_each_step_and_for_all(tmp_path, maintain, monkeyp
     reasons = [step["reason"] for step in one["withheld"] if step["step"] == "compact"]
     assert len(reasons) == 1
     assert "`payback-max` is 30.0" in reasons[0]
+    monkeypatch.setenv("ICECTL_PRICES_PUT_1000", "1")
+    policy.write_text('payback-max = "30d"\n')  # logs say how often tables are read: a each day
+    log = tmp_path / "log.jsonl"
+    read = {"schema": tmp_path.name, "table": "a"}
+    log.write_text(
+        "".join(
+            json.dumps({"createTime": 1_700_000_000 + 864 * at, "ioMetadata": {"inputs": [read]}})
+            + "\n"
+            for at in range(1000)
+        )
+    )
+    (a, b) = sorted(compacted_with(maintain, *words, "--queries", log).items())
+    assert (a[1], b[1]) == (None, "it never pays back, as no query reads the table")
+
+
+def compacted_with(maintain: Run, *words: object) -> dict[str, str | None]:
+    """Why each table is not compacted; None where it is."""
+    tables = maintain(*words).document["result"]["tables"]
+    return {
+        table["table"]: next(
+            (one["reason"] for one in table["withheld"] if one["step"] == "compact"), None
+        )
+        for table in tables
+    }
 
 
 def test_a_budget_of_a_run_is_for_all_tables_together(tmp_path, maintain, monkeypatch):

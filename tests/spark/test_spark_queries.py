@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.inspect.query_logs import EQUALITY, RANGE, Reads, read_query_logs
+from icectl.commands.query_logs import EQUALITY, RANGE, Reads, read_query_logs
 from tests.spark.conftest import icectl, peer
 
 FILES, READS = 24, 11

@@ -28,8 +28,8 @@ from icectl.commands.bill import (
 )
 from icectl.commands.inspect.advice_plan import Advice, RowGroups, Simulation, simulate
 from icectl.commands.inspect.clustering_plan import Clustering, keys_of, read_clustering
-from icectl.commands.inspect.query_logs import EQUALITY, Filter, Reads, read_query_logs
 from icectl.commands.inspect.views import Row
+from icectl.commands.query_logs import EQUALITY, Filter, Reads, read_query_logs
 from icectl.commands.rates import prices_of, rates_of
 from icectl.entries.clustering import CLUSTERING_SOURCES, Key
 from icectl.entries.rows import Entries, data_files, live, numbers, take
@@ -57,7 +57,6 @@ _LEAST_SAVED = 0.1
 _ORDERED = ("sort", "hilbert", "partition")
 _MOST_SHOWN = 5
 _MOST_NAMED = 20
-_DAY_MS = 86_400_000
 _LONGEST_PAYBACK_DAYS = 30
 _COUNT = re.compile("[0-9]{1,18}")
 
@@ -200,15 +199,12 @@ def _partition_terms(metadata: TableMetadata) -> set[str]:
 
 
 def _log_facts(reads: Reads) -> dict[str, Any]:
-    days = None
-    if reads.first_ms is not None and reads.last_ms is not None:
-        days = (reads.last_ms - reads.first_ms) / _DAY_MS
     return {
         "read_count": reads.count,
         "first_read_ms": reads.first_ms,
         "last_read_ms": reads.last_ms,
         # Of less than a day no rate is told: it would be that of a busy hour.
-        "reads_per_day": reads.count / days if days is not None and days >= 1 else None,
+        "reads_per_day": None if reads.days is None else reads.count / reads.days,
         "logged_files_per_read": reads.files / reads.files_known if reads.files_known else None,
         "other_read_count": reads.other_reads,
         "other_tables": [

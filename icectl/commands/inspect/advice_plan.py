@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from icectl.commands.bill import GETS_OF_DATA_FILE
 from icectl.commands.inspect.clustering_plan import Clustering
-from icectl.commands.inspect.query_logs import EQUALITY, Filter
+from icectl.commands.query_logs import EQUALITY, Filter
 from icectl.commands.steps import OPEN_COST_BYTES
 from icectl.entries.bound_values import Reals
 from icectl.entries.clustering import RANGE_OF_ROWS, Key, Spans, places_of

@@ -82,6 +82,14 @@ class MaintainRequest:
             parse=parse_price,
         ),
     ] = None
+    queries: Annotated[
+        list[str] | None,
+        option(
+            "--queries",
+            "query logs of Spark, Trino or Iceberg: how often tables are read",
+            metavar="FILE",
+        ),
+    ] = None
     jobs: Annotated[
         str | None,
         option("--jobs -j", "tables at a time (default 1)", RUNNING, "N", parse=parse_count),

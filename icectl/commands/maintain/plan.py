@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from icectl.commands.bill import Bill, part_of_bill, print_money
+from icectl.commands.bill import Bill, never_pays, part_of_bill, print_money
 from icectl.commands.outcomes import STATUSES, Status
 from icectl.commands.steps import STEPS, Judgement, step_of
 from icectl.errors import (
@@ -115,16 +115,21 @@ def needs(
             withheld.append(WithheldStep(step, error.message))
         elif due:
             bill = bills.get(step)
-            days = None if bill is None or step_of(step).is_owed else bill.payback_days
-            if days is not None and payback_max_days is not None and days > payback_max_days:
-                withheld.append(WithheldStep(step, _pays_late(days, payback_max_days)))
+            is_free = bill is None or payback_max_days is None or step_of(step).is_owed
+            late = None if is_free else _why_late(bills[step], payback_max_days or 0)
+            if late is not None:
+                withheld.append(WithheldStep(step, late))
             else:
                 needed.append(Need(step, reason, judgement.benefit_bytes, bill))
     return tuple(needed), tuple(withheld)
 
 
-def _pays_late(days: float, most: float) -> str:
-    return f"it pays back in {days:,.1f} days, and `payback-max` is {most:,.1f}"
+def _why_late(bill: Bill, most: float) -> str | None:
+    """Return why a step does not pay back in so many days; None where it does, or may."""
+    days = bill.payback_days
+    if days is not None and days > most:
+        return f"it pays back in {days:,.1f} days, and `payback-max` is {most:,.1f}"
+    return "it never pays back, as no query reads the table" if never_pays(bill) else None
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, Status, json_line
-from icectl.cli.naming import configuration_of, name_in_hints
+from icectl.cli.naming import configuration_of, name_in_catalog, name_in_hints
 from icectl.cli.options import Common, SparkRun, read_options
 from icectl.cli.session import open_session
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, CONCURRENCY, UNTRUSTED_POLICY, Layer
@@ -53,6 +53,7 @@ from icectl.commands.maintain.step import (
 )
 from icectl.commands.maintain.workers import StepsHere, StepsInWorkers
 from icectl.commands.outcomes import exit_code_of
+from icectl.commands.query_logs import LoggedScans, read_all_logs
 from icectl.commands.rates import prices_of
 from icectl.commands.steps import ASSESS, STEPS
 from icectl.errors import Declined, Incomplete, ProblemsFound, UsageError
@@ -66,7 +67,7 @@ from icectl.format.properties import (
 )
 from icectl.rows.choice import choose_engine
 from icectl.storage.open import requests_at_once
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 COMMAND = "maintain"
 _TABLE_LIMITS: Sequence[TableProperty[Any]] = (
@@ -83,7 +84,7 @@ class _Setup:
     """What is asked of a run: the tables, each with its policy, and how it is carried out.
 
     A plan to keep is made at `instant_ms`; `reviewed` is what each step of a table
-    may do by a plan that was kept.
+    may do by a plan that was kept, `logged` how often logs say that a table is read.
     """
 
     common: Common
@@ -94,6 +95,7 @@ class _Setup:
     jobs: int = 1
     instant_ms: int | None = None
     reviewed: Mapping[str, Mapping[str, ReviewedPlan]] = field(default_factory=dict)
+    logged: Mapping[str, LoggedScans | None] = field(default_factory=dict)
 
     @property
     def planning(self) -> bool:
@@ -137,6 +139,7 @@ class _Setup:
             reviewed=reviewed,
             is_strict=self.request.strict,
             rewritten_bytes=rewritten_bytes,
+            logged=self.logged.get(table),
         )
 
 
@@ -174,6 +177,7 @@ def run(
         values["only"] or STEPS,
         values["jobs"] or 1,
         instant_ms,
+        logged=_logged(common, matched.tables, request.queries),
     )
     if request.explain:
         return _explain(setup)
@@ -190,6 +194,35 @@ def run(
         _confirm(common, tables)
     _maintain(setup, tables, ended, budget)
     return _outcome(setup, tables, ended)
+
+
+def _logged(
+    common: Common, tables: Sequence[str], paths: Sequence[str] | None
+) -> Mapping[str, LoggedScans | None]:
+    """Return how often logs say that each table is read. Raises: UsageError, for missing files."""
+    if not paths:
+        return {}
+    reads = read_all_logs(paths)
+    console = common.shell.console
+    if reads.days is None:
+        console.warn("`--queries`: logs of less than a day do not say how often tables are read")
+        return {}
+    skipped = reads.unreadable_lines + reads.other_lines
+    if skipped or reads.unreadable_files:
+        lines, files = (
+            print_count(skipped, "line"),
+            print_count(len(reads.unreadable_files), "file"),
+        )
+        console.note(f"`--queries`: {lines} skipped, {files} read in part")
+    return {table: reads.scans_of(_names_in_logs(common, table)) for table in tables}
+
+
+def _names_in_logs(common: Common, table: str) -> tuple[str, ...]:
+    name = name_in_catalog(common, table)
+    if name is not None:
+        return (".".join(name.parts),)
+    place = table.rstrip("/")
+    return (".".join(part.removesuffix(".db") for part in place.split("/")[-2:]), place)
 
 
 def apply_plan(

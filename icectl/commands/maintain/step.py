@@ -42,6 +42,7 @@ from icectl.commands.maintain.plan import VALIDATE, AssessedTable, Facts, StepEn
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.outcomes import Status, status_of_error
+from icectl.commands.query_logs import LoggedScans
 from icectl.commands.rates import prices_of, rates_of
 from icectl.commands.sight import Sight
 from icectl.commands.steps import ASSESS, STEPS, Judgement, judge_all, step_of
@@ -127,7 +128,7 @@ class StepRequest:
     `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
     `instant_ms`, if given, the plan is made and kept; `reviewed` is a plan that was reviewed.
     Where it `is_strict`, a budget that is too small for anything is an error. `rewritten_bytes` are
-    what the run leaves to it.
+    what the run leaves to it, `logged` how often logs say that the table is read.
     """
 
     table: str
@@ -143,6 +144,7 @@ class StepRequest:
     reviewed: ReviewedPlan | None = None
     is_strict: bool = False
     rewritten_bytes: int | None = None
+    logged: LoggedScans | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,8 @@ def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> Assessed
         for command in judged
     }
     settings, scans = session.settings, read_key("scans-per-day")
+    if job.logged is not None:
+        scans = job.logged.per_day(sight.totals.data_file_count)
     rates = rates_of(settings, is_local=is_local(loaded.metadata.location))
     bills = {
         step: bill(judgement.work, rates, prices_of(settings), scans)

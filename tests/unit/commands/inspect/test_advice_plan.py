@@ -7,7 +7,7 @@ import pytest
 
 from icectl.commands.inspect.advice_plan import Advice, RowGroups, Simulation, simulate
 from icectl.commands.inspect.clustering_plan import read_clustering
-from icectl.commands.inspect.query_logs import EQUALITY, RANGE, Filter
+from icectl.commands.query_logs import EQUALITY, RANGE, Filter
 from icectl.entries.clustering import Key
 from icectl.format.single_value import encode
 from icectl.format.transforms import parse_transform

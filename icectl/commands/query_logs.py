@@ -16,19 +16,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 from icectl.errors import UsageError
 from icectl.format.json_members import parse_json
 
 EQUALITY, RANGE = "equality", "range"
 
+R = TypeVar("R", bound="Reads")
+
 Filter = frozenset[tuple[str, str]]
 """The columns that a read compares, each with EQUALITY or RANGE; all conditions must hold."""
 
 _LONGEST_LINE = 16 << 20
 _CHUNK = 1 << 20
-_MOST_NAMES = 1000
+_DAY_MS = 86_400_000
+_MOST_NAMES, _MOST_TABLES = 1000, 10_000
 _MOST_FILTERS = 10_000
 """Beyond it, other filters count as none."""
 
@@ -83,11 +86,58 @@ class Reads:
             self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
         return True
 
-    def add_files(self, count: Any) -> None:
-        """Add the number of data files that a read has opened, if it is one."""
+    def add_files(self, _table: str, count: Any) -> None:
+        """Add the number of data files that a read of the table has opened, if it is one."""
         if _is_count(count):
             self.files += count
             self.files_known += 1
+
+    @property
+    def days(self) -> float | None:
+        """The days from the first read to the last; None for less than one, which tells no rate."""
+        if self.first_ms is None or self.last_ms is None:
+            return None
+        days = (self.last_ms - self.first_ms) / _DAY_MS
+        return days if days >= 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedScans:
+    """How often a table is read a day: files that engines opened, and reads that do not say."""
+
+    files: float
+    reads: float
+
+    def per_day(self, data_file_count: int) -> float:
+        """Return as how many scans of the whole table the reads of a day count."""
+        return self.reads + self.files / max(data_file_count, 1)
+
+
+@dataclass(slots=True)
+class ReadsByTable(Reads):
+    """What logs say of all tables, by the names that they have there."""
+
+    tables: dict[str, Reads] = field(default_factory=dict)
+
+    def add(self, table: str, names: Collection[str], conditions: Filter, time_ms: Any) -> bool:
+        table = table.rstrip("/")
+        if table in self.tables or len(self.tables) < _MOST_TABLES:
+            self.tables.setdefault(table, Reads()).filters[frozenset()] += 1
+        return Reads.add(self, table, (*names, table), conditions, time_ms)
+
+    def add_files(self, table: str, count: Any) -> None:
+        if table.rstrip("/") in self.tables:
+            self.tables[table.rstrip("/")].add_files(table, count)
+
+    def scans_of(self, names: Collection[str]) -> LoggedScans | None:
+        """Return how often the table called one of `names` is read; None for less than a day."""
+        days = self.days
+        if days is None:
+            return None
+        found = [reads for table, reads in self.tables.items() if is_named(table, names)]
+        files = sum(reads.files for reads in found)
+        others = sum(max(reads.count - reads.files_known, 0) for reads in found)
+        return LoggedScans(files / days, others / days)
 
 
 def _is_count(value: Any) -> bool:
@@ -106,7 +156,15 @@ def read_query_logs(paths: Sequence[str], names: Collection[str]) -> Reads:
 
     Raises: UsageError for a path that is not there or can't be read.
     """
-    reads = Reads()
+    return _read_into(Reads(), paths, names)
+
+
+def read_all_logs(paths: Sequence[str]) -> ReadsByTable:
+    """Read logs for all tables. Raises: as read_query_logs."""
+    return _read_into(ReadsByTable(), paths, ())
+
+
+def _read_into(reads: R, paths: Sequence[str], names: Collection[str]) -> R:
     for path in paths:
         for file in _files(path):
             _read_file(file, names, reads)
@@ -196,7 +254,8 @@ def _read_report(document: Mapping[str, Any], names: Collection[str], reads: Rea
     conditions = _filter(_report_conditions(document["filter"]))
     if reads.add(document["table-name"], names, conditions, None):
         counter = document.get("metrics", {}).get("result-data-files")
-        reads.add_files(counter.get("value") if isinstance(counter, dict) else None)
+        count = counter.get("value") if isinstance(counter, dict) else None
+        reads.add_files(document["table-name"], count)
     return True
 
 
@@ -260,7 +319,7 @@ class _SparkLog:
 
     def __init__(self, names: Collection[str], reads: Reads) -> None:
         self._names, self._reads = names, reads
-        self._counters: set[int] = set()
+        self._counters: dict[int, str] = {}
 
     def read(self, document: Mapping[str, Any]) -> bool:
         event = document.get("Event")
@@ -271,8 +330,7 @@ class _SparkLog:
         elif event.endswith(".SparkListenerDriverAccumUpdates"):
             for number, value in document["accumUpdates"]:
                 if number in self._counters:
-                    self._counters.discard(number)
-                    self._reads.add_files(value)
+                    self._reads.add_files(self._counters.pop(number), value)
         return True
 
     def _read_plan(self, plan: Mapping[str, Any], time_ms: Any) -> None:
@@ -292,7 +350,7 @@ class _SparkLog:
             conditions = _filter(spark_conditions(filters))
             if self._reads.add(scan["table"], self._names, conditions, time_ms):
                 self._counters |= {
-                    metric["accumulatorId"]
+                    metric["accumulatorId"]: scan["table"]
                     for metric in node["metrics"]
                     if metric["name"] == _FILES_OF_SCAN
                 }

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from icectl.commands.inspect import query_logs
-from icectl.commands.inspect.query_logs import (
+from icectl.commands import query_logs
+from icectl.commands.query_logs import (
     EQUALITY,
     RANGE,
+    LoggedScans,
     Reads,
     is_named,
+    read_all_logs,
     read_query_logs,
     spark_conditions,
 )
@@ -232,3 +234,24 @@ def test_numbers_and_names_beyond_all_measure_are_left_out(tmp_path):
     assert found.filters == {frozenset({("id", EQUALITY)}): 3}
     assert (found.files_known, found.unreadable_lines) == (0, 2)
     assert (found.first_ms, found.last_ms) == (1000, 1000)
+
+
+def test_scans_of_all_tables_are_counted_by_the_files_that_their_reads_open(tmp_path):
+    day_s = 86_400
+    log = [
+        {"createTime": 1_700_000_000, "ioMetadata": {"inputs": [{"schema": "db", "table": "a"}]}},
+        {"createTime": 1_700_000_000 + 2 * day_s,
+         "ioMetadata": {"inputs": [{"schema": "db", "table": "b"}]}},
+        *({"report-type": "scan-report", "table-name": "prod.db.a", "filter": True,
+           "metrics": {"result-data-files": {"value": count}}} for count in (5, 15)),
+    ]  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in log) + '{"half": ')
+    found = read_all_logs([str(path)])
+    assert (found.days, found.unreadable_lines) == (2, 1)
+    a, b, none = (found.scans_of([name]) for name in ("db.a", "db.b", "db.none"))
+    assert a is not None
+    assert (a.files, a.reads, a.per_day(10)) == (10, 0.5, 1.5)  # one read does not say its files
+    assert (b, none) == (LoggedScans(0, 0.5), LoggedScans(0, 0))
+    path.write_text(json.dumps(log[0]))
+    assert read_all_logs([str(path)]).scans_of(["db.a"]) is None
