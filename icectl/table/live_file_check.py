@@ -57,9 +57,6 @@ _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
 
 
-_AT_ONCE = 200_000
-"""Files that a listing of the table is worth for, at least."""
-
 _LIVE = pa.schema(
     [
         pa.field("hash", pa.uint64()),
@@ -437,30 +434,17 @@ def check_kept(
         _check_there(context, metadata, in_order(together(suspects)))
 
 
-def check_replacements(
-    context: TableContext, metadata: TableMetadata, to_delete: Files, replacements: Iterable[Files]
+def check_copies(
+    context: TableContext,
+    metadata: TableMetadata,
+    expected: Files,
+    listed: Iterable[pa.Table] | None = None,
 ) -> None:
-    """Do nothing where files are there that may hold copied rows of files to delete.
+    """Do nothing where files are there, and half as large as entries say: those may be wrong.
 
-    The files to delete would have the last copies. `replacements` are parts with no key in two.
-    Raises: CorruptTable R-034, R-063; StorageError.
-    Cost: as compare_with_store, for each 200,000 of them; memory for so many.
+    Raises: CorruptTable R-034, R-063; StorageError. Cost: as compare_with_store.
     """
-    if not are_content(to_delete).any():
-        return
-    waiting: list[Files] = []
-    for part in map(distinct, filter(len, replacements)):
-        waiting.append(part)
-        if sum(map(len, waiting)) >= _AT_ONCE:
-            _check_copies(context, metadata, in_order(together(waiting)))
-            waiting.clear()
-    if waiting:
-        _check_copies(context, metadata, in_order(together(waiting)))
-
-
-def _check_copies(context: TableContext, metadata: TableMetadata, expected: Files) -> None:
-    """Do nothing where files are there, and half as large as entries say: those may be wrong."""
-    for item in compare_with_store(context, expected, metadata.location).discrepancies:
+    for item in compare_with_store(context, expected, metadata.location, listed).discrepancies:
         if item.problem is not None:
             raise StorageError(f"`{item.location}`: {item.problem}")
         if item.found is None or item.found * 2 < (item.expected or 0):

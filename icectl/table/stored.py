@@ -5,7 +5,7 @@ first, until it turns out to hold far more than is asked for. What the listing d
 looked up by itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -58,9 +58,15 @@ class Comparison:
     metadata_files: tuple[str, ...]
 
 
-def compare_with_store(context: TableContext, expected: Files, table_location: str) -> Comparison:
+def compare_with_store(
+    context: TableContext,
+    expected: Files,
+    table_location: str,
+    listed: Iterable[pa.Table] | None = None,
+) -> Comparison:
     """Look for files, each once; a null size is not compared.
 
+    `listed` is what a listing of the table has shown, if there was one.
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
     Cost: one listing, or a look-up for each file, whatever is cheaper; memory for the files.
     """
@@ -68,17 +74,18 @@ def compare_with_store(context: TableContext, expected: Files, table_location: s
     sizes = np.full(len(expected), _MISSING, np.int64)
     is_listed = np.zeros(len(expected), np.bool_)
     metadata_files: list[str] = []
-    if len(expected) > FEW:
-        keys = location_keys(expected.table["location"])
-        for batch in _listed(context, table_location, len(expected)):
-            named = pc.match_substring(batch["location"], ".metadata.json")
-            metadata_files += [
-                location
-                for location in batch["location"].filter(named).to_pylist()
-                if is_metadata_file_name(locations.name(location))
-            ]
-            _fill(keys, batch, sizes, is_listed)
-            context.progress.advance(0)
+    if listed is None:
+        listed = _listed(context, table_location, len(expected)) if len(expected) > FEW else ()
+    keys = location_keys(expected.table["location"])
+    for batch in listed:
+        named = pc.match_substring(batch["location"], ".metadata.json")
+        metadata_files += [
+            location
+            for location in batch["location"].filter(named).to_pylist()
+            if is_metadata_file_name(locations.name(location))
+        ]
+        _fill(keys, batch, sizes, is_listed)
+        context.progress.advance(0)
     unlisted = np.flatnonzero(~is_listed)
     context.progress.advance(int(is_listed.sum()))
     problems = _look_up(context, expected, unlisted, sizes)

@@ -1,23 +1,36 @@
 """Reading what an expiry has to know: which files go with snapshots, which stay with others."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
+
+import numpy as np
+import pyarrow as pa
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.identity import difference
 from icectl.checks.snapshots import counts_changes
 from icectl.commands.expire_snapshots.parts import FileParts, KeptFiles
 from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
-from icectl.entries.files import NO_FILES, Files, are_content, without
+from icectl.entries.files import (
+    NO_FILES,
+    SCHEMA,
+    Files,
+    are_content,
+    distinct,
+    in_order,
+    together,
+    without,
+)
 from icectl.errors import CorruptTable, StorageError
 from icectl.format.manifest import ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.storage.location import is_local
+from icectl.storage.location import is_local, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
+from icectl.table.live_file_check import check_copies
 from icectl.table.manifest_lists import distinct_manifests, divided, manifests_by_snapshot
 from icectl.table.reachable import (
     Live,
@@ -32,6 +45,9 @@ from icectl.table.reachable import (
 )
 from icectl.table.retention import Retention
 from icectl.units import read_count
+
+_AT_ONCE = 200_000
+"""Files that are looked for together; of more the listing of the table is kept, on disk."""
 
 
 def read_reached(
@@ -111,6 +127,40 @@ def _has_content(files: FileParts, staying: FileParts, recorded: Files) -> bool:
         if len(going)
     )
     return any(are_content(part).any() for part in chain([recorded], unsettled))
+
+
+def check_replacements(
+    context: TableContext, metadata: TableMetadata, to_delete: Files, replacements: Iterable[Files]
+) -> None:
+    """Do nothing where files are there that may hold copied rows of files to delete.
+
+    The files to delete would have the last copies. `replacements` are `FileParts`, or none.
+    Raises: CorruptTable R-034, R-063; StorageError.
+    Cost: as compare_with_store, with memory for 200,000 files; of more one listing, kept on disk.
+    """
+    if not are_content(to_delete).any():
+        return
+    waiting: list[Files] = []
+    for part in map(distinct, filter(len, replacements)):
+        waiting.append(part)
+        if sum(map(len, waiting)) > _AT_ONCE:
+            break
+    else:
+        if waiting:
+            check_copies(context, metadata, in_order(together(waiting)))
+        return
+    waiting.clear()
+    listed = FileParts()
+    with closing(batch for batch in context.store.list(metadata.location)) as batches:
+        for batch in batches:
+            context.deadline.check()
+            keys = loosest_keys(pa.chunked_array([batch["location"]]))
+            columns = [batch["location"], keys, pa.array(np.zeros(len(batch), np.int8))]
+            shown = pa.Table.from_arrays([*columns, batch["size_bytes"]], schema=SCHEMA)
+            listed.add(Files(shown), key_hashes(keys))
+    for expected, shown in zip(replacements, listed, strict=True):
+        if len(expected):
+            check_copies(context, metadata, distinct(expected), [shown.table])
 
 
 def _rewriters(metadata: TableMetadata, kept_ids: Collection[int]) -> frozenset[int]:

@@ -21,7 +21,11 @@ from icectl.commands.expire_snapshots.plan import (
     updates,
     updates_again,
 )
-from icectl.commands.expire_snapshots.reach import read_reached, read_reached_since
+from icectl.commands.expire_snapshots.reach import (
+    check_replacements,
+    read_reached,
+    read_reached_since,
+)
 from icectl.commands.expire_snapshots.report import (
     Expired,
     ExpireOptions,
@@ -65,7 +69,6 @@ from icectl.table.guard import check_deletable, check_gc_enabled, check_statisti
 from icectl.table.known_locations import KnownFiles
 from icectl.table.live_file_check import (
     check_kept,
-    check_replacements,
     mismatched_statistics,
 )
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commands.expire_snapshots.reach import may_copy, read_reached, read_reached_since
+from icectl.commands.expire_snapshots import reach
+from icectl.commands.expire_snapshots.parts import FileParts
+from icectl.commands.expire_snapshots.reach import (
+    check_replacements,
+    may_copy,
+    read_reached,
+    read_reached_since,
+)
 from icectl.entries.files import FileKind, Files, files, of_kind, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
@@ -18,7 +25,7 @@ from icectl.format.snapshot import StatisticsFile
 from icectl.storage.local.store import LocalStore
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
-from icectl.table.reachable import all_manifests
+from icectl.table.reachable import all_manifests, key_hashes
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.broken_tree import TREE_TABLES, BrokenTree, v4_122_a_vector_of_a_lost_file
 from tests.builders.expiry import context_of
@@ -288,3 +295,29 @@ def test_rows_and_deletes_may_be_copied_where_a_summary_does_not_rule_it_out(
     """An overwrite can put the vector of an older one into its own."""
     snapshot = replace(table.metadata.snapshots[-1], summary=summary)
     assert may_copy(snapshot) is expected
+
+
+@pytest.mark.parametrize("damage", [None, "lost", "short"])
+def test_r034_a_table_is_listed_once_for_however_many_copies(tmp_path, monkeypatch, damage):
+    table = TableBuilder(tmp_path / "t", partitioning="none")
+    table.append(range(20), files=20)
+    sizes = {str(row["location"]): row["file_size_in_bytes"] for row in table.live()}
+    copies = files([*sizes], [*sizes], FileKind.DATA_FILES, [*sizes.values()])
+    parts = FileParts()
+    for _ in range(2):  # manifests repeat files
+        parts.add(copies, key_hashes(copies.table["key"]))
+    place = Path([*sizes][7])
+    if damage == "lost":
+        place.unlink()
+    elif damage == "short":
+        place.write_bytes(b"x")
+    monkeypatch.setattr(reach, "_AT_ONCE", 5)
+    store = CountingStore(LocalStore())
+    context = context_of(table.directory, store)
+    if damage is None:
+        check_replacements(context, table.metadata, copies, parts)
+    else:
+        with pytest.raises(CorruptTable, match=str(place)) as caught:
+            check_replacements(context, table.metadata, copies, parts)
+        assert caught.value.rule == ("R-034" if damage == "lost" else "R-063")
+    assert (store.counts["list"], store.counts["stat"]) == (1, 1 if damage == "lost" else 0)
