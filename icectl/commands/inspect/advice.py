@@ -409,7 +409,7 @@ def _print_one(console: Console, row: Row, shown: Mapping[str, Any]) -> None:
     _say(console, paid, indent=2)
     _say(console, bill_text(shown["bill"])[0], indent=2)
     if shown["first"]:
-        _say(console, f"first {shown['first']}", indent=2)
+        console.print(f"  first: {shown['first']}")
     console.print(f"  run: {shown['command']}")
 
 
