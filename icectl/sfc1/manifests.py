@@ -522,14 +522,21 @@ ReadLeaf = Callable[[ListedRow], pa.Table]
 
 
 def live_in_tree(root: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    """Return the live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
+    """Return the live files of a state in one table. Shape, order, errors: as live_parts."""
+    return pa.concat_tables(live_parts(root, vectors, read))
+
+
+def live_parts(
+    root: pa.Table, vectors: Mapping[str, Positions], read: ReadLeaf
+) -> Iterator[pa.Table]:
+    """Yield the live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
 
     Shape: the schema of the root; EXISTING for what an EXISTING leaf calls ADDED (sfc-1 ST1).
     Order: those of the root, then by leaf and position.
     Raises: CorruptTable V4-083 for a position that the leaf lacks.
     """
     rows = live_rows(root)
-    parts = [of_contents(rows, *FILES)]
+    yield of_contents(rows, *FILES)
     for leaf in leaf_rows(rows):
         positions = vectors.get(comparison_key(text_of(leaf.location)), NONE)
         if is_dead(leaf, positions):
@@ -538,8 +545,7 @@ def live_in_tree(root: pa.Table, vectors: Mapping[str, Positions], read: ReadLea
         if leaf.status == Status.EXISTING:
             existing = pa.repeat(pa.scalar(int(Status.EXISTING), pa.int8()), len(part))
             part = with_column(part, "status", existing)
-        parts.append(part)
-    return pa.concat_tables(parts)
+        yield part
 
 
 def is_dead(leaf: ListedRow, positions: Positions) -> bool:

@@ -11,8 +11,8 @@ half and all of the manifests: processor seconds, peak memory, and what that mak
 The table has no statistics of columns: planning carries none. The newest of its two snapshots lists
 all manifests, the one before half of them, and one that only it has.
 
-With KIND `deletes` one in a hundred files has position deletes of its own. With `sfc-1` the plan of
-an upgrade is measured, and plans of the table with columnar leaves that it makes.
+With KIND `deletes` one in a hundred files has position deletes of its own. With `sfc-1` an
+upgrade is measured, and plans of the table that it leaves.
 """
 
 import shutil
@@ -50,7 +50,7 @@ _SIZES = ["--target-file-size", "16MiB", "--min-file-size", "128KiB"]
 _LOOKED_UP = 400
 """More small files than are looked up, as some are of one size."""
 
-_UPGRADE = ["upgrade-to-v4", "TABLE", "--layout", "sfc-1", "--eager"]
+_UPGRADE = ["upgrade-to-v4", "TABLE", "--layout", "sfc-1"]
 
 PLANS = {
     "inspect": ["inspect", "TABLE"],
@@ -86,8 +86,8 @@ _LARGEST_BYTES = {
     "rewrite-manifests -n": 19,
     "compact -n": 19,
     "rewrite-manifests": 250,
-    "upgrade-to-v4 -n": 1_500,
-    "upgrade-to-v4": 1_500,
+    "upgrade-to-v4 -n": 400,
+    "upgrade-to-v4": 400,
     "rewrite all manifests -n": 19,
 }
 """Of memory for each file more: with 19, 100 million files need less than 2 GiB."""
@@ -238,7 +238,8 @@ def main() -> int:
         whole, table = Path(folder) / "whole", Path(folder) / "part"
         build(whole, manifests + 1, count, metrics=False, location=str(table))
         for part in PARTS:
-            firsts = range(0, manifests // part if kind == "deletes" else 0, _DELETES_EVERY)
+            last = manifests // part + 1 - _DELETES_EVERY if kind == "deletes" else 0
+            firsts = range(0, last, _DELETES_EVERY)
             deletes = [of_deletes(whole, table, first, count) for first in firsts]
             part_of(whole, table, manifests // part, deletes)
             listed = [*range(manifests // part), manifests]

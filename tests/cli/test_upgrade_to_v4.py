@@ -25,6 +25,17 @@ from tests.builders.tree_table import remove_data_files
 MODES = ("--lazy", "", "--eager")
 
 
+def without_totals(directory: Path) -> dict[str, str]:
+    """Take the totals out of the summary of the current snapshot, and return them."""
+    path = current_metadata(directory)
+    metadata = json.loads(path.read_text())
+    ids = [snapshot["snapshot-id"] for snapshot in metadata["snapshots"]]
+    summary = metadata["snapshots"][ids.index(metadata["current-snapshot-id"])]["summary"]
+    totals = {key: summary.pop(key) for key in list(summary) if key.startswith("total-")}
+    path.write_text(json.dumps(metadata))
+    return totals
+
+
 @dataclass(frozen=True)
 class Ran:
     code: int
@@ -639,3 +650,16 @@ def test_a_branch_that_is_not_there_is_wrong_usage(tmp_path, icectl, layout):
     ran = icectl(*words)
     assert (ran.code, "no branch `audt`" in ran.err) == (2, True)
     assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 2
+
+
+@pytest.mark.parametrize("mode", ["", "--eager"])
+def test_totals_are_counted_where_the_last_snapshot_has_none(tmp_path, icectl, mode):
+    table = TableBuilder(tmp_path / "t", partitioning="two")
+    table.append(range(12), files=3)
+    table.append(range(12, 24))
+    table.delete_rows([1, 13], kind="equality")
+    totals = without_totals(table.directory)
+    assert totals["total-records"] == "24"
+    words = ("upgrade-to-v4", "--layout=sfc-1", str(table.directory), mode, "--yes")
+    assert icectl(*words).code == 0
+    assert totals.items() <= head(table.directory)["summary"].items()

@@ -46,6 +46,7 @@ from icectl.sfc1.manifests import (
     can_move,
     leaf_rows,
     live_in_tree,
+    live_parts,
     live_rows,
     manifest_file,
     may_list,
@@ -191,11 +192,12 @@ class TreeWriter:
         if leaf_target_size_bytes is not None:
             options = replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
         options = replace(options, sort_by=sort_by)
+        plain = partial(read_leaf, self.store, facts, part=PLAIN)
         means = CommitContext(
             facts,
             options,
             partial(read_leaf, self.store, facts, carried=True),
-            _once(partial(read_leaf, self.store, facts, part=PLAIN)),
+            _once(plain),
             _once(partial(read_leaf, self.store, facts, part=NAMES)),
             lambda: with_scheme(metadata.location, self.new.leaf()),
             lambda: with_scheme(metadata.location, self.new.bitmaps()),
@@ -211,7 +213,7 @@ class TreeWriter:
         wanted = _without_foreign(means, state, wanted)
         tree = compose(means, state, wanted, attempt)
         operation = wanted.operation or _operation(tree)
-        counters = _counters(means, parent, state, wanted, tree)
+        counters = _counters(plain, parent, state, wanted, tree)
         root = with_scheme(metadata.location, self.new.root(snapshot_id))
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
@@ -313,7 +315,7 @@ def _entries(rows: pa.Table) -> Entries:
 
 
 def _counters(
-    means: CommitContext,
+    read: ReadLeaf,
     parent: Snapshot | None,
     state: ParentState,
     change: TreeChange,
@@ -328,8 +330,9 @@ def _counters(
     nothing = dict.fromkeys(summary_counters(Totals(), "total"), "0")
     totals = moved_totals(nothing if parent is None else parent.summary, come, gone)
     if len(totals) < len(nothing):
-        files = live_in_tree(state.rows, state.dead, means.look)
-        before = summary_counters(summarise(_entries(files)), "total")
+        parts = live_parts(state.rows, state.dead, read)  # each leaf once: there may be many
+        live = sum((summarise(_entries(part)) for part in parts), Totals())
+        before = summary_counters(live, "total")
         totals = moved_totals({key: str(count) for key, count in before.items()}, come, gone)
     changed = {key: number for key, number in counters.items() if number}
     return {key: str(number) for key, number in {**changed, **totals}.items()}

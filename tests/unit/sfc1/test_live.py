@@ -4,7 +4,7 @@ import pytest
 
 from icectl.errors import CorruptTable
 from icectl.format.manifest import Content
-from icectl.sfc1.manifests import live_in_tree, read_leaf, read_root, vectors
+from icectl.sfc1.manifests import live_in_tree, live_parts, read_leaf, read_root, vectors
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, names
 
 READ = [
@@ -42,6 +42,20 @@ def test_the_live_files_are_those_of_the_paper(built, name, at):
     live = live_in_tree(root, vectors(scenario.files, root), read_one)
     assert names(live, Content.DATA) == sorted(golden["live_files"])
     assert names(live, Content.POSITION_DELETES) == sorted(golden["live_vectors"])
+
+
+@pytest.mark.parametrize(("name", "at"), READ)
+def test_leaves_are_read_one_after_the_other(built, name, at):
+    scenario = built(name)
+    _, root, read_one = read(scenario, at)
+    found = []
+
+    def noting(leaf):
+        found.append(leaf.name)
+        return read_one(leaf)
+
+    counts = [len(found) for _ in live_parts(root, vectors(scenario.files, root), noting)]
+    assert counts == [*range(len(counts))]
 
 
 @pytest.mark.parametrize(("name", "at"), [("SC-19", 2)])
