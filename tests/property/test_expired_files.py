@@ -116,8 +116,9 @@ def planned(
     metadata: TableMetadata, retention: Retention
 ) -> list[tuple[str, FileKind, int | None]] | None:
     """The files to delete; None where a snapshot that stays has a file twice."""
+    sizes = {str(path): path.stat().st_size for path in Path(metadata.location).glob("m*.avro")}
     try:
-        reached = read_reached(context_of(), metadata, retention, {}, trusted=True)
+        reached = read_reached(context_of(), metadata, retention, sizes, trusted=True)
         return rows(reached.only_going)
     except CorruptTable as error:
         if error.rule != "R-066":

@@ -27,7 +27,7 @@ from icectl.errors import CorruptTable, StorageError
 from icectl.format.manifest import ManifestFile, ManifestIdentity
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
-from icectl.storage.location import is_local, loosest_keys
+from icectl.storage.location import is_local, loosest_key, loosest_keys
 from icectl.table.context import TableContext
 from icectl.table.guard import check_lists
 from icectl.table.live_file_check import check_copies
@@ -82,7 +82,7 @@ def read_reached(
     replacements = FileParts()
     rewriters = _rewriters(metadata, lists.keys())
     live = Live(context, metadata, sources=rewriters, add_files_of_sources=replacements.add)
-    changed, shared = _changed(staying, going.lists)
+    changed, shared = _changed(staying, going.lists, sizes)
     live.read(changed, kept.add)
     if every or _has_content(files, kept.matter, recorded):
         live.read(shared, kept.add).check(lists)  # R-192
@@ -104,17 +104,22 @@ def read_reached(
 
 
 def _changed(
-    staying: Sequence[ManifestFile], going: Mapping[int, Sequence[ManifestFile]]
+    staying: Sequence[ManifestFile],
+    going: Mapping[int, Sequence[ManifestFile]],
+    sizes: Mapping[str, int],
 ) -> tuple[tuple[ManifestFile, ...], tuple[ManifestFile, ...]]:
     """Return the manifests that no list which goes describes alike, and the others.
 
-    Manifests of delete vectors are among the former: those are looked for in data manifests.
+    Those that are not there, or not as large as said, are among the former: they are read, and the
+    expiry ends (R-192). So are manifests of delete vectors: data manifests are searched for these.
     """
     described = {item.identity: item for item in distinct_manifests(going.values())}
 
     def is_changed(item: ManifestFile) -> bool:
         other = described.get(item.identity)
-        return other is None or names_files(item) or difference(item, other) is not None
+        is_there = sizes.get(loosest_key(item.manifest_path)) == item.manifest_length
+        is_alike = other is not None and difference(item, other) is None
+        return names_files(item) or not (is_there and is_alike)
 
     return divided(staying, [*map(is_changed, staying)])
 

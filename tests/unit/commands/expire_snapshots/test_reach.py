@@ -81,14 +81,17 @@ def test_what_appends_leave_behind_goes_without_a_look_at_what_they_share(tmp_pa
         table.append(range(start, start + 4))
     retention = expiring(table, 0, 1)
     last, first = own_manifest(table, 2).name, own_manifest(table, 0).name
-    read = partial(read_reached, metadata=table.metadata, retention=retention, sizes={})
+    sizes = {str(path): path.stat().st_size for path in (tmp_path / "t" / "metadata").iterdir()}
+    read = partial(read_reached, metadata=table.metadata, retention=retention, sizes=sizes)
     assert read_manifests(read) == [last]
+    lost = partial(read, sizes=sizes | {str(own_manifest(table, 0)): 1})
+    assert read_manifests(lost) == [first, last]
     assert {first, last} < set(read_manifests(partial(read, every=True)))
     found = read(context_of())
     lists = {Path(str(one.manifest_list)).name for one in table.metadata.snapshots[:2]}
     assert names([found.only_going]) == lists
     table.remove_data_files(1)  # of a file to delete it is asked where else it lives
-    read = partial(read_reached, metadata=table.metadata, retention=expiring(table, 2), sizes={})
+    read = partial(read, metadata=table.metadata, retention=expiring(table, 2))
     assert {first, last} < set(read_manifests(read))
     assert data_files(table)[2] in names([read(context_of()).only_going])
 
