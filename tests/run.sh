@@ -71,6 +71,12 @@ environment=$(make_environment test "$root[test]")
 install_project "$environment"
 export PATH="$environment/bin:$PATH"
 
+# Types are checked while the peers are set up.
+if [ ${#only_pytest[@]} -eq 0 ]; then
+    mypy --cache-dir "$cache/mypy" >"$cache/mypy.log" 2>&1 &
+    checking=$!
+fi
+
 # The Spark peer lives in an environment of its own: its runtime fixes the version of PySpark.
 # icectl's own runs on Spark are tested there too.
 spark_version=4.1.4
@@ -386,7 +392,7 @@ fi
 say "lint and types"
 ruff check .
 ruff format --check .
-mypy --cache-dir "$cache/mypy"
+wait "$checking" || { cat "$cache/mypy.log"; exit 1; }
 
 say "generated files are fresh"
 python -m tests.generate.docs --check
