@@ -211,11 +211,12 @@ class DataWriter:
             self._open[partition_key] = new  # behind the others: it was written to last
             left_bytes = self._options.target_size_bytes - new.size_bytes
             rows_left = left_bytes / self._row_size_bytes - new.waiting_rows
-            of_group = self._options.row_group_size_bytes * batch.num_rows / max(batch.nbytes, 1)
-            rows_of_group = max(int(of_group), _LEAST_GROUP_ROWS)
-            room = max(1, min(int(rows_left) - new.pending_rows, rows_of_group))
+            room = max(1, int(rows_left) - new.pending_rows)
+            group_bytes = self._options.row_group_size_bytes
+            in_group = (group_bytes - new.pending_bytes) * batch.num_rows // max(batch.nbytes, 1)
+            room = min(room, max(in_group + 1, _LEAST_GROUP_ROWS))
             new.add(batch.slice(0, room))
-            if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:
+            if room <= batch.num_rows or new.pending_bytes >= group_bytes:
                 self._flush(new)
             batch = batch.slice(room)
         waiting = sum(new.pending_bytes for new in self._open.values())

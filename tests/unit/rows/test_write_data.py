@@ -75,6 +75,22 @@ def test_files_have_the_target_size_whatever_rows_were_expected_to_take(row_size
     assert ids == list(range(10_000))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_row_groups_have_the_size_that_the_table_says_however_many_rows_come_at_once(threads):
+    files = MemoryFiles(threads=threads)
+    options = write_options({"write.parquet.row-group-size-bytes": "65536"}, 2**40, {})
+    with DataWriter(IDS, options, files.outputs(), 50.0) as writer:
+        for batch in batches(10_000, size=5_000):
+            writer.write(batch, b"", "")
+    (file,) = writer.written
+    footer = pq.ParquetFile(io.BytesIO(files.content[file.location])).metadata
+    counts = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
+    assert sum(counts) == 10_000
+    most = 65_536 // (8 + 4 + 40) + 1  # a number, an offset and 40 letters a row
+    assert all(most <= count < most + 100 for count in counts[:-1])
+    assert [row["id"] for row in files.rows(file.location)] == list(range(10_000))
+
+
 def test_threads_make_the_row_groups_that_one_makes_of_rows_thought_to_be_larger():
     found = []
     for threads in (1, 2):
@@ -120,8 +136,9 @@ def test_row_groups_take_what_the_table_says_in_memory():
     properties = {"write.parquet.row-group-size-bytes": "200000"}
     (file,), store = written(IDS, batches(20_000), properties)
     footer = pq.ParquetFile(io.BytesIO(store.content[file.location])).metadata
-    assert [footer.row_group(number).num_rows for number in range(5)] == [4000] * 5
-    starts = [footer.row_group(number).column(0).data_page_offset for number in range(5)]
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    assert [group.num_rows for group in groups] == [3847] * 5 + [765]
+    starts = [group.column(0).data_page_offset for group in groups]
     assert list(file.metrics.split_offsets) == starts
 
 
