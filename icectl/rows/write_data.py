@@ -26,7 +26,7 @@ from icectl.files.parquet.metrics import (
 )
 from icectl.files.parquet.schema import Shredding, arrow_schema
 from icectl.files.parquet.side_by_side import SideBySideWriter, can_write_side_by_side
-from icectl.files.parquet.write import ParquetOptions, ParquetWriter
+from icectl.files.parquet.write import OWN_LEVELS, ParquetOptions, ParquetWriter
 from icectl.files.wkb import Shapes
 from icectl.format.bounding_box import BoundingBox, decode_box
 from icectl.format.metrics_modes import MetricsMode, lower_bound, upper_bound
@@ -94,6 +94,7 @@ def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
     """Read how the properties of a table ask for Parquet files to be written. Raises: Refused."""
     codec = read(properties, PARQUET_COMPRESSION)
     level = read(properties, PARQUET_COMPRESSION_LEVEL)
+    level = OWN_LEVELS.get(codec) if level is None else level
     if codec == "uncompressed" or not pa.Codec.supports_compression_level(codec):
         level = None
     if level is not None:  # the nearest: other writers pass over a level that their codec lacks

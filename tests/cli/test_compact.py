@@ -130,6 +130,79 @@ def test_new_files_have_the_bloom_filters_that_the_table_asks_for_or_inputs_had(
     assert filtered(tmp_path) == (0, None)
 
 
+def pages(directory: Path) -> list[tuple[int, int]]:
+    """The rows and stored bytes of each page of live data files, as their page indexes tell."""
+    found: list[tuple[int, int]] = duckdb.execute(
+        "SELECT num_rows, compressed_page_size FROM parquet_page_index(?)",
+        [[file["file_path"] for file in data_files(directory)]],
+    ).fetchall()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "most_rows", "most_bytes"),
+    [
+        ("page-row-limit", "100", 100, 1 << 20),
+        ("page-size-bytes", "3000", 3_000, 5_000),
+        ("row-group-size-bytes", "60000", 1_300, 1 << 20),
+    ],
+)
+def test_pages_and_row_groups_of_new_files_are_as_large_as_the_table_says(
+    tmp_path, compact, name, value, most_rows, most_bytes
+):
+    codec, dictionary = "write.parquet.compression-codec", "write.parquet.dict-size-bytes"
+    properties = {codec: "uncompressed", dictionary: "1", f"write.parquet.{name}": value}
+    table = TableBuilder(tmp_path, properties=properties)
+    for start in range(0, 3_000, 1_500):
+        table.append(range(start, start + 1_500))
+    assert compact(tmp_path, *SMALL, "--method", "rewrite", "--rewrite-all").code == 0
+    (file,) = data_files(tmp_path)
+    footer = pq.ParquetFile(file["file_path"]).metadata
+    chunks = [footer.row_group(at).column(0) for at in range(footer.num_row_groups)]
+    assert {chunk.compression for chunk in chunks} == {"UNCOMPRESSED"}
+    found = pages(tmp_path)
+    assert max(rows for rows, _ in found) <= most_rows
+    assert max(size for _, size in found) <= most_bytes
+    assert len(found) > 2 * len(table.metadata.current_schema.fields)
+
+
+@pytest.mark.parametrize("method", ["rewrite", "merge"])
+def test_entries_of_new_files_have_the_metrics_that_the_table_asks_for(tmp_path, compact, method):
+    modes = {"default": "counts", "column.id": "full", "column.category": "none",
+             "column.note": "truncate(3)"}  # fmt: skip
+    table = TableBuilder(tmp_path)
+    for start in range(0, 30, 10):
+        table.append(range(start, start + 10))
+    table.set_properties({f"write.metadata.metrics.{key}": mode for key, mode in modes.items()})
+    chosen = "--method", method, "--rewrite-all"
+    assert compact(tmp_path, *SMALL, *chosen).code == 0
+    (file,) = data_files(tmp_path)
+    told = {
+        name: {one["key"]: one["value"] for one in file[name] or ()}
+        for name in ("column_sizes", "value_counts", "null_value_counts", "lower_bounds")
+    }
+    for name in ("column_sizes", "value_counts", "null_value_counts"):
+        assert told[name].keys() == {1, 3, 4, 5}, name
+    assert told["null_value_counts"][5] == 5
+    assert told["lower_bounds"] == {1: bytes(8), 5: b"not"}
+    footer = pq.ParquetFile(file["file_path"]).metadata
+    assert footer.num_row_groups == (3 if method == "merge" else 1)  # those of the old files
+
+
+@pytest.mark.parametrize("method", ["rewrite", "merge"])
+def test_columns_beyond_the_first_have_no_metrics_if_the_table_asks_for_few(
+    tmp_path, compact, method
+):
+    most = {"write.metadata.metrics.max-inferred-column-defaults": "2"}
+    table = TableBuilder(tmp_path, properties=most)
+    for start in range(0, 30, 10):
+        table.append(range(start, start + 10))
+    assert compact(tmp_path, *SMALL, "--method", method, "--rewrite-all").code == 0
+    (file,) = data_files(tmp_path)
+    for name in ("column_sizes", "value_counts", "lower_bounds", "upper_bounds"):
+        assert {one["key"] for one in file[name]} == {1, 2}, name
+
+
 def test_health_counts_files_that_lack_the_bloom_filters_that_properties_ask_for(
     tmp_path, compact, run, monkeypatch
 ):

@@ -5,11 +5,12 @@
     spark_lookups.py JAR look WAREHOUSE CONDITIONS          a JSON line a table and condition
 
 PROPERTIES and CONDITIONS are JSON. A line has {"table", "condition", "rows", "scanned" rows,
-"bytes" read of data files, "cpu_ns"}.
+"bytes" that the JVM has read of all files, "cpu_ns"}.
 """
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ from tests.peers.spark_peer import session
 
 FILES = 16
 ROUNDS = 5
-"""Each look-up is repeated; the least processor time counts."""
+"""Each look-up is repeated; the least counts."""
 
 
 def begin(spark: SparkSession, row_count: int, properties: dict[str, str]) -> None:
@@ -26,14 +27,16 @@ def begin(spark: SparkSession, row_count: int, properties: dict[str, str]) -> No
     stated = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     for name in ("theirs", "ours"):
         spark.sql(
-            "CREATE TABLE peer.db." + name + " (id bigint, key string, user bigint, amount double, "
+            "CREATE TABLE peer.db." + name + " (id bigint, key string, user int, amount double, "
             f"at timestamp, city string, note string) USING iceberg TBLPROPERTIES ({stated})"
         )
         spark.sql(
             f"""SELECT id * 7919 % {row_count} AS id, md5(CAST(id AS string)) AS key,
-                  id * 31 % 50000 AS user, CAST(id * 17 % 99991 AS double) / 100 AS amount,
-                  CAST(1700000000 + id * 61 % 8640000 AS timestamp) AS at,
-                  concat('city-', id % 5000) AS city, concat('note ', id * 13 % 1000003) AS note
+                  pmod(hash(id, 1), 50000) AS user,
+                  CAST(pmod(hash(id, 2), 99991) AS double) / 100 AS amount,
+                  CAST(1700000000 + pmod(hash(id, 3), 8640000) AS timestamp) AS at,
+                  concat('city-', pmod(hash(id, 4), 5000)) AS city,
+                  concat('note ', pmod(hash(id, 5), 1000003)) AS note
                 FROM range(0, {row_count}, 1, {FILES})"""
         ).writeTo(f"peer.db.{name}").append()
     spark.sql(
@@ -47,6 +50,7 @@ def look(spark: SparkSession, name: str, condition: str) -> dict[str, Any]:
     table = spark.read.format("iceberg").load(f"peer.db.{name}")
     told = []
     for _ in range(ROUNDS):
+        read_before = read_bytes(spark)
         before = {stage.stageId() for stage in stages(spark)}
         rows = len(table.where(condition).collect())
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
@@ -54,10 +58,18 @@ def look(spark: SparkSession, name: str, condition: str) -> dict[str, Any]:
         told.append({
             "table": name, "condition": condition, "rows": rows,
             "scanned": sum(stage.inputRecords() for stage in new),
-            "bytes": sum(stage.inputBytes() for stage in new),
+            "bytes": read_bytes(spark) - read_before,
             "cpu_ns": sum(stage.executorCpuTime() for stage in new),
         })  # fmt: skip
-    return min(told, key=lambda one: one["cpu_ns"])
+    return {**told[0], **{key: min(one[key] for one in told) for key in ("bytes", "cpu_ns")}}
+
+
+def read_bytes(spark: SparkSession) -> int:
+    """How many bytes the JVM has read of any file: Spark leaves out some reads of data files."""
+    assert spark._jvm is not None
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    (line,) = Path(f"/proc/{pid}/io").read_text().splitlines()[:1]
+    return int(line.split()[1])
 
 
 def stages(spark: SparkSession) -> list[Any]:

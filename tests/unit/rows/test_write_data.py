@@ -391,6 +391,12 @@ def test_a_level_that_a_codec_does_not_have_is_the_nearest_or_none(codec, level,
     assert one(IDS, {"id": [1], "text": ["a"]}, properties)[0].metrics.record_count == 1
 
 
+@pytest.mark.parametrize(("codec", "level"), [("zstd", 3), ("gzip", 6), ("snappy", None)])
+def test_a_codec_without_a_level_takes_that_of_other_writers(codec, level):
+    options = write_options({"write.parquet.compression-codec": codec}, 1, {})
+    assert options.parquet.compression_level == level
+
+
 def test_a_higher_level_makes_smaller_files():
     rows = {"id": range(2000), "text": [f"row {n * 7919 % 977} of {n % 13}" for n in range(2000)]}
     sizes = [
