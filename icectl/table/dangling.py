@@ -125,23 +125,33 @@ def _own_names(referring: Entries, named: NamedFiles) -> dict[str, str]:
 
 
 def _check_vectors(context: TableContext, vectors: Entries, data: Entries) -> None:
-    """Compare vectors with the footers of their files, which are not read otherwise.
+    """Compare vectors with live data files, and with their own files.
+
+    Raises: CorruptTable R-113, R-118; MissingFile; StorageError.
+    """
+    named = vectors.table["referenced_data_file"].to_pylist()
+    dead = _without(dict.fromkeys(named, ""), data)
+    for place, stated in by_row(vectors, "location", "referenced_data_file"):
+        if stated not in dead:
+            message = f"`{place}` has a deletion vector of `{stated}`, which is newer than it"
+            raise CorruptTable(message, rule="R-113", hint=_OWN_FILE)
+    check_footers(context, vectors)
+
+
+def check_footers(context: TableContext, vectors: Entries) -> None:
+    """Do nothing where vectors are those that the footers of their files have.
 
     Names are compared without folders: tables are moved, and spell these differently.
-    Raises: CorruptTable R-113, R-118; MissingFile; StorageError.
+    Raises: OtherFile R-118; MissingFile; StorageError. Cost: the footer of each file.
     """
     columns = ("location", "content_offset", "content_size_in_bytes", "record_count")
     named = vectors.table["referenced_data_file"].to_pylist()
-    dead = _without(dict.fromkeys(named, ""), data)
     places = list(dict.fromkeys(vectors.table["location"].to_pylist()))
     read = in_threads(
         lambda place: _blobs(context, place), places, [1] * len(places), threads=context.concurrency
     )
     blobs_of = dict(zip(places, read, strict=True))
     for stated, (place, offset, size, count) in zip(named, by_row(vectors, *columns), strict=True):
-        if stated not in dead:
-            message = f"`{place}` has a deletion vector of `{stated}`, which is newer than it"
-            raise CorruptTable(message, rule="R-113", hint=_OWN_FILE)
         blob = blobs_of[place].get((offset, size))
         if blob is None:
             message = f"`{place}` has no deletion vector of {size} bytes at {offset}"

@@ -61,7 +61,7 @@ def check_live(
 
 
 ENTRY_COLUMNS = frozenset(
-    {"location", "status", "content", "file_format", "file_size_in_bytes"}
+    {"location", "status", "content", "file_format", "file_size_in_bytes", "record_count"}
     | {"referenced_data_file", "content_offset", "content_size_in_bytes"}
 )
 """The columns of entries that `check_entries` needs."""

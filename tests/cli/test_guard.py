@@ -536,6 +536,13 @@ def test_r063_a_copy_takes_over_no_wrong_format_and_no_other_kind_of_file(broken
     assert refused(broken, words, capsys) == (15, "R-063")
 
 
+def test_r118_a_copy_takes_over_no_vector_with_another_place(broken, version, capsys):
+    if version == 3:
+        in_entries(broken, lambda file: file.update(content_offset=3), content=1, count=1)
+        words = (*RELOCATE, "--new-uuid", "--copy-list", str(broken.directory.parent / "files.csv"))
+        assert refused(broken, words, capsys) == (15, "R-118")
+
+
 LIES: dict[str, Callable[[Broken], Path]] = {
     "a hint": lambda broken: broken.directory / "metadata/version-hint.text",
     "a file of a writer at work": lambda broken: broken.directory / "data/written.parquet",
@@ -641,11 +648,19 @@ def test_v4_122_vectors_of_a_tree_whose_data_file_has_another_name_are_refused(t
     assert (code, rule) in {(15, "V4-122"), (15, "V4-114")}
 
 
-def test_v4_053_a_copy_takes_over_no_vector_without_a_place(tree, capsys):
+@pytest.mark.parametrize(("place", "rule"), [({}, "V4-053"), ({"offset": 3}, "R-118")])
+def test_v4_053_a_copy_takes_over_no_vector_without_its_place(tree, capsys, place, rule):
     """The rows that it deletes would be back, or no engine could read the copy."""
-    in_files(tree, VECTOR, lambda row: row.update(deletion_vector={}))
+
+    def change(row: dict[str, Any]) -> None:
+        kept.append(row["deletion_vector"])
+        row["deletion_vector"] = {**kept[0], **place} if place else {}
+
+    kept: list[dict[str, Any]] = []
+    in_files(tree, VECTOR, change)
     words = (*RELOCATE, "--new-uuid", "--copy-list", str(tree.directory.parent / "files.csv"))
-    assert refused(tree, words, capsys) == (15, "V4-053")
+    is_inline = kept[0]["offset"] is None  # and has two places now
+    assert refused(tree, words, capsys) == (15, "V4-053" if is_inline else rule)
 
 
 @pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from icectl.commands.relocate import rewrite
 from icectl.commands.relocate.plan import ADDED_SIZE, REMOVED_SIZE, TOTAL_SIZE, Move, Names, NewFile
+from icectl.entries import rows as entry_rows
 from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
 from icectl.entries.inherit import inherit
 from icectl.errors import CorruptTable, MissingFile, SelfCheckFailed
@@ -21,6 +22,7 @@ from icectl.format.manifest import Content, ManifestContent, ManifestFile, Statu
 from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
 from icectl.table.context import TableContext
+from icectl.table.dangling import check_footers
 from icectl.table.guard import ENTRY_COLUMNS, check_entries, check_lists
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
@@ -116,7 +118,9 @@ class Preparation:
         self._check_moved(location for location, _, _ in rows(live))
         self._check_apart(live, manifests)
         for part in scan_manifests(self.context, metadata, manifests, ENTRY_COLUMNS):
-            check_entries(metadata, inherit(part.rows, manifests))
+            alive = entry_rows.live(inherit(part.rows, manifests))
+            check_entries(metadata, alive)
+            check_footers(self.context, entry_rows.deletion_vectors(alive))
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(
                 locations.name(place)
