@@ -110,12 +110,12 @@ def _parse(stored: Any, named: _Named, depth: int, space: str = "") -> AvroType:
         return AvroType(kind, stored.get("logicalType"))
     full = None
     if "name" in stored:
-        full = _full(stored["name"], str(stored.get("namespace", space) or ""))
+        full = _full(_text(stored["name"]), str(stored.get("namespace", space) or ""))
         space = full.rpartition(".")[0]
     if kind == "record":
         fields = tuple(
             AvroField(
-                str(field["name"]),
+                _text(field["name"]),
                 None if field.get("field-id") is None else _natural(field["field-id"]),
                 _parse(field["type"], named, depth + 1, space),
             )
@@ -135,9 +135,9 @@ def _parse(stored: Any, named: _Named, depth: int, space: str = "") -> AvroType:
     return parsed
 
 
-def _full(name: Any, space: str) -> str:
+def _full(name: str, space: str) -> str:
     """Return a name with its namespace, which one with dots has itself."""
-    return str(name) if "." in str(name) or not space else f"{space}.{name}"
+    return name if "." in name or not space else f"{space}.{name}"
 
 
 def _nested(parsed: AvroType) -> AvroType:
@@ -148,6 +148,12 @@ def _nested(parsed: AvroType) -> AvroType:
     if weight > _MAX_WEIGHT or height > _MAX_DEPTH:
         raise damaged("its schema is nested too deeply")
     return replace(parsed, weight=weight, height=height)
+
+
+def _text(stored: Any) -> str:
+    if not isinstance(stored, str):
+        raise damaged("its schema is not an Avro schema")
+    return stored
 
 
 def _natural(stored: Any) -> int:

@@ -132,6 +132,7 @@ def test_named_types_are_written_out_where_they_are_used():
             field("b", "s", 2),
         ),
         record(field("a", record(field("b", "int", 1)), 2)),
+        record({"name": None, "type": "int", "field-id": 1}),
         7,
     ],
 )
