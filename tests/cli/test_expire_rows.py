@@ -179,6 +179,18 @@ def test_rows_that_no_manifest_counts_as_deleted_do_not_count_as_live(
     assert len(ids(tmp_path / "t")) == (21 if of_all else 27)
 
 
+def test_all_rows_may_go_where_deletes_of_unknown_rows_apply(expire_rows, tmp_path):
+    table = TableBuilder(tmp_path / "t", format_version=2)
+    table.append(range(10))
+    table.append(range(10, 20))
+    table.delete_rows(range(15), kind="equality")
+    words = (*before(20), "--max-fraction", "100%", "--json")
+    found = result(expire_rows(tmp_path / "t", *words, "--dry-run"))
+    assert (found["expired_row_count"], found["live_row_count"]) == (5, 5)
+    assert expire_rows(tmp_path / "t", *words, "--yes").code == 0
+    assert ids(tmp_path / "t") == []
+
+
 def test_rows_go_only_by_a_filter_about_the_past(expire_rows, tmp_path):
     table = TableBuilder(tmp_path / "t")
     table.append(range(10))

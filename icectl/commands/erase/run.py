@@ -335,8 +335,9 @@ def prepare(context: TableContext, engine: LocalEngine, options: EraseOptions) -
     for name in refs_on(metadata.refs, "branch", holding):
         branch_search = _row_search(context, engine, loaded, wanted, found)
         looked = branch_search.look(metadata, metadata.snapshot(metadata.refs[name].snapshot_id))
-        files = [file for part in expiring_files(looked) for file in part]
         live = branch_search.live_count(looked, options.max_fraction)
+        parts = expiring_files(looked, branch_search.counted)
+        files = [file for part in parts for file in part]
         branches.append(HoldingBranch(name, live, tuple(files)))
     plan = plan_erasure(
         metadata,
@@ -534,7 +535,7 @@ class _Erasing:
         def check(looked: FoundDeletion) -> None:
             most = self.options.max_fraction
             live = search.live_count(looked, most)
-            refusal = over_fraction(looked.deleted_rows, live, most)
+            refusal = over_fraction(looked.deleted_rows(search.counted), live, most)
             if refusal is not None:
                 raise refusal
 

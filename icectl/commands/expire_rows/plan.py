@@ -1,9 +1,9 @@
 """The plan of `icectl expire-rows`: which rows are past their time, and what goes with them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from icectl.commands.rows.deletion import FoundDeletion, WantedRows, live_counts
+from icectl.commands.rows.deletion import FoundDeletion, WantedRows
 from icectl.commands.rows.read import condition_ids
 from icectl.entries.conditions import (
     DATED,
@@ -180,11 +180,16 @@ def over_fraction(deleted: int, live: int, most: float) -> Refused | None:
     )
 
 
-def expiring_files(looked: FoundDeletion) -> tuple[list[ExpiringFile], ...]:
-    """Return the files that are dropped, emptied and changed. Order: of the entries."""
+def expiring_files(
+    looked: FoundDeletion, counted: Mapping[str, int]
+) -> tuple[list[ExpiringFile], ...]:
+    """Return the files that are dropped, emptied and changed. Order: of the entries.
+
+    `counted` are live rows of files that were read for it.
+    """
     columns = ("location", "file_size_in_bytes")
     whole = by_row(take(looked.files.data, looked.whole), *columns)
-    counts = live_counts(looked.files)[looked.whole].tolist()
+    counts = looked.whole_counts(counted)
     dropped = [
         ExpiringFile(path, size, live, live)
         for live, (path, size) in zip(counts, whole, strict=True)

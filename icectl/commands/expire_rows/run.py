@@ -169,7 +169,8 @@ def look(
     restriction = _Restriction(context, chosen, options)
     search = RowSearch(context, finder, chosen.wanted, restriction.restrict)
     looked = search.look(metadata, snapshot)
-    dropped, emptied, changed = map(tuple, expiring_files(looked))
+    live = search.live_count(looked, options.max_fraction)
+    dropped, emptied, changed = map(tuple, expiring_files(looked, search.counted))
     plan = ExpireRowsPlan(
         branch=options.branch,
         snapshot=snapshot,
@@ -177,7 +178,7 @@ def look(
         method=method,
         verify=options.verify,
         max_fraction=options.max_fraction,
-        live_row_count=search.live_count(looked, options.max_fraction),
+        live_row_count=live,
         dropped=dropped,
         emptied=emptied,
         changed=changed,
@@ -302,7 +303,8 @@ def execute(
 
     def check(looked: FoundDeletion) -> None:
         live = prepared.search.live_count(looked, plan.max_fraction)
-        refusal = over_fraction(looked.deleted_rows, live, plan.max_fraction)
+        deleted = looked.deleted_rows(prepared.search.counted)
+        refusal = over_fraction(deleted, live, plan.max_fraction)
         if refusal is not None:
             raise refusal
 

@@ -27,7 +27,7 @@ from icectl.entries.deletes import (
     known_deleted_rows,
 )
 from icectl.entries.may_match import METRICS, all_match, may_match
-from icectl.entries.rows import EMPTY, Entries, data_files, numbers
+from icectl.entries.rows import EMPTY, Entries, data_files, numbers, take
 from icectl.errors import CommitConflict, MissingFile
 from icectl.files.deletion_vectors import Positions
 from icectl.format.file_names import data_location, delete_file_name
@@ -183,11 +183,15 @@ class FoundDeletion:
         """What was found in data files of which rows stay."""
         return [found for found in self.found if found.live_count]
 
-    @property
-    def deleted_rows(self) -> int:
-        """Live rows that go, as far as those that equality deletes remove are known."""
-        whole = int(live_counts(self.files)[self.whole].sum())
-        return whole + sum(found.count for found in self.found)
+    def deleted_rows(self, counted: Mapping[str, int]) -> int:
+        """Count live rows that go; of files that were not `counted`, as far as manifests say."""
+        return sum(self.whole_counts(counted)) + sum(found.count for found in self.found)
+
+    def whole_counts(self, counted: Mapping[str, int]) -> list[int]:
+        """Count the live rows of files with all rows, as deleted_rows."""
+        known = live_counts(self.files)[self.whole].tolist()
+        locations = take(self.files.data, self.whole).table["location"].to_pylist()
+        return [counted.get(place, count) for place, count in zip(locations, known, strict=True)]
 
 
 @dataclass(slots=True)
@@ -203,6 +207,9 @@ class RowSearch:
     wanted: WantedRows
     restrict: Callable[[TableMetadata, ChosenFiles], ChosenFiles] = lambda _, chosen: chosen
     finds_deleted: bool = False
+    counted: dict[str, int] = field(default_factory=dict)
+    """The live rows of data files that were read for live_count."""
+
     _named: NamedFiles = field(default_factory=dict)
     _found: dict[object, FoundRows | None] = field(default_factory=dict)
 
@@ -230,7 +237,8 @@ class RowSearch:
         as live only where the deletion is no more than that part of rows that surely are.
         Cost: where it takes that, files with such deletes are read, until enough rows are live.
         """
-        known, deleted = _known_count(looked.files), looked.deleted_rows
+        self.counted.clear()
+        known, deleted = _known_count(looked.files), looked.deleted_rows({})
         if not 0 < deleted <= most * known:
             return known
         enough = deleted / most
@@ -242,10 +250,10 @@ class RowSearch:
         files, metadata = looked.files, looked.metadata
         doubtful = _doubtful_files(files)
         counts = live_counts(files)
-        sure = int(counts.sum() - counts[doubtful].sum())
+        clear = int(counts.sum() - counts[doubtful].sum())
         if files.unread and not (files.needless or len(files.deletes)):
-            sure += _listed_rows(files.unread)
-        elif files.unread and sure < enough:
+            clear += _listed_rows(files.unread)
+        elif files.unread and clear < enough:
             whole = live_files(self.context, metadata, looked.snapshot, self._named)
             self._named = whole.named_files
             return self._sure_count(replace(looked, files=whole), enough)
@@ -255,12 +263,15 @@ class RowSearch:
         job = FindJob(condition_job(metadata, everything), everything)
         ends = np.cumsum(counts[doubtful])
         start = stop = 0
+        sure = clear
         while sure < enough and start < len(doubtful):
             missing = enough - sure + (ends[start - 1] if start else 0)
             stop = max(2 * stop, int(np.searchsorted(ends, missing)) + 1)
             rows = doubtful[start:stop].tolist()
             tasks = [maker.rewrite(Bin((row,), None, 0), blank) for row in rows]
-            sure += sum(found.count for found in self.finder.find(tasks, job))
+            self.counted |= {task.inputs[0].location: 0 for task in tasks}
+            self.counted |= {one.location: one.count for one in self.finder.find(tasks, job)}
+            sure = clear + sum(self.counted.values())
             start = stop
         return sure
 
@@ -333,10 +344,11 @@ class RowDeletion:
         """
         self.change.check_form(metadata)  # the condition is about columns of that schema
         looked = self.search.look(metadata, head(metadata, self.change.branch))
-        self.deleted_rows, self._is_nothing = looked.deleted_rows, looked.is_nothing
+        self.deleted_rows, self._is_nothing = 0, looked.is_nothing
         if looked.is_nothing:
             return Proposal(())
         self.check(looked)
+        self.deleted_rows = looked.deleted_rows(self.search.counted)
         files, maker = looked.files, looked.maker
         whole = whole_files(metadata, maker, looked.emptied)
         results = [GroupResult(0, (whole,), EMPTY)]
