@@ -295,13 +295,24 @@ def _have_in_common(
 
 
 class LiveListed:
-    """A check that live files below `places` were listed, or are there now."""
+    """A check that live files below `places` were listed, or are there now.
+
+    None of them may be among `described`, the files of the table that hold no rows.
+    """
 
     def __init__(
-        self, places: Sequence[str], manifests: Sequence[ManifestFile], listed: KnownLocations
+        self,
+        places: Sequence[str],
+        manifests: Sequence[ManifestFile],
+        listed: KnownLocations,
+        described: Files,
+        hashed: Callable[[pa.ChunkedArray], Hashes],
     ) -> None:
         self._places = places
         self._listed = listed
+        self._described = described.table["key"]
+        self._known = KnownLocations(hashed)
+        self._known.add(described.table["location"])
         self._absent: dict[str, None] = {}
         self._dead: dict[str, Positions] = {}
         for item in manifests:  # what one snapshot has removed may have expired
@@ -310,7 +321,15 @@ class LiveListed:
                 self._dead[item.manifest_path] = np.union1d(known, read_bitmap(item.dead))
 
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
-        """Take in live entries, whose `manifest` is a place in `manifests`."""
+        """Take in live entries, whose `manifest` is a place in `manifests`.
+
+        Raises: CorruptTable R-063.
+        """
+        named = where(alive, self._known.contains(alive.table["location"])).table["location"]
+        named = named.filter(pc.is_in(loosest_keys(named), self._described))
+        if len(named):  # R-063
+            message = f"an entry names `{named[0]}`, which is a metadata file"
+            raise CorruptTable(message, rule="R-063", hint=_HIDDEN)
         listed = self._listed.contains(alive.table["location"])
         if pc.all(listed).as_py() is not False:
             return

@@ -499,9 +499,7 @@ class References:
             check_lists(metadata, lists)
         listed = all_manifests(lists, unread)
         live_once = LiveOnce(self._hashed)
-        listed_ones = None
-        if listed_files is not None:
-            listed_ones = LiveListed(self._places, listed, listed_files)
+        to_check = listed
         # Rows that delete vectors of version 4 name count like deleted entries.
         listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
         described = together(
@@ -511,6 +509,9 @@ class References:
                 every_statistics_file(metadata),
             ]
         )
+        listed_ones = None
+        if listed_files is not None:
+            listed_ones = LiveListed(self._places, to_check, listed_files, described, self._hashed)
         table = metadata.location
         self._add(described.table["location"].combine_chunks(), table)
         folders = [loaded.metadata_folder, join(metadata.location, "metadata")]

@@ -26,7 +26,7 @@ from tests.builders.broken_tree import (
 )
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
-from tests.builders.rows import ids_of, local
+from tests.builders.rows import current_metadata, ids_of, local
 from tests.builders.table_builder import TableBuilder, worn_table
 
 ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
@@ -524,6 +524,16 @@ def test_r026_the_list_of_a_snapshot_that_only_the_log_names_is_no_orphan(broken
     age(broken.directory, 30)
     assert run(broken, ("expire-snapshots", "--older-than", "0s", "--retain-last", "2")) == 0
     assert run(broken, words) == 0
+
+
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+@pytest.mark.parametrize("lie", ["manifest", "list", "metadata"])
+def test_r063_an_entry_that_names_a_metadata_file_makes_no_orphan(broken, capsys, words, lie):
+    """The file that it means would go, since nothing else names it."""
+    places = {"manifest": broken.manifests()[0]["manifest_path"], "list": str(broken.lists()[0]),
+              "metadata": str(current_metadata(broken.directory))}  # fmt: skip
+    in_entries(broken, lambda file: file.update(file_path=places[lie]), content=0, count=1)
+    assert refused(broken, words, capsys) == (15, "R-063")
 
 
 @pytest.mark.parametrize("lie", ["PASQUET", "manifest", "list"])
