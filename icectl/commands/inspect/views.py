@@ -36,13 +36,13 @@ VIEWS: Mapping[str, View] = {
         View("entries", of_snapshot=True, all_snapshots=True, by_content=True),
         View("partitions", of_snapshot=True),
         View("deletes", of_snapshot=True),
-        View("erasures"),
         *map(View, ("schemas", "specs", "sort-orders", "properties", "metadata-log", "statistics")),
         View("clustering", rows=False, of_snapshot=True),
         View("advice", rows=False, of_snapshot=True),
         View("matches", rows=False),
         View("tree", rows=False, of_snapshot=True),
         View("changes", rows=False),
+        View("erasures"),
     )
 }
 
