@@ -63,18 +63,20 @@ def check_live(
 ENTRY_COLUMNS = frozenset(
     {"location", "status", "content", "file_format", "file_size_in_bytes", "record_count"}
     | {"referenced_data_file", "content_offset", "content_size_in_bytes"}
+    | {"snapshot_id", "sequence_number", "file_sequence_number"}
 )
 """The columns of entries that `check_entries` needs."""
 
 
-def check_entries(metadata: TableMetadata, entries: Entries) -> None:
+def check_entries(metadata: TableMetadata, entries: Entries, *, beside_deletes: bool) -> None:
     """Do nothing where each live entry, of whatever snapshot, says how its file is read.
 
-    Raises: CorruptTable R-063, R-118; of version 4 V4-052, V4-053.
+    Other manifests than theirs may have deletes (`beside_deletes`).
+    Raises: CorruptTable R-044, R-063, R-118; of version 4 V4-052, V4-053, V4-163.
     """
-    newest = metadata.snapshots[-1]
-    rows = LiveRows(entries, metadata, newest, "the table")
-    only = ("R-063", "R-118", "V4-052", "V4-053")
+    newest = max(metadata.snapshots, key=lambda one: one.sequence_number)
+    rows = LiveRows(entries, metadata, newest, "the table", beside_deletes=beside_deletes)
+    only = ("R-044", "R-063", "R-118", "V4-052", "V4-053", "V4-163")
     refuse(snapshot_reader(metadata, newest).rules.findings(rows, only))
 
 

@@ -546,6 +546,15 @@ def test_r063_a_copy_takes_over_no_wrong_format_and_no_other_kind_of_file(broken
     assert refused(broken, words, capsys) == (15, "R-063")
 
 
+def test_r044_a_copy_takes_over_no_number_that_no_commit_gives(broken, capsys):
+    """Deletes would apply to other rows."""
+    in_numbers(
+        broken, 0, lambda entry, row: entry.update(sequence_number=row["sequence_number"] + 3)
+    )
+    words = (*RELOCATE, "--new-uuid", "--copy-list", str(broken.directory.parent / "files.csv"))
+    assert refused(broken, words, capsys) == (15, "R-044")
+
+
 def test_r118_a_copy_takes_over_no_vector_with_another_place(broken, version, capsys):
     if version == 3:
         in_entries(broken, lambda file: file.update(content_offset=3), content=1, count=1)

@@ -117,9 +117,10 @@ class Preparation:
             check_lists(metadata, lists)
         self._check_moved(location for location, _, _ in rows(live))
         self._check_apart(live, manifests)
+        has_deletes = any(one.content is ManifestContent.DELETES for one in manifests)
         for part in scan_manifests(self.context, metadata, manifests, ENTRY_COLUMNS):
             alive = entry_rows.live(inherit(part.rows, manifests))
-            check_entries(metadata, alive)
+            check_entries(metadata, alive, beside_deletes=has_deletes)
             check_footers(self.context, entry_rows.deletion_vectors(alive))
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(

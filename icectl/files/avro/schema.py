@@ -113,15 +113,7 @@ def _parse(stored: Any, named: _Named, depth: int, space: str = "") -> AvroType:
         full = _full(_text(stored["name"]), str(stored.get("namespace", space) or ""))
         space = full.rpartition(".")[0]
     if kind == "record":
-        fields = tuple(
-            AvroField(
-                _text(field["name"]),
-                None if field.get("field-id") is None else _natural(field["field-id"]),
-                _parse(field["type"], named, depth + 1, space),
-            )
-            for field in stored["fields"]
-        )
-        parsed = _nested(AvroType(kind, fields=fields))
+        parsed = _nested(AvroType(kind, fields=_fields(stored["fields"], named, depth, space)))
     elif kind == "enum":
         parsed = AvroType(kind, symbols=tuple(str(symbol) for symbol in stored["symbols"]))
     elif kind == "fixed":
@@ -133,6 +125,20 @@ def _parse(stored: Any, named: _Named, depth: int, space: str = "") -> AvroType:
         if earlier != stored:
             raise damaged(f"its schema has two types named `{full}`")
     return parsed
+
+
+def _fields(stored: Any, named: _Named, depth: int, space: str) -> tuple[AvroField, ...]:
+    fields = tuple(
+        AvroField(
+            _text(field["name"]),
+            None if field.get("field-id") is None else _natural(field["field-id"]),
+            _parse(field["type"], named, depth + 1, space),
+        )
+        for field in stored
+    )
+    if len({field.name for field in fields}) < len(fields):
+        raise damaged("two fields of its schema have one name")
+    return fields
 
 
 def _full(name: str, space: str) -> str:

@@ -133,6 +133,7 @@ def test_named_types_are_written_out_where_they_are_used():
         ),
         record(field("a", record(field("b", "int", 1)), 2)),
         record({"name": None, "type": "int", "field-id": 1}),
+        record(field("a", "int", 1), field("a", "long", 2)),
         7,
     ],
 )
