@@ -387,6 +387,19 @@ def test_partitions_of_deletes_hold_no_value_afterwards(
     clean(erase, directory)
 
 
+@pytest.mark.parametrize("version", [2, 4])
+def test_other_values_in_partitions_of_deletes_go_too(erase, by_note, tmp_path, version):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, format_version=min(version, 3), partitioning=by_note)
+    table.append([*range(6), MARKED])
+    table.append([6])
+    table.delete_rows([1, MARKED])
+    if version == 4:
+        upgrade(directory, FixedEnv(START_MS + HOUR_MS))
+    done = result_of(erase(directory, "--where", f"id = {MARKED}", *ALL[2:]))
+    assert (done["left"], hits_below(directory, [MARK])) == ([], [])
+
+
 def test_deletes_of_a_partition_are_found_when_their_rows_are_long_gone(erase, by_note, tmp_path):
     directory = tmp_path / "t"
     table = TableBuilder(directory, partitioning=by_note)

@@ -564,7 +564,9 @@ class _Erasing:
         holding = {one for file in found.files for one in file.manifests} & head
         paths = {path for path, _, _ in holding}
         for item in reader.manifests_by_snapshot([snapshot])[snapshot.snapshot_id]:
-            if item.content is ManifestContent.DELETES and item.deleted_files_count != 0:
+            if item.content is ManifestContent.DELETES and (
+                item.deleted_files_count != 0 or item.dead_count
+            ):
                 paths.add(item.manifest_path)
         if not paths:
             return
