@@ -16,10 +16,18 @@ import pyarrow.compute as pc
 
 from icectl.checks.rule import Breach, located
 from icectl.entries import rows as vocabulary
-from icectl.entries.columns import LOCATION_HASH, Integers, Mask, distinct_count, mask_of
+from icectl.entries.columns import (
+    LOCATION_HASH,
+    Integers,
+    Mask,
+    byte_hashes,
+    byte_strings,
+    distinct_count,
+    mask_of,
+)
 from icectl.entries.rows import Entries, location_keys, numbers, repeats
 from icectl.entries.summary import Totals
-from icectl.format.manifest import Content, FileFormat, Status
+from icectl.format.manifest import Content, FileFormat, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DATA_PATH
 from icectl.format.rule import Fault
@@ -355,7 +363,7 @@ class LiveRows:
     """The live rows of entries that a change of a snapshot is planned with.
 
     Columns that were not loaded are not there; what they would show is not looked for. Rows may
-    be part of a snapshot that has deletes elsewhere (`beside_deletes`).
+    be part of a snapshot that has deletes elsewhere (`beside_deletes`), and other `manifests`.
     """
 
     def __init__(
@@ -366,8 +374,10 @@ class LiveRows:
         subject: str | None = None,
         *,
         beside_deletes: bool = False,
+        manifests: Sequence[ManifestFile] = (),
     ) -> None:
         self.beside_deletes = beside_deletes
+        self.manifests = manifests
         self.table = entries.table
         self.metadata = metadata
         self.snapshot = snapshot
@@ -468,6 +478,26 @@ def unreadable_formats(live: LiveRows) -> Iterator[Breach]:
         wrong = live.is_live & (formats == FileFormat.UNKNOWN)
         wrong |= live.is_live & ~live.is_vector & (formats == FileFormat.PUFFIN)
         yield from live.breaches("is in a format that has no rows", np.flatnonzero(wrong))
+
+
+def metadata_files(live: LiveRows) -> Iterator[Breach]:
+    """Find data and delete files that are metadata or statistics files, too (R-063)."""
+    metadata = live.metadata
+    known = {item.manifest_list or item.root_manifest for item in metadata.snapshots}
+    known |= {item.manifest_path for item in live.manifests}
+    known |= {item.metadata_file for item in metadata.metadata_log}
+    known |= {item.statistics_path for item in metadata.every_statistics}
+    places = pa.array(sorted(filter(None, known)), pa.string())
+    if live.has("location"):
+        named = mask_of(pc.is_in(live.table["location"], places))
+    elif live.has(LOCATION_HASH):
+        keys = location_keys(pa.chunked_array([places]))
+        hashes = [byte_hashes(byte_strings(chunk)) for chunk in keys.chunks]
+        named = np.isin(live.table[LOCATION_HASH].to_numpy(), np.concatenate(hashes))
+    else:
+        return
+    what = "is a metadata or statistics file of the table, too"
+    yield from live.breaches(what, np.flatnonzero(live.is_live & named))
 
 
 def incomplete_vectors(live: LiveRows) -> Iterator[Breach]:

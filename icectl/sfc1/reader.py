@@ -268,7 +268,12 @@ class RootReader(SnapshotReader):
         }
         metadata = self._facts.metadata
         tree = PlannedTree(
-            entries, metadata, snapshot, affiliated=affiliated, beside_deletes=beside_deletes
+            entries,
+            metadata,
+            snapshot,
+            affiliated=affiliated,
+            beside_deletes=beside_deletes,
+            manifests=manifests,
         )
         return SFC1_RULES.findings(tree)
 

@@ -53,8 +53,8 @@ def check_live(
     """Do nothing where the live entries of a snapshot agree with each other.
 
     `entries` index `manifests`; what they have no column for is not looked at.
-    Raises: CorruptTable R-044, R-104, R-120; of version 4 V4-064, V4-067, V4-114, V4-120 to V4-124,
-        V4-126.
+    Raises: CorruptTable R-044, R-063, R-104, R-120; of version 4 V4-051, V4-064, V4-067, V4-114,
+        V4-120 to V4-124, V4-126.
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
     refuse(snapshot_reader(metadata, snapshot).risks(snapshot, manifests, entries))

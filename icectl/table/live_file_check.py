@@ -52,6 +52,7 @@ _CONTRADICTORY = (
     "nothing was changed, since the metadata may name another file than it means; "
     "`icectl validate TABLE --all-snapshots --level footers` compares the files with the entries"
 )
+_REMOVE_STATISTICS = "`icectl repair TABLE` removes the entry, or restore the metadata from a copy"
 _STATISTICS = (FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES)
 _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
@@ -310,7 +311,7 @@ class LiveListed:
     ) -> None:
         self._places = places
         self._listed = listed
-        self._described = described.table["key"]
+        self._described = described.table
         self._known = KnownLocations(hashed)
         self._known.add(described.table["location"])
         self._absent: dict[str, None] = {}
@@ -323,13 +324,11 @@ class LiveListed:
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`.
 
-        Raises: CorruptTable R-063.
+        Raises: CorruptTable R-063, R-140.
         """
         named = where(alive, self._known.contains(alive.table["location"])).table["location"]
-        named = named.filter(pc.is_in(loosest_keys(named), self._described))
-        if len(named):  # R-063
-            message = f"an entry names `{named[0]}`, which is a metadata file"
-            raise CorruptTable(message, rule="R-063", hint=_HIDDEN)
+        if len(named):
+            self._refuse_described(named)
         listed = self._listed.contains(alive.table["location"])
         if pc.all(listed).as_py() is not False:
             return
@@ -341,6 +340,17 @@ class LiveListed:
             dead = self._dead.get(manifests[place].manifest_path, ())
             if is_inside and at not in dead:
                 self._absent[location] = None
+
+    def _refuse_described(self, named: pa.ChunkedArray) -> None:
+        keys = loosest_keys(named)
+        for at, key in enumerate(keys.to_pylist()):
+            place = pc.index(self._described["key"], key).as_py()
+            if place >= 0 and self._described["kind"][place].as_py() in _STATISTICS:
+                message = f"entries call `{named[at]}` a data file, and a statistics file"
+                raise CorruptTable(message, rule="R-140", hint=_REMOVE_STATISTICS)  # R-140
+            if place >= 0:
+                message = f"an entry names `{named[at]}`, which is a metadata file"
+                raise CorruptTable(message, rule="R-063", hint=_HIDDEN)  # R-063
 
     def check(self, context: TableContext, metadata: TableMetadata) -> None:
         """Look up what was not listed. Raises: CorruptTable R-034; StorageError."""
@@ -388,7 +398,7 @@ def missing_statistics(
                 f"`{locations[at].as_py()}`, which would be deleted, may be it: it has "
                 f"{item.expected:,} bytes, as the entry says",
                 rule="R-140",
-                hint="`icectl repair TABLE` removes the entry, or restore the metadata from a copy",
+                hint=_REMOVE_STATISTICS,
             )  # R-140
         if item.found is None and item.problem is None:
             missing.append(item.location)

@@ -81,7 +81,10 @@ class LiveParts:
         if self._pairs is not None:
             alone = where(entries, ~rows.is_vector)
             self._pairs.append(self._paired(entries, rows.is_data))
-        risks = self._reader.risks(self._snapshot, (), alone, beside_deletes=self._has_deletes)
+        manifests = self._manifests if self._pairs is None else ()
+        risks = self._reader.risks(
+            self._snapshot, manifests, alone, beside_deletes=self._has_deletes
+        )
         self._is_wrong = self._is_wrong or any(True for _ in risks)
         if rows.has(LOCATION_HASH):
             hashes = rows.table[LOCATION_HASH].to_numpy()[~rows.is_vector]

@@ -457,8 +457,13 @@ class ListReader(SnapshotReader):
     ) -> Iterator["Finding"]:
         from icectl.checks.live_entries import LiveRows
 
-        del manifests
-        rows = LiveRows(entries, self.metadata, snapshot, beside_deletes=beside_deletes)
+        rows = LiveRows(
+            entries,
+            self.metadata,
+            snapshot,
+            beside_deletes=beside_deletes,
+            manifests=manifests,
+        )
         return self.rules.findings(rows)
 
     def _embedded(self, store: Store, location: str) -> ManifestFile:

@@ -26,15 +26,18 @@ from tests.builders.broken_tree import (
 )
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age
-from tests.builders.rows import current_metadata, ids_of, local
+from tests.builders.rows import current_metadata, ids_of, local, read_metadata
 from tests.builders.table_builder import TableBuilder, worn_table
 
 ORPHANS = ("remove-orphans", "--older-than", "2d", "--max-fraction", "1")
 QUARANTINE = (*ORPHANS, "--quarantine", "QUARANTINE")
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
+EXPIRE_ALL = (*EXPIRE, "--clean-expired-metadata")
+"""Also reads manifests that stay where no data file goes."""
 REWRITE = ("compact", "--method=rewrite", "--rewrite-all")
 MERGE = ("compact", "--min-input-files", "2")
 DELETES = ("compact", "--deletes-only")
+EXPIRE_ROWS = ("expire-rows", "--where", "id < 3", "--yes-any-filter", "--max-fraction", "1")
 MANIFESTS = ("rewrite-manifests", "--target-size", "1KiB")
 UPGRADE = ("upgrade-to-v4", "--layout=sfc-1", "--eager")
 UPGRADE_3 = ("upgrade-to-v3", "--convert-position-deletes")
@@ -536,6 +539,20 @@ def test_r063_an_entry_that_names_a_metadata_file_makes_no_orphan(broken, capsys
     assert refused(broken, words, capsys) == (15, "R-063")
 
 
+@pytest.mark.parametrize("words", [MERGE, MANIFESTS, EXPIRE_ROWS])
+@pytest.mark.parametrize("lie", ["manifest", "older list", "metadata"])
+def test_r063_no_commit_keeps_an_entry_that_names_a_metadata_file(broken, capsys, words, lie):
+    """A manifest that is written again would lose the name of the file for good."""
+    log = read_metadata(current_metadata(broken.directory))["metadata-log"]
+    places = {
+        "manifest": broken.manifests()[0]["manifest_path"],
+        "older list": str(broken.lists()[-1]),
+        "metadata": log[0]["metadata-file"],
+    }
+    in_entries(broken, lambda file: file.update(file_path=places[lie]), content=0, count=1)
+    assert refused(broken, words, capsys) == (15, "R-063")
+
+
 @pytest.mark.parametrize("lie", ["PASQUET", "manifest", "list"])
 def test_r063_a_copy_takes_over_no_wrong_format_and_no_other_kind_of_file(broken, capsys, lie):
     """What the entry means would be left behind, or be read by no engine."""
@@ -645,14 +662,14 @@ def test_a_true_tree_is_maintained(tree, words):
     assert ids_of(tree.directory) == rows
 
 
-@pytest.mark.parametrize("words", [*COMPACT, EXPIRE])
+@pytest.mark.parametrize("words", [*COMPACT, EXPIRE_ALL])
 def test_v4_122_vectors_of_a_tree_that_name_no_live_file_are_refused(tree, capsys, words):
     in_files(tree, VECTOR, lambda row: row.update(referenced_file=renamed(row["referenced_file"])))
     code, rule = refused(tree, words, capsys)
     assert (code, rule) in {(15, "V4-122"), (15, "V4-114")}  # this one in a leaf of a data leaf
 
 
-@pytest.mark.parametrize("words", [*COMPACT, EXPIRE])
+@pytest.mark.parametrize("words", [*COMPACT, EXPIRE_ALL])
 def test_v4_122_vectors_of_a_tree_whose_data_file_has_another_name_are_refused(tree, capsys, words):
     leaf = of(tree.rows(), DELETE_LEAF)
     named = {row["referenced_file"] for row in pq.read_table(local(leaf["location"])).to_pylist()}
@@ -688,7 +705,7 @@ def test_r034_nothing_is_an_orphan_while_live_files_of_a_tree_are_missing(
     assert refused(tree, words, capsys) == (15, "R-034")
 
 
-@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE, MANIFESTS])
+@pytest.mark.parametrize("words", [*COMPACT, ORPHANS, EXPIRE_ALL, MANIFESTS])
 def test_v4_120_a_file_that_is_live_in_a_leaf_again_is_refused(tree, capsys, words):
     """The last data file, of the root or of a leaf, gets the path of the first one of a leaf."""
     leaves = [row for row in tree.rows() if row["content_type"] == DATA_LEAF]
@@ -710,7 +727,7 @@ def test_sequence_numbers_in_a_leaf_beside_those_of_the_root_are_refused(
     assert refused(tree, words, capsys) in {(15, rule), (15, "V4-104")}
 
 
-@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, ORPHANS, EXPIRE])
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, ORPHANS, EXPIRE_ALL])
 @pytest.mark.parametrize("content", [DATA_LEAF, DELETE_LEAF])
 def test_v4_103_a_live_row_of_a_leaf_that_is_called_deleted_is_refused(
     tree, capsys, words, content

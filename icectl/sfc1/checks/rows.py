@@ -12,6 +12,7 @@ from icectl.checks.live_entries import (
     LiveRows,
     incomplete_vectors,
     late,
+    metadata_files,
     of_no_size,
     unreadable_formats,
     with_row_ids_above_next,
@@ -397,7 +398,8 @@ ROW_RULES = (
                  lambda one: mask_of(pc.equal(one.rows["location"], "")) | (one.absent("location")
                  ^ (one.of(Content.MANIFEST_DV) & one.present("inline_content")))),
          in_rows(_NO_SCHEME, lambda one: one.starting("location", "/")),
-         in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/"))),
+         in_rows(_NO_SCHEME, lambda one: one.starting("referenced_file", "/")),
+         Check(LiveRows, metadata_files)),
     rule("V4-052", "the file format is one that the content can have", "Entries", "error",
          ROLL_BACK, in_rows("has a file format that its content cannot have", _of_other_format),
          Check(LiveRows, unreadable_formats)),
