@@ -1,17 +1,24 @@
 """Statistics of partitions that a commit brings up to date from the files that it moves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icectl.commit.transaction import Outputs, Proposal
 from icectl.entries.rows import Entries, with_snapshot
 from icectl.errors import StorageError, Unsupported
 from icectl.format.locations import location_in
+from icectl.format.manifest import ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import KEEP_STATISTICS, read_or_default
 from icectl.format.snapshot import PartitionStatisticsFile, Snapshot
 from icectl.format.updates import SetPartitionStatistics, apply_all
 from icectl.table.context import TableContext
-from icectl.table.partition_statistics import PartitionCounts, partition_file, read_counts
+from icectl.table.partition_statistics import (
+    PartitionCounts,
+    are_as_listed,
+    partition_file,
+    read_counts,
+)
 
 _MOST_BYTES = 1 << 20
 """The largest file that is read and written for a commit: an attempt must be short."""
@@ -30,11 +37,13 @@ class PartitionCounter:
         parent: Snapshot | None,
         proposal: Proposal,
         snapshot_id: int,
+        listed: Sequence[ManifestFile],
         added: Entries,
         removed: Entries,
     ) -> Proposal:
         """Return a proposal that names counts of its snapshot, too, if those of its parent hold.
 
+        They hold if there are as many files as in the manifests that the parent has `listed`.
         Without them it stays as it is: `icectl analyze` counts again.
         """
         files = [
@@ -48,8 +57,10 @@ class PartitionCounter:
         after = apply_all(metadata, proposal.updates)
         try:
             known = read_counts(self.context, after, files[0])
+            if known is None or not are_as_listed(known, listed):
+                return proposal
             come, gone = (with_snapshot(part, snapshot_id) for part in (added, removed))
-            counts = None if known is None else known.moved(come, gone, gone)
+            counts = known.moved(come, gone, gone)
             if counts is None:
                 return proposal
             file = write_counts(self.context, after, self.outputs, snapshot_id, counts)

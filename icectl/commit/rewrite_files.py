@@ -291,7 +291,7 @@ class FileRewrite:
         else:
             proposal = self.writer.replace_files(metadata, self.snapshot_id, files, self.changes)
         if self.counter is not None:
-            moved = self.changes.added, self.changes.removed
+            moved = files.listed, self.changes.added, self.changes.removed
             proposal = self.counter.counted(metadata, snapshot, proposal, self.snapshot_id, *moved)
         data = (location for (location,) in by_row(self.changes.added, "location"))
         return replace(proposal, files=proposal.files.union(data))

@@ -14,6 +14,7 @@ from icectl.entries.partition_key import decode_key, encode_keys, java_sort_key
 from icectl.entries.rows import Entries, live, of_status
 from icectl.entries.summary import PARTITION_SOURCES, by_partition, merge_partitions
 from icectl.errors import CorruptTable, MissingFile, Unsupported
+from icectl.files.arrow_failures import reading_data_file
 from icectl.files.manifest.parquet_columns import Columns, ParquetColumns
 from icectl.files.parquet.schema import arrow_schema, flat_type
 from icectl.format.layout import layout_of
@@ -43,6 +44,9 @@ _STORED_COUNTS = {
 """The field ids of counts, by their names in by_partition (R-142)."""
 _PARTITION, _SPEC_ID, _UPDATED_MS, _UPDATED_BY, _VECTORS = 1, 2, 11, 12, 13
 _VECTOR_RECORDS = "deletion_vector_record_count"
+_ARROW_TYPES: Mapping[int, pa.DataType] = {id_: pa.int64() for id_ in (3, 5, 6, 8, 11, 12)} | {
+    id_: pa.int32() for id_ in (_SPEC_ID, 4, 7, 9, _VECTORS)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +155,10 @@ def counts_since(
     except (CorruptTable, MissingFile):  # manifests of now are read again
         return None
     counts = known.moved(live(new), live(old), of_status(new, Status.DELETED))
-    return counts if counts is not None and _are_as_listed(counts, manifests) else None
+    return counts if counts is not None and are_as_listed(counts, manifests) else None
 
 
-def _are_as_listed(counts: PartitionCounts, manifests: Sequence[ManifestFile]) -> bool:
+def are_as_listed(counts: PartitionCounts, manifests: Sequence[ManifestFile]) -> bool:
     """Return whether there are as many files of data and of deletes as the snapshot lists."""
     of_deletes = [name for name in _FILES if name != "file_count"]
     for content, names in (
@@ -194,8 +198,8 @@ def _counts_in(metadata: TableMetadata, stored: ParquetColumns) -> PartitionCoun
     needed = [*_STORED_COUNTS.values(), _SPEC_ID, _UPDATED_MS, _UPDATED_BY]
     found = {id_: values for id_ in needed if (values := columns.get((None, id_))) is not None}
     if metadata.format_version < 3:
-        found.setdefault(_VECTORS, none)
-    if len(found) < len(needed) or not all(pa.types.is_integer(of.type) for of in found.values()):
+        found.setdefault(_VECTORS, none.cast(pa.int32()))
+    if len(found) < len(needed) or any(of.type != _ARROW_TYPES[id_] for id_, of in found.items()):
         return None
     if any(found[id_].null_count for id_ in needed[:-2]):
         return None
@@ -228,15 +232,22 @@ def _counts_in(metadata: TableMetadata, stored: ParquetColumns) -> PartitionCoun
 def _keys(
     metadata: TableMetadata, spec: PartitionSpec, stored: ParquetColumns, columns: Columns
 ) -> pa.Array | None:
-    """Return the keys of all rows as if they were of one spec; None if a field has another type."""
+    """Return the keys of all rows as if they were of one spec; None if a field has another type.
+
+    Raises: CorruptTable R-142, for values that are none of its type.
+    """
     types, values = [], []
     for item, type_ in zip(spec.fields, result_types(spec, metadata.schemas), strict=True):
         place = (_PARTITION, item.field_id)
         field = stored.find(place)
         if field is None or type_ is None or flat_type(field.type) != type_:
             return None
+        column = columns.get(place)
+        assert column is not None
+        with reading_data_file("statistics", "R-142"):
+            column.validate(full=True)
         types.append(type_)
-        values.append(columns.get(place))
+        values.append(column)
     if not types:
         return pa.repeat(pa.scalar(b"", pa.binary()), columns.row_count)
     return encode_keys(types, values)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -297,6 +298,42 @@ def test_counts_that_cannot_be_proved_are_made_anew(table, analyze, damage):
         (entry,) = members(table)["partition-statistics"]
         entry["file-size-in-bytes"] = path.stat().st_size
         edit_metadata(table.directory, partition_statistics=[entry])
+    assert analyze(table.location, "--only", "partitions").code == 0
+    assert sum(row["data_record_count"] for row in partition_rows(table)) == 45
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value"),
+    [
+        ("data_record_count", pa.uint64(), 2**64 - 1),
+        ("data_file_count", pa.int64(), 2**40),
+        ("data_file_count", pa.int32(), 2**31 - 1),
+        ("spec_id", pa.int64(), 2**40),
+        ("last_updated_snapshot_id", pa.uint64(), 2**64 - 1),
+        ("partition", pa.string(), b"\xff"),
+    ],
+)
+def test_counts_that_no_table_has_are_not_gone_on_from(table, analyze, prepared, name, kind, value):
+    assert analyze(table.location, "--only", "partitions").code == 0
+    table.follow()
+    table.append(range(100, 105))
+    (entry,) = members(table)["partition-statistics"]
+    entry["snapshot-id"] = members(table)["current-snapshot-id"]
+    path = Path(entry["statistics-path"])
+    stored = pq.read_table(path)
+    at = stored.schema.get_field_index(name)
+    field, count = stored.schema.field(at), stored.num_rows
+    if name == "partition":
+        texts = pa.array([value] * count, pa.binary()).view(kind)
+        column = pa.StructArray.from_arrays([texts], fields=[*field.type])
+    else:
+        field, column = field.with_type(kind), pa.array([value] * count, kind)
+    pq.write_table(stored.set_column(at, field, column), path)
+    entry["file-size-in-bytes"] = path.stat().st_size
+    edit_metadata(table.directory, partition_statistics=[entry])
+    compact = prepared("compact", FixedEnv(NOW_MS))
+    assert compact(table.location, "--engine", "local", "--rewrite-all").code == 0
+    assert len(members(table)["partition-statistics"]) == 1
     assert analyze(table.location, "--only", "partitions").code == 0
     assert sum(row["data_record_count"] for row in partition_rows(table)) == 45
 
