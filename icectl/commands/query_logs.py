@@ -115,26 +115,33 @@ class LoggedScans:
 
 @dataclass(slots=True)
 class ReadsByTable(Reads):
-    """What logs say of all tables, by the names that they have there."""
+    """What logs say of all tables, by the names that they have there, or of so many."""
 
     tables: dict[str, Reads] = field(default_factory=dict)
+    has_more: bool = False
 
     def add(self, table: str, names: Collection[str], conditions: Filter, time_ms: Any) -> bool:
         table = table.rstrip("/")
+        is_read = Reads.add(self, table, (*names, table), conditions, time_ms)
         if table in self.tables or len(self.tables) < _MOST_TABLES:
             self.tables.setdefault(table, Reads()).filters[frozenset()] += 1
-        return Reads.add(self, table, (*names, table), conditions, time_ms)
+        else:
+            self.has_more = True
+        return is_read
 
     def add_files(self, table: str, count: Any) -> None:
         if table.rstrip("/") in self.tables:
             self.tables[table.rstrip("/")].add_files(table, count)
 
     def scans_of(self, names: Collection[str]) -> LoggedScans | None:
-        """Return how often the table called one of `names` is read; None for less than a day."""
+        """Return how often the table called one of `names` is read.
+
+        None for less than a day, or where logs name more tables than are counted.
+        """
         days = self.days
-        if days is None:
-            return None
         found = [reads for table, reads in self.tables.items() if is_named(table, names)]
+        if days is None or (self.has_more and not found):
+            return None
         files = sum(reads.files for reads in found)
         others = sum(max(reads.count - reads.files_known, 0) for reads in found)
         return LoggedScans(files / days, others / days)
@@ -146,9 +153,12 @@ def _is_count(value: Any) -> bool:
 
 
 def is_named(logged: str, names: Collection[str]) -> bool:
-    """Return whether the name in a log is one of `names`, with or without its catalog."""
-    logged = logged.rstrip("/")
-    return any(logged == name or logged.endswith(f".{name}") for name in names)
+    """Return whether the name in a log is one of `names`, with or without its catalog.
+
+    Trino logs names in lower case.
+    """
+    logged, known = logged.rstrip("/").lower(), [name.lower() for name in names]
+    return any(logged == name or logged.endswith(f".{name}") for name in known)
 
 
 def read_query_logs(paths: Sequence[str], names: Collection[str]) -> Reads:

@@ -29,6 +29,7 @@ from icectl.errors import UsageError
         ("sales.orders", ["sales.orders"], True),
         ("prod.presales.orders", ["sales.orders"], False),
         ("orders", ["sales.orders"], False),
+        ("sales.orders", ["Sales.Orders"], True),
         ("s3://b/sales/orders/", ["sales.orders", "s3://b/sales/orders"], True),
     ],
 )
@@ -255,3 +256,20 @@ def test_scans_of_all_tables_are_counted_by_the_files_that_their_reads_open(tmp_
     assert (b, none) == (LoggedScans(0, 0.5), LoggedScans(0, 0))
     path.write_text(json.dumps(log[0]))
     assert read_all_logs([str(path)]).scans_of(["db.a"]) is None
+
+
+def test_no_table_counts_as_unread_where_logs_name_more_than_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(query_logs, "_MOST_TABLES", 2)
+    path = tmp_path / "log.jsonl"
+    names = ["x" * 2000, "a", "b", "c", "a"]  # of none too long is kept
+    path.write_text(
+        "".join(
+            json.dumps({"createTime": 1e9 + 86_400 * at, "ioMetadata": {"inputs": [read]}}) + "\n"
+            for at, read in enumerate({"schema": "db", "table": name} for name in names)
+        )
+    )
+    found = read_all_logs([str(path)])
+    assert list(found.tables) == ["db.a", "db.b"]
+    a, c, none = (found.scans_of([name]) for name in ("db.a", "db.c", "db.none"))
+    assert a is not None
+    assert (a.reads > 0, c, none) == (True, None, None)
