@@ -176,6 +176,10 @@ class RunBudget:
         if share.most_bytes is not None:
             self._pay(share, -max(1 - used_bytes / share.most_bytes, 0.0))
 
+    def take_back(self, share: Need) -> None:
+        """Take back what a step was let in for that is not run."""
+        self._pay(share, -1)
+
     def _pay(self, need: Need, part: float) -> None:
         if self.rewritten_bytes is not None:
             self.rewritten_bytes -= need.rewritten_bytes * part
@@ -368,18 +372,25 @@ class TableRun:
             self.last = seen
             if not self.is_fixed:  # the needed steps, but for those that had their turn
                 done = {step_end.step for step_end in self.ends}
-                self.left = [need for need in seen.needs if need.step not in done]
-                if self.budget is not None:
-                    self.waiting |= {need.step: need for need in self.left}
-                    self.left = [self.shares[one] for one in self.waiting if one in self.shares]
-                    for need in self.left:
-                        del self.waiting[need.step]
+                self._need([need for need in seen.needs if need.step not in done])
         if end.exit_code in _SIGNS_OF_DAMAGE:
             self._withhold(end)
         is_over = end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE
         if is_over or (self.is_fixed and end.exit_code):
-            self.left.clear()
-            self.waiting.clear()
+            self._need([])
+
+    def _need(self, needs: Sequence[Need]) -> None:
+        """Leave these steps alone to do; what a budget has let in for others it has again."""
+        if self.budget is None:
+            self.left = [*needs]
+            return
+        steps = {need.step for need in needs}
+        for share in self.left:
+            if share.step not in steps:
+                self.budget.take_back(share)
+        self.left = [share for share in self.left if share.step in steps]
+        running = {share.step for share in self.left}
+        self.waiting = {need.step: need for need in needs if need.step not in running}
 
     def _withhold(self, end: StepEnd) -> None:
         """Withhold what is left after a sign of damage: old snapshots may hold the last copies."""
@@ -388,8 +399,7 @@ class TableRun:
         )
         needs = [*self.left, *self.waiting.values()]
         self.withheld += [WithheldStep(need.step, reason) for need in needs]
-        self.left.clear()
-        self.waiting.clear()
+        self._need([])
 
 
 _ENDS_THE_TABLE = frozenset({TableNotFound.exit_code, CommitUnknown.exit_code})

@@ -244,6 +244,21 @@ def test_steps_that_another_step_has_caused_ask_the_budget_too():
     assert list(one.waiting) == ["analyze"]
 
 
+def test_steps_that_are_needed_no_more_wait_no_more_and_leave_their_budget_to_others():
+    budget = RunBudget(price=5)
+    one, other = tables = in_budget(budget, priced("compact", 1), priced("analyze", 9))
+    one.waiting["expire-snapshots"] = priced("expire-snapshots", 7)
+    one.let_in(one.waiting.setdefault("analyze", priced("analyze", 4)))
+    budget.price = 0
+    ended(one, VALIDATE)
+    one.ended(StepEnd("compact", "done"), AssessedTable(FINE, ()))
+    assert (one.left, one.waiting, one.status, budget.price) == ([], {}, "done", 4)
+    other.waiting["analyze"] = priced("analyze", 4)
+    budget.share_out(tables)
+    ended(other, VALIDATE, "failed", 15)
+    assert (other.left, budget.price) == ([], 4)
+
+
 def test_only_steps_that_may_be_run_are_needed():
     judged = {"compact": work(files_to_save=9), "expire-snapshots": work(reclaimable=1)}
     assert [step for step, _ in found(judged)[0]] == ["compact", "expire-snapshots"]
