@@ -230,9 +230,9 @@ def _checked(stored: pa.DataType, type_: Type) -> pa.DataType | None:
     is_binary = arrow_types.is_binary(stored) or arrow_types.is_large_binary(stored)
     is_text = arrow_types.is_string(stored) or arrow_types.is_large_string(stored)
     match type_:
-        case PrimitiveType("uuid") if is_text or is_binary:
+        case PrimitiveType("uuid") if is_text or is_binary or stored == pa.binary(_UUID_BYTES):
             return pa.binary(_UUID_BYTES)
-        case FixedType(length) if is_binary:
+        case FixedType(length) if is_binary or stored == pa.binary(length):
             return pa.binary(length)
         case PrimitiveType("time") if arrow_types.is_time64(stored):
             return pa.time64("us")

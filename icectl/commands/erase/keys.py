@@ -4,7 +4,9 @@ import csv
 import hashlib
 import hmac
 import io
+import math
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,7 +24,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.schema import similar_name_hint
 from icectl.format.single_value import from_json
 from icectl.format.types import NestedField, PrimitiveType, Type, is_comparable, type_text
-from icectl.rows.find_job import keys_of
+from icectl.rows.find_job import Keys, keys_of
 
 _LEAST_SECRET_BYTES = 16
 _LINE = "line"
@@ -65,16 +67,22 @@ def read_keys(
         frame, place = _of_text(content, file, columns), "line"
     if not len(frame):
         raise UsageError(f"{file} has no key")
+    plain = [
+        column.cast(column.type.storage_type) if isinstance(column.type, pa.BaseExtensionType)
+        else column
+        for column in frame.columns
+    ]  # fmt: skip
+    frame = pa.table(plain, names=frame.column_names)
     _check_distinct(frame, file, place)
     keys = frame.drop_columns([_LINE])
     try:
         rows, within = keys_of(keys, metadata.current_schema)
-    except Refused as error:
+    except (Refused, Unsupported) as error:
         kinds = ", ".join(f"`{item.name}` is {type_text(item.type)}" for item in columns)
         raise UsageError(
             f"the columns of {file} do not fit those of the table: {kinds}", hint=error.hint
         ) from None
-    digest = None if secret is None else _digest(keys, secret)
+    digest = None if secret is None else _digest(rows, secret)
     return KeySet(WantedRows(rows, within), tuple(keys.column_names), len(keys), digest)
 
 
@@ -105,13 +113,21 @@ def _secret(file: str) -> bytes:
     return secret
 
 
-def _digest(keys: pa.Table, secret: bytes) -> str:
-    """Return a digest of a set of keys, whatever their order."""
-    columns = (keys[name].to_pylist() for name in sorted(keys.column_names))
+def _digest(keys: Keys, secret: bytes) -> str:
+    """Return a digest of a set of keys, whatever their order, and the types in their file."""
+    texts: list[str] = []
+    for rows in open_data_file(keys.open(), "parquet").batches(None):
+        stored = [getattr(column, "storage", column) for column in rows.batch.columns]
+        plain = [it if _is_bytes(it.type) else it.cast(pa.string()) for it in stored]
+        texts += map(repr, zip(*(it.to_pylist() for it in plain), strict=True))
     made = hmac.new(secret, digestmod=hashlib.sha256)
-    for text in sorted(map(repr, zip(*columns, strict=True))):
+    for text in sorted(texts):
         made.update(text.encode() + b"\n")
     return f"hmac-sha256:{made.hexdigest()}"
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _of_parquet(content: bytes, file: str, columns: Sequence[NestedField]) -> pa.Table:
@@ -211,7 +227,13 @@ def _parsed(type_: Type, text: str) -> Any:
             raise ValueError
         return value
     if name in ("float", "double"):
-        return float(Decimal(text))
+        number = Decimal(text)
+        real = float(number)
+        if name == "float":
+            struct.pack("<f", real)  # it raises where it would be infinite
+        if math.isinf(real) and number.is_finite():
+            raise ValueError
+        return real
     if name == "boolean":
         return {"true": True, "false": False}[text.lower()]
     if name in _OF_MICROSECONDS and _FINER_DIGITS.search(text):
@@ -223,13 +245,7 @@ def _parsed(type_: Type, text: str) -> Any:
 
 def _check_distinct(frame: pa.Table, file: str, place: str) -> None:
     names = [name for name in frame.column_names if name != _LINE]
-    storage = [
-        column.cast(column.type.storage_type) if isinstance(column.type, pa.ExtensionType)
-        else column
-        for column in frame.select(names).columns
-    ]  # fmt: skip
-    plain = pa.table([*storage, frame[_LINE]], names=frame.column_names)
-    groups = plain.group_by(names).aggregate([(_LINE, "count"), (_LINE, "max")])
+    groups = frame.group_by(names).aggregate([(_LINE, "count"), (_LINE, "max")])
     again = groups.filter(pc.greater(groups[f"{_LINE}_count"], 1))
     if len(again):
         first = pc.min(again[f"{_LINE}_max"]).as_py()
