@@ -225,4 +225,8 @@ def bounds_of(column: NestedField, metrics: FileMetrics) -> tuple[Any, Any] | No
         return None
     if lower is None or upper is None or lower != lower or upper != upper:  # noqa: PLR0124 - NaN
         return None
+    if isinstance(column.type, DecimalType):
+        digits = column.type.scale + 1 + max(lower.adjusted(), upper.adjusted())
+        if digits > column.type.precision:
+            return None  # no value of the column is like that
     return lower, upper

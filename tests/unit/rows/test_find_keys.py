@@ -1,6 +1,7 @@
 """Rows that are looked up by keys or values: files that can't have any are not read."""
 
 from dataclasses import replace
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from icectl.commands.rows.read import blank_task, condition_job
 from icectl.entries.conditions import Constant, Predicate, parse_where
 from icectl.entries.partition_key import encode_key
+from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
-from icectl.format.types import NestedField, PrimitiveType
+from icectl.format.types import DecimalType, NestedField, PrimitiveType
 from icectl.rows.find_job import FindJob, Keys, keys_of, run_find
+from icectl.rows.key_ranges import KeyRanges
 from icectl.table.rewrite_tasks import InputFile
 from tests.builders.data_files import MemoryFiles, identified, table
 from tests.builders.plain_metadata import plain_metadata
@@ -85,3 +88,12 @@ def test_other_conditions_read_all_files():
         ("id = 4 and id >= 16", {}),
     ):
         assert found(files, parse_where(text, METADATA)) == expected
+
+
+def test_bounds_that_no_decimal_of_the_column_has_rule_nothing_out():
+    column = NestedField(1, "x", DecimalType(9, 2), required=False)
+    for low, high in ((b"\xff", b"\x7f" + bytes(12)), (b"\x81" + bytes(40), b"\1")):
+        ranges = KeyRanges.empty([column])
+        ranges.add([pa.array([Decimal("1.25")], pa.decimal128(9, 2))])
+        counts = {1: 5}, {1: 0}
+        assert ranges.may_be_in(FileMetrics(5, {}, *counts, {}, {1: low}, {1: high}))
