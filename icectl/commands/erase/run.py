@@ -145,7 +145,12 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
     options = _options(request, change, common)
     if request.report is None:
         return _run(common, table, request, change, options)
-    check_place(request.report)
+    read = {
+        "--keys": request.keys,
+        "--digest-key": request.digest_key,
+        "--sign-key": request.sign_key,
+    }
+    check_place(request.report, read)
     sign = None if request.sign_key is None else signer_of(request.sign_key)
     outcome = _run(common, table, request, change, options)
     write_report(request.report, outcome, sign, common.shell.env)

@@ -1,6 +1,6 @@
 """The report of an erasure in a file, and its signature in another one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from icectl.cli.document import Outcome, document, json_parts, put_in_place
@@ -37,10 +37,19 @@ def signer_of(file: str) -> Sign:
     return key.sign
 
 
-def check_place(file: str) -> None:
-    """Check that there is a folder for a report. Raises: UsageError."""
-    if not Path(file).parent.is_dir():
+def check_place(file: str, inputs: Mapping[str, str | None]) -> None:
+    """Check that a report can be written, and not over a file that is read. Raises: UsageError.
+
+    `inputs` are files by the names of their options.
+    """
+    path = Path(file)
+    if not path.parent.is_dir():
         raise UsageError(f"`--report`: there is no folder for {file}")
+    if path.is_dir():
+        raise UsageError(f"`--report`: {file or 'the empty name'} is a folder")
+    for name, other in inputs.items():
+        if other and path.resolve() == Path(other).resolve():
+            raise UsageError(f"`--report` would replace the file of `{name}`")
 
 
 def write_report(file: str, outcome: Outcome, sign: Sign | None, env: Env) -> None:
