@@ -429,14 +429,15 @@ def _stored(content: bytes, _: str) -> IO[bytes]:
 
 
 def of_wanted_partitions(deletes: Entries, rows: Predicate | Keys, metadata: TableMetadata) -> Mask:
-    """Return whether each delete file is of a partition in which every row would match.
+    """Return whether each delete file, or count, is of a partition in which every row would match.
 
     Such a partition is named by what is looked for: its value, in an entry, is one of these.
     """
     specs, schemas = metadata.partition_specs, metadata.schemas
     if isinstance(rows, Keys):
         return _of_key_partitions(deletes, rows, metadata)
-    bare = Entries(deletes.table.drop_columns(sorted(METRICS)))  # these are of what it deletes by
+    # Bounds are of what it deletes by.
+    bare = Entries(deletes.table.select(["spec_id", "partition_key"]))
     return all_match(bare, rows, specs, schemas)
 
 

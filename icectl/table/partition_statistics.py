@@ -191,6 +191,29 @@ def read_counts(
         return None
 
 
+def named_partitions(
+    context: TableContext, metadata: TableMetadata, file: PartitionStatisticsFile
+) -> Entries:
+    """Return the partitions that a file of statistics names: `spec_id` and `partition_key`.
+
+    Raises: CorruptTable R-142; Unsupported; FileNotFoundError; StorageError.
+    """
+    location = file.statistics_path
+    with naming(location):
+        stored = ParquetColumns(context.store.read(location), "R-142")  # R-142
+    columns = stored.read()
+    spec_ids = columns.get((None, _SPEC_ID))
+    parts = []
+    for spec in metadata.partition_specs:
+        keys = _keys(metadata, spec, stored, columns)
+        if keys is not None and spec_ids is not None:
+            part = pa.table({"spec_id": spec_ids.cast(pa.int32()), "partition_key": keys})
+            parts.append(part.filter(pc.equal(part["spec_id"], spec.spec_id)))
+    if not parts or sum(map(len, parts)) != columns.row_count:
+        raise CorruptTable(f"{location} has partitions of no known spec", rule="R-142")
+    return Entries(pa.concat_tables(parts))
+
+
 def _counts_in(metadata: TableMetadata, stored: ParquetColumns) -> PartitionCounts | None:
     columns = stored.read()
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}

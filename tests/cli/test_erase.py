@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from icectl.format.partition import PartitionField
 from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType, StructType
+from icectl.format.updates import SetPartitionStatistics
 from tests.builders.byte_scanner import hits_below, hits_in
 from tests.builders.data_files import stored
 from tests.builders.expiry import NOW_MS, Clock
@@ -416,6 +418,27 @@ def test_deletes_of_a_partition_are_found_when_their_rows_are_long_gone(erase, b
     assert ids(directory) == [1, 2]
 
 
+def test_statistics_that_count_a_partition_of_such_rows_are_told_of(erase, by_note, tmp_path):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, partitioning=by_note)
+    table.append([MARKED, 1])
+    assert erase(directory, "--yes", command="analyze").code == 0
+    table.follow()
+    (file,) = table.metadata.partition_statistics
+    kept = directory / "metadata" / "kept.parquet"
+    shutil.copy(file.statistics_path, kept)
+    table.remove_data_files(1)
+    last = table.append([2])  # other writers count partitions that no longer have files
+    file = replace(file, snapshot_id=last, statistics_path=str(kept))
+    table._update([SetPartitionStatistics(file)])
+    gone = keys(tmp_path / "gone.txt", f"note {MARKED}\n")
+    for which in (WHERE, ("--keys", gone, "--key-columns", "note")):
+        done = result_of(erase(directory, *which, *ALL[2:]), 3)
+        assert [one["subject"] for one in done["left"]] == [str(kept)]
+    other = ("--where", "note = 'note 3'", "--verify", "--json")
+    assert result_of(erase(directory, *other))["is_proved"] is True
+
+
 class WholeRows(TableBuilder):
     """A table whose position deletes hold whole rows, with the mark."""
 
@@ -511,8 +534,13 @@ def test_a_report_is_signed_as_openssl_checks_it(erase, tmp_path):
     for key in (public, directory / "metadata" / "v1.metadata.json", tmp_path / "none.pem"):
         ended = erase(directory, *ALL, "--report", report, "--sign-key", key)
         assert (ended.code, "--sign-key" in ended.document["error"]["message"]) == (2, True)
-    ended = erase(directory, *ALL, "--report", tmp_path / "none" / "r.json")
-    assert (ended.code, "there is no folder" in ended.document["error"]["message"]) == (2, True)
+    for place, message in (
+        (tmp_path / "none" / "r.json", "there is no folder"),
+        (tmp_path, "is a folder"),
+        (private, "would replace the file of `--sign-key`"),
+    ):
+        ended = erase(directory, *ALL, "--report", place, "--sign-key", private)
+        assert (ended.code, message in ended.document["error"]["message"]) == (2, True)
 
 
 @pytest.mark.parametrize("readded", [False, True])

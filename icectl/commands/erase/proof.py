@@ -8,7 +8,13 @@ from operator import attrgetter
 import pyarrow as pa
 
 from icectl.commands.erase.plan import Left
-from icectl.commands.matching import WITH_ROWS, Matches, MatchSearch, fields_in
+from icectl.commands.matching import (
+    WITH_ROWS,
+    Matches,
+    MatchSearch,
+    fields_in,
+    of_wanted_partitions,
+)
 from icectl.commands.remove_orphans.purge import quarantined_files
 from icectl.commit.journals import uuid_of
 from icectl.entries.files import FileKind, rows, together
@@ -18,11 +24,13 @@ from icectl.files.metadata_file import read_metadata_json, read_version_hint
 from icectl.files.parquet.schema import field_id
 from icectl.format.file_names import VERSION_HINT, named_folders, parse_metadata_file_name
 from icectl.format.manifest import FileFormat
+from icectl.format.metadata import TableMetadata
 from icectl.storage.identity import unlisted
 from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
 from icectl.storage.new_files import PROBE
 from icectl.storage.versions import versions_below
 from icectl.table.manifest_lists import distinct_manifests
+from icectl.table.partition_statistics import named_partitions
 from icectl.table.reachable import every_statistics_file, log_files, metadata_files
 from icectl.table.reader import Reader
 from icectl.table.reading import naming
@@ -201,8 +209,21 @@ class _Judging:
             self.objects.append(ProvedObject(location, size, kind, how))
         elif (described := self.known[name_of]) == "metadata":
             self._metadata(location, size)
+        elif self._counts_matches(name_of):
+            reason = "it counts a partition of such rows, and goes with its snapshot"
+            self.left.append(Left(location, reason))
         else:
             self.objects.append(ProvedObject(location, size, described, "entries"))
+
+    def _counts_matches(self, name_of: str) -> bool:
+        """Return whether a file of partition statistics counts one in which every row matches."""
+        reader, metadata = self.reader, self.reader.metadata
+        counted = [it for it in metadata.partition_statistics if it.statistics_path == name_of]
+        if not _partition_sources(metadata) & self.search.field_ids:
+            return False
+        parts = [named_partitions(reader.context, metadata, file) for file in counted]
+        rows = self.search.wanted.rows
+        return any(of_wanted_partitions(part, rows, metadata).any() for part in parts)
 
     def previous(self, folder: str) -> None:
         """Judge previous versions of objects: what was deleted may be among them."""
@@ -249,8 +270,7 @@ class _Judging:
 
     def _metadata(self, location: str, size: int) -> None:
         """Judge a metadata file: summaries of snapshots may name partitions by their values."""
-        specs = self.reader.metadata.partition_specs
-        sources = {id_ for spec in specs for item in spec.fields for id_ in item.source_ids}
+        sources = _partition_sources(self.reader.metadata)
         if sources & self.search.field_ids and _names_partitions(self.reader, location):
             self.left.append(Left(location, "its summaries name partitions by their values"))
             return
@@ -298,6 +318,12 @@ def _is_named_as_metadata(file_name: str) -> bool:
     """Return whether a file has the name of one of a table's metadata folder without rows."""
     is_metadata = parse_metadata_file_name(file_name) is not None
     return is_metadata or file_name == VERSION_HINT or uuid_of(file_name) is not None
+
+
+def _partition_sources(metadata: TableMetadata) -> set[int]:
+    """Return the columns that partitions are made of."""
+    fields = (item for spec in metadata.partition_specs for item in spec.fields)
+    return {id_ for item in fields for id_ in item.source_ids}
 
 
 def _names_partitions(reader: Reader, location: str) -> bool:
