@@ -480,6 +480,10 @@ def unreadable_formats(live: LiveRows) -> Iterator[Breach]:
         yield from live.breaches("is in a format that has no rows", np.flatnonzero(wrong))
 
 
+_LOCAL = ("file:", "file://")
+"""What may come before a path of this machine."""
+
+
 def metadata_files(live: LiveRows) -> Iterator[Breach]:
     """Find data and delete files that are metadata or statistics files, too (R-063)."""
     metadata = live.metadata
@@ -487,12 +491,13 @@ def metadata_files(live: LiveRows) -> Iterator[Breach]:
     known |= {item.manifest_path for item in live.manifests}
     known |= {item.metadata_file for item in metadata.metadata_log}
     known |= {item.statistics_path for item in metadata.every_statistics}
-    places = pa.array(sorted(filter(None, known)), pa.string())
+    keys = location_keys(pa.array(filter(None, known), pa.string())).to_pylist()
+    spelled = [f"{scheme}{key}" for key in keys for scheme in _LOCAL if key[:1] == "/"]
+    places = pa.chunked_array([[*keys, *spelled]], pa.string())
     if live.has("location"):
         named = mask_of(pc.is_in(live.table["location"], places))
     elif live.has(LOCATION_HASH):
-        keys = location_keys(pa.chunked_array([places]))
-        hashes = [byte_hashes(byte_strings(chunk)) for chunk in keys.chunks]
+        hashes = [byte_hashes(byte_strings(chunk)) for chunk in places.chunks]
         named = np.isin(live.table[LOCATION_HASH].to_numpy(), np.concatenate(hashes))
     else:
         return

@@ -540,7 +540,7 @@ def test_r063_an_entry_that_names_a_metadata_file_makes_no_orphan(broken, capsys
 
 
 @pytest.mark.parametrize("words", [MERGE, MANIFESTS, EXPIRE_ROWS])
-@pytest.mark.parametrize("lie", ["manifest", "older list", "metadata"])
+@pytest.mark.parametrize("lie", ["manifest", "older list", "metadata", "with a scheme"])
 def test_r063_no_commit_keeps_an_entry_that_names_a_metadata_file(broken, capsys, words, lie):
     """A manifest that is written again would lose the name of the file for good."""
     log = read_metadata(current_metadata(broken.directory))["metadata-log"]
@@ -548,6 +548,7 @@ def test_r063_no_commit_keeps_an_entry_that_names_a_metadata_file(broken, capsys
         "manifest": broken.manifests()[0]["manifest_path"],
         "older list": str(broken.lists()[-1]),
         "metadata": log[0]["metadata-file"],
+        "with a scheme": f"file://{local(str(broken.lists()[-1]))}",
     }
     in_entries(broken, lambda file: file.update(file_path=places[lie]), content=0, count=1)
     assert refused(broken, words, capsys) == (15, "R-063")
