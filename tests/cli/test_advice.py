@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +14,7 @@ from icectl.env import SystemEnv
 from tests.benchmarks.compact_tables import build
 from tests.builders.commits import set_properties
 from tests.builders.rows import head, live_entries, local
+from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import result_of
 
 
@@ -52,3 +54,13 @@ def test_files_and_row_groups_of_the_advised_size_are_read_as_was_told(run, tmp_
     read, size = np.mean(found, axis=0)
     assert read == pytest.approx(best["files_per_read"], rel=0.2)
     assert size == pytest.approx(best["bytes_per_read"], rel=0.2)
+
+
+def test_rows_that_take_no_memory_say_nothing_of_row_groups(tmp_path, run):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4_000), files=4)
+    table.set_properties({"write.target-file-size-bytes": "20000"})
+    for file in (table.directory / "data").rglob("*.parquet"):
+        pq.write_table(pa.table({"other": pa.nulls(10)}), file)
+    told = result_of(run("inspect", table.location, "advice", "--columns", "id", "--json"))
+    assert "row-group" not in {one["kind"] for one in told["advice"]}

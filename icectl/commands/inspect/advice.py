@@ -136,8 +136,9 @@ def _row_groups(reader: Reader, locations: Sequence[str]) -> RowGroups | None:
         try:
             with reader.context.store.open(location) as file:
                 for found in open_data_file(file, FileFormat.PARQUET.name).batches(None):
-                    if found.batch.num_rows:
-                        return RowGroups(size_bytes, found.batch.nbytes / found.batch.num_rows)
+                    row_count, row_bytes = found.batch.num_rows, max(found.batch.nbytes, 1)
+                    if row_count:  # nulls of no type take no bytes
+                        return RowGroups(size_bytes, row_bytes / row_count)
         except (CorruptTable, Unsupported, StorageError, OSError):  # `validate` tells more
             continue
     return None
