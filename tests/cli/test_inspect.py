@@ -18,6 +18,7 @@ from icectl.commands.inspect.views import VIEWS
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from tests.builders.broken import Broken
+from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import remove_data_files, upgrade
@@ -652,6 +653,15 @@ def test_health_names_the_command(inspect, tmp_path):
     one_file = inspect(table.metadata_location, "health").out
     assert "icectl expire-snapshots" not in one_file
     assert "  withheld: " in one_file
+
+
+def test_health_calls_no_sort_order_absent_that_it_cannot_use(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(3))
+    field = {"source-id": 1, "direction": "asc", "null-order": "nulls-first"}
+    order = {"order-id": 1, "fields": [field | {"transform": "curve"}]}
+    edit_metadata(table.directory, sort_orders=[order], default_sort_order_id=1)
+    assert "no sort order to compare files by" in inspect(table.location, "health").out
 
 
 def test_health_shows_a_bill_for_each_needed_command(inspect, tmp_path, monkeypatch):

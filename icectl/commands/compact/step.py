@@ -248,7 +248,7 @@ def _overlap(figures: CompactFigures) -> str:
 
 def _clustering(figures: CompactFigures) -> str:
     if figures.order is None:
-        return "the table has no sort order"
+        return "no sort order to compare files by"
     text = f"rows {figures.order}: "
     text += "no bounds" if figures.depth is None else f"average depth {figures.depth:,.2f}"
     if not figures.overlapping:
