@@ -109,8 +109,10 @@ class EqualityIndex:
     def deleted(self, source: RowSource, stored: pa.RecordBatch) -> _Places:
         """Return the deleted ones among stored rows of a data file. Order: ascending."""
         least = self._chain.least.get(source.file.location)
-        if least is None:
-            return np.empty(0, np.int64)
+        return np.empty(0, np.int64) if least is None else self.equal(source, stored, least)
+
+    def equal(self, source: RowSource, stored: pa.RecordBatch, least: int = 0) -> _Places:
+        """Return stored rows with a key of a file of this rank or more. Order: ascending."""
         columns = [source.values(stored, line) for line in self._chain.lines]
         hashes = row_hashes(columns, stored.num_rows)
         rows = np.flatnonzero(self._flags[hashes & self._mask])

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,15 @@ from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.files.parquet.value_filters import ValueFilters
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.schema import Schema
-from icectl.format.types import DecimalType, PrimitiveType, is_comparable, is_nested, type_text
+from icectl.format.types import (
+    DecimalType,
+    NestedField,
+    PrimitiveType,
+    Type,
+    is_comparable,
+    is_nested,
+    type_text,
+)
 from icectl.rows.columns import as_values, inside, path_to
 from icectl.rows.compact_job import CompactJob, file_group
 from icectl.rows.equality_deletes import (
@@ -90,6 +99,9 @@ def _values(column: Column, batch: pa.RecordBatch) -> pa.Array:
     assert path is not None
     return inside(batch.column(path[0]), path[1:])
 
+
+_MOST_KEPT_BYTES = 32 << 20
+"""The largest file of keys that is sorted once, and kept so, for all files of a process."""
 
 _RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
 
@@ -151,7 +163,7 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     deleted: dict[str, Mask] = {}
     is_hit: dict[str, Mask] = {}
     may_have = _may_have(job)
-    for hits, more in _searches(job, locations):
+    for hits, more in _searches(job):
         for rows in stored_rows(group, outputs, more, may_have):
             location = rows.source.file.location
             if location not in deleted:  # its footer bears out the count by now
@@ -170,32 +182,70 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     return found_rows
 
 
-def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, set[int]]]:
+def _searches(job: FindJob) -> Iterator[tuple[_Hits, set[int]]]:
     """Yield each pass over the rows: its test, and the further columns that it needs."""
     target = job.rows
     if not isinstance(target, Keys):
         yield partial(_of_condition, target), set()
         return
-    deletes, ever = _as_deletes(target, locations), job.reading.columns.ever
-    for part in equality_indexes([deletes], target.open, ever, LARGEST_INDEX_ROWS):
-        for index in part:
-            yield partial(_of_keys, index), index.read_ids
+    columns = _columns(job, target)
+    is_small = len(target.content) <= _MOST_KEPT_BYTES
+    for index in _kept_indexes(target, columns) if is_small else _indexes(target, columns):
+        yield partial(_of_keys, index), index.read_ids
 
 
-def _as_deletes(keys: Keys, locations: Sequence[str] = ()) -> EqualityDeletes:
-    file = SourceFile("the keys", "parquet", keys.count, 0)
-    return EqualityDeletes(file, keys.field_ids, frozenset(locations))
+_Columns = tuple[tuple[int, str, Type, Any], ...]
+"""The ids, names, types and defaults of key columns."""
+
+
+def _columns(job: FindJob, keys: Keys) -> _Columns:
+    chain = chain_of(keys.field_ids, [_as_deletes(keys)], job.reading.columns.ever, {})
+    return tuple((it.id, it.name, it.type, it.initial_default) for it in chain.fields)
+
+
+def _as_deletes(keys: Keys) -> EqualityDeletes:
+    return EqualityDeletes(
+        SourceFile("the keys", "parquet", keys.count, 0), keys.field_ids, frozenset()
+    )
+
+
+def _schema(columns: _Columns) -> Schema:
+    fields = (
+        NestedField(id_, name, type_, required=False, initial_default=default)
+        for id_, name, type_, default in columns
+    )
+    return Schema(0, tuple(fields))
+
+
+def _indexes(keys: Keys, columns: _Columns) -> Iterator[EqualityIndex]:
+    deletes = [_as_deletes(keys)]
+    for part in equality_indexes(deletes, keys.open, _schema(columns), LARGEST_INDEX_ROWS):
+        yield from part
+
+
+@lru_cache(maxsize=2)
+def _kept_indexes(keys: Keys, columns: _Columns) -> Sequence[EqualityIndex]:
+    """Return few keys sorted, once for all files."""
+    return list(_indexes(keys, columns))
+
+
+@lru_cache(maxsize=2)
+def _ranges(keys: Keys, columns: _Columns) -> KeyRanges:
+    """Return the values of keys, which are read once for all files."""
+    schema, deletes = _schema(columns), _as_deletes(keys)
+    ranges = KeyRanges.empty(schema.fields)
+    for _, _, values in read_keys(
+        deletes, chain_of(keys.field_ids, [deletes], schema, {}), keys.open
+    ):
+        ranges.add(values)
+    return ranges
 
 
 def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
     """Return the test whether a file may have any of the rows."""
     target, ever = job.rows, job.reading.columns.ever
     if isinstance(target, Keys):
-        deletes = _as_deletes(target)
-        chain = chain_of(target.field_ids, [deletes], ever, {})
-        ranges = KeyRanges.empty(chain.fields)
-        for _, _, columns in read_keys(deletes, chain, target.open):
-            ranges.add(columns)
+        ranges = _ranges(target, _columns(job, target))
     elif not any(_is_equality(leaf) for leaf in leaves(target)):
         return lambda _: True
 
@@ -242,7 +292,7 @@ def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
 
 def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
     flags = np.zeros(len(rows.positions), np.bool_)
-    flags[index.deleted(rows.source, rows.batch)] = True
+    flags[index.equal(rows.source, rows.batch)] = True
     return flags
 
 

@@ -14,9 +14,11 @@ from icectl.entries.conditions import Constant, Predicate, parse_where
 from icectl.entries.partition_key import encode_key
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format.manifest import FileFormat
+from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, NestedField, PrimitiveType
+from icectl.rows import equality_deletes
 from icectl.rows.find_job import FindJob, Keys, keys_of, run_find
 from icectl.rows.key_ranges import KeyRanges
 from icectl.table.rewrite_tasks import InputFile
@@ -31,7 +33,9 @@ METADATA = plain_metadata(
 )  # fmt: skip
 
 
-def found(files: MemoryFiles, rows: Predicate | Keys) -> dict[str, list[int]]:
+def found(
+    files: MemoryFiles, rows: Predicate | Keys, metadata: TableMetadata = METADATA
+) -> dict[str, list[int]]:
     """The positions of rows by file."""
     inputs = tuple(
         InputFile(location, FileFormat.PARQUET, len(content),
@@ -39,7 +43,7 @@ def found(files: MemoryFiles, rows: Predicate | Keys) -> dict[str, list[int]]:
         for location, content in files.content.items()
     )  # fmt: skip
     within = Constant(value=True) if isinstance(rows, Keys) else rows
-    job = FindJob(condition_job(METADATA, within), rows)
+    job = FindJob(condition_job(metadata, within), rows)
     task = replace(blank_task(METADATA), inputs=inputs)
     return {one.location: one.positions.tolist() for one in run_find(task, job, files.outputs())}
 
@@ -97,3 +101,31 @@ def test_bounds_that_no_decimal_of_the_column_has_rule_nothing_out():
         ranges.add([pa.array([Decimal("1.25")], pa.decimal128(9, 2))])
         counts = {1: 5}, {1: 0}
         assert ranges.may_be_in(FileMetrics(5, {}, *counts, {}, {1: low}, {1: high}))
+
+
+def test_keys_are_sorted_once_for_all_files(monkeypatch):
+    sorted_keys = []
+    index = equality_deletes.EqualityIndex
+
+    def counted(*parts: Any) -> Any:
+        sorted_keys.append(parts)
+        return index(*parts)
+
+    monkeypatch.setattr(equality_deletes, "EqualityIndex", counted)
+    wanted = keys(4, 711)
+    for first in range(3):
+        files = MemoryFiles()
+        files.add("f", table([ID], [(first + n,) for n in range(9)]))
+        assert found(files, wanted) == {"f": [4 - first]}
+    assert len(sorted_keys) == 1
+
+
+def test_rows_of_files_without_a_column_have_its_default():
+    field = replace(SCHEMA.fields[0], id=2, name="more", initial_default=7)
+    both = Schema(0, (*SCHEMA.fields, field))
+    metadata = replace(METADATA, schemas=(both,), last_column_id=2)
+    for wanted, count in ((7, 3), (8, 0)):
+        files = MemoryFiles()
+        files.add("f", table([ID], [(1,), (2,), (3,)]))
+        rows = keys_of(pa.table({"more": [wanted]}), both)[0]
+        assert len(found(files, rows, metadata).get("f", [])) == count
