@@ -11,6 +11,8 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.cli import app, engines
 from icectl.commands.erase import versions
 from icectl.commands.erase.plan import Left
+from icectl.entries.files import FileKind, files
+from icectl.storage.location import loosest_key
 from icectl.storage.versions import remove_versions
 from icectl.table.context import TableContext
 from tests.builders.byte_scanner import hits_below
@@ -129,3 +131,25 @@ def test_a_version_is_kept_if_the_object_is_there_again(bucket, erase, monkeypat
     assert code == 3
     assert {one["subject"].removeprefix(f"s3://{bucket.name}/") for one in done["left"]} == {*back}
     assert len(versions_of(bucket)[back[0]]) == 3
+
+
+def test_what_a_run_wrote_down_that_never_expired_anything_keeps_its_versions(
+    bucket, erase, monkeypatch
+):
+    keep_versions(bucket)
+    whole, place = versions.remove, bucket.location("t/data/x.parquet")
+
+    def after_another_run(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]:
+        bucket.client.put_object(Bucket=bucket.name, Key="wh/t/data/x.parquet", Body=b"1")
+        bucket.client.delete_object(Bucket=bucket.name, Key="wh/t/data/x.parquet")
+        kept = tuple(it.snapshot_id for it in loaded.metadata.snapshots)
+        named = files([place], [loosest_key(place)], FileKind.DATA_FILES, [None])
+        versions.record(context, loaded, kept, named)
+        return whole(context, loaded)
+
+    monkeypatch.setattr(versions, "ABANDONED_AFTER_MS", -1)
+    monkeypatch.setattr(versions, "remove", after_another_run)
+    code, done = erase("--expire-history", "--delete-versions", "--yes")
+    assert (code, [one["subject"] for one in done["left"]]) == (3, [place])
+    assert len(versions_of(bucket)["wh/t/data/x.parquet"]) == 2
+    assert not any("icectl-" in key for key in bucket.keys("t"))

@@ -67,13 +67,16 @@ def remove(context: TableContext, loaded: LoadedTable) -> tuple[int, list[Left]]
     listed = context.store.list_directory(loaded.metadata_folder)
     unfinished = deletion.unfinished_journals(context.store, listed, _COMMAND, context.progress)
     now_ms = context.env.now_ms()
+    metadata = loaded.metadata
     ended = [
         journal
         for journal in of_table(unfinished, loaded, context.progress)
-        if journal.has_landed(loaded.metadata) or now_ms - journal.created_ms > ABANDONED_AFTER_MS
+        if journal.has_landed(metadata) or now_ms - journal.created_ms > ABANDONED_AFTER_MS
     ]
-    named = {_plain(place) for journal in ended for place, _, _ in each_row(journal.files)}
-    folder, places = loaded.metadata.location, own_places(loaded)
+    # A run that ended before its commit has not deleted what it wrote down.
+    landed = [journal for journal in ended if journal.has_landed(metadata)]
+    named = {_plain(place) for journal in landed for place, _, _ in each_row(journal.files)}
+    folder, places = metadata.location, own_places(loaded)
     found = [
         version
         for version in (versions_below(context.store, folder) if named else None) or ()
