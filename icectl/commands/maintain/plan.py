@@ -191,7 +191,7 @@ class RunBudget:
         if self.price is not None and need.bill is not None and need.bill.cost:
             price, left = (print_money(max(it, 0.0)) for it in (need.bill.cost, self.price))
             return f"the price is {price}, and `--max-price` leaves {left}"
-        return "steps that pay back sooner use up `--max-rewrite`"
+        return "`--max-rewrite` leaves too little for it"
 
 
 def _rank(need: Need) -> tuple[bool, float, float, float]:

@@ -227,7 +227,10 @@ def test_what_a_compaction_could_not_use_goes_to_others_and_damage_ends_waiting(
     ended(one, "compact", "nothing-to-do")
     budget.share_out(tables)
     assert (let_in(tables), other.most_bytes("compact")) == ("b", None)
-    again = in_budget(RunBudget(rewritten_bytes=0), *both)[0]
+    least = RunBudget(rewritten_bytes=0)
+    again = in_budget(least, *both)[0]
+    free = replace(both[0], bill=None)
+    assert least.reason(free) == "`--max-rewrite` leaves too little for it"
     again.left = [priced("analyze", 1)]
     ended(again, VALIDATE, "failed", 15)
     assert ([item.step for item in again.withheld], again.waiting) == (["analyze", "compact"], {})
