@@ -15,6 +15,7 @@ import pytest
 
 from icectl.cli import engines
 from icectl.commands.erase.run import _Erasing as Erasing
+from icectl.commands.matching import MatchSearch
 from icectl.commands.rows.deletion import RowDeletion
 from icectl.env import Env
 from icectl.files.parquet.schema import arrow_schema
@@ -190,6 +191,21 @@ def test_what_does_not_match_is_said_with_the_same_proof(erase, tmp_path):
     names = {Path(one["path"]).name for one in found["objects"]}
     assert names == {path.name for path in directory.rglob("*") if path.is_file()}
     assert current_metadata(directory) == before
+
+
+@pytest.mark.parametrize("words", [("--verify",), ("--yes",)])
+def test_a_look_alone_reads_manifests_once(erase, tmp_path, monkeypatch, words):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    whole, looks = MatchSearch.look, []
+
+    def counted(search: MatchSearch, reader: Any) -> Any:
+        looks.append(reader)
+        return whole(search, reader)
+
+    monkeypatch.setattr(MatchSearch, "look", counted)
+    assert result(erase(directory, "--where", "id = 99", *words, "--json"))["is_proved"] is True
+    assert len(looks) == 1
 
 
 def keys(path: Path, text: str) -> Path:

@@ -173,7 +173,8 @@ def _run(
         if not has_work:
             if not (change.dry_run or change.check):
                 Leftovers(context, (COMMAND,)).remove(loaded)
-            report = _looked(report, context, loaded, prepared.search, options.quarantine)
+            reader = Reader(context, loaded)
+            report = _looked(report, reader, prepared.search, options.quarantine)
             has_work = bool(report.left)
 
         def finish() -> Finished[Erasure]:
@@ -276,11 +277,12 @@ def _verified(session: Session, options: EraseOptions) -> Outcome:
     loaded = session.open_for_reading("looked at").loaded
     sought, wanted = options.sought(loaded.metadata)
     search = MatchSearch(wanted, deleted_files=True)
-    found = search.look(Reader(context, loaded, Gaps()))
+    reader = Reader(context, loaded, Gaps())
+    found = search.look(reader)
     plan = plan_erasure(
         loaded.metadata, sought, found, (), (), expires=False, max_fraction=options.max_fraction
     )
-    report = _looked(Erasure(loaded.metadata, plan), context, loaded, search, options.quarantine)
+    report = _looked(Erasure(loaded.metadata, plan), reader, search, options.quarantine)
     proof = report.proof
     assert proof is not None
     is_incomplete = proof.has_unreadable or bool(found.unread)
@@ -296,27 +298,21 @@ def _verified(session: Session, options: EraseOptions) -> Outcome:
 
 
 def _looked(
-    report: Erasure,
-    context: TableContext,
-    loaded: LoadedTable,
-    search: MatchSearch,
-    quarantine: str | None,
+    report: Erasure, reader: Reader, search: MatchSearch, quarantine: str | None
 ) -> Erasure:
     """Return the report with a look at every file, and what is left by it."""
-    gaps = Gaps()
-    reader = Reader(context, loaded, gaps)
-    found = search.look(reader)
+    found = report.plan.found
     proof = prove(reader, search, found, quarantine)
-    held = what_holds(loaded.metadata, found, expires=False, patterns=())
-    return replace(report, proof=proof, left=(*held, *_gaps(gaps, found), *proof.left))
+    held = what_holds(reader.metadata, found, expires=False, patterns=())
+    return replace(report, proof=proof, left=(*held, *_gaps(reader.gaps, found), *proof.left))
 
 
-def _gaps(gaps: Gaps, found: Matches) -> list[Left]:
+def _gaps(gaps: Gaps | None, found: Matches) -> list[Left]:
     """Return what could not be read of lists and manifests."""
     told = set(found.unread.values())
     return [
         Left("a list or manifest", f"it can't be read: {problem.message}")
-        for problem in gaps.problems.values()
+        for problem in (gaps.problems.values() if gaps else ())
         if problem.message not in told
     ]
 
