@@ -267,7 +267,8 @@ def test_keys_of_a_file_are_erased_and_told_nowhere(erase, tmp_path):
         ("k.csv", "id,id\n1,1\n", "id", "line 1: more than one column `id`"),
         ("k.csv", "id,note\n1\n", "id", "line 2: 1 values, and the header has 2"),
         ("k.csv", "id,note\n", "id", "has no key"),
-        ("k.csv", "id,note\n1,a\n,b\n", "id", "line 3: `id` is not long"),
+        ("k.csv", "id,note\n1,a\n,b\n", "id", "line 3: `id` is empty"),
+        ("k.csv", "id,note\n1,a\n2,\n", "note", "line 3: `note` is empty, and may stand for null"),
     ],
 )
 def test_keys_that_are_none_are_refused_with_their_line(

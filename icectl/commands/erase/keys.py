@@ -201,7 +201,14 @@ def _csv_rows(
                     f"{file}, line {reader.line_num}: {len(cells)} values, and the header has "
                     f"{len(header)}"
                 )
-            yield reader.line_num, [cells[place] for place in places]
+            chosen = [cells[place] for place in places]
+            if "" in chosen:
+                empty = columns[chosen.index("")].name
+                raise UsageError(
+                    f"{file}, line {reader.line_num}: `{empty}` is empty, and may stand for null",
+                    hint="in a Parquet file, an empty text is a key",
+                )
+            yield reader.line_num, chosen
     except csv.Error as error:
         raise UsageError(f"{file}, line {reader.line_num}: it is not CSV") from error
 
