@@ -288,7 +288,10 @@ def partition_type(metadata: TableMetadata) -> StructType:
                 raise Unsupported(f"the values of partition field `{item.name}` have no known type")
             transform = item.transform.text
             known = fields.get(item.field_id)
-            if known is not None and known[2] != item.source_ids:
+            if known is not None and (
+                known[2] != item.source_ids
+                or (known[0].type != type_ and "void" not in (known[1], transform))
+            ):  # in version 1 ids were given again
                 raise Unsupported(f"two partition fields have the id {item.field_id}")
             if known is None or (known[1] == "void" != transform):
                 named = NestedField(item.field_id, item.name, type_, required=False)

@@ -338,6 +338,21 @@ def test_counts_that_no_table_has_are_not_gone_on_from(table, analyze, prepared,
     assert sum(row["data_record_count"] for row in partition_rows(table)) == 45
 
 
+def test_partitions_are_not_counted_where_an_id_has_fields_of_two_types(tmp_path, analyze):
+    """In version 1 each spec may begin with 1000."""
+    table = TableBuilder(tmp_path / "t", format_version=1, partitioning="bucket")
+    table.append(range(8))
+    table.respec("truncate")
+    specs = members(table)["partition-specs"]
+    specs[0]["fields"][0]["source-id"] = specs[1]["fields"][0]["source-id"]
+    specs[1]["fields"][0]["field-id"] = 1000
+    edit_metadata(table.directory, partition_specs=specs, partition_spec=specs[1]["fields"])
+    table.follow()
+    table.append(range(8, 16))
+    ended = analyze(table.location, "--only", "partitions")
+    assert (ended.code, "two partition fields have the id 1000" in ended.err) == (0, True)
+
+
 def test_a_property_keeps_statistics_from_later_snapshots(table, analyze, prepared):
     table.set_properties({"icectl.statistics.keep": "false"})
     analyze(table.location)
