@@ -49,6 +49,7 @@ HOME_OF = {
     "cramjam": {"files"},
     "pyroaring": {"files"},
     "mmh3": {"format"},
+    "xxhash": {"files"},
     "pyspark": {"rows", "spark"},
     "py4j": {"rows"},
     "numpy": {

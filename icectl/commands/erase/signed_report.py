@@ -21,7 +21,7 @@ def signer_of(file: str) -> Sign:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ImportError as error:
-        hint = "`pip install cryptography`"
+        hint = "`pip install 'icectl[sign]'`, in the environment of icectl, installs it"
         raise Unsupported("the package that signs reports is not installed", hint=hint) from error
     try:
         key = load_pem_private_key(Path(file).read_bytes(), password=None)

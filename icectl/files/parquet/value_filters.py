@@ -9,13 +9,14 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_types
+from xxhash import xxh64_intdigest
 
 from icectl.errors import CorruptTable
 from icectl.files.compiled import loops
@@ -57,11 +58,6 @@ _PAGE_HEADER = np.array(
 _CODECS = {"SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip", "BROTLI": "brotli"}
 _FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _LIMITS = {"INT32": 1 << 31, "INT64": 1 << 63}
-_1, _2, _3, _4, _5 = (
-    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
-    0x27D4EB2F165667C5,
-)  # fmt: skip
-_WORD = (1 << 64) - 1
 
 Mask = npt.NDArray[np.bool_]
 _Has = Callable[[bytes], bool]
@@ -143,7 +139,7 @@ class ValueFilters:
         blocks = np.frombuffer(bits, "<u4").reshape(-1, len(_SALTS))
 
         def has(value: bytes) -> bool:
-            hashed = xxh64(value)
+            hashed = xxh64_intdigest(value)
             block = blocks[(hashed >> 32) * len(blocks) >> 32]
             wanted = np.uint32(1) << (np.uint32(hashed & 0xFFFFFFFF) * _SALTS >> np.uint32(27))
             return bool((block & wanted == wanted).all())
@@ -282,42 +278,3 @@ def _is_text(kind: pa.DataType) -> bool:
         pa.string(), pa.binary(), pa.large_string(), pa.large_binary(), pa.string_view(),
         pa.binary_view(),
     )  # fmt: skip
-
-
-@lru_cache(maxsize=4 * MOST_VALUES)
-def xxh64(content: bytes) -> int:
-    """Return the XXH64 of some bytes, with seed 0."""
-    size, at = len(content), 0
-    if size >= 32:
-        lanes = [(_1 + _2) & _WORD, _2, 0, -_1 & _WORD]
-        for at in range(0, size - 31, 32):
-            words = struct.unpack_from("<4Q", content, at)
-            lanes = [_round(lane, word) for lane, word in zip(lanes, words, strict=True)]
-        at += 32
-        hashed = sum(map(_rotated, lanes, (1, 7, 12, 18))) & _WORD
-        for lane in lanes:
-            hashed = ((hashed ^ _round(0, lane)) * _1 + _4) & _WORD
-    else:
-        hashed = _5
-    hashed = (hashed + size) & _WORD
-    while at + 8 <= size:
-        hashed ^= _round(0, int.from_bytes(content[at : at + 8], "little"))
-        hashed = (_rotated(hashed, 27) * _1 + _4) & _WORD
-        at += 8
-    if at + 4 <= size:
-        hashed ^= int.from_bytes(content[at : at + 4], "little") * _1 & _WORD
-        hashed = (_rotated(hashed, 23) * _2 + _3) & _WORD
-        at += 4
-    for octet in content[at:]:
-        hashed = _rotated(hashed ^ (octet * _5 & _WORD), 11) * _1 & _WORD
-    hashed = (hashed ^ hashed >> 33) * _2 & _WORD
-    hashed = (hashed ^ hashed >> 29) * _3 & _WORD
-    return hashed ^ hashed >> 32
-
-
-def _round(lane: int, word: int) -> int:
-    return _rotated((lane + word * _2) & _WORD, 31) * _1 & _WORD
-
-
-def _rotated(number: int, bits: int) -> int:
-    return (number << bits | number >> 64 - bits) & _WORD

@@ -13,7 +13,7 @@ import pytest
 
 from icectl.files.parquet import value_filters
 from icectl.files.parquet.data_file import open_parquet
-from icectl.files.parquet.value_filters import ValueFilters, xxh64
+from icectl.files.parquet.value_filters import ValueFilters
 from tests.builders.data_files import identified
 
 ROWS = 400
@@ -63,14 +63,6 @@ def written(values: pa.Array, *, coded: bool = False, **how: Any) -> bytes:
     options = None if coded else {"x": {"ndv": ROWS, "fpp": 0.01}}
     pq.write_table(table, sink, use_dictionary=coded, bloom_filter_options=options, **how)
     return sink.getvalue()
-
-
-def test_hashes_are_those_of_xxhash():
-    # Of the package xxhash and its documentation.
-    assert xxh64(b"") == 0xEF46DB3751D8E999
-    assert xxh64(b"a") == 0xD24EC4F1A98C6E5B
-    assert xxh64(b"abc") == 0x44BC2CF5AD770999
-    assert xxh64(b"Nobody inspects the spammish repetition") == 0xFBCEA83C8A378BF1
 
 
 @pytest.mark.parametrize("coded", [False, True])
