@@ -564,6 +564,15 @@ def test_r063_a_copy_takes_over_no_wrong_format_and_no_other_kind_of_file(broken
     assert refused(broken, words, capsys) == (15, "R-063")
 
 
+def test_r034_a_list_of_files_to_copy_has_no_file_that_is_missing(broken, capsys):
+    """The copy would name a file that no tool could copy."""
+    in_entries(
+        broken, lambda file: file.update(file_path=file["file_path"] + "x"), content=0, count=1
+    )
+    words = (*RELOCATE, "--new-uuid", "--copy-list", str(broken.directory.parent / "files.csv"))
+    assert refused(broken, words, capsys) == (15, "R-034")
+
+
 def test_r044_a_copy_takes_over_no_number_that_no_commit_gives(broken, capsys):
     """Deletes would apply to other rows."""
     in_numbers(

@@ -370,6 +370,8 @@ def _relocate(
             set_aside=_originals(target, loaded) if is_there and uuid is not None else (),
         )
         if request.copy_list is not None:
+            if not is_there:
+                _check_sources(reading, prepared, loaded)
             _write_copy_list(session, request.copy_list, plan)
 
         def execute() -> Finished[RelocatePlan]:
@@ -544,6 +546,19 @@ def _missing(
         )
         for discrepancy in missing.discrepancies
     )
+
+
+def _check_sources(context: TableContext, prepared: Prepared, loaded: LoadedTable) -> None:
+    """Check that the files to copy are at the old place. Raises: MissingFile; StorageError."""
+    compared = compare_with_store(context, prepared.kept, loaded.metadata.location)
+    for item in compared.discrepancies:
+        if item.found is None and item.problem is None:
+            error = MissingFile(item.location)  # R-034
+            error.hint = (
+                "restore the file, or expire the snapshots that name it: "
+                "`icectl validate TABLE --all-snapshots --level files` names them"
+            )
+            raise error
 
 
 def _not_copied(error: MissingFile, move: Move) -> Refused:
