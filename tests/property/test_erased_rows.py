@@ -5,6 +5,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from icectl.cli import app, engines
 from icectl.env import Env
+from icectl.format.partition import PartitionField
+from icectl.format.transforms import parse_transform
 from tests.builders.byte_scanner import hits_below
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, read_metadata, rows_without_lineage
-from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.table_builder import PARTITIONINGS, START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import HOUR_MS, Ended
 from tests.stores.fixed_env import FixedEnv
@@ -87,7 +90,8 @@ def rows_of(directory: Path) -> dict[int, list[Any]]:
 
 def erase(steps: list[tuple[str, bool, int]], version: int, partitioning: str) -> None:
     """Live through some steps, erase all marks, and look for them."""
-    with TemporaryDirectory() as folder:
+    note = (PartitionField((5,), 1000, "note", parse_transform("identity")),)
+    with TemporaryDirectory() as folder, patch.dict(PARTITIONINGS, note=note):
         directory = Path(folder) / "t"
         table = TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
         live_through(table, steps)
@@ -118,7 +122,7 @@ def erase(steps: list[tuple[str, bool, int]], version: int, partitioning: str) -
 HISTORIES = {
     "steps": STEPS,
     "version": st.integers(1, 4),
-    "partitioning": st.sampled_from(["none", "identity", "truncate", "bucket", "day"]),
+    "partitioning": st.sampled_from(["none", "identity", "truncate", "bucket", "day", "note"]),
 }
 
 
