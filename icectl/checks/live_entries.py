@@ -489,7 +489,8 @@ def metadata_files(live: LiveRows) -> Iterator[Breach]:
     metadata = live.metadata
     known = {item.manifest_list or item.root_manifest for item in metadata.snapshots}
     known |= {item.manifest_path for item in live.manifests}
-    known |= {item.metadata_file for item in metadata.metadata_log}
+    logged = (item.metadata_file for item in metadata.metadata_log)
+    known |= {file for file in logged if file.endswith((".metadata.json", ".metadata.json.gz"))}
     known |= {item.statistics_path for item in metadata.every_statistics}
     keys = location_keys(pa.array(filter(None, known), pa.string())).to_pylist()
     spelled = [f"{scheme}{key}" for key in keys for scheme in _LOCAL if key[:1] == "/"]

@@ -158,13 +158,6 @@ def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
     return {key: value for key, value in (summary or {}).items() if key.startswith("total-")}
 
 
-ERASURE = "icectl.erasure"
-ERASED_COLUMNS = "icectl.erasure.columns"
-ERASED_ROWS = "icectl.erasure.rows"
-"""Members of a summary that an erasure writes: its uuid, the columns that rows were looked for by,
-and how many live rows it has erased by then."""
-
-
 def engine_summary() -> Mapping[str, str]:
     """Return the members of a summary that name the engine."""
     return {"engine-name": "icectl", "engine-version": __version__}

@@ -33,6 +33,12 @@ _PARTITION_STATISTICS_MEMBERS = {"snapshot-id", "statistics-path", "file-size-in
 PUT_BACK = "icectl.put-back"
 """Member of the summary of a snapshot that was added again: the id that its manifest list has."""
 
+ERASURE = "icectl.erasure"
+ERASED_COLUMNS = "icectl.erasure.columns"
+ERASED_ROWS = "icectl.erasure.rows"
+"""Members of a summary that an erasure writes: its uuid, the columns that rows were looked for by,
+and how many live rows it has erased by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

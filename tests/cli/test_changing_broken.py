@@ -29,7 +29,7 @@ from tests.stores.fixed_env import FixedEnv
 WORDS = {
     "compact": ["--rewrite-all", "--engine", "local"],
     "rewrite-manifests": [],
-    "expire-snapshots": ["--retain-last", "1", "--older-than", "0s"],
+    "expire-snapshots": ["--retain-last", "1", "--older-than", "0s", "--clean-expired-metadata"],
     "remove-orphans": [],
     "upgrade-to-v4": ["--layout=sfc-1", "--eager"],
 }

@@ -231,7 +231,7 @@ def test_columns_go_by_their_headings_too(inspect, table):
     assert keys("snapshots", "committed (UTC)") == ["committed_at"]
 
 
-NONE = ("statistics", "deletes")
+NONE = ("statistics", "deletes", "erasures")
 """Views of which the table has no row."""
 
 

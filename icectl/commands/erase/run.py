@@ -66,7 +66,7 @@ from icectl.commands.rows.deletion import (
 )
 from icectl.commands.rows.read import condition_ids
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE, branch_head
+from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
 from icectl.entries.conditions import parse_where
 from icectl.entries.file_verdicts import at_locations
@@ -90,6 +90,7 @@ from icectl.errors import (
 )
 from icectl.format.manifest import Content, ManifestContent
 from icectl.format.metadata import TableMetadata
+from icectl.format.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE
 from icectl.rows.choice import EngineChoice
 from icectl.rows.local import LocalEngine
 from icectl.rows.orphan_search import LocalOrphanSearch

@@ -9,14 +9,19 @@ from contextlib import suppress
 
 from icectl.cli.document import id_text
 from icectl.commands.inspect.views import Row, RowSet
-from icectl.commit.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import decode
-from icectl.format.snapshot import StatisticsFile, ancestors
+from icectl.format.snapshot import (
+    ERASED_COLUMNS,
+    ERASED_ROWS,
+    ERASURE,
+    StatisticsFile,
+    ancestors,
+)
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.reader import logged_snapshot_id
