@@ -355,6 +355,18 @@ def test_a_clock_behind_the_table_is_refused(icectl, aged):
     assert icectl(aged.table.location, "-y", env=Clock(updated_ms - 60_000)).code == 0
 
 
+@pytest.mark.parametrize("words", [("compact", "--engine=local"), ("rewrite-manifests",)])
+def test_r017_other_commands_commit_by_a_clock_behind_the_table(aged, words):
+    """They delete no file by its age; the new snapshot is no older than the last."""
+    before = read_metadata(current_metadata(aged.directory))
+    command, *options = words
+    line = [command, aged.table.location, *options, "--rewrite-all", "--yes", "--quiet"]
+    assert app.main(line, env=Clock(before["last-updated-ms"] - 3_600_000)) == 0
+    after = read_metadata(current_metadata(aged.directory))
+    assert after["snapshots"][-1]["timestamp-ms"] >= before["snapshots"][-1]["timestamp-ms"]
+    assert after["last-updated-ms"] >= before["last-updated-ms"]
+
+
 def test_r017_the_time_of_the_table_never_goes_back(icectl, aged):
     updated_ms = aged.table.metadata.last_updated_ms
     first = min(aged.table.ids_of)

@@ -212,6 +212,16 @@ def test_no_docstring_has_words_that_readers_read_twice():
     assert [place for place, about, _ in occurrences(DOCSTRING_WORDS, docstrings())] == []
 
 
+def test_articles_fit_the_words_behind_them():
+    """Where a message puts a word in, it must put the article with it."""
+    wrong = re.compile(r"\ba (?:[aei]\w{2}|o(?!ne)\w\w|u(?:p|nk|nr|ns|nf|nl|nm))")
+    texts = [one for one in messages() if "/files/compiled.py" not in one[0]]  # types of C
+    texts += [(name, " ".join(text.split())) for name, text in pages()]
+    found = [about for _, about, _ in occurrences(wrong, texts) if "set +a " not in about]
+    assert found == []
+    assert occurrences(wrong, [("here", "has a upper bound")]) != []
+
+
 def test_no_sentence_of_a_message_is_long():
     """Help is among the messages: its pages print what the options say."""
     assert [
