@@ -14,7 +14,7 @@ import pyarrow as pa
 from icectl.env import Deadline
 from icectl.progress import Progress
 from icectl.storage.listing import Spool
-from icectl.table.known_locations import KnownLocations
+from icectl.table.known_locations import KnownLocations, file_hashes
 from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
 
 
@@ -37,8 +37,8 @@ class Listing(Protocol):
     def links(self) -> Sequence[str]:
         """Symbolic links to files: the table may reach their targets."""
 
-    def locations(self) -> KnownLocations:
-        """Return the listed locations as a set."""
+    def files(self) -> KnownLocations:
+        """Return the listed files as a set of file_hashes."""
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
         """Yield the files that are not known, with verdicts, as `unreached` does.
@@ -80,10 +80,10 @@ class LocalListing:
     def total_bytes(self) -> int:
         return self.spool.total_bytes
 
-    def locations(self) -> KnownLocations:
+    def files(self) -> KnownLocations:
         listed = KnownLocations()
         for batch in self.spool:
-            listed.add(batch["location"])
+            listed.add_hashes(file_hashes(batch["location"], batch["size_bytes"]))
         return listed
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:

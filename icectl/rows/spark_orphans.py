@@ -36,7 +36,7 @@ from icectl.storage.listing import LISTING_SCHEMA, Spool
 from icectl.storage.location import is_local, is_within, local_path, redacted
 from icectl.storage.open import SHARE_STORAGE, StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
-from icectl.table.known_locations import KnownLocations, location_hashes
+from icectl.table.known_locations import KnownLocations, file_hashes
 from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
 
 _LOGGER = logging.getLogger(__name__)
@@ -170,8 +170,8 @@ class _SparkListing:
     metadata_files: Sequence[str]
     links: Sequence[str]
 
-    def locations(self) -> KnownLocations:
-        listed = self.local.locations()
+    def files(self) -> KnownLocations:
+        listed = self.local.files()
         if self.remote is not None:
             for _, payload in self.remote.run(_FILES, _hashed).of(_HASHES):
                 listed.add_hashes(np.frombuffer(payload, np.uint64))
@@ -320,8 +320,9 @@ def _send_known(spark: Spark, known: KnownLocations) -> Any:
 
 
 def _hashed(payload: bytes) -> Iterator[Answer]:
-    """Yield the hashes of listed locations, on a worker."""
-    yield _HASHES, location_hashes(payload_batch(payload)["location"]).tobytes()
+    """Yield the hashes of listed files, on a worker."""
+    batch = payload_batch(payload)
+    yield _HASHES, file_hashes(batch["location"], batch["size_bytes"]).tobytes()
 
 
 def _unreached(known: Any, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:

@@ -23,6 +23,8 @@ _PART_BITS = 6
 PARTS = 1 << _PART_BITS
 """Ranges of hashes. One after the other is sorted, so that none is in memory twice with others."""
 
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
 HASH = pa.schema([pa.field("hash", pa.uint64())])
 """Rows of a spill of hashes."""
 
@@ -41,6 +43,12 @@ def location_hashes(locations: pa.Array | pa.ChunkedArray) -> Hashes:
         for start in range(0, len(chunk), _ROWS_AT_ONCE)
     ]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
+
+
+def file_hashes(locations: pa.Array | pa.ChunkedArray, sizes: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Return a hash of each location with a size in bytes; null sizes are -1. Order: kept."""
+    stated = np.asarray(pc.fill_null(sizes, -1).to_numpy(), np.int64).astype(np.uint64)
+    return location_hashes(locations) ^ stated * _SPREAD
 
 
 LocationHash = Callable[[pa.Array | pa.ChunkedArray], Hashes]
@@ -98,10 +106,10 @@ class KnownLocations:
                 known[order[rows]] = part[places] == sought
         return known
 
-    def among(self, locations: pa.ChunkedArray) -> "KnownLocations":
-        """Return the set of those locations that are in this one, which may go then."""
+    def among(self, hashes: Hashes) -> "KnownLocations":
+        """Return the set of those hashes that are in this one, which may go then."""
         found = KnownLocations(self._hashed)
-        found.add(locations.filter(self.contains(locations)))
+        found.add_hashes(hashes[self.contains_hashes(hashes)])
         return found
 
     def save(self, file: IO[bytes]) -> None:

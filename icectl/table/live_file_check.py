@@ -39,7 +39,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
-from icectl.table.known_locations import PARTS, KnownLocations, parts_of
+from icectl.table.known_locations import PARTS, KnownLocations, file_hashes, parts_of
 from icectl.table.manifests import scan_manifests
 from icectl.table.retention import expiry_of
 from icectl.table.stored import FEW, Discrepancy, compare_with_store
@@ -298,7 +298,9 @@ def _have_in_common(
 class LiveListed:
     """A check that live files below `places` were listed, or are there now.
 
-    None of them may be among `described`, the files of the table that hold no rows.
+    None of them may be among `described`, the files of the table that hold no rows. `resized` are
+    those that have another size than entries say, with the stated sizes in bytes; not position
+    delete files.
     """
 
     def __init__(
@@ -314,6 +316,7 @@ class LiveListed:
         self._described = described.table
         self._known = KnownLocations(hashed)
         self._known.add(described.table["location"])
+        self.resized: dict[str, int] = {}
         self._absent: dict[str, None] = {}
         self._dead: dict[str, Positions] = {}
         for item in manifests:  # what one snapshot has removed may have expired
@@ -329,17 +332,24 @@ class LiveListed:
         named = where(alive, self._known.contains(alive.table["location"])).table["location"]
         if len(named):
             self._refuse_described(named)
-        listed = self._listed.contains(alive.table["location"])
-        if pc.all(listed).as_py() is not False:
+        stated = alive.table["location"], alive.table["file_size_in_bytes"]
+        listed = self._listed.contains_hashes(file_hashes(*stated))
+        if listed.all():
             return
-        absent = where(alive, pc.invert(listed))
-        inside = _are_below(loosest_keys(absent.table["location"]), self._places)
-        columns = (absent.table[name] for name in ("location", "manifest", "manifest_pos"))
-        rows = zip(*(column.to_pylist() for column in columns), strict=True)
-        for (location, place, at), is_inside in zip(rows, inside.tolist(), strict=True):
+        other = where(alive, ~listed)
+        inside = _are_below(loosest_keys(other.table["location"]), self._places)
+        columns = ("location", "file_size_in_bytes", "content", "file_format")
+        rows = by_row(other, *columns, "manifest", "manifest_pos")
+        for (location, size, content, kind, place, at), is_inside in zip(
+            rows, inside.tolist(), strict=True
+        ):
             dead = self._dead.get(manifests[place].manifest_path, ())
-            if is_inside and at not in dead:
-                self._absent[location] = None
+            if not is_inside or at in dead:
+                continue
+            self._absent[location] = None
+            # Tools that move tables rewrite position deletes, and keep the size that entries say.
+            if content != Content.POSITION_DELETES or kind == FileFormat.PUFFIN:
+                self.resized[location] = size
 
     def _refuse_described(self, named: pa.ChunkedArray) -> None:
         keys = loosest_keys(named)
@@ -359,6 +369,24 @@ class LiveListed:
         _check_there(context, metadata, absent)
 
 
+def check_resized(resized: Mapping[str, int], to_delete: ListedFiles) -> None:
+    """Do nothing where no file to delete may be the true one of an entry that names another.
+
+    `resized` are files that have another size than entries say, with the stated sizes in bytes.
+    Raises: CorruptTable R-063.
+    """
+    sizes, locations = (to_delete.table[name] for name in ("size_bytes", "location"))
+    for location, size in resized.items():
+        at = pc.index(sizes, size).as_py()
+        if at >= 0:
+            raise CorruptTable(
+                f"`{location}` does not have {size:,} bytes, as its entry says; "
+                f"`{locations[at].as_py()}`, which would be deleted, has, and may be meant",
+                rule="R-063",
+                hint=_HIDDEN,
+            )  # R-063
+
+
 def missing_statistics(
     context: TableContext,
     metadata: TableMetadata,
@@ -375,7 +403,8 @@ def missing_statistics(
     Cost: a look-up for each file that was not listed, or is as large as one to delete.
     """
     stored = named.table["location"]
-    is_absent = _are_below(named.table["key"], places) & ~mask_of(listed.contains(stored))
+    is_listed = listed.contains_hashes(file_hashes(stored, named.table["size_bytes"]))
+    is_absent = _are_below(named.table["key"], places) & ~is_listed
     sizes, locations = (to_delete.table[name] for name in ("size_bytes", "location"))
     is_alike = mask_of(pc.is_in(named.table["size_bytes"], pc.unique(sizes), skip_nulls=True))
     is_there = np.zeros(len(named), np.bool_)  # by the very name that the listing has

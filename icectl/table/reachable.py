@@ -466,6 +466,7 @@ class References:
         hashed: LocationHash = location_hashes,
     ) -> None:
         self.doubtful: dict[str, str] = {}
+        self.resized: dict[str, int] = {}
         self._context = context
         self._places = tuple(places)
         self._same_store = same_store
@@ -487,7 +488,8 @@ class References:
 
         Metadata files of the log count, what they describe does not. Entries count in every state
         (deleted ones too), and so does every snapshot, referenced or not. Live ones must be among
-        `listed_files`, if they lie in the listed places, or be there now. Lists with fewer files
+        `listed_files` (file_hashes), if they lie in the listed places, or be there now; those of
+        another size come to `resized`, with what entries say in bytes. Lists with fewer files
         than the summaries say are only `trusted` where the caller says so.
         Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192), or hides a
         file; Refused.
@@ -527,6 +529,7 @@ class References:
         live_once.check(self._context, metadata, lists)
         if listed_ones is not None:
             listed_ones.check(self._context, metadata)
+            self.resized |= listed_ones.resized
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
         self._manifests_read |= {item.identity for item in manifests}
 

@@ -539,6 +539,20 @@ def test_r063_an_entry_that_names_a_metadata_file_makes_no_orphan(broken, capsys
     assert refused(broken, words, capsys) == (15, "R-063")
 
 
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+def test_r063_an_entry_that_names_an_orphan_of_another_size_makes_no_orphan(broken, capsys, words):
+    """The file that it means would go: it is as large as the entry says."""
+
+    def change(file):
+        stray = Path(file["file_path"]).with_name("stray.parquet")
+        stray.write_bytes(Path(file["file_path"]).read_bytes() + b"x")
+        file.update(file_path=str(stray))
+
+    in_entries(broken, change, content=0, count=1)
+    age(broken.directory, 30)
+    assert refused(broken, words, capsys) == (15, "R-063")
+
+
 @pytest.mark.parametrize("words", [MERGE, MANIFESTS, EXPIRE_ROWS])
 @pytest.mark.parametrize("lie", ["manifest", "older list", "metadata", "with a scheme"])
 def test_r063_no_commit_keeps_an_entry_that_names_a_metadata_file(broken, capsys, words, lie):

@@ -24,8 +24,8 @@ from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable
-from icectl.table.known_locations import KnownLocations
-from icectl.table.live_file_check import missing_statistics
+from icectl.table.known_locations import KnownLocations, file_hashes
+from icectl.table.live_file_check import check_resized, missing_statistics
 from icectl.table.orphan_verdicts import (
     OrphanPlan,
     OrphanRule,
@@ -206,10 +206,11 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         check_same_place(before, loaded)
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
-        listed = listing.locations()
+        listed = listing.files()
         references = _read_references(context, loaded, options, places, listing, listed)
         # Two sets of all files would be twice the memory.
-        listed = listed.among(every_statistics_file(loaded.metadata).table["location"])
+        statistics = every_statistics_file(loaded.metadata).table
+        listed = listed.among(file_hashes(statistics["location"], statistics["size_bytes"]))
         _add_forks(context, references, others.forks(loaded))
         _add_from_hint(context, references, loaded, tuple(others.accepted))
         specs = loaded.metadata.partition_specs
@@ -223,6 +224,7 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         plan = restrict_to_reviewed(plan, options.only)
         purge = None if purge is None else purge.restricted(options.only)
     prepared = PreparedRemoval(loaded, options, places, plan, references, purge)
+    check_resized(references.resized, prepared.doomed)
     _check_statistics(context, prepared, listed)
     _check_snapshots(prepared)
     return prepared

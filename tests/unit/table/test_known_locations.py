@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.storage import spill
-from icectl.table.known_locations import KnownLocations, location_hashes
+from icectl.table.known_locations import KnownLocations, file_hashes, location_hashes
 
 TABLE = "s3://bucket/wh/t"
 
@@ -82,11 +82,17 @@ def test_a_saved_set_knows_what_was_saved(tmp_path, names):
 
 @pytest.mark.parametrize("sought", [[], ["a", "x"]])
 def test_the_known_ones_of_some_locations_are_a_set_of_their_own(sought):
-    found = known([f"{TABLE}/a", f"{TABLE}/b"]).among(
-        pa.chunked_array([[f"{TABLE}/{name}" for name in sought]], pa.string())
-    )
+    names = pa.chunked_array([[f"{TABLE}/{name}" for name in sought]], pa.string())
+    found = known([f"{TABLE}/a", f"{TABLE}/b"]).among(location_hashes(names))
     named = pa.array([f"{TABLE}/{name}" for name in ("a", "b", "x")])
     assert found.contains(named).to_pylist() == ["a" in sought, False, False]
+
+
+def test_files_of_other_sizes_are_other_files_and_spellings_are_not():
+    spelled = pa.array([f"{TABLE}/a", f"{TABLE}//a", f"{TABLE}/a", f"{TABLE}/a"])
+    one, same, larger, unknown = file_hashes(spelled, pa.array([7, 7, 8, None])).tolist()
+    assert one == same
+    assert len({one, larger, unknown}) == 3
 
 
 def test_every_location_counts_once(monkeypatch):

@@ -100,7 +100,7 @@ def test_what_is_as_it_was_goes(table):
 def test_one_set_of_all_files_is_in_memory_at_a_time(table, monkeypatch):
     listed, compared = [], []
 
-    def locations(listing: LocalListing) -> KnownLocations:
+    def files(listing: LocalListing) -> KnownLocations:
         found = whole(listing)
         listed.append(ref(found))
         return found
@@ -109,8 +109,8 @@ def test_one_set_of_all_files_is_in_memory_at_a_time(table, monkeypatch):
         compared.append(listed[0]())
         return comparing(listing, *given)
 
-    whole, comparing = LocalListing.locations, LocalListing.unreached
-    monkeypatch.setattr(LocalListing, "locations", locations)
+    whole, comparing = LocalListing.files, LocalListing.unreached
+    monkeypatch.setattr(LocalListing, "files", files)
     monkeypatch.setattr(LocalListing, "unreached", unreached)
     stray(table.directory, "data/lost.parquet")
     assert names(Removal(table).done()) == ["lost.parquet"]
