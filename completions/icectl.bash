@@ -97,7 +97,7 @@ _icectl() {
             esac
             ;;
         compact)
-            options="--where --target-file-size --sort-order --zorder --strategy --method --merge-row-group --verify --deletes-only --rewrite-all --repartition --min-depth --max-rewrite --max-groups --partial-progress --branch --max-failed-commits --engine --min-input-files --min-delete-ratio --min-delete-files --min-file-size --max-file-size --max-group-size --job-order --output-spec-id --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--where --target-file-size --sort-order --zorder --strategy --method --merge-row-group --verify --deletes-only --rewrite-all --repartition --min-depth --max-rewrite --sort-ratio --max-groups --partial-progress --branch --max-failed-commits --engine --min-input-files --min-delete-ratio --min-delete-files --min-file-size --max-file-size --max-group-size --job-order --output-spec-id --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack auto sort zorder hilbert" ;;
                 --method) words="auto merge rewrite" ;;
@@ -107,7 +107,7 @@ _icectl() {
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --sort-order|--zorder|--branch|--catalog) asks="yes" ;;
-                --where|--target-file-size|--merge-row-group|--min-depth|--max-rewrite|--max-groups|--partial-progress|--max-failed-commits|--min-input-files|--min-delete-ratio|--min-delete-files|--min-file-size|--max-file-size|--max-group-size|--output-spec-id|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --where|--target-file-size|--merge-row-group|--min-depth|--max-rewrite|--sort-ratio|--max-groups|--partial-progress|--max-failed-commits|--min-input-files|--min-delete-ratio|--min-delete-files|--min-file-size|--max-file-size|--max-group-size|--output-spec-id|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         expire-rows)

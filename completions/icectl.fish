@@ -281,6 +281,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l rewrite-all -d 'r
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l repartition -d 'move rows to the partitions of their values'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-depth -x -d 'sort where N or more files overlap (default 2)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-rewrite -x -d 'rewrite at most SIZE of data files'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l sort-ratio -x -d 'sort newer files with older ones of up to N times their rows (default 8)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-groups -x -d 'rewrite at most N groups'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l partial-progress -x -d 'commit in up to N steps (default 1)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l branch -x -a '(__icectl_ask)' -d 'the branch to work on (default main)'

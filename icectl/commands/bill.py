@@ -46,7 +46,8 @@ class Work:
 
     `copied_bytes` are data that are copied as they are, `decoded_bytes` those whose rows are
     decoded and written again, `other_bytes` all else that is read. `fewer_requests` are those that
-    a scan of the whole table saves from then on.
+    a scan of the whole table saves from then on, `fewer_per_look_up` those of a look-up on average:
+    by the sort order, or as advice takes reads to be.
     """
 
     copied_bytes: int = 0
@@ -58,6 +59,7 @@ class Work:
     freed_files: int = 0
     freed_bytes: int = 0
     fewer_requests: int = 0
+    fewer_per_look_up: float = 0.0
 
     @property
     def read_bytes(self) -> int:
@@ -70,7 +72,10 @@ class Work:
 
     def part(self, ratio: float) -> "Work":
         """Return a part of the work, all of it alike."""
-        return Work(*(round(getattr(self, one.name) * ratio) for one in fields(self)))
+        parts = {one.name: getattr(self, one.name) * ratio for one in fields(self)}
+        look_up = parts.pop("fewer_per_look_up")
+        whole = {name: round(amount) for name, amount in parts.items()}
+        return Work(**whole, fewer_per_look_up=look_up)
 
 
 def gets_of(sizes: Iterable[int]) -> int:
@@ -170,9 +175,10 @@ class Bill:
 
 
 def never_pays(bill: Bill) -> bool:
-    """Return whether a step saves requests of scans alone, and there are none."""
-    saves_requests = bill.work.fewer_requests > 0 and not bill.saved_per_month
-    return bool(bill.cost) and saves_requests and bill.scans_per_day == 0
+    """Return whether a step saves requests of reads alone, and there are none."""
+    saves_requests = bill.work.fewer_requests > 0 or bill.work.fewer_per_look_up > 0
+    is_all = saves_requests and not bill.saved_per_month
+    return bool(bill.cost) and is_all and bill.scans_per_day == 0
 
 
 def part_of_bill(whole: Bill, ratio: float) -> Bill:
@@ -231,6 +237,7 @@ def bill_row(bill: Bill) -> dict[str, Any]:
         "freed_file_count": work.freed_files,
         "freed_bytes": work.freed_bytes,
         "fewer_requests_per_scan": work.fewer_requests,
+        "fewer_requests_per_look_up": round(work.fewer_per_look_up, 2),
         "cost": _rounded(bill.cost),
         "saved_per_scan": _rounded(bill.saved_per_scan),
         "saved_per_month": _rounded(bill.saved_per_month),
@@ -258,6 +265,8 @@ def bill_text(row: Mapping[str, Any]) -> tuple[str, ...]:
     if row["fewer_requests_per_scan"]:
         fewer = row["fewer_requests_per_scan"]
         brings.append(f"{fewer:,} fewer request{'' if fewer == 1 else 's'} per full scan")
+    if row["fewer_requests_per_look_up"] >= _LEAST_LOOK_UP:
+        brings.append(f"{row['fewer_requests_per_look_up']:,.1f} fewer per look-up")
     if (row["saved_per_month"] or 0) > 0:
         brings.append(f"{print_money(row['saved_per_month'])} less for storage a month")
     if row["payback_scans"] is not None:
@@ -288,7 +297,7 @@ def print_money(amount: float) -> str:
     return f"{amount:,.2f}"
 
 
-_LEAST_MONEY = 0.01
+_LEAST_MONEY, _LEAST_LOOK_UP = 0.01, 0.1
 
 
 def _up(value: float) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.commands.inspect import clustering
 from icectl.commands.inspect.views import VIEWS
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
@@ -404,6 +405,24 @@ def test_clustering_counts_the_files_that_hold_a_value(inspect, tmp_path, layout
     assert "bucket[4](id): bounds do not show the order of bucket[4]" in text
 
 
+def test_clustering_of_many_columns_is_that_of_a_few_at_a_time(inspect, tmp_path, monkeypatch):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(40), files=4)
+    every = result(inspect(table.location, "clustering", "--json"))
+    assert len(every["columns"]) > 3
+    scans: list[int] = []
+    plain = clustering.read_clustering
+
+    def counted(batches: object, keys: list[object], order: object) -> object:
+        scans.append(len(keys))
+        return plain(batches, keys, order)
+
+    monkeypatch.setattr(clustering, "read_clustering", counted)
+    monkeypatch.setattr(clustering, "_BOUNDS_AT_ONCE", 9)  # of 4 files: two columns
+    assert result(inspect(table.location, "clustering", "--json")) == every
+    assert (max(scans), sum(scans)) == (2, len(every["columns"]))
+
+
 def files_with(table: TableBuilder, ids: set[int]) -> dict[str, int]:
     """How many rows with one of some ids each Parquet file has, by name: PyArrow reads them all."""
     found = {}
@@ -689,6 +708,19 @@ def test_health_shows_a_bill_for_each_needed_command(inspect, tmp_path, monkeypa
     ended = inspect(table.location, "health")
     assert ended.code == 2
     assert "`cheap` is not a price" in ended.err
+
+
+def test_bills_of_a_sorted_table_show_what_a_look_up_saves(inspect, run, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    order = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
+    table.metadata = replace(table.metadata, sort_orders=(order,), default_sort_order_id=1)
+    for _ in range(3):
+        table.append([0, 10])
+    (bill, *_) = result(inspect(table.location, "health", "--json"))["bills"]
+    assert bill["fewer_requests_per_look_up"] == 2 * (3 - 1)
+    assert "4.0 fewer per look-up" in " ".join(inspect(table.location, "health").out.split())
+    words = ("compact", table.location, "--strategy", "sort", "--dry-run", "--json")
+    assert result(run(*words))["bill"]["fewer_requests_per_look_up"] == 4
 
 
 def test_health_says_why_a_command_would_be_refused(inspect, tmp_path):

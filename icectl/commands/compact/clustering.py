@@ -2,8 +2,8 @@
 
 Files are merged as sorted runs of an LSM tree are, but where they lie instead of run by run. At
 each value the files whose bounds hold it have a share of the rows there. The smallest shares are
-merged with the next larger one as long as that is at most FACTOR times theirs. So a file's rows
-are rewritten a few times for each FACTOR that the table grows by, and a value is in few files.
+merged with the next larger one as long as that is at most SORT_RATIO times theirs. So a file's rows
+are rewritten a few times for each SORT_RATIO that the table grows by, and a value is in few files.
 
 A run's files lie side by side, as their names say, whatever bounds show. Shares are estimates, so
 something must be new where files are merged: what a run has seen and left is no work for the next.
@@ -26,7 +26,9 @@ from icectl.rows.sort_rows import Curve, RowOrder
 MIN_DEPTH = 2
 """Files are sorted together where at least so many overlap."""
 
-_FACTOR = 8.0
+SORT_RATIO = 8
+"""Files are sorted together with newer ones of which they have at most so many times the rows."""
+
 _RUN = (
     r"(?P<group>\d{5,})-\d+-(?P<run>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"-\d+-c[0-9a-f]{8}\.parquet$"
@@ -58,11 +60,13 @@ class Clustering:
     `places` has the place of a file among those of its partition, for those with bounds.
     `average_depth` is the number of files that hold the value of a row, on average, without those
     that a sort can't tell apart: 1 after a sort of everything; None if nothing is known.
+    `depth_after` is that once the overlaps are sorted.
     """
 
     overlaps: Sequence[Overlap] = ()
     places: Mapping[int, int] = field(default_factory=dict)
     average_depth: float | None = None
+    depth_after: float | None = None
 
     @cached_property
     def overlap_of(self) -> Mapping[int, int]:
@@ -116,6 +120,7 @@ def clustering_of(
     sizes: Integers,
     made: Made,
     min_depth: int,
+    sort_ratio: int = SORT_RATIO,
 ) -> Clustering:
     """Return how some data files lie in an order, those of each partition by themselves.
 
@@ -128,7 +133,7 @@ def clustering_of(
     runs = _runs(files, (made.seen | made.parted)[rows])
     is_new = made.are_new(rows, groups)
     overlaps: list[Overlap] = []
-    weighed = total = 0.0
+    weighed = np.zeros(3)  # depths before and after, and bytes
     places: Mapping[int, int] = {}
     left = np.arange(len(rows))
     for at, key in enumerate(_keys(order, schema)):
@@ -141,15 +146,16 @@ def clustering_of(
         if is_wide.any():
             wide, ends = left[is_wide], (lower[is_wide], upper[is_wide])
             items = _items(rows[wide], runs[wide], *ends, sizes[rows[wide]], is_new[wide])
-            found, depth, size = _overlaps(items, gaps, min_depth)
+            found, depths, size = _overlaps(items, gaps, min_depth, sort_ratio)
             overlaps += found
-            weighed, total = weighed + depth * size, total + size
+            weighed += (depths[0] * size, depths[1] * size, size)
         # Files with one value of a key can be told apart by the next.
         left = left[is_point]
         groups[left] = lower[is_point]
-    alone = float(sizes[rows[left]].sum()) if total else 0.0
-    average = (weighed + alone) / (total + alone) if total else None
-    return Clustering(overlaps, places, average)
+    if not weighed[2]:
+        return Clustering(overlaps, places)
+    weighed += float(sizes[rows[left]].sum())
+    return Clustering(overlaps, places, *(weighed[:2] / weighed[2]).tolist())
 
 
 def _keys(order: RowOrder, schema: Schema) -> Iterator[Key | None]:
@@ -252,13 +258,15 @@ def _covering(lower: Integers, upper: Integers, count: int, weights: Reals | Non
     return np.asarray(np.cumsum(begin - end)[:count], np.float64)
 
 
-def _overlaps(items: _Items, gaps: Reals, min_depth: int) -> tuple[Sequence[Overlap], float, float]:
-    """Return what is to be sorted together, the average depth and the bytes that it is of."""
+def _overlaps(
+    items: _Items, gaps: Reals, min_depth: int, sort_ratio: int
+) -> tuple[Sequence[Overlap], tuple[float, float], float]:
+    """Return what is to be sorted together, average depths before and after, and all bytes."""
     lower, upper, count = items.lower, items.upper, len(gaps)
     share, evenly = shares(items.sizes, lower, upper, gaps)
     depth = _covering(lower, upper, count)
     total = float(items.sizes.sum())
-    average = float((evenly * depth).sum() / evenly.sum())
+    average = float(np.average(depth, weights=evenly))
     levels = np.floor(np.log2(share)).astype(np.int64)
     # From small shares to large ones: where all up to a level are merged.
     merged = np.full(count, np.iinfo(np.int64).min)
@@ -270,7 +278,7 @@ def _overlaps(items: _Items, gaps: Reals, min_depth: int) -> tuple[Sequence[Over
         shared = _covering(*ends, share[of_level])
         is_new = of_level & items.is_new
         new += _covering(lower[is_new], upper[is_new], count)
-        is_near = (here > 1) | ((below > 0) & (shared <= _FACTOR * below * here))
+        is_near = (here > 1) | ((below > 0) & (shared <= sort_ratio * below * here))
         merged[(here > 0) & (new > 0) & is_near] = level
         below += np.where(here > 0, shared, 0.0)
     merged[depth < min_depth] = np.iinfo(np.int64).min
@@ -279,8 +287,10 @@ def _overlaps(items: _Items, gaps: Reals, min_depth: int) -> tuple[Sequence[Over
         reached = np.concatenate([np.zeros(1, np.int64), np.cumsum(merged >= level)])
         chosen |= (levels == level) & (reached[upper] > reached[lower])
     if not chosen.any():
-        return [], average, total
-    return _components(items, np.flatnonzero(chosen), depth), average, total
+        return [], (average, average), total
+    sorted_ = _covering(lower[chosen], upper[chosen], count)
+    after = float(np.average(depth - np.maximum(sorted_ - 1, 0), weights=evenly))
+    return _components(items, np.flatnonzero(chosen), depth), (average, after), total
 
 
 def _components(items: _Items, chosen: Integers, depth: Reals) -> Sequence[Overlap]:

@@ -109,6 +109,15 @@ class CompactRequest:
         str | None,
         _size("--max-rewrite", "rewrite at most SIZE of data files", CHANGING, is_rare=True),
     ] = None
+    sort_ratio: Annotated[
+        str | None,
+        _count(
+            "--sort-ratio",
+            "sort newer files with older ones of up to N times their rows (default 8)",
+            CHANGING,
+            is_rare=True,
+        ),
+    ] = None
     max_groups: Annotated[
         str | None, _count("--max-groups", "rewrite at most N groups", CHANGING, is_rare=True)
     ] = None
@@ -231,7 +240,8 @@ def compact(
 
     Then files that overlap in the order are sorted, too, whatever their size: similar ones
     together, and smaller ones with larger ones once they have an eighth of the rows there. Others
-    stay, so a run rewrites a part of a partition. `--min-depth` asks for deeper overlaps,
+    stay, so a run rewrites a part of a partition. `--sort-ratio` sets another part than an eighth:
+    a larger N rewrites more, and a value is in fewer files. `--min-depth` asks for deeper overlaps,
     `--max-rewrite` limits the bytes of a run; the next runs do the rest. Bounds do not show a
     curve: there all files of an earlier run count as one. `--rewrite-all` sorts every selected
     file.

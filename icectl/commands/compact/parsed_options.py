@@ -14,7 +14,7 @@ from icectl.cli.settings import (
     Layer,
     Settings,
 )
-from icectl.commands.compact.clustering import MIN_DEPTH
+from icectl.commands.compact.clustering import MIN_DEPTH, SORT_RATIO
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.plan import (
     MAX_GROUP_BYTES,
@@ -115,6 +115,7 @@ def options_of(
             max_group_bytes=min([values["max_group_size"] or MAX_GROUP_BYTES, *most_bytes]),
             max_bytes=min(most_bytes, default=None),
             min_depth=values["min_depth"] or MIN_DEPTH,
+            sort_ratio=values["sort_ratio"] or SORT_RATIO,
             min_delete_files=values["min_delete_files"] or least_delete_files,
             max_groups=values["max_groups"],
         )
@@ -169,6 +170,7 @@ def _check_deletes_only(request: CompactRequest) -> None:
         "--sort-order": request.sort_order,
         "--zorder": request.zorder,
         "--min-depth": request.min_depth,
+        "--sort-ratio": request.sort_ratio,
         "--max-file-size": request.max_file_size,
         "--min-delete-ratio": request.min_delete_ratio,
         "--output-spec-id": request.output_spec_id,

@@ -15,7 +15,14 @@ from typing import Literal
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
-from icectl.commands.compact.clustering import MIN_DEPTH, Clustering, Made, clustering_of, within
+from icectl.commands.compact.clustering import (
+    MIN_DEPTH,
+    SORT_RATIO,
+    Clustering,
+    Made,
+    clustering_of,
+    within,
+)
 from icectl.commands.compact.equality_plan import (
     ConversionDraft,
     ConversionPlan,
@@ -141,7 +148,8 @@ CHOSEN: Mapping[FileVerdict, str] = {
 class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
-    Files are sorted together, too, where `min_depth` or more overlap in the order.
+    Files are sorted together, too, where `min_depth` or more overlap in the order, with newer ones
+    of which they have at most `sort_ratio` times the rows.
     `deletes_only` converts equality deletes, unless it `keeps_equality_deletes`, and merges the
     deletes of data files, which stay; conversions are cut into about as many `steps`. Otherwise
     those that delete few rows are converted, unless it never `converts`. With `repartition` the
@@ -162,6 +170,7 @@ class CompactOptions:
     max_groups: int | None = None
     max_bytes: int | None = None
     min_depth: int = MIN_DEPTH
+    sort_ratio: int = SORT_RATIO
     job_order: JobOrder = "none"
     deletes_only: bool = False
     keeps_equality_deletes: bool = False
@@ -174,19 +183,11 @@ class CompactOptions:
     verifies_rows: bool = False
 
     @property
-    def mark(self) -> str:
-        """What is in the names of new files, by which those of these options are known again."""
-        return self.marks[1] if self._is_limited else self.marks[0]
-
-    @property
-    def _is_limited(self) -> bool:
-        """Whether a run need not see all files."""
-        limits = (self.where, self.only, self.max_groups, self.max_bytes)
-        return self.order is not None and any(limit is not None for limit in limits)
-
-    @property
     def marks(self) -> tuple[str, str]:
-        """The marks of runs without limits and with limits; both are one without an order."""
+        """What is in the names of new files, by which those of these options are known again.
+
+        The second is that of runs that leave files to others; both are one without an order.
+        """
         bounds = f"{self.sizes.smallest}..{self.sizes.target}..{self.sizes.largest}"
         text = f"bytes={bounds} files={self.min_input_files} spec={self.output_spec_id}"
         if self.order is None:
@@ -256,7 +257,8 @@ class CompactPlan:
     apply to nothing. `smallest_bytes` is the size of the smallest group, where none is within the
     budget of the run. `odd` says of files that stay why they can't be merged, by location. So many
     files are `unread`, in manifests of which the condition selects no file. So many are `settled`:
-    they have a good size and no deletes, and no verdict.
+    they have a good size and no deletes, and no verdict. A look-up by the order opens `saved_depth`
+    fewer files.
     """
 
     branch: Branch
@@ -268,6 +270,7 @@ class CompactPlan:
     odd: Mapping[str, str] = field(default_factory=dict)
     unread: int = 0
     settled: int = 0
+    saved_depth: float = 0.0
 
     @property
     def left_alone(self) -> Mapping[str, int]:
@@ -276,6 +279,14 @@ class CompactPlan:
         counts[FileVerdict.NOT_SELECTED] += self.unread
         counts[FileVerdict.FINE] += self.settled
         return {LEFT_ALONE[reason]: counts[reason] for reason in LEFT_ALONE if counts[reason]}
+
+    @property
+    def mark(self) -> str:
+        """The mark of new files. A limit that has left nothing to other runs is none."""
+        options = self.options
+        left = np.isin(self.verdicts, (FileVerdict.LATER, FileVerdict.OVER_BUDGET))
+        is_limited = options.where is not None or options.only is not None or bool(left.any())
+        return options.marks[is_limited]
 
     @property
     def has_work(self) -> bool:
@@ -353,8 +364,9 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         stays = ~may_leave(files.data, read, spec, types, metadata.current_schema)
         numbered = metadata.format_version > 1
         made = Made(seen, parted, numbers(files.data, "sequence_number") if numbered else None)
-        schema, least = metadata.current_schema, options.min_depth
-        layout = clustering_of(files.data, read[stays], options.order, schema, stored, made, least)
+        rows, schema = read[stays], metadata.current_schema
+        limits = options.min_depth, options.sort_ratio
+        layout = clustering_of(files.data, rows, options.order, schema, stored, made, *limits)
         overlapping = np.fromiter(layout.overlap_of, np.int64)
         is_fine = verdicts[overlapping] == FileVerdict.FINE
         verdicts[overlapping[is_fine]] = FileVerdict.OVERLAPPING
@@ -477,6 +489,18 @@ class ChosenFiles:
         return int(self.planning.stored[self.rows].sum())
 
     @property
+    def saved_depth(self) -> float:
+        """How many fewer files hold the value of a row, on average, once groups are sorted."""
+        layout, stored = self.planning.layout, self.planning.stored
+        overlapping = np.fromiter(layout.overlap_of, np.int64)
+        if layout.average_depth is None or layout.depth_after is None or not len(overlapping):
+            return 0.0
+        part = stored[np.intersect1d(overlapping, self.rows)].sum() / max(
+            stored[overlapping].sum(), 1
+        )
+        return float(part * (layout.average_depth - layout.depth_after))
+
+    @property
     def decoded_bytes(self) -> int:
         """The bytes of groups whose rows are decoded for sure, as stored."""
         decoded = (draft for draft in self.drafts if draft.choice.method == "rewrite")
@@ -530,6 +554,7 @@ class ChosenFiles:
             None if groups else min(sizes, default=None),
             unread=files.unread_file_count,
             settled=files.settled,
+            saved_depth=self.saved_depth,
         )
 
 

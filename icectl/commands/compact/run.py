@@ -571,7 +571,7 @@ class _Run:
         results: Iterable[TaskResult]
         outputs.begin()
         tasks = self._with_stated(batch)
-        places = DataOutputs(metadata, outputs, options.mark)
+        places = DataOutputs(metadata, outputs, self._prepared.plan.mark)
         if options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
             results = self._engine.merge(merging, merge_job(metadata), places)

@@ -151,6 +151,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         decoded_bytes=decoded,
         new_bytes=chosen.expected_bytes,
         new_files=figures.output_files,
+        saved_depth=chosen.saved_depth,
     )
     return Judgement(
         figures,
@@ -222,6 +223,7 @@ def _options(request: CompactRequest, figures: CompactFigures) -> tuple[str, ...
         "--strategy": None if figures.order is None else request.strategy,
         "--min-delete-files": request.min_delete_files,
         "--min-depth": request.min_depth,
+        "--sort-ratio": request.sort_ratio,
     }
     return tuple(
         word for name, value in given.items() if value is not None for word in (name, value)

@@ -12,7 +12,13 @@ from icectl.table.live_files import LiveFiles
 
 
 def rewriting_work(
-    files: LiveFiles, rows: Integers, *, decoded_bytes: int, new_bytes: int, new_files: int
+    files: LiveFiles,
+    rows: Integers,
+    *,
+    decoded_bytes: int,
+    new_bytes: int,
+    new_files: int,
+    saved_depth: float,
 ) -> Work:
     """Return what it takes to make new files of some data files. New files are read again.
 
@@ -35,6 +41,7 @@ def rewriting_work(
         + gets_in_ranges(new_bytes, new_files),
         put_requests=puts_of(new_bytes, new_files),
         fewer_requests=GETS_OF_DATA_FILE * max(len(stored) - new_files, 0),
+        fewer_per_look_up=GETS_OF_DATA_FILE * saved_depth,
     )
 
 
@@ -49,6 +56,7 @@ def work_of(plan: CompactPlan, files: LiveFiles, removed_delete_files: int) -> W
         decoded_bytes=sum(group.rewritten_bytes for group in rewriting),
         new_bytes=sum(group.expected_bytes for group in rewriting),
         new_files=sum(group.expected_files for group in rewriting),
+        saved_depth=plan.saved_depth,
     )
     return work + Work(
         decoded_bytes=sum(group.input_bytes for group in converting),

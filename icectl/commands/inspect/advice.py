@@ -239,7 +239,7 @@ def _result(
             continue
         if layout.kind in _ORDERED and layout.reading.cost_bytes > worth:
             continue  # files that are only compacted bring as much
-        fewer = round((now.files - layout.reading.files) * GETS_OF_DATA_FILE)
+        fewer = (now.files - layout.reading.files) * GETS_OF_DATA_FILE
         read_again = gets_in_ranges(size, layout.file_count)
         work = Work(
             decoded_bytes=size,
@@ -247,7 +247,8 @@ def _result(
             written_bytes=size,
             get_requests=gets + read_again,
             put_requests=puts_of(size, layout.file_count) + PUTS_OF_RUN,
-            fewer_requests=max(fewer, 0),
+            fewer_requests=GETS_OF_DATA_FILE * max(len(found.sizes) - layout.file_count, 0),
+            fewer_per_look_up=max(fewer, 0.0),
         )
         payback = 2 * size / saved
         first, command = _commands(layout, request)

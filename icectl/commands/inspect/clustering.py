@@ -16,6 +16,8 @@ from icectl.units import print_count
 
 SHOWN_PARTITIONS = 10
 _BAR, _MOST_DETAILED = 24, 3
+_BOUNDS_AT_ONCE = 8_000_000
+"""Files times columns whose bounds are in memory together."""
 
 
 def clustering(
@@ -24,13 +26,22 @@ def clustering(
     """Return how the live files are clustered by some columns.
 
     Raises: UsageError; what reading manifests raises.
-    Cost: the bounds of all live files in memory, for these columns.
+    Cost: the bounds of all live files in memory, of some columns at a time: manifests are read
+    again for others.
     """
     keys, order = keys_of(reader.metadata, columns)
     snapshot = chosen_snapshot(reader.metadata, choice)
-    batches = reader.scan(reader.manifests(snapshot), CLUSTERING_SOURCES)
-    row = clustering_view(read_clustering(batches, keys, order), reader.metadata, limit)
-    return {"snapshot_id": id_text(snapshot.snapshot_id) if snapshot else None, **row}
+    manifests = reader.manifests(snapshot)
+    file_count = sum(manifest.live_files or 0 for manifest in manifests)
+    at_once = max(_BOUNDS_AT_ONCE // max(file_count, 1), 1)
+    row: dict[str, Any] = {"snapshot_id": id_text(snapshot.snapshot_id) if snapshot else None}
+    found_columns: list[Row] = []
+    for start in range(0, max(len(keys), 1), at_once):
+        batches = reader.scan(manifests, CLUSTERING_SOURCES)
+        read = read_clustering(batches, keys[start : start + at_once], order)
+        row |= clustering_view(read, reader.metadata, limit)
+        found_columns += row["columns"]
+    return {**row, "columns": found_columns}
 
 
 def print_clustering(console: Console, row: Row) -> None:

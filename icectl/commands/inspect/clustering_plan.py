@@ -105,7 +105,8 @@ def read_clustering(
             for key in keys:
                 if key.why_unordered is None:
                     parts[key].append(spans_of(data, metrics, key))
-    spans = {key: joined(found) for key, found in parts.items() if found}
+    found_keys = [key for key, found in parts.items() if found]
+    spans = {key: joined(parts.pop(key)) for key in found_keys}  # one copy at a time is doubled
     if not tables:
         none = np.zeros(0, np.int64)
         no_keys = pa.array([], pa.binary())

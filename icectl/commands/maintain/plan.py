@@ -6,7 +6,7 @@ gain. A step that lost against another writer is tried again once all
 else has had its turn; after an unknown outcome no further step touches the table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -22,6 +22,7 @@ from icectl.errors import (
     TableNotFound,
     Unsupported,
 )
+from icectl.units import print_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Facts:
 class Need:
     """A step that a table needs, why, and how much reading and storing it saves, in bytes.
 
-    `bill` is what it costs and brings, where that is known. Where a budget of the run is less than
-    it takes, it may rewrite `most_bytes`.
+    `bill` is what it costs and brings, where that is known. Where a budget of the run limits it, it
+    may rewrite `most_bytes`.
     """
 
     step: str
@@ -157,12 +158,10 @@ class RunBudget:
 
     def _share_of(self, need: Need) -> Need | None:
         """Return a step, or as much of a compaction as there is enough for, and pay for it."""
-        price = 0.0 if need.bill is None else need.bill.cost or 0.0
-        parts = [1.0]
-        for left, wanted in ((self.rewritten_bytes, need.rewritten_bytes), (self.price, price)):
-            if left is not None and wanted > left:
-                parts.append(max(left, 0.0) / wanted)
-        part = 1.0 if step_of(need.step).is_owed else min(parts)
+        short = [
+            max(left, 0.0) / wanted for left, wanted, *_ in self._limits(need) if wanted > left
+        ]
+        part = 1.0 if step_of(need.step).is_owed else min([1.0, *short])
         if part < 1 and (need.step != "compact" or int(need.rewritten_bytes * part) < 1):
             return None
         self._pay(need, part)
@@ -171,14 +170,26 @@ class RunBudget:
         bill, most_bytes = part_of_bill(need.bill, part), int(need.rewritten_bytes * part)
         return replace(need, bill=bill, most_bytes=most_bytes)
 
+    def limited(self, share: Need) -> Need:
+        """Return a compaction that begins with its limit: its own bytes, and all that is free.
+
+        It may find more than was seen of the table. What is free is lent to one at a time.
+        """
+        limits = [max(left, 0.0) / wanted for left, wanted, *_ in self._limits(share) if wanted > 0]
+        if share.most_bytes is not None or not share.rewritten_bytes or not limits:
+            return share
+        self._pay(share, min(limits))
+        return replace(share, most_bytes=int(share.rewritten_bytes * (1 + min(limits))))
+
     def give_back(self, share: Need, used_bytes: int) -> None:
-        """Take back what a compaction of a part did not use."""
+        """Take back what a compaction with a limit did not use."""
         if share.most_bytes is not None:
-            self._pay(share, -max(1 - used_bytes / share.most_bytes, 0.0))
+            unused = max(share.most_bytes - used_bytes, 0)
+            self._pay(share, -unused / max(share.rewritten_bytes, 1))
 
     def take_back(self, share: Need) -> None:
         """Take back what a step was let in for that is not run."""
-        self._pay(share, -1)
+        self._pay(share, -1) if share.most_bytes is None else self.give_back(share, 0)
 
     def _pay(self, need: Need, part: float) -> None:
         if self.rewritten_bytes is not None:
@@ -186,12 +197,22 @@ class RunBudget:
         if self.price is not None and need.bill is not None:
             self.price -= (need.bill.cost or 0.0) * part
 
+    def _limits(self, need: Need) -> Iterator[tuple[float, float, str]]:
+        """Yield what is left of each limit, what a step wants of it, and both in words."""
+        left, wanted = self.rewritten_bytes, need.rewritten_bytes
+        if left is not None:
+            free = print_size(max(int(left), 0))
+            text = f"it rewrites {print_size(wanted)}, and `--max-rewrite` leaves {free}"
+            yield left, wanted, text
+        cost = 0.0 if need.bill is None else need.bill.cost or 0.0
+        if self.price is not None:
+            price, rest = print_money(cost), print_money(max(self.price, 0.0))
+            yield self.price, cost, f"the price is {price}, and `--max-price` leaves {rest}"
+
     def reason(self, need: Need) -> str:
         """Return why a step waits."""
-        if self.price is not None and need.bill is not None and need.bill.cost:
-            price, left = (print_money(max(it, 0.0)) for it in (need.bill.cost, self.price))
-            return f"the price is {price}, and `--max-price` leaves {left}"
-        return "`--max-rewrite` leaves too little for it"
+        texts = [text for left, wanted, text in self._limits(need) if wanted > left]
+        return "; ".join(texts) or "its turn had not come"
 
 
 def _rank(need: Need) -> tuple[bool, float, float, float]:
@@ -260,7 +281,8 @@ class TableRun:
 
     `withheld` are needed steps that are not run. Where `is_fixed`, the steps are those of a plan:
     none comes to them, and none follows one that did not end well. In a run with a `budget`
-    the steps in `shares` are let in as far as these say, and others are `waiting`.
+    the steps in `shares` are let in as far as these say, and others are `waiting`. `by_policy` are
+    those that a budget of the table's own policy limits more.
     """
 
     name: str
@@ -278,6 +300,7 @@ class TableRun:
     budget: RunBudget | None = None
     shares: dict[str, Need] = field(default_factory=dict)
     waiting: dict[str, Need] = field(default_factory=dict)
+    by_policy: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.left = list(self.first.needs)
@@ -296,10 +319,23 @@ class TableRun:
         self.shares[need.step] = need
         self.left = sorted([*self.left, need], key=lambda one: STEPS.index(one.step))
 
+    def start(self, own_bytes: int | None) -> int | None:
+        """Begin the step that is due; returns how many bytes of a budget of the run it may rewrite.
+
+        None where no such budget says, or `own_bytes` of the table's policy are fewer.
+        """
+        self.is_running = True
+        if self.budget is None or self.next_step == VALIDATE:
+            return None
+        share = self.left[0] = self.shares[self.left[0].step] = self.budget.limited(self.left[0])
+        if share.most_bytes is not None and own_bytes is not None and own_bytes <= share.most_bytes:
+            self.by_policy.add(share.step)
+        return self.most_bytes(share.step)
+
     def most_bytes(self, step: str) -> int | None:
         """Return how many bytes a step may rewrite; None where no budget of the run says."""
         share = self.shares.get(step)
-        return None if share is None else share.most_bytes
+        return None if share is None or step in self.by_policy else share.most_bytes
 
     @property
     def payback(self) -> tuple[float, float]:

@@ -435,11 +435,9 @@ def _start_steps(setup: _Setup, schedule: Schedule, runner: StepsHere | StepsInW
             code = Incomplete.exit_code
             table.ended(StepEnd(step, "incomplete", code, reason, error_id="time-limit"), None)
             continue
-        table.is_running = True
-        alone = (table.name, step) in schedule.alone
-        job = setup.job(
-            table.name, step, seconds, alone=alone, rewritten_bytes=table.most_bytes(step)
-        )
+        own_bytes = setup.policies[table.name].read("budget.rewrite-bytes")
+        most_bytes, alone = table.start(own_bytes), (table.name, step) in schedule.alone
+        job = setup.job(table.name, step, seconds, alone=alone, rewritten_bytes=most_bytes)
         reviewed, location = job.reviewed, table.metadata_location
         if reviewed is not None and reviewed.base.metadata_location and location is not None:
             # Its plan expects the state that earlier steps left.

@@ -378,10 +378,9 @@ def _shell(job: StepRequest, place: StepContext) -> Shell:
             )
     ends_at = place.env.monotonic_seconds() + job.seconds_left
     deadline = _StoppableDeadline(place.env, ends_at, place.is_stopped)
-    own, shared = job.policy.read("budget.rewrite-bytes"), job.rewritten_bytes
-    is_shared = shared is not None and (own is None or shared < own)
+    is_shared, own = job.rewritten_bytes is not None, job.policy.read("budget.rewrite-bytes")
     limits = RunLimits(
-        rewritten_bytes=shared if is_shared else own,
+        rewritten_bytes=job.rewritten_bytes if is_shared else own,
         deleted_files=job.policy.read("budget.delete-files"),
         is_strict=job.is_strict,
         is_shared=is_shared,

@@ -18,6 +18,7 @@ from icectl.commands.bill import (
     bill_text,
     gets_in_ranges,
     gets_of,
+    part_of_bill,
     puts_of,
 )
 from icectl.commands.rates import prices_of, rates_of
@@ -100,6 +101,15 @@ def test_a_bill_in_words():
         "brings: 1 file and 1.0 GiB freed, 1 fewer request per full scan, "
         "0.02 less for storage a month, paid back in 11 scans, paid back in 8 days"
     )
+
+
+def test_fewer_requests_of_a_look_up_are_told_and_a_part_of_the_work_brings_a_part():
+    found = bill(Work(fewer_requests=3, fewer_per_look_up=1.46), RATES, Prices())
+    (_, brings) = bill_text(bill_row(found))
+    assert brings == "brings: 3 fewer requests per full scan, 1.5 fewer per look-up"
+    row = bill_row(part_of_bill(found, 0.5))
+    assert (row["fewer_requests_per_scan"], row["fewer_requests_per_look_up"]) == (2, 0.73)
+    assert len(bill_text(bill_row(part_of_bill(found, 0.05)))) == 1
 
 
 def test_bytes_of_files_that_nobody_counted_are_told():

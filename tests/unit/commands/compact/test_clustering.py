@@ -14,6 +14,7 @@ from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.sort_rows import Curve, RowOrder
 from tests.builders.entry_rows import data, entries, key
+from tests.builders.merge_schedules import best_schedule
 
 LONG, TEXT = PrimitiveType("long"), PrimitiveType("string")
 SCHEMA = Schema(0, (NestedField(1, "a", LONG, False), NestedField(2, "b", TEXT, False)))
@@ -45,7 +46,11 @@ def file(low: Any, high: Any, size: int = 100, run: int = 0, at: int = 1, **more
 
 
 def layout(
-    *files: Any, by: RowOrder = BY_A, min_depth: int = 2, limited: bool = False
+    *files: Any,
+    by: RowOrder = BY_A,
+    min_depth: int = 2,
+    ratio: int = 8,
+    limited: bool = False,
 ) -> Clustering:
     found = entries(*files)
     sizes, numbers = (
@@ -54,8 +59,8 @@ def layout(
     made = np.array(["-c0" in row["location"] for row in files])
     none = np.zeros(len(files), np.bool_)
     seen, parted = (none, made) if limited else (made, none)
-    rows = np.arange(len(files))
-    return clustering_of(found, rows, by, SCHEMA, sizes, Made(seen, parted, numbers), min_depth)
+    rows, limits = np.arange(len(files)), (min_depth, ratio)
+    return clustering_of(found, rows, by, SCHEMA, sizes, Made(seen, parted, numbers), *limits)
 
 
 def groups(*files: Any, **options: Any) -> list[tuple[int, ...]]:
@@ -121,6 +126,21 @@ def test_a_depth_is_asked_for():
     assert layout(*files).average_depth == pytest.approx(3)
 
 
+def test_a_larger_ratio_sorts_with_larger_files_and_less_is_left_to_overlap():
+    files = [file(0, 40, 10), file(0, 20), file(20, 40)]  # a twentieth of the rows there
+    assert [groups(*files, ratio=ratio) for ratio in (19, 20)] == [[], [(0, 1, 2)]]
+    depths = [layout(*files, ratio=ratio).depth_after for ratio in (19, 20)]
+    assert depths == pytest.approx([2, 1])
+
+
+def test_the_depth_after_a_sort_is_that_of_what_stays():
+    files = [file(0, 20, 50), file(0, 20), file(20, 40), file(20, 40, 50), file(20, 40, 5_000)]
+    found = layout(*files)  # a file of 5,000 bytes stays over the two that are sorted
+    assert [sorted(overlap.files) for overlap in found.overlaps] == [[0, 1], [2, 3]]
+    assert found.average_depth == pytest.approx((150 * 2 + 5_150 * 3) / 5_300)
+    assert found.depth_after == pytest.approx((150 * 1 + 5_150 * 2) / 5_300)
+
+
 def test_small_files_over_all_values_come_first_then_others_by_their_bounds():
     files = [file(20, 30), file(0, 30, 90), file(0, 10), file(0, 30, 80), file(10, 20)]
     (overlap,) = layout(*files).overlaps
@@ -139,7 +159,8 @@ def test_groups_are_cut_where_they_lie_each_with_two_parts_or_more():
 class Table:
     """The keys of a table's files; runs sort what clustering_of says."""
 
-    def __init__(self) -> None:
+    def __init__(self, ratio: int = 8) -> None:
+        self.ratio = ratio
         self.files: list[tuple[str, int, npt.NDArray[np.int64]]] = []
         self.number = 0
 
@@ -159,7 +180,8 @@ class Table:
         seen = np.array(["-c0" in name for name, _, _ in self.files])
         made = Made(seen, np.zeros_like(seen), np.array([number for _, number, _ in self.files]))
         sizes = np.array([len(keys) for _, _, keys in self.files])
-        return clustering_of(found, np.arange(len(sizes)), BY_A, SCHEMA, sizes, made, 2)
+        rows, limits = np.arange(len(sizes)), (2, self.ratio)
+        return clustering_of(found, rows, BY_A, SCHEMA, sizes, made, *limits)
 
     def run(self) -> int:
         """Sort what is to be sorted; returns the rows that were rewritten."""
@@ -175,13 +197,16 @@ class Table:
         return sum(len(keys) for _, _, keys in made)
 
 
-@pytest.mark.parametrize(("is_local", "ratio", "depth"), [(False, 0.38, 1.9), (True, 0.25, 1.1)])
-def test_a_tables_life_takes_a_part_of_what_full_sorts_would(is_local, ratio, depth):
-    """60 files in no order, and 12 times 3 more over all values, or over a tenth of them."""
+def life(table: Table, *, is_local: bool = False) -> tuple[float, float, float]:
+    """60 files in no order, and 12 times 3 more over all values, or over a tenth of them.
+
+    Returns the part of the rows of full sorts that was rewritten, with the first sort and without,
+    and the mean depth after the runs.
+    """
     random = np.random.default_rng(5)
-    table = Table()
     table.append(*random.integers(0, 10**9, (60, 100)))
-    rewritten = full = table.run()
+    first = table.run()
+    rewritten = full = 0
     depths = []
     for _ in range(12):
         low, width = (int(random.integers(9 * 10**8)), 10**8) if is_local else (0, 10**9)
@@ -191,5 +216,20 @@ def test_a_tables_life_takes_a_part_of_what_full_sorts_would(is_local, ratio, de
         found = table.layout
         assert found.overlaps == []  # a second run has nothing to do
         depths.append(found.average_depth)
-    assert rewritten / full < ratio
-    assert np.mean(depths) < depth
+    return (first + rewritten) / (first + full), rewritten / full, float(np.mean(depths))
+
+
+@pytest.mark.parametrize(("is_local", "ratio", "depth"), [(False, 0.38, 1.9), (True, 0.25, 1.1)])
+def test_a_tables_life_takes_a_part_of_what_full_sorts_would(is_local, ratio, depth):
+    found, _, depths = life(Table(), is_local=is_local)
+    assert found < ratio
+    assert depths < depth
+
+
+@pytest.mark.parametrize("ratio", [4, 8, 16, 30])
+def test_no_schedule_rewrites_much_less_for_the_depth(ratio):
+    _, rewritten, depth = life(Table(ratio))
+    prices = [0.15 * 1.3**at for at in range(10)]
+    best = [(price, *best_schedule(20, 12, price)) for price in prices]
+    least = max(part + price * (mean - depth) for price, part, mean in best)
+    assert least - 0.01 < rewritten < least + 0.08

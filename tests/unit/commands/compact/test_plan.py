@@ -14,6 +14,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
+from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.sort_rows import Curve
@@ -634,3 +635,17 @@ def test_no_task_is_larger_than_one_file_however_uneven_partitions_are():
     assert {group.partition_key for group in found.groups} == {a, b}
     assert max(group.input_bytes for group in found.groups) <= 2000 * K
     assert 0 <= 61_100 * K - sum(task.expected_bytes for task in tasks) < 10  # of rounding
+
+
+def test_a_budget_that_leaves_nothing_to_other_runs_is_no_limit():
+    ends = {"lower_bounds": [(1, b"a")], "upper_bounds": [(1, b"m")]}
+    keys = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
+    rows = files(1000, 4, **ends)
+    budgets = [{}, *({"max_bytes": size, "max_group_bytes": size} for size in (4000, 3999))]
+    marks = [planned(*rows, order=keys, **budget) for budget in budgets]
+    whole, limited = marks[0].options.marks
+    assert [found.mark for found in marks] == [whole, whole, limited]
+    assert [len(found.groups[0].files) for found in marks] == [4, 4, 3]
+    assert planned(*rows, order=keys, max_groups=1).mark == whole
+    where = Compare(Column("c", PrimitiveType("string"), 1), "<", "z")
+    assert planned(*rows, order=keys, where=where).mark == limited

@@ -218,6 +218,30 @@ def test_a_compaction_gets_the_part_that_is_left_of_a_budget():
     assert let_in(in_budget(RunBudget(rewritten_bytes=800), *plain)) == "a"
 
 
+def test_a_whole_compaction_may_use_what_is_free_and_no_more():
+    both = [priced("compact", 8, 2, 400), priced("compact", 8, 1, 300)]
+    budget = RunBudget(rewritten_bytes=1000)
+    one, other = tables = in_budget(budget, *both)
+    for table in tables:
+        assert table.start(None) is None  # the validation
+        ended(table, VALIDATE)
+    # the first is lent what is free, so the other has its own bytes alone
+    assert [table.start(None) for table in tables] == [400 + 300, 300]
+    one.ended(StepEnd("compact", "done", figures={"rewritten_bytes": 500}), None)
+    assert budget.rewritten_bytes == 200
+    other.ended(StepEnd("compact", "done", figures={"rewritten_bytes": 300}), None)
+    assert budget.rewritten_bytes == 200
+
+
+def test_a_budget_of_the_policy_that_is_less_is_the_one_that_is_told():
+    (one,) = in_budget(RunBudget(rewritten_bytes=600), priced("compact", 8, 1, 800))
+    ended(one, VALIDATE)
+    assert one.start(599) is None
+    (one,) = in_budget(RunBudget(rewritten_bytes=600), priced("compact", 8, 1, 800))
+    ended(one, VALIDATE)
+    assert one.start(601) == 600
+
+
 def test_what_a_compaction_could_not_use_goes_to_others_and_damage_ends_waiting():
     budget = RunBudget(rewritten_bytes=300)
     both = [priced("compact", 8, 8, 800), priced("compact", 8, 1, 300)]
@@ -229,8 +253,7 @@ def test_what_a_compaction_could_not_use_goes_to_others_and_damage_ends_waiting(
     assert (let_in(tables), other.most_bytes("compact")) == ("b", None)
     least = RunBudget(rewritten_bytes=0)
     again = in_budget(least, *both)[0]
-    free = replace(both[0], bill=None)
-    assert least.reason(free) == "`--max-rewrite` leaves too little for it"
+    assert least.reason(both[0]) == "it rewrites 800 B, and `--max-rewrite` leaves 0 B"
     again.left = [priced("analyze", 1)]
     ended(again, VALIDATE, "failed", 15)
     assert ([item.step for item in again.withheld], again.waiting) == (["analyze", "compact"], {})
