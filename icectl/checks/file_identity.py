@@ -18,7 +18,9 @@ import pyarrow as pa
 from icectl.entries.rows import E, by_row
 from icectl.entries.stats import flat
 from icectl.errors import CorruptTable, OtherFile
+from icectl.files.parquet.data_file import Facts
 from icectl.files.parquet.metrics import FileMetrics
+from icectl.files.parquet.schema import arrow_type
 from icectl.format import single_value
 from icectl.format.manifest import Content
 from icectl.format.types import (
@@ -105,6 +107,47 @@ def _of_columns(entries: E, name: str, ids: npt.NDArray[np.int32]) -> list[dict[
     for row, id_, value in zip(*(column.to_pylist() for column in chosen.columns), strict=True):
         stated[row][id_] = value
     return stated
+
+
+def is_just_as_stated(
+    stated: StatedFile,
+    size_bytes: int,
+    facts: Facts,
+    split_offsets: tuple[int, ...],
+) -> bool:
+    """Return whether nothing in the footer of a Parquet file differs from its entry, at a glance.
+
+    What has to be decoded to be compared, check_own_file compares.
+    """
+    metrics = stated.metrics
+    offsets = metrics.split_offsets
+    if stated.size_bytes != size_bytes or (offsets and offsets != split_offsets):
+        return False
+    for column in stated.columns:
+        if column.id not in facts:
+            continue
+        kind, found = facts[column.id]
+        if kind != arrow_type(column.type):
+            return False
+        counts = (
+            (metrics.value_counts, found.value_count),
+            (metrics.null_value_counts, found.null_count),
+            (metrics.column_sizes, found.size_bytes),
+        )
+        if any(None is not count != of.get(column.id, count) for of, count in counts):
+            return False
+        least, greatest = found.lower, found.upper
+        if least is None or greatest is None:
+            if found.null_count != found.value_count:  # there may be bounds in an older way
+                return False
+            continue
+        lower, upper = metrics.lower_bounds.get(column.id), metrics.upper_bounds.get(column.id)
+        if lower is None or upper is None or (lower, upper) == (least, greatest):
+            continue
+        is_inside = kind in (pa.string(), pa.binary()) and lower <= least and greatest <= upper
+        if not is_inside:
+            return False
+    return True
 
 
 def check_own_file(

@@ -162,10 +162,11 @@ def named_positions(
             raise CorruptTable(message, rule="R-121")
         encoded = paths.dictionary_encode()
         check_values(encoded.dictionary)
-        codes = encoded.indices.to_numpy()
-        in_order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
-        numbers = positions.to_numpy()[in_order]
+        numbers, ends = positions.to_numpy(), [len(positions)]
+        if len(encoded.dictionary) != 1:
+            codes = encoded.indices.to_numpy()
+            numbers = numbers[np.argsort(codes, kind="stable")]
+            ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary))).tolist()
         start = 0
         for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
             if path not in targets:

@@ -6,7 +6,7 @@ compare columns that the table no longer has.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import SEEK_END
+from io import SEEK_END, BytesIO
 from itertools import chain
 from types import MappingProxyType
 from typing import IO, Any
@@ -17,14 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.checks.file_identity import RESTORE_IT, StatedFile, check_own_file
+from icectl.checks.file_identity import (
+    RESTORE_IT,
+    StatedFile,
+    check_own_file,
+    is_just_as_stated,
+)
 from icectl.entries.partition_key import sort_key
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.avro.data_file import AvroDataFile
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_by_place, ids_of, retype_array
 from icectl.files.orc import OrcDataFile
-from icectl.files.parquet.data_file import ParquetDataFile
+from icectl.files.parquet.data_file import Facts, ParquetDataFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import (
     NameMapping,
@@ -140,6 +145,9 @@ Positions = npt.NDArray[np.int64]
 
 _LONG = PrimitiveType("long")
 _UNKNOWN, _VARIANT = PrimitiveType("unknown"), PrimitiveType("variant")
+_SHORT_BYTES = 1 << 20
+"""A file up to which is read by one call: its columns one by one take longer."""
+
 LINEAGE = (
     NestedField(ROW_ID, "_row_id", _LONG, required=False),
     NestedField(LAST_UPDATED, "_last_updated_sequence_number", _LONG, required=False),
@@ -203,14 +211,16 @@ def open_source(
     schema: Schema,
     name_mapping: NameMapping,
     shredding: Shredding = MappingProxyType({}),
+    *,
+    is_read_whole: bool = False,
 ) -> "RowSource":
-    """Open a data file to read its rows with the columns of a schema; only its footer is read.
+    """Open a data file to read its rows with the columns of a schema, as open_own does.
 
     Variants have the types of `shredding`; others are not shredded.
     Raises: Unsupported, for a column that can't be carried over faithfully, before any row is read;
     CorruptTable R-063, R-095, R-180. Errors of the file pass.
     """
-    opened = open_own(file, source, schema, name_mapping)
+    opened = open_own(file, source, schema, name_mapping, is_read_whole=is_read_whole)
     ids = [*chain.from_iterable(ids_by_place(opened.schema))]
     if len(opened.schema) and not ids:
         raise Unsupported(
@@ -234,14 +244,24 @@ def open_source(
 
 
 def open_own(
-    file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping = ()
+    file: IO[bytes],
+    source: SourceFile,
+    schema: Schema,
+    name_mapping: NameMapping = (),
+    *,
+    is_read_whole: bool = False,
 ) -> DataFile:
     """Open a data or delete file if it may be that of its entry; only its footer is read.
+
+    Of one of whose rows all columns will be read (`is_read_whole`) that takes all bytes, if they
+    are few.
 
     Raises: CorruptTable R-063, R-099; Unsupported. Errors of the file pass.
     """
     size_bytes = file.seek(0, 2)
     file.seek(0)
+    if is_read_whole and size_bytes <= _SHORT_BYTES and source.split is None:
+        file = BytesIO(file.read())
     opened = open_data_file(file, source.file_format, name_mapping)
     if opened.record_count != source.record_count:
         message = (
@@ -262,10 +282,30 @@ def open_own(
         column = schema.field(id_)
         if column is not None:
             columns[id_] = column
+    if isinstance(opened, ParquetDataFile):
+        facts, offsets = opened.facts(), opened.split_offsets
+        if (
+            facts is not None
+            and _has_one_value(source, columns, facts)
+            and is_just_as_stated(stated, size_bytes, facts, offsets)
+        ):
+            return opened
     metrics = opened.metrics(Schema(0, tuple(columns.values())), only=True)
     signs = _mismatched_partition(source, columns, metrics)
     check_own_file(source.location, stated, size_bytes, metrics, signs)
     return opened
+
+
+def _has_one_value(source: SourceFile, columns: Mapping[int, NestedField], facts: Facts) -> bool:
+    """Return whether a footer shows the partition's value alone, as bytes, where it has columns."""
+    for id_, value in source.constants.items():
+        found = facts.get(id_)
+        if found is None or id_ not in columns:
+            continue
+        bounds = found[1].lower, found[1].upper
+        if value is None or bounds != (single_value.encode(columns[id_].type, value),) * 2:
+            return False
+    return True
 
 
 def _mismatched_partition(

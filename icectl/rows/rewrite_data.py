@@ -85,7 +85,7 @@ class PositionDeletes:
     named: str | None = None
 
     def open(self, file: IO[bytes]) -> DataFile:
-        return open_own(file, self.file, Schema(0, ()))
+        return open_own(file, self.file, Schema(0, ()), is_read_whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +448,7 @@ def _file_rows(
 ) -> Iterator[StoredRows]:
     with outputs.reading(file.location) as handle:
         of_columns = columns.written, columns.name_mapping, columns.shredding
-        source = open_source(handle, file, *of_columns)
+        source = open_source(handle, file, *of_columns, is_read_whole=True)
         if not is_wanted(source):
             return
         applied = [index for index in indexes if index.applies_to(file.location)]

@@ -1,4 +1,4 @@
-"""`compact --method rewrite` beside DuckDB's copy of the same files, with the same codec.
+"""`compact --method rewrite` beside DuckDB's copy of the same files, both with zstd at level 3.
 
     python tests/benchmarks/bench_rewrite.py [--scale PART] [--rounds N] [SHAPE ...]
 
@@ -253,7 +253,7 @@ def copy(table: Path, target: Path, shape: Shape, threads: int) -> Run:
     program = (
         f"import duckdb; duckdb.sql('set threads = {threads}'); "
         f"duckdb.sql(\"copy (select * from '{files}'{order}) to '{target}' "
-        '(format parquet, compression zstd)")'
+        '(format parquet, compression zstd, compression_level 3)")'
     )
     return measured([sys.executable, "-c", program])
 

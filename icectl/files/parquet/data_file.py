@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from itertools import cycle
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ from icectl.files.data_rows import (
     joined,
     typed_batch,
 )
-from icectl.files.parquet.footer import chunk_filters
+from icectl.files.parquet.footer import ChunkFacts, chunk_facts, chunk_filters
 from icectl.files.parquet.metrics import (
     FileMetrics,
     Footer,
@@ -53,6 +54,9 @@ _FIRST_ROWS, _GROWTH = 64, 4
 """Rows of a first batch where nothing tells how wide they are, and how much more others have."""
 _OFFSET_BYTES = 4
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+
+Facts = Mapping[int, tuple[pa.DataType, ChunkFacts]]
+"""The types of columns, and what a footer says of the only chunk of each, by field id."""
 
 _READ_OPTIONS: Mapping[str, Any] = {
     # Writers that still use 96 bits mean microseconds; as nanoseconds far years overflow.
@@ -128,6 +132,29 @@ class ParquetDataFile:
     def metrics(self, schema: Schema, *, only: bool = False) -> FileMetrics:
         with reading_data_file(_KIND):
             return footer_metrics(self._footer, self.schema, schema, only=only)
+
+    def facts(self) -> Facts | None:
+        """Return what the footer says of columns outside of lists and variants, by their ids.
+
+        None where that takes more than a look: of several row groups, or without compiled loops.
+        """
+        metadata = self.file.metadata
+        with reading_data_file(_KIND):
+            chunks = chunk_facts(footer_bytes(metadata)) if metadata.num_row_groups == 1 else None
+        columns = leaves(self.schema)
+        if chunks is None or len(chunks) != len(columns):
+            return None
+        return {
+            leaf.field_id: (leaf.type, chunk)
+            for leaf, chunk in zip(columns, chunks, strict=True)
+            if leaf.field_id is not None and leaf.part is None and not leaf.is_repeated
+        }
+
+    @property
+    def split_offsets(self) -> tuple[int, ...]:
+        """Where row groups with rows start."""
+        groups = map(self.file.metadata.row_group, range(self.file.metadata.num_row_groups))
+        return tuple(sorted(row_group_offset(group) for group in groups if group.num_rows))
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
         with reading_data_file(_KIND):
@@ -280,11 +307,14 @@ class ParquetDataFile:
 
 def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
     """Open a Parquet file; a short one is read whole. Raises: CorruptTable R-099; Unsupported."""
-    size_bytes = file.seek(0, os.SEEK_END)
-    file.seek(0)
     with reading_data_file(_KIND):
-        # Else it would be read twice, first for its footer and then for its rows.
-        stored = pa.BufferReader(file.read()) if size_bytes <= _END_BYTES else file
+        stored: Any = file
+        if isinstance(file, BytesIO):
+            stored = pa.BufferReader(file.getvalue())
+        elif file.seek(0, os.SEEK_END) <= _END_BYTES:
+            # Else it would be read twice, first for its footer and then for its rows.
+            file.seek(0)
+            stored = pa.BufferReader(file.read())
         opened = pq.ParquetFile(stored, pre_buffer=stored is file, **_READ_OPTIONS)
         return ParquetDataFile(stored, opened, schema_with_ids(opened.schema_arrow, name_mapping))
 

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +59,19 @@ _CHUNKS_AND_STATISTICS = np.array(
     np.int64,
 )
 
+
+_STATED = 6
+_CHUNKS_AND_FACTS = np.array(
+    [
+        *_CHUNKS_AND_STATISTICS[:6].tolist(),  # up to _STATED
+        (5, 5, NUMBER),
+        (5, 7, NUMBER),
+        (_STATED, 3, NUMBER),
+        (_STATED, 6, BINARY),
+        (_STATED, 5, BINARY),
+    ],
+    np.int64,
+)
 
 _FILTER_AT, _ENCODING, _OF_DATA, _DICTIONARIES = 14, 2, (0, 3), (2, 8)
 """Members of chunks and encoding statistics, kinds of pages with values, and encodings by codes."""
@@ -286,6 +301,37 @@ def chunk_statistics(footer: bytes) -> ChunkStatistics:
     _struct(footer, 0, {_ROW_GROUPS: partial(_each, change=row_group)})
     pairs = np.array(found, np.int64).reshape(-1, 2)
     return ChunkStatistics(pairs[:, 0], pairs[:, 1])
+
+
+class ChunkFacts(NamedTuple):
+    """What a footer says of a column chunk: counts, bytes as stored, and bounds as they are there.
+
+    None is not stated.
+    """
+
+    value_count: int | None
+    size_bytes: int | None
+    null_count: int | None
+    lower: bytes | None
+    upper: bytes | None
+
+
+def chunk_facts(footer: bytes) -> list[ChunkFacts] | None:
+    """Return what a footer says of its chunks, over all row groups.
+
+    None where no compiled loops read the footer. Raises: CorruptTable R-099.
+    """
+    if loops() is None:
+        return None
+    rows = find_members(octets(footer), _CHUNKS_AND_FACTS).rows
+    found: list[list[Any]] = []
+    for node, _, end, number in sorted(rows.tolist(), key=itemgetter(1)):
+        if node == _CHUNK:
+            found.append([None] * len(ChunkFacts._fields))
+        elif node > _STATED:
+            is_bound = node > _STATED + 3
+            found[-1][node - _STATED - 1] = footer[end - number : end] if is_bound else number
+    return [ChunkFacts(*facts) for facts in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from icectl.checks.file_identity import (
     StatedFile,
     check_own_file,
     contradiction,
+    is_just_as_stated,
     is_outside,
     stated_files,
 )
 from icectl.entries.rows import entries_from
 from icectl.errors import OtherFile
+from icectl.files.parquet.data_file import Facts
+from icectl.files.parquet.footer import ChunkFacts
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format import single_value
 from icectl.format.types import (
@@ -90,6 +94,44 @@ def test_of_delete_files_one_sign_is_enough_and_bytes_are_none(sign):
     else:
         with pytest.raises(OtherFile, match=sign):
             check(stated(sign, has_deletes=True))
+
+
+def facts(**changes: Any) -> dict[int, tuple[pa.DataType, ChunkFacts]]:
+    name = ChunkFacts(3, 60, 1, b"b", b"d")
+    return {
+        1: (pa.int64(), ChunkFacts(3, 50, 0, *(end.to_bytes(8, "little") for end in (1, 9)))),
+        2: (pa.string(), name._replace(**changes)),
+    }
+
+
+def is_alike(one: StatedFile, found: Facts, offsets: tuple[int, ...] = (4, 90)) -> bool:
+    return is_just_as_stated(one, 100, found, offsets)
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_look_at_a_footer_finds_each_sign(sign):
+    assert is_alike(STATED, facts())
+    assert not is_alike(stated(sign), facts())
+
+
+def test_a_look_at_a_footer_needs_no_more_than_either_side_says():
+    assert is_alike(StatedFile(100, FileMetrics(3), (ID, NAME)), facts())
+    assert is_alike(STATED, {})
+    assert is_alike(STATED, facts(null_count=None))
+    without_bounds = {"lower": None, "upper": None}
+    assert not is_alike(STATED, facts(**without_bounds))  # they may be where old writers had them
+    nulls = replace(OWN, null_value_counts={2: 3}, lower_bounds={}, upper_bounds={})
+    all_null = StatedFile(100, nulls, (ID, NAME))
+    assert is_alike(all_null, facts(null_count=3, **without_bounds))
+
+
+def test_bounds_of_text_may_be_cut_where_an_entry_states_them_and_those_of_numbers_not():
+    assert is_alike(STATED, facts(lower=b"ba", upper=b"cz"))
+    assert not is_alike(STATED, facts(lower=b"az", upper=b"cz"))
+    assert not is_alike(STATED, facts(lower=b"ba", upper=b"dz"))
+    narrow = facts() | {1: (pa.int32(), ChunkFacts(3, 50, 0, b"\1\0\0\0", b"\x09\0\0\0"))}
+    assert not is_alike(STATED, narrow)
+    assert not is_alike(STATED, facts() | {1: (pa.uint64(), facts()[1][1])})
 
 
 def test_a_file_that_was_stored_anew_has_other_bytes_in_every_way():

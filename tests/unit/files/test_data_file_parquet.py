@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.files.compiled import loops
 from icectl.files.data_file import open_data_file
 from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, batch_rows, ids_of, retype_array
 from icectl.files.parquet import data_file as data_file_parquet
@@ -182,6 +183,30 @@ def test_metrics_and_properties_come_out_of_the_footer():
     assert (metrics.record_count, metrics.null_value_counts[2]) == (3, 1)
     assert metrics.upper_bounds == {1: (3).to_bytes(8, "little")}
     assert metrics.split_offsets == (4,)
+
+
+@pytest.mark.skipif(loops() is None, reason="no compiled loops")
+def test_facts_of_a_footer_are_those_that_pyarrow_finds():
+    content = written(compression="zstd")
+    opened = open_data_file(content, "parquet")
+    found = opened.facts()
+    assert set(found) == {1, 2, 4, 5}
+    row_group = pq.read_metadata(io.BytesIO(content)).row_group(0)
+    chunks = {1: 0, 4: 1, 5: 2, 2: 3}
+    for id_, place in chunks.items():
+        chunk = row_group.column(place)
+        stated = chunk.statistics
+        least, greatest = (
+            one.encode() if isinstance(one, str) else one.to_bytes(8 if id_ == 1 else 4, "little")
+            for one in (stated.min, stated.max)
+        )
+        counts = chunk.num_values, chunk.total_compressed_size, stated.null_count
+        assert found[id_][1] == (*counts, least, greatest)
+    assert found[5][0] == pa.int32()
+    assert opened.split_offsets == (4,)
+    several = open_data_file(written(row_group_size=1), "parquet")
+    assert several.facts() is None
+    assert len(several.split_offsets) == 3
 
 
 def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at():
