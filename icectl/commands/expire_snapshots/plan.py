@@ -1,7 +1,7 @@
 """The changes and deletions of an expiry: pure, from a retention decision and the files reached."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from icectl.checks.metadata import other_snapshots, snapshots_named
 from icectl.entries.files import Files, distinct, in_order, together, without
@@ -31,6 +31,14 @@ class UnreadablePart:
 
 
 @dataclass(frozen=True, slots=True)
+class ManifestCounts:
+    """How many manifest files all snapshots have, each once, and how many a plan has read."""
+
+    total: int = 0
+    read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ReachedFiles:
     """The files that the snapshots which go, and those which stay, reach.
 
@@ -39,6 +47,7 @@ class ReachedFiles:
     may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
     `unread` is what goes and is lost: the files behind it are unknown. `read` are the manifests
     of what stays that were read: all, or those that leave no data or delete file to go.
+    `manifests` counts those of all snapshots, and how many of them were read.
     """
 
     going: Iterable[Files] = ()
@@ -49,6 +58,7 @@ class ReachedFiles:
     schema_ids: frozenset[int | None] = frozenset()
     unread: tuple[UnreadablePart, ...] = ()
     read: frozenset[ManifestIdentity] = frozenset()
+    manifests: ManifestCounts = field(default_factory=ManifestCounts)
 
     @property
     def only_going(self) -> Files:

@@ -12,7 +12,12 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.checks.identity import difference
 from icectl.checks.snapshots import counts_changes
 from icectl.commands.expire_snapshots.parts import FileParts, KeptFiles
-from icectl.commands.expire_snapshots.plan import ReachedFiles, UnreadablePart, lost_statistics
+from icectl.commands.expire_snapshots.plan import (
+    ManifestCounts,
+    ReachedFiles,
+    UnreadablePart,
+    lost_statistics,
+)
 from icectl.entries.files import (
     NO_FILES,
     SCHEMA,
@@ -91,6 +96,7 @@ def read_reached(
         live.once.check(context, metadata, lists)
     if not trusted:
         check_lists(metadata, {**lists, **going.lists})
+    unread = {item.identity for item in shared}
     return ReachedFiles(
         files,
         kept.matter,
@@ -99,8 +105,18 @@ def read_reached(
         spec_ids=_specs_of(context, metadata, staying) | live.spec_ids if every else frozenset(),
         schema_ids=frozenset(live.schema_ids),
         unread=tuple(going.unread),
-        read=frozenset(item.identity for item in staying) - {item.identity for item in shared},
+        read=frozenset(item.identity for item in staying) - unread,
+        manifests=_counts([*staying, *distinct_manifests(going.lists.values())], unread),
     )
+
+
+def _counts(
+    manifests: Iterable[ManifestFile], unread: Collection[ManifestIdentity]
+) -> ManifestCounts:
+    """Count the files of manifests, and those of them that were read."""
+    in_files = [item for item in manifests if not item.in_root]
+    read = {item.manifest_path for item in in_files if item.identity not in unread}
+    return ManifestCounts(len({item.manifest_path for item in in_files}), len(read))
 
 
 def _changed(

@@ -1,7 +1,7 @@
 """The plan and the outcome of an expiry, as result members and as text."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -10,7 +10,12 @@ from icectl.cli.console import Console
 from icectl.cli.document import Listed, id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.expire_snapshots.plan import ExpirePlan, UnreadablePart, as_landed
+from icectl.commands.expire_snapshots.plan import (
+    ExpirePlan,
+    ManifestCounts,
+    UnreadablePart,
+    as_landed,
+)
 from icectl.commit.deletion import DeletionJournal, Removal
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, each_row, total_bytes
 from icectl.format.manifest import ManifestIdentity
@@ -47,7 +52,7 @@ class PreparedExpiry:
     files of an `unfinished` earlier run; files behind a link count as outside. The commit of an
     `abandoned` run never landed. Of files that stay, `staying` matter to those to delete. Killed
     runs left `temporaries`. What expires and is `unread` hides its files. `read` are manifests that
-    need not be read again.
+    need not be read again, and `manifests` says how many there are.
     """
 
     loaded: LoadedTable
@@ -62,6 +67,7 @@ class PreparedExpiry:
     temporaries: tuple[str, ...]
     unread: tuple[UnreadablePart, ...] = ()
     read: frozenset[ManifestIdentity] = frozenset()
+    manifests: ManifestCounts = field(default_factory=ManifestCounts)
 
     @property
     def has_work(self) -> bool:
@@ -131,6 +137,8 @@ def expiry_result(expiry: Expiry) -> dict[str, Any]:
         "specs_removed": list(plan.spec_ids),
         "deleted": {kind.name.lower(): count for kind, count in count_by_kind(deleted).items()},
         "deleted_bytes": total_bytes(deleted),
+        "manifest_count": prepared.manifests.total,
+        "read_manifest_count": prepared.manifests.read,
         "files": _files(deleted),
         "outside": _files(prepared.outside),
         "failed": [{"path": item.location, "error": item.error} for item in failed],
@@ -191,12 +199,15 @@ def print_expiry(console: Console, expiry: Expiry, *, whole: bool) -> None:
             return
         if whole:
             _print_files(console, expiry)
+        if expiry.prepared.manifests.total:
+            console.say(_manifests(expiry))
         console.say(_summary(expiry, deletable, "would be deleted"))
         _print_outside(console, expiry)
         return
     removal = outcome.removal
     for decision in expiry.plan.retention.expired[:LISTED_WITHOUT_VERBOSE]:
         console.detail(f"expired {decision.snapshot_id}: {decision.reason}")
+    console.detail(_manifests(expiry))
     console.say(_summary(expiry, removal.removed, "deleted"))
     _print_outside(console, expiry)
     print_new_metadata_file(console, unpublished_metadata(outcome.landed), "no file was deleted")
@@ -264,6 +275,11 @@ def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
     if not expiry.prepared.deletes_files:
         return f"{text}; no file is deleted"
     return f"{text}; {_count_files(deleted)} {verb}, {print_size(total_bytes(deleted))}"
+
+
+def _manifests(expiry: Expiry) -> str:
+    counts = expiry.prepared.manifests
+    return f"read {counts.read:,} of {print_count(counts.total, 'manifest')}"
 
 
 def _count_files(files: Files) -> str:

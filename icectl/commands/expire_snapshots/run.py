@@ -254,6 +254,7 @@ def plan_expiry(
         old_temporaries(context.store, context.env, listed, ABANDONED_AFTER_MS),
         reached.unread,
         reached.read,
+        reached.manifests,
     )
 
 

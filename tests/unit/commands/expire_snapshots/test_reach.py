@@ -11,6 +11,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commands.expire_snapshots import reach
 from icectl.commands.expire_snapshots.parts import FileParts
+from icectl.commands.expire_snapshots.plan import ManifestCounts
 from icectl.commands.expire_snapshots.reach import (
     check_replacements,
     may_copy,
@@ -88,12 +89,16 @@ def test_what_appends_leave_behind_goes_without_a_look_at_what_they_share(tmp_pa
     assert read_manifests(lost) == [first, last]
     assert {first, last} < set(read_manifests(partial(read, every=True)))
     found = read(context_of())
+    assert found.manifests == ManifestCounts(3, 1)
     lists = {Path(str(one.manifest_list)).name for one in table.metadata.snapshots[:2]}
     assert names([found.only_going]) == lists
     table.remove_data_files(1)  # of a file to delete it is asked where else it lives
     read = partial(read, metadata=table.metadata, retention=expiring(table, 2))
     assert {first, last} < set(read_manifests(read))
-    assert data_files(table)[2] in names([read(context_of()).only_going])
+    found = read(context_of())
+    assert data_files(table)[2] in names([found.only_going])
+    every = {path.name for path in (tmp_path / "t" / "metadata").glob("*-m[0-9]*.avro")}
+    assert found.manifests == ManifestCounts(len(every), len(read_manifests(read)))
 
 
 def test_what_a_newer_snapshot_shares_is_not_read_again(table):
