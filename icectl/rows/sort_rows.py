@@ -313,7 +313,7 @@ class SortKeys:
             words = [_word(key.type_, _source(batch, key)) for key in self.keys]
             ranges = self.curve.ranges or [_ALL] * len(words)
             words = [_spread(word, *ends) for word, ends in zip(words, ranges, strict=True)]
-            return _rows(_in_turn(hilbert(words) if self.curve.is_hilbert else words))
+            return _rows(bits_in_turn(hilbert(words) if self.curve.is_hilbert else words))
         parts = [part for key in self.keys for part in _parts(batch, key)]
         return pc.binary_join_element_wise(*parts, _NOTHING)
 
@@ -352,7 +352,7 @@ def hilbert(words: Sequence[Words]) -> list[Words]:
     return [axis ^ turned for axis in axes]
 
 
-def _in_turn(words: Sequence[Words]) -> Octets:
+def bits_in_turn(words: Sequence[Words]) -> Octets:
     """Return the bits of all columns in turn, the highest first."""
     count = len(words[0])
     stacked = np.ascontiguousarray(np.stack(words, axis=1), ">u8")

@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import prepare
 from icectl.entries.rows import CARRIED, PLANNING, RawEntries
 from icectl.env import SystemEnv

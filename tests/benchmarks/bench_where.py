@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import prepare
 from icectl.entries.conditions import parse_where
 from icectl.env import SystemEnv

@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import execute, prepare
 from icectl.env import Deadline, SystemEnv
 from icectl.progress import SilentProgress

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.report import Compacted, PreparedCompaction
 from icectl.commands.compact.run import execute, prepare
 from icectl.entries.rows import by_row

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import execute, prepare
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError

@@ -28,7 +28,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from icectl.cli import app
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import prepare
 from icectl.entries.conditions import parse_where
 from icectl.errors import IcectlError

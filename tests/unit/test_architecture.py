@@ -209,7 +209,7 @@ def test_spark_stays_in_modules_that_are_named_for_it():
 
 def is_pure(path: Path) -> bool:
     """Whether a module decides, and does nothing: a pure package, or a command's plan."""
-    return home(path) in PURE or (home(path) == "commands" and path.stem.endswith("plan"))
+    return home(path) in PURE or (home(path) == "commands" and "plan" in path.stem.split("_"))
 
 
 MAY_USE_UUID = {"single_value.py", "partition_key.py", "variant.py"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
-from icectl.commands.compact.plan import CompactGroup
+from icectl.commands.compact.groups_plan import CompactGroup
 from icectl.commands.compact.report import GroupOutput
 from icectl.commit.converted_deletes import NOTHING, Conversion, DeleteConverter, stated_of
 from icectl.commit.rewritten_groups import GroupResult

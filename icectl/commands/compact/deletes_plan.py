@@ -15,17 +15,14 @@ from icectl.commands.compact.equality_plan import (
     conversion_drafts,
     convertible,
 )
-from icectl.commands.compact.plan import (
+from icectl.commands.compact.groups_plan import (
     VECTORS_FROM,
-    Branch,
     CompactGroup,
-    CompactOptions,
-    CompactPlan,
     conversion_group,
-    dangling_of,
-    selected_files,
     within_budget,
 )
+from icectl.commands.compact.plan import Branch, CompactPlan, dangling_of, selected_files
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.entries.deletes import Applied, delete_counts
 from icectl.entries.file_verdicts import FileVerdict, Verdicts, at_locations, of_specs, same_verdict
 from icectl.entries.rows import by_row

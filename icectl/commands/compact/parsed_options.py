@@ -16,7 +16,7 @@ from icectl.cli.settings import (
 )
 from icectl.commands.compact.clustering import MIN_DEPTH, SORT_RATIO
 from icectl.commands.compact.options import CompactRequest
-from icectl.commands.compact.plan import (
+from icectl.commands.compact.plan_options import (
     MAX_GROUP_BYTES,
     MIN_DELETE_FILES,
     MIN_DELETE_RATIO,

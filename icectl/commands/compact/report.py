@@ -11,7 +11,8 @@ from icectl.cli.document import Listed, id_text, print_new_metadata_file
 from icectl.cli.session import unpublished_metadata
 from icectl.cli.tables import TableColumn, beginnings, below, print_table
 from icectl.commands.bill import Bill, bill_lines, bill_row
-from icectl.commands.compact.plan import CHOSEN, LEFT_ALONE, CompactGroup, CompactPlan
+from icectl.commands.compact.groups_plan import CHOSEN, CompactGroup
+from icectl.commands.compact.plan import LEFT_ALONE, CompactPlan
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, by_row, part, take

@@ -20,6 +20,7 @@ from icectl.commands.compact.conversions import (
     stated_of_conversions,
 )
 from icectl.commands.compact.deletes_plan import plan_deletes
+from icectl.commands.compact.groups_plan import CompactGroup
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import (
     commit_limits,
@@ -27,14 +28,8 @@ from icectl.commands.compact.parsed_options import (
     options_of,
     with_method,
 )
-from icectl.commands.compact.plan import (
-    Branch,
-    CompactGroup,
-    CompactOptions,
-    CompactPlan,
-    are_settled,
-    choose,
-)
+from icectl.commands.compact.plan import Branch, CompactPlan, are_settled, choose
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.report import (
     Compacted,
     Compaction,

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from icectl.commands.compact.plan import CompactGroup, CompactPlan
+from icectl.commands.compact.groups_plan import CompactGroup
+from icectl.commands.compact.plan import CompactPlan
 from icectl.entries.file_verdicts import FileVerdict
 from icectl.files.parquet.alike import AlikeParts, DecodedColumns
 from icectl.storage.location import name

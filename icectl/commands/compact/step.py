@@ -11,12 +11,8 @@ from icectl.commands.compact.clustering import MIN_DEPTH
 from icectl.commands.compact.filters import FilterFigures, filter_figures
 from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
-from icectl.commands.compact.plan import (
-    MIN_DELETE_FILES,
-    ChosenFiles,
-    CompactOptions,
-    choose,
-)
+from icectl.commands.compact.plan import ChosenFiles, choose
+from icectl.commands.compact.plan_options import MIN_DELETE_FILES, CompactOptions
 from icectl.commands.compact.work import rewriting_work
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (

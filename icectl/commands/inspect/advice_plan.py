@@ -24,7 +24,7 @@ from icectl.entries.bound_values import Reals
 from icectl.entries.clustering import RANGE_OF_ROWS, Key, Spans, places_of
 from icectl.entries.columns import Integers, Mask
 from icectl.format.types import PrimitiveType
-from icectl.rows.sort_rows import hilbert
+from icectl.rows.sort_rows import bits_in_turn, hilbert
 from icectl.table.output_sizes import sizes_of
 
 _MOST_KEYS, _MOST_FILTERS = 8, 20
@@ -346,7 +346,8 @@ def _layouts(
         yield "sort", (name,), put(sample.values[name], sample.partitions)
     for pair in combinations(names[:4], 2):
         words = hilbert([_spread(columns[name], sample.values[name]) for name in pair])
-        yield "hilbert", pair, put(_interleaved(words), sample.partitions)
+        places = bits_in_turn(words)[:, :4].copy().view(">u4")[:, 0]  # of 16 bits each
+        yield "hilbert", pair, put(places.astype(np.int64), sample.partitions)
     by_equality = {name for conditions in filters for name, kind in conditions if kind == EQUALITY}
     for name in names:
         for term, parts, buckets in _parts(
@@ -496,15 +497,6 @@ def _spread(column: _Column, values: Reals) -> npt.NDArray[np.uint64]:
     most = max(float(column.high.max()) - column.least, np.finfo(float).tiny)
     places = np.nan_to_num((values - column.least) / most, nan=0.0) * (_PLACES - 1)
     return places.astype(np.uint64) << np.uint64(64 - 16)
-
-
-def _interleaved(words: Sequence[npt.NDArray[np.uint64]]) -> Integers:
-    """Return the highest 16 bits of two numbers, one of each in turn."""
-    mixed = np.zeros(len(words[0]), np.uint64)
-    for bit in range(16):
-        for word in words:
-            mixed = (mixed << np.uint64(1)) | (word >> np.uint64(63 - bit)) & np.uint64(1)
-    return mixed.astype(np.int64)
 
 
 # -- reads ------------------------------------------------------------------------------------

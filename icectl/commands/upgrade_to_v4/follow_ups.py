@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from icectl.cli.failures import error_and_code
-from icectl.commands.compact.plan import CompactOptions
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import execute as execute_compaction
 from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.upgrade_to_v4.report import Upgraded

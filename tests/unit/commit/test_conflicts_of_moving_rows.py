@@ -2,7 +2,8 @@
 
 import pytest
 
-from icectl.commands.compact.plan import Branch, CompactOptions, plan
+from icectl.commands.compact.plan import Branch, plan
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commit.rewritten_groups import GroupResult, conflict, head_of
 from icectl.entries.partition_key import encode_key
 from icectl.format.manifest import FileFormat

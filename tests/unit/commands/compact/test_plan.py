@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.commands.compact.plan import Branch, CompactGroup, CompactOptions, CompactPlan, plan
+from icectl.commands.compact.groups_plan import CompactGroup
+from icectl.commands.compact.plan import Branch, CompactPlan, plan
+from icectl.commands.compact.plan_options import CompactOptions
 from icectl.entries.conditions import Column, Compare
 from icectl.entries.partition_key import encode_key
 from icectl.errors import CorruptTable, Unsupported, UsageError
