@@ -30,6 +30,9 @@ from icectl.cli.app import main as run  # noqa: E402 - takes its time
 
 _INTERRUPTED = 130
 
+_COMPLETE = "__complete"
+"""What completion scripts call, and no help names."""
+
 
 def main() -> None:
     """Exit with the code of the command line's run.
@@ -42,6 +45,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names no locale may be able to print
+    if sys.argv[1:2] == [_COMPLETE]:
+        from icectl.commands.candidates import main as print_candidates
+
+        print_candidates(sys.argv[2:])
     try:
         code = run()
     except KeyboardInterrupt:  # a second one, while the first was being reported

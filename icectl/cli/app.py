@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +28,8 @@ from icectl.cli.document import (
 from icectl.cli.failures import error_and_code, recovery_hint, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.metrics import metrics_text
-from icectl.cli.options import Command, Invocation, Shell
+from icectl.cli.options import Invocation, Shell
+from icectl.cli.registry import COMMANDS, DOCUMENTATION, HELP_NAMES, load_command, parser_of
 from icectl.cli.settings import (
     COLOR,
     DEFAULT_CATALOG,
@@ -43,41 +43,6 @@ from icectl.cli.signals import Interrupts, ended_in_time
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import Declined, IcectlError, UsageError
 from icectl.units import inert_json
-
-COMMANDS: Mapping[str, str] = {
-    "inspect": "show a table's state, contents, history and health",
-    "validate": "check metadata and files against the rules of the format",
-    "repair": "repair a broken table, as far as can be proved",
-    "maintain": "do what many tables need, by a policy",
-    "runs": "show what earlier runs of maintain did",
-    "expire-snapshots": "drop old snapshots and the files only they need",
-    "rewrite-manifests": "regroup manifests by partition, at their target size",
-    "compact": "rewrite small data files into larger ones, apply deletes",
-    "expire-rows": "delete the rows that are past their time",
-    "erase": "erase rows from all branches and from history",
-    "analyze": "count the distinct values of columns for query planners",
-    "remove-orphans": "delete or move files that the table does not refer to",
-    "refs": "list, create, move and drop branches and tags",
-    "properties": "show, set and unset table properties",
-    "relocate": "write metadata of a moved table for its new place",
-    "apply": "run a plan that was saved with --save-plan",
-    "doctor": "check this machine, catalogs and stores",
-    "migrate-v1-v2": "upgrade a table from version 1 to version 2",
-    "upgrade-to-v3": "upgrade a table of version 1 or 2 to version 3",
-    "upgrade-to-v4": "upgrade a table to format version 4",
-}
-"""Every command with its one line of help. Its module has its name, and is imported to run it."""
-
-DOCUMENTATION: Mapping[str, str] = {
-    "schema": "print the JSON Schema of what a command prints with --json",
-    "completion": "print the completion script of a shell",
-    "man": "show the manual page of a command",
-}
-"""Documents about icectl itself; documentation.py prints them."""
-
-_HELP_NAMES = {"help_option_names": ["-h", "--help"]}
-_COMPLETE = "__complete"
-"""What completion scripts call, and no help names."""
 
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """What the parser inside typer raises; its module is private, and moves between versions."""
@@ -102,8 +67,6 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     if not arguments:
         sys.stderr.write(root_help(COMMANDS, DOCUMENTATION))
         return UsageError.exit_code
-    if arguments[0] == _COMPLETE:
-        import_module("icectl.commands.candidates").main(arguments[1:])
     run = _Run(
         env=clock,
         started_seconds=clock.monotonic_seconds(),
@@ -145,29 +108,10 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
 def _root_parser() -> Any:
     """Build the parser of what stands before the command."""
     root = typer.Typer(
-        cls=_LazyGroup, add_completion=False, rich_markup_mode=None, context_settings=_HELP_NAMES
+        cls=_LazyGroup, add_completion=False, rich_markup_mode=None, context_settings=HELP_NAMES
     )
     root.callback()(_root_options)
     return get_command(root)
-
-
-def load_command(name: str) -> Command:
-    """Import the module of a command."""
-    attribute = name.replace("-", "_")
-    command: Command = getattr(import_module(f"icectl.commands.{attribute}.options"), attribute)
-    return command
-
-
-@cache
-def parser_of(command: Command) -> PlainCommand:
-    """Build the parser of one command, once."""
-    application = typer.Typer(add_completion=False, rich_markup_mode=None)
-    declare = application.command(command.name, cls=PlainCommand, context_settings=_HELP_NAMES)
-    declare(command.callback)
-    parser = get_command(application)
-    assert isinstance(parser, PlainCommand)
-    parser.spec = command
-    return parser
 
 
 class _LazyGroup(PlainGroup):

@@ -20,7 +20,6 @@ import typer
 from typer.core import TyperArgument
 
 from icectl.catalog.identifier import dotted_name, parse_name
-from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.help import is_flag
 from icectl.cli.naming import (
@@ -30,6 +29,7 @@ from icectl.cli.naming import (
     warehouse_of,
 )
 from icectl.cli.options import Common, Shell
+from icectl.cli.registry import COMMANDS, load_command, parser_of
 from icectl.cli.session import open_session, storage_of
 from icectl.cli.settings import DEFAULT_CATALOG, resolve
 from icectl.cli.signals import Interrupts, ended_in_time

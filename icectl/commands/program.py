@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from icectl.cli.app import load_command
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.document import Status, TableIdentity, document, json_text
 from icectl.cli.failures import error_and_code, recovery_hint
 from icectl.cli.options import Change, Common, Invocation, Shell, option_settings
 from icectl.cli.progress_bar import ConsoleProgress
+from icectl.cli.registry import load_command
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import TIME_LIMIT, resolve
 from icectl.cli.signals import Interrupts

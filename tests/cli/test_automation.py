@@ -19,9 +19,10 @@ import pytest
 import yaml
 
 from icectl.catalog.configured import read_configuration
-from icectl.cli.app import COMMANDS, parse
+from icectl.cli.app import parse
 from icectl.cli.metrics import _HELP as METRICS
 from icectl.cli.metrics import metrics_text
+from icectl.cli.registry import COMMANDS
 from icectl.cli.settings import Settings, resolve
 from icectl.commands.maintain.policy import read_policy
 from icectl.units import print_duration

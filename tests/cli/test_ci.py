@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli import documentation
-from icectl.cli.app import COMMANDS
 from icectl.cli.documentation import plain_page
+from icectl.cli.registry import COMMANDS
 from icectl.table.reviewed import PLANNED
 from tests.builders.table_builder import TableBuilder
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from icectl import __version__
-from icectl.cli.app import COMMANDS
 from icectl.cli.document import document_schema
+from icectl.cli.registry import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "json-members.txt"

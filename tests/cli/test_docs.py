@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.app import COMMANDS, DOCUMENTATION, load_command
+from icectl.cli.registry import COMMANDS, DOCUMENTATION, load_command
 from icectl.cli.settings import ENV_VARS, SETTINGS, resolve
 from icectl.commands.inspect.views import VIEWS
 from icectl.errors import EXIT_CODES

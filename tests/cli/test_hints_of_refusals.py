@@ -13,7 +13,7 @@ import pytest
 
 import icectl
 from icectl.cli import engines
-from icectl.cli.app import COMMANDS
+from icectl.cli.registry import COMMANDS
 from icectl.env import Env
 from tests.builders.broken import Broken
 from tests.builders.expiry import NOW_MS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.app import COMMANDS
+from icectl.cli.registry import COMMANDS
 from icectl.errors import EXIT_CODES
 from tests.generate import readme
 

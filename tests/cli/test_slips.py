@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from icectl.cli import document, engines
-from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.other_tools import FOREIGN_COMMANDS
+from icectl.cli.registry import COMMANDS, load_command
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import result

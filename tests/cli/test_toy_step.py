@@ -18,7 +18,7 @@ from tests.builders.table_builder import TableBuilder
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "cli/app.py": (r"^COMMANDS: .*\{\n", '    "label": "name the team of a table",\n'),
+    "cli/registry.py": (r"^COMMANDS: .*\{\n", '    "label": "name the team of a table",\n'),
     "commands/steps.py": (r"^STEPS = \(", '"label", '),
     "cli/settings.py": (
         r"^HEALTH_LIMITS = \(\n",

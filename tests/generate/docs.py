@@ -17,9 +17,9 @@ from typer.core import TyperArgument
 
 from icectl import __version__
 from icectl.checks.rule import Rule
-from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
 from icectl.cli.options import Command
+from icectl.cli.registry import COMMANDS, load_command, parser_of
 from icectl.cli.settings import CATALOG_TABLE, ENV_VARS, SETTINGS, STORAGE_TABLE, Setting
 from icectl.commands.candidates import value_named
 from icectl.commands.maintain.policy import KEYS, Key

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from icectl.cli.app import load_command
 from icectl.cli.options import SPARK_OPTIONS, Change, Common
+from icectl.cli.registry import load_command
 from icectl.env import Env
 from icectl.table.reviewed import PLANNED
 from tests.builders.table_builder import START_MS, TableBuilder

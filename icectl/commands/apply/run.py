@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from icectl.cli.app import load_command
 from icectl.cli.document import Outcome
 from icectl.cli.options import Change, Common, SparkRun
 from icectl.cli.plans import open_saved_plan, planned_invocation, planned_shell, saved_plan
+from icectl.cli.registry import load_command
 from icectl.commands.apply.options import ApplyRequest
 from icectl.commands.maintain.run import apply_plan
 from icectl.commands.maintain.saved_plans import COMMAND as MAINTAIN

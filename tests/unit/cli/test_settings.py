@@ -6,8 +6,8 @@ from typing import get_type_hints
 
 import pytest
 
-from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.options import Common, declared_options, read_options
+from icectl.cli.registry import COMMANDS, load_command
 from icectl.cli.settings import (
     COLOR,
     CONCURRENCY,

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from icectl import spark
-from icectl.cli.app import COMMANDS
+from icectl.cli.registry import COMMANDS
 from icectl.commands.steps import STEPS
 from icectl.table.reviewed import PLANNED
 
 PACKAGE = Path(spark.__file__).parent
-OF_ALL_COMMANDS = {"cli/app.py", "spark.py", "table/reviewed.py"}
+OF_ALL_COMMANDS = {"cli/registry.py", "spark.py", "table/reviewed.py"}
 """Modules with a list of commands, of which steps are a part."""
 
 

@@ -1,0 +1,63 @@
+"""The commands of icectl: their names, their lines of help, and their parsers."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+
+import typer
+from typer.main import get_command
+
+from icectl.cli.help import PlainCommand
+from icectl.cli.options import Command
+
+COMMANDS: Mapping[str, str] = {
+    "inspect": "show a table's state, contents, history and health",
+    "validate": "check metadata and files against the rules of the format",
+    "repair": "repair a broken table, as far as can be proved",
+    "maintain": "do what many tables need, by a policy",
+    "runs": "show what earlier runs of maintain did",
+    "expire-snapshots": "drop old snapshots and the files only they need",
+    "rewrite-manifests": "regroup manifests by partition, at their target size",
+    "compact": "rewrite small data files into larger ones, apply deletes",
+    "expire-rows": "delete the rows that are past their time",
+    "erase": "erase rows from all branches and from history",
+    "analyze": "count the distinct values of columns for query planners",
+    "remove-orphans": "delete or move files that the table does not refer to",
+    "refs": "list, create, move and drop branches and tags",
+    "properties": "show, set and unset table properties",
+    "relocate": "write metadata of a moved table for its new place",
+    "apply": "run a plan that was saved with --save-plan",
+    "doctor": "check this machine, catalogs and stores",
+    "migrate-v1-v2": "upgrade a table from version 1 to version 2",
+    "upgrade-to-v3": "upgrade a table of version 1 or 2 to version 3",
+    "upgrade-to-v4": "upgrade a table to format version 4",
+}
+"""Every command with its one line of help. Its module has its name, and is imported to run it."""
+
+DOCUMENTATION: Mapping[str, str] = {
+    "schema": "print the JSON Schema of what a command prints with --json",
+    "completion": "print the completion script of a shell",
+    "man": "show the manual page of a command",
+}
+"""Documents about icectl itself; documentation.py prints them."""
+
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
+
+def load_command(name: str) -> Command:
+    """Import the module of a command."""
+    attribute = name.replace("-", "_")
+    command: Command = getattr(import_module(f"icectl.commands.{attribute}.options"), attribute)
+    return command
+
+
+@cache
+def parser_of(command: Command) -> PlainCommand:
+    """Build the parser of one command, once."""
+    application = typer.Typer(add_completion=False, rich_markup_mode=None)
+    declare = application.command(command.name, cls=PlainCommand, context_settings=HELP_NAMES)
+    declare(command.callback)
+    parser = get_command(application)
+    assert isinstance(parser, PlainCommand)
+    parser.spec = command
+    return parser
