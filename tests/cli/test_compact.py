@@ -512,6 +512,18 @@ def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact):
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
 
 
+def bytes_to_read(directory: Path, keys: set[int]) -> int:
+    """Those of equality deletes, and of the ids in large files with any of the keys."""
+    size = 0
+    for path in (directory / "data").rglob("*.parquet"):
+        ids = pq.read_table(path, partitioning=None)["id"].to_pylist()
+        if path.name.endswith("-equality.parquet"):
+            size += path.stat().st_size
+        elif len(ids) > 1 and keys & set(ids):
+            size += pq.read_metadata(path).row_group(0).column(0).total_compressed_size
+    return size
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_equality_deletes_are_converted_and_data_files_left_alone(tmp_path, compact, version):
     table = TableBuilder(tmp_path, format_version=version, partitioning="identity")
@@ -526,6 +538,7 @@ def test_equality_deletes_are_converted_and_data_files_left_alone(tmp_path, comp
     becomes = "vectors" if version == 3 else "position-deletes"
     told = [(file["keys"], file["becomes"]) for file in plan["equality_deletes"]]
     assert sorted(told) == [(1, becomes), (2, becomes)]
+    assert plan["rewritten_bytes"] == bytes_to_read(tmp_path, {1, 4, 5})
     ended = compact(tmp_path, "--deletes-only", "--json")
     assert (ended.code, ended.document["status"]) == (0, "done")
     found = result(ended)

@@ -117,13 +117,19 @@ def parts(store: MemoryFiles, files: list[SourceFile], columns: TableColumns):
     return alike_parts(opened, lambda *_: True, TableForms(columns.ever))
 
 
-def same_metrics(ours: WrittenFile, theirs: WrittenFile) -> None:
+def same_metrics(ours: WrittenFile, theirs: WrittenFile, content: bytes) -> None:
+    """Metrics of a rewrite, and the sizes that the footer has."""
     for name in (
         "record_count", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
         "upper_bounds",
     ):  # fmt: skip
         assert getattr(ours.metrics, name) == getattr(theirs.metrics, name), name
     assert ours.metrics.column_sizes.keys() == theirs.metrics.column_sizes.keys()
+    footer = pq.read_metadata(io.BytesIO(content))
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    chunks = [one.column(at) for one in groups for at in range(one.num_columns)]
+    total = sum(chunk.total_compressed_size for chunk in chunks)
+    assert sum(ours.metrics.column_sizes.values()) == total
 
 
 def merged(whole: FileGroup, store: MemoryFiles) -> WrittenFile:
@@ -163,7 +169,7 @@ def test_one_column_of_an_odd_file_is_decoded(name, tmp_path):
     ours = merged(whole, store)
     (theirs,) = rewrite_data(whole, options_of(columns), store.outputs()).files
     assert rows(store, ours) == rows(store, theirs)
-    same_metrics(ours, theirs)
+    same_metrics(ours, theirs, store.content[ours.location])
     content = store.content[ours.location]
     for at, file in enumerate(files):
         for column in ("id", "note"):  # copied as they are

@@ -93,6 +93,8 @@ def test_rows_and_metrics_are_those_of_a_rewrite(version, store):
     starts = tuple(one.column(0).dictionary_page_offset for one in groups)
     assert ours.split_offsets == starts
     assert len(starts) == 3
+    sizes = {at + 1: sum(one.column(at).total_compressed_size for one in groups) for at in range(3)}
+    assert ours.column_sizes == sizes
 
 
 def test_rows_keep_their_ids_and_last_updates(store):
