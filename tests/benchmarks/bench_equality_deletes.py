@@ -13,9 +13,11 @@ Needs the Spark peer that tests/run.sh sets up. Spark is warm: it has rewritten 
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,25 +48,32 @@ READS = 5
 WHAT = {"plain": "compact", "deletes": "compact --deletes-only", "theirs": "Spark"}
 
 
-def build(directory: Path, scale: float, commits: int = COMMITS) -> None:
-    """Write a table of upserts of version 3."""
-    (directory / "data").mkdir(parents=True)
-    (directory / "metadata").mkdir()
+def write_files(folder: Path, scale: float, commits: int = COMMITS) -> None:
+    """Write the files of a table of upserts."""
+    folder.mkdir(parents=True)
     rows, keys = int(ROWS * scale), int(KEYS * scale)
-    data = [
-        write_file(directory / "data" / f"{number:05}.parquet", number * rows, rows)
-        for number in range(FILES)
-    ]
-    parts = [[file_entry(path, COLUMNS, Content.DATA) for path in data]]
+    paths = [folder / f"{number:05}.parquet" for number in range(FILES)]
+    with ProcessPoolExecutor(2) as pool:
+        list(pool.map(write_file, paths, range(0, FILES * rows, rows), [rows] * FILES))
     chance = np.random.default_rng(1)
     for number in range(commits):
         ids = np.sort(chance.choice(FILES * rows, keys, replace=False))
-        deletes = directory / "data" / f"keys-{number:05}.parquet"
+        deletes = folder / f"keys-{number:05}.parquet"
         pq.write_table(pa.Table.from_arrays([ids], schema=pa.schema([SCHEMA[0]])), deletes)
-        entry = file_entry(deletes, KEY, Content.EQUALITY_DELETES)
-        upserts = write_file(directory / "data" / f"upserts-{number:05}.parquet", 10**9, keys)
+        upserts = write_file(folder / f"upserts-{number:05}.parquet", 10**9, keys)
         table = pq.read_table(upserts, partitioning=None).set_column(0, SCHEMA[0], pa.array(ids))
         pq.write_table(table, upserts, compression="zstd")
+
+
+def build(directory: Path, files: Path) -> None:
+    """Write a table of upserts of version 3, whose files are links to those of a folder."""
+    (directory / "metadata").mkdir(parents=True)
+    shutil.copytree(files, directory / "data", copy_function=os.link)
+    data = sorted((directory / "data").glob("0*.parquet"))
+    parts = [[file_entry(path, COLUMNS, Content.DATA) for path in data]]
+    for path in sorted((directory / "data").glob("keys-*.parquet")):
+        upserts = path.with_name(path.name.replace("keys", "upserts"))
+        entry = file_entry(path, KEY, Content.EQUALITY_DELETES)
         parts += [
             [entry | {"equality_ids": [1]}],
             [file_entry(upserts, COLUMNS, Content.DATA)],
@@ -102,9 +111,11 @@ def compact(directory: Path, *options: str) -> Run:
 def bench(warehouse: Path, scale: float) -> list[bool]:
     """Print the figures; whether each target is reached."""
     places = {name: warehouse / "db" / name for name in ("plain", "deletes", "theirs")}
+    write_files(warehouse / "files", scale)
     for directory in places.values():
-        build(directory, scale)
-    build(warehouse / "db" / "small", 0.001, 2)
+        build(directory, warehouse / "files")
+    write_files(warehouse / "few", 0.001, 2)
+    build(warehouse / "db" / "small", warehouse / "few")
     plan = planned(places["deletes"])
     size = sum(path.stat().st_size for path in (places["plain"] / "data").iterdir())
     print(
