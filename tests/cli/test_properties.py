@@ -110,6 +110,11 @@ def test_wrong_words_change_nothing(table, properties, words):
     assert current_metadata(Path(table.location)) == before
 
 
+def test_commands_that_upgrade_are_named_where_a_version_is_set(table, properties):
+    ended = properties(table.location, "set", "format-version=3")
+    assert f"`icectl upgrade-to-v3 {table.location}` upgrades to version 3" in ended.err
+
+
 def test_a_name_that_is_nearly_a_known_one_is_warned_of(table, properties):
     ended = properties(table.location, "set", "write.target-file-size-byte=1000")
     assert ended.code == 0
