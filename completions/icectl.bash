@@ -61,7 +61,7 @@ _icectl() {
         maintain)
             options="--policy --untrusted-policy --exclude --only --explain --strict --max-rewrite --max-price --queries --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --master --remote --spark-conf --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
-                --only) words="expire-rows compact rewrite-manifests analyze expire-snapshots remove-orphans" ;;
+                --only) words="expire-rows erase compact rewrite-manifests analyze expire-snapshots remove-orphans" ;;
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --catalog) asks="yes" ;;

@@ -141,7 +141,7 @@ complete -c icectl -n '__fish_seen_subcommand_from maintain; and test (count (co
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l policy -r -F -d 'rules for tables: icectl man maintain.toml'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l untrusted-policy -d 'refuse Spark settings in the policy (for policies of pull requests)'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l exclude -x -d 'leave these tables out; repeatable'
-complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'expire-rows compact rewrite-manifests analyze expire-snapshots remove-orphans' -d 'run only these steps'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'expire-rows erase compact rewrite-manifests analyze expire-snapshots remove-orphans' -d 'run only these steps'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l explain -d 'print the policy of a table, each value with its origin'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l strict -d 'refuse what matches nothing: rules, --exclude, --only, budgets'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l max-rewrite -x -d 'rewrite at most SIZE of data files, of all tables together'

@@ -45,7 +45,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
             }
             'maintain' {
                 $options = @('--policy', '--untrusted-policy', '--exclude', '--only', '--explain', '--strict', '--max-rewrite', '--max-price', '--queries', '--jobs', '-j', '--json-lines', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--master', '--remote', '--spark-conf', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
-                $values['--only'] = @('expire-rows', 'compact', 'rewrite-manifests', 'analyze', 'expire-snapshots', 'remove-orphans')
+                $values['--only'] = @('expire-rows', 'erase', 'compact', 'rewrite-manifests', 'analyze', 'expire-snapshots', 'remove-orphans')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')
                 $values['--color'] = @('auto', 'always', 'never')
                 $asked = @('--catalog')

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from icectl.commands import program
 from icectl.commands.analyze.options import AnalyzeRequest as AnalyzeOptions
 from icectl.commands.compact.options import CompactRequest as CompactOptions
+from icectl.commands.erase.options import EraseRequest as EraseOptions
 from icectl.commands.expire_rows.options import ExpireRowsRequest as ExpireRowsOptions
 from icectl.commands.expire_snapshots.options import ExpireRequest as ExpireOptions
 from icectl.commands.inspect.options import ViewRequest as ViewOptions
@@ -46,6 +47,7 @@ __all__ = [
     "Access",
     "AnalyzeOptions",
     "CompactOptions",
+    "EraseOptions",
     "ExpireOptions",
     "ExpireRowsOptions",
     "MigrateOptions",
@@ -64,6 +66,7 @@ __all__ = [
     "compact",
     "delete_rows",
     "delete_where",
+    "erase",
     "expire_rows",
     "expire_snapshots",
     "inspect",
@@ -221,6 +224,20 @@ def expire_rows(
     """Delete the rows that are past their time, read by this machine. Raises: IcectlError."""
     call = Call(spark, table, access, progress)
     return _change(call, "expire-rows", options or ExpireRowsOptions(), dry_run=dry_run)
+
+
+def erase(
+    spark: "SparkSession | None",
+    table: str,
+    options: EraseOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Erase rows from all branches and from history, read by this machine. Raises: IcectlError."""
+    call = Call(spark, table, access, progress)
+    return _change(call, "erase", options or EraseOptions(), dry_run=dry_run)
 
 
 def upgrade_to_v3(

@@ -176,7 +176,7 @@ def parse_instant(text: str, now_ms: int) -> int:
     A duration that reaches back before the year 1 means its beginning.
     Raises: UsageError, also for an instant in the future.
     """
-    instant = _parse_iso(text.strip())
+    instant = iso_instant(text.strip())
     if instant is None:
         try:
             instant = max(now_ms - parse_duration(text), _YEAR_1_MS)
@@ -199,7 +199,8 @@ def is_instant(text: str) -> bool:
     return True
 
 
-def _parse_iso(text: str) -> int | None:
+def iso_instant(text: str) -> int | None:
+    """Return an instant of ISO 8601 in ms, in UTC where no zone is given; None for other texts."""
     if not _ISO_DATE.match(text):  # fromisoformat takes a bare number such as 20260131 for a date
         return None
     try:

@@ -344,6 +344,21 @@ COMPACT_VERIFY: Setting[str] = _choice(
     "compact.verify", "WHAT", ("checksums", "rows"), "checksums",
     "what to compare after a merge: checksums or rows",
 )  # fmt: skip
+ERASE_KEYS: Setting[str | None] = Setting(
+    "erase.keys", "FILE", str, None,
+    "erase rows with a key of FILE: Parquet, CSV with a header, or text with one a line",
+)  # fmt: skip
+ERASE_KEY_COLUMNS: Setting[str | None] = Setting(
+    "erase.key-columns", "NAMES", str, None, "the columns of the keys, as in a,b"
+)
+ERASE_REQUESTED_AT: Setting[str | None] = Setting(
+    "erase.requested-at", "NAME", str, None,
+    "column of the keys' file that says when each was asked for (default: the file's time)",
+)  # fmt: skip
+ERASE_DEADLINE: Setting[str] = Setting(
+    "erase.deadline", "DURATION", str, "30d",
+    "time after which health counts a key that is still there as overdue",
+)  # fmt: skip
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy", "BOOL", parse_switch, built_in=False,
     about="refuse Spark settings in the policy (for policies of pull requests)",
@@ -384,6 +399,7 @@ def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float]]:
 
 HEALTH_LIMITS = (
     _limits("expired-rows", "0%, 100%", "part of the rows that may be past their time"),
+    _limits("overdue-files", "0, 1", "files that hold keys to erase past their deadline"),
     _limits("files-to-save", "0, 1000", "fewer files possible by compaction"),
     _limits("deleted-rows", "0%, 30%", "part of the rows that are deleted by position"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
@@ -439,6 +455,7 @@ SETTINGS: Sequence[Setting[Any]] = (
     ORPHANS_OLDER_THAN, ORPHANS_MAX_FRACTION, ORPHANS_QUARANTINE,
     ORPHANS_PURGE_AFTER,
     COMPACT_ENGINE, COMPACT_MASTER, COMPACT_METHOD, COMPACT_MERGE_ROW_GROUP, COMPACT_VERIFY,
+    ERASE_KEYS, ERASE_KEY_COLUMNS, ERASE_REQUESTED_AT, ERASE_DEADLINE,
     UNTRUSTED_POLICY, VALIDATE_LEVEL, VALIDATE_FAIL_ON, *HEALTH_LIMITS, *PRICES,
 )  # fmt: skip
 """Every setting, in the order of the manual."""

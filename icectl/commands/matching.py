@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -140,19 +140,7 @@ class MatchSearch:
         Cost: the manifests of all snapshots that may list such files, and the needed columns of the
         files that may hold a match.
         """
-        metadata = reader.metadata
-        lists = reader.manifests_by_snapshot(metadata.snapshots)
-        stored = lists
-        if self.deleted_files:
-            lists = {
-                id_: tuple(replace(item, dead=b"", dead_count=0) for item in listed)
-                for id_, listed in lists.items()
-            }
-        manifests = chosen = distinct_manifests(lists.values())
-        if not self.deleted_files:
-            specs, schemas = metadata.partition_specs, metadata.schemas
-            may = manifests_may_match(manifests, self.wanted.within, specs, schemas)
-            chosen = tuple(manifests[at] for at in may.nonzero()[0])
+        stored, lists, manifests, chosen = self._manifests(reader)
         candidates = self._candidates(reader, chosen)
         unread = self._search(reader, candidates.files)
         gone = [location for location, problem in unread.items() if _is_missing(problem)]
@@ -187,6 +175,30 @@ class MatchSearch:
             candidates.listed,
             total(candidates.files, "file_size_in_bytes"),
         )
+
+    def count_candidates(self, reader: Reader) -> int:
+        """Count the files that may hold a match, by partitions and bounds alone.
+
+        Cost: the manifests of all snapshots that may list such files.
+        """
+        *_, chosen = self._manifests(reader)
+        return len(self._candidates(reader, chosen).places)
+
+    def _manifests(self, reader: Reader) -> "_ManifestLists":
+        """Return the manifests of each snapshot as they are, and as they are looked at."""
+        metadata = reader.metadata
+        lists = stored = reader.manifests_by_snapshot(metadata.snapshots)
+        if self.deleted_files:
+            lists = {
+                id_: tuple(replace(item, dead=b"", dead_count=0) for item in listed)
+                for id_, listed in stored.items()
+            }
+        manifests = chosen = distinct_manifests(lists.values())
+        if not self.deleted_files:
+            specs, schemas = metadata.partition_specs, metadata.schemas
+            may = manifests_may_match(manifests, self.wanted.within, specs, schemas)
+            chosen = tuple(manifests[at] for at in may.nonzero()[0])
+        return _ManifestLists(stored, lists, manifests, chosen)
 
     @property
     def field_ids(self) -> frozenset[int]:
@@ -348,6 +360,15 @@ class MatchSearch:
             else:
                 problems[file.location] = result
         return problems
+
+
+class _ManifestLists(NamedTuple):
+    """Manifests of snapshots by their ids, as stored and as looked at, all of these, and some."""
+
+    stored: Mapping[int, Sequence[ManifestFile]]
+    lists: Mapping[int, Sequence[ManifestFile]]
+    manifests: Sequence[ManifestFile]
+    chosen: Sequence[ManifestFile]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what reads a table is imported by those who judge one
 
 STEPS = (
     "expire-rows",
+    "erase",
     "compact",
     "rewrite-manifests",
     "analyze",

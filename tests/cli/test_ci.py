@@ -64,9 +64,10 @@ def test_verdicts_are_metrics(run, table, tmp_path):
     assert run("inspect", table, "health", "--metrics-file", str(place)).code == 0
     labels = f'{{command="inspect",table="{table}",check='
     found = [line for line in place.read_text().splitlines() if "health_verdict{" in line]
-    assert found[:3] == [
+    assert found[:4] == [
         f'icectl_health_verdict{labels}"all"}} 1',
         f'icectl_health_verdict{labels}"expired_rows"}} 0',
+        f'icectl_health_verdict{labels}"erasures"}} 0',
         f'icectl_health_verdict{labels}"small_files"}} 1',
     ]
     assert len(found) == 11

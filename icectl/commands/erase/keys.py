@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,15 @@ from icectl.format.schema import similar_name_hint
 from icectl.format.single_value import from_json
 from icectl.format.types import NestedField, PrimitiveType, Type, is_comparable, type_text
 from icectl.rows.find_job import Keys, keys_of
+from icectl.units import iso_instant
 
 _LEAST_SECRET_BYTES = 16
-_LINE = "line"
+_LINE, _ASKED = "\0line", "\0asked"
+"""Columns beside the keys: their lines, and when each was asked for. No column has such a name."""
+
+_PART = 50_000
+"""Lines that are read at once."""
+
 _WHOLE = {"int": 32, "long": 64}
 _OF_MICROSECONDS = ("time", "timestamp", "timestamptz")
 _FINER_DIGITS = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
@@ -44,29 +51,69 @@ class KeySet:
     digest: str | None
 
 
-def read_keys(
-    file: str, names: str | None, digest_key: str | None, metadata: TableMetadata
-) -> KeySet:
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A file of keys: `names` are the columns that make a key, with commas between them.
+
+    Column `requested_at` says when each was asked for, else the time of the file does.
+    """
+
+    file: str
+    names: str
+    requested_at: str | None = None
+
+    def overdue(self, metadata: TableMetadata, before_ms: int) -> WantedRows | None:
+        """Return the rows with a key that was asked for before a time; None without such a key.
+
+        Raises: as read_keys.
+        """
+        columns = _columns(self.names, metadata)
+        frame, place = _frame(self.file, columns, self.requested_at)
+        if self.requested_at is not None:
+            frame = frame.filter(pc.less(frame[_ASKED], before_ms))
+        elif Path(self.file).stat().st_mtime_ns >= before_ms * 1_000_000:
+            return None
+        return _key_set(frame, self.file, place, columns, metadata, None).wanted if frame else None
+
+
+def read_keys(file: KeyFile, digest_key: str | None, metadata: TableMetadata) -> KeySet:
     """Read the keys of a file as values of the table's columns.
 
     Raises: UsageError, which names the line but no key.
     """
-    if not names:
-        hint = "`--key-columns user_id` names them"
-        raise UsageError("`--keys` needs the columns of the keys", hint=hint)
-    columns = _columns(names, metadata)
+    columns = _columns(file.names, metadata)
     secret = None if digest_key is None else _secret(digest_key)
+    frame, place = _frame(file.file, columns, None)
+    return _key_set(frame, file.file, place, columns, metadata, secret)
+
+
+def _frame(
+    file: str, columns: Sequence[NestedField], requested_at: str | None
+) -> tuple[pa.Table, str]:
+    """Return the keys of a file, and what a line of it is called. Raises: UsageError."""
     try:
         content = Path(file).read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot read the keys in {file}: {reason}") from error
     if content[:4] == b"PAR1":
-        frame, place = _of_parquet(content, file, columns), "row"
+        frame, place = _of_parquet(content, file, columns, requested_at), "row"
     else:
-        frame, place = _of_text(content, file, columns), "line"
+        frame, place = _of_text(content, file, columns, requested_at), "line"
     if not len(frame):
         raise UsageError(f"{file} has no key")
+    return frame, place
+
+
+def _key_set(
+    frame: pa.Table,
+    file: str,
+    place: str,
+    columns: Sequence[NestedField],
+    metadata: TableMetadata,
+    secret: bytes | None,
+) -> KeySet:
+    frame = frame.select([name for name in frame.column_names if name != _ASKED])
     plain = [
         column.cast(column.type.storage_type) if isinstance(column.type, pa.BaseExtensionType)
         else column
@@ -130,30 +177,52 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _of_parquet(content: bytes, file: str, columns: Sequence[NestedField]) -> pa.Table:
+def _of_parquet(
+    content: bytes, file: str, columns: Sequence[NestedField], requested_at: str | None
+) -> pa.Table:
+    names = [item.name for item in columns]
     try:
         opened = open_data_file(content, "parquet")
         schema = opened.schema
+        missing = [
+            name
+            for name in (*names, *filter(None, [requested_at]))
+            if schema.names.count(name) != 1
+        ]
+        if missing:
+            raise UsageError(f"{file} has no column `{missing[0]}`, or several")
         batches = [rows.batch for rows in opened.batches(None)]
     except (CorruptTable, Unsupported) as error:
         raise UsageError(f"{file} can't be read as Parquet") from error
-    missing = [item.name for item in columns if schema.names.count(item.name) != 1]
-    if missing:
-        raise UsageError(f"{file} has no column `{missing[0]}`, or several")
     table = pa.Table.from_batches(batches, schema)
     for item in columns:
         column = table[item.name]
-        if column.null_count:
-            row = pc.index(pc.is_null(column), value=True).as_py() + 1
-            raise UsageError(f"{file}, row {row}: `{item.name}` is null, which equals nothing")
+        _check_given(column, file, item.name)
         if pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
             raise UsageError(f"{file}: column `{item.name}` is not {type_text(item.type)}")
-    bare = [pa.field(item.name, table[item.name].type) for item in columns]
-    selected = pa.table([table[item.name] for item in columns], schema=pa.schema(bare))
+    bare = [pa.field(name, table[name].type) for name in names]
+    selected = pa.table([table[name] for name in names], schema=pa.schema(bare))
+    if requested_at is not None:
+        column = table[requested_at]
+        _check_given(column, file, requested_at)
+        if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+            raise UsageError(f"{file}: column `{requested_at}` has no dates or times")
+        asked = column.cast(pa.timestamp("ms", column.type.tz), safe=False) if (
+            pa.types.is_timestamp(column.type)
+        ) else column.cast(pa.timestamp("ms"))  # fmt: skip
+        selected = selected.append_column(_ASKED, asked.cast(pa.int64()))
     return selected.append_column(_LINE, pa.array(range(1, len(table) + 1), pa.int64()))
 
 
-def _of_text(content: bytes, file: str, columns: Sequence[NestedField]) -> pa.Table:
+def _check_given(column: pa.ChunkedArray, file: str, name: str) -> None:
+    if column.null_count:
+        row = pc.index(pc.is_null(column), value=True).as_py() + 1
+        raise UsageError(f"{file}, row {row}: `{name}` is null, which equals nothing")
+
+
+def _of_text(
+    content: bytes, file: str, columns: Sequence[NestedField], requested_at: str | None
+) -> pa.Table:
     """Read CSV with a header if the file's name says so, else one key a line."""
     try:
         text = content.decode("utf-8-sig")
@@ -161,38 +230,65 @@ def _of_text(content: bytes, file: str, columns: Sequence[NestedField]) -> pa.Ta
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{file}, line {line}: it is not UTF-8") from None
     if file.lower().endswith(".csv"):
-        rows = _csv_rows(text, file, columns)
-    elif len(columns) > 1:
+        asked = [] if requested_at is None else [requested_at]
+        rows = _csv_rows(text, file, [*(item.name for item in columns), *asked])
+    elif len(columns) > 1 or requested_at is not None:
+        more = (
+            f"and no `{requested_at}`"
+            if requested_at
+            else f"and there are {len(columns)} key columns"
+        )
         raise UsageError(
-            f"{file} has one key a line, and there are {len(columns)} key columns",
+            f"{file} has one key a line, {more}",
             hint="several columns need a Parquet file, or a `.csv` file with a header",
         )
     else:
         # Only ends of lines end a key: text may hold other separators, as U+2028.
         ended = (line.removesuffix("\n") for line in io.StringIO(text, newline=None))
         rows = ((at, [line]) for at, line in enumerate(ended, 1) if line)
+    parts = [_typed(part, file, columns) for part in iter(lambda: list(islice(rows, _PART)), [])]
+    if not parts:
+        raise UsageError(f"{file} has no key")
+    return pa.concat_tables(parts)
+
+
+def _typed(
+    rows: Sequence[tuple[int, Sequence[str]]], file: str, columns: Sequence[NestedField]
+) -> pa.Table:
+    """Return the keys of some lines, and when they were asked for where cells say so."""
     values: list[list[Any]] = [[] for _ in columns]
-    lines = []
+    asked = []
     for line, cells in rows:
-        for item, cell, column in zip(columns, cells, values, strict=True):
-            column.append(_value(item, cell, f"{file}, line {line}"))
-        lines.append(line)
+        place = f"{file}, line {line}"
+        for item, cell, column in zip(columns, cells, values, strict=False):
+            column.append(_value(item, cell, place))
+        if len(cells) > len(columns):
+            asked.append(_instant(cells[-1], place))
     arrays = [arrow_values(item.type, column) for item, column in zip(columns, values, strict=True)]
-    names = [*(item.name for item in columns), _LINE]
-    return pa.table([*arrays, pa.array(lines, pa.int64())], names=names)
+    names = [item.name for item in columns]
+    if asked:
+        arrays, names = [*arrays, pa.array(asked, pa.int64())], [*names, _ASKED]
+    lines = pa.array([line for line, _ in rows], pa.int64())
+    return pa.table([*arrays, lines], names=[*names, _LINE])
 
 
-def _csv_rows(
-    text: str, file: str, columns: Sequence[NestedField]
-) -> Iterator[tuple[int, Sequence[str]]]:
+def _instant(text: str, place: str) -> int:
+    """Return the time of a cell in ms. Raises: UsageError, without the cell."""
+    instant = iso_instant(text.strip())
+    if instant is None:
+        raise UsageError(f"{place}: it does not say when the key was asked for, in ISO 8601")
+    return instant
+
+
+def _csv_rows(text: str, file: str, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
-        for item in columns:
-            if header.count(item.name) != 1:
-                count = "no" if item.name not in header else "more than one"
-                raise UsageError(f"{file}, line 1: {count} column `{item.name}`")
-        places = [header.index(item.name) for item in columns]
+        for name in names:
+            if header.count(name) != 1:
+                count = "no" if name not in header else "more than one"
+                raise UsageError(f"{file}, line 1: {count} column `{name}`")
+        places = [header.index(name) for name in names]
         for cells in reader:
             if not cells:
                 continue
@@ -203,7 +299,7 @@ def _csv_rows(
                 )
             chosen = [cells[place] for place in places]
             if "" in chosen:
-                empty = columns[chosen.index("")].name
+                empty = names[chosen.index("")]
                 raise UsageError(
                     f"{file}, line {reader.line_num}: `{empty}` is empty, and may stand for null",
                     hint="in a Parquet file, an empty text is a key",

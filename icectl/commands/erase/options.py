@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.document import Outcome
-from icectl.cli.options import Change, Common, TableArgument, command, option
-from icectl.cli.settings import parse_count
+from icectl.cli.options import Change, Common, TableArgument, command, option, option_of
+from icectl.cli.settings import ERASE_KEY_COLUMNS, ERASE_KEYS, parse_count
 from icectl.commands.launch import run_of
 from icectl.units import parse_ratio
 
@@ -18,17 +18,8 @@ class EraseRequest:
         str | None,
         option("--where", 'erase rows with EXPR, as in "id = 4711"', metavar="EXPR"),
     ] = None
-    keys: Annotated[
-        str | None,
-        option(
-            "--keys",
-            "erase rows with a key of FILE: Parquet, CSV with a header, or text with one a line",
-            metavar="FILE",
-        ),
-    ] = None
-    key_columns: Annotated[
-        str | None, option("--key-columns", "the columns of the keys, as in a,b", metavar="NAMES")
-    ] = None
+    keys: Annotated[str | None, option_of(ERASE_KEYS)] = None
+    key_columns: Annotated[str | None, option_of(ERASE_KEY_COLUMNS)] = None
     digest_key: Annotated[
         str | None,
         option(

@@ -1,15 +1,15 @@
 """The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.document import Outcome
 from icectl.cli.engines import engine_of
 from icectl.cli.failures import error_and_code
-from icectl.cli.options import Change, Common, RunLimits, read_options
+from icectl.cli.options import Change, Common, RunLimits
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
+from icectl.cli.settings import ERASE_KEYS
 from icectl.commands.change import Finished, MetadataReport, PlannedChange, carry_out
 from icectl.commands.change import commit_metadata as commit_refs
 from icectl.commands.compact.options import CompactRequest
@@ -17,15 +17,12 @@ from icectl.commands.compact.parsed_options import options_of as compact_options
 from icectl.commands.compact.run import execute as compact
 from icectl.commands.compact.run import prepare as prepare_compaction
 from icectl.commands.erase import versions
-from icectl.commands.erase.keys import read_keys
 from icectl.commands.erase.options import EraseRequest
+from icectl.commands.erase.parsed_options import EraseOptions, options_of
 from icectl.commands.erase.plan import (
-    MAX_FRACTION,
-    ROUNDS,
     ErasePlan,
     HoldingBranch,
     Left,
-    Sought,
     is_dropped,
     plan_erasure,
     question,
@@ -59,16 +56,15 @@ from icectl.commands.rewrite_manifests.run import prepare as prepare_manifests
 from icectl.commands.rows.change import changing
 from icectl.commands.rows.deletion import (
     ChosenFiles,
+    Finder,
     FoundDeletion,
     RowDeletion,
     RowSearch,
     WantedRows,
 )
-from icectl.commands.rows.read import condition_ids
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
-from icectl.entries.conditions import parse_where
 from icectl.entries.file_verdicts import at_locations
 from icectl.entries.files import (
     NO_FILES,
@@ -109,23 +105,6 @@ COMMAND = "erase"
 
 
 @dataclass(frozen=True, slots=True)
-class EraseOptions:
-    """The options of an erasure; `sought` reads what is looked for, for a table.
-
-    Orphans with such rows are deleted if older than `orphans_older_than`, an age or instant.
-    """
-
-    sought: Callable[[TableMetadata], tuple[Sought, WantedRows]]
-    expires: bool
-    patterns: tuple[str, ...]
-    max_fraction: float
-    rounds: int
-    orphans_older_than: str
-    quarantine: str | None
-    deletes_versions: bool
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedErasure:
     """A plan, the table that it is of, and the search that made it.
 
@@ -143,11 +122,13 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
 
     Write the report, if it is asked for.
     """
-    options = _options(request, change, common)
+    settings = common.shell.settings
+    options = options_of(request, settings, common.shell.env.now_ms())
+    _check_change(request, change)
     if request.report is None:
         return _run(common, table, request, change, options)
     read = {
-        "--keys": request.keys,
+        "--keys": settings.read(ERASE_KEYS),
         "--digest-key": request.digest_key,
         "--sign-key": request.sign_key,
     }
@@ -209,20 +190,8 @@ def _run(
         return carry_out(session, change, planned)
 
 
-def _options(request: EraseRequest, change: Change, common: Common) -> EraseOptions:
-    """Check the options as given. Raises: UsageError."""
-    values = read_options(request)
-    where, file = request.where, request.keys
-    if (where is None) == (file is None):
-        raise UsageError(
-            "erase needs either `--where` or `--keys`", hint='as in `--where "user_id = 4711"`'
-        )
-    for name, value in (
-        ("--key-columns", request.key_columns),
-        ("--digest-key", request.digest_key),
-    ):
-        if value is not None and file is None:
-            raise UsageError(f"`{name}` needs `--keys`")
+def _check_change(request: EraseRequest, change: Change) -> None:
+    """Check the options of the run beside those of the erasure. Raises: UsageError."""
     changing_options = {
         "--expire-history": request.expire_history,
         "--drop-tags": request.drop_tags,
@@ -237,39 +206,12 @@ def _options(request: EraseRequest, change: Change, common: Common) -> EraseOpti
         raise UsageError(f"`--verify` only looks, and cannot be used with `{used[0]}`")
     if request.sign_key is not None and request.report is None:
         raise UsageError("`--sign-key` needs `--report`")
-    of_history = {"--drop-tags": request.drop_tags, "--delete-versions": request.delete_versions}
-    lone = [name for name, value in of_history.items() if value]
-    if lone and not request.expire_history:
-        raise UsageError(f"`{lone[0]}` needs `--expire-history`")
     if change.save_plan is not None:
         raise UsageError(
             "plans of erase can't be saved", hint="`--dry-run --json` prints what would be done"
         )
     if change.metadata_file is not None and not (change.dry_run or change.check):
         raise UsageError("erase makes several commits, and `--metadata-file` allows only one")
-    now_ms = common.shell.env.now_ms()
-
-    def sought(loaded: TableMetadata) -> tuple[Sought, WantedRows]:
-        metadata = with_dropped_columns(loaded)
-        if where is not None:
-            predicate = parse_where(where, metadata, now_ms)
-            if not condition_ids(predicate):
-                raise UsageError("`--where` names no column, and would mean every row or none")
-            return Sought(where), WantedRows(predicate, predicate)
-        keys = read_keys(file or "", request.key_columns, request.digest_key, metadata)
-        return Sought(None, keys.columns, keys.count, keys.digest), keys.wanted
-
-    ratio, rounds = values["max_fraction"], values["rounds"]
-    return EraseOptions(
-        sought,
-        request.expire_history,
-        tuple(request.drop_tags or ()),
-        MAX_FRACTION if ratio is None else ratio,
-        rounds or ROUNDS,
-        common.shell.settings.read(ORPHANS_OLDER_THAN),
-        common.shell.settings.read(ORPHANS_QUARANTINE),
-        request.delete_versions,
-    )
 
 
 def _verified(session: Session, options: EraseOptions) -> Outcome:
@@ -326,16 +268,26 @@ def prepare(context: TableContext, engine: LocalEngine, options: EraseOptions) -
     StorageError.
     """
     loaded = open_to_change(context.catalog)
-    metadata = loaded.metadata
     check_deletable(context.catalog, loaded, context.env.now_ms())
+    plan, search = planned(Reader(context, loaded), _finder(context, engine, loaded), options)
+    _check_own(context, loaded, plan.found)
+    pending = None
+    if options.expires:
+        nothing = prepare_expiry(context, _expiry_of(()))
+        pending = nothing if nothing.unfinished else None
+    return PreparedErasure(loaded, plan, search, pending)
+
+
+def planned(reader: Reader, finder: Finder, options: EraseOptions) -> tuple[ErasePlan, MatchSearch]:
+    """Find what holds rows to erase, with the search that did. Raises: as prepare, but Refused."""
+    context, metadata = reader.context, reader.metadata
     sought, wanted = options.sought(metadata)
     search = MatchSearch(wanted, deleted_files=True)
-    found = search.look(Reader(context, loaded))
-    _check_own(context, loaded, found)
+    found = search.look(reader)
     holding = found.snapshots_of(found.files)
     branches = []
     for name in refs_on(metadata.refs, "branch", holding):
-        branch_search = _row_search(context, engine, loaded, wanted, found)
+        branch_search = _row_search(context, finder, wanted, found)
         looked = branch_search.look(metadata, metadata.snapshot(metadata.refs[name].snapshot_id))
         live = branch_search.live_count(looked, options.max_fraction)
         parts = expiring_files(looked, branch_search.counted)
@@ -350,11 +302,7 @@ def prepare(context: TableContext, engine: LocalEngine, options: EraseOptions) -
         expires=options.expires,
         max_fraction=options.max_fraction,
     )
-    pending = None
-    if options.expires:
-        nothing = prepare_expiry(context, _expiry_of(()))
-        pending = nothing if nothing.unfinished else None
-    return PreparedErasure(loaded, plan, search, pending)
+    return plan, search
 
 
 def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> None:
@@ -386,24 +334,27 @@ def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> No
     )
 
 
-def _row_search(
-    context: TableContext,
-    engine: LocalEngine,
-    loaded: LoadedTable,
-    wanted: WantedRows,
-    found: Matches,
-) -> RowSearch:
-    """Return a search for rows of a head, deleted ones too; files that can't be read are left."""
+def _finder(context: TableContext, engine: LocalEngine, loaded: LoadedTable) -> Finder:
     outputs = outputs_of(context.store, context.env, loaded, COMMAND)
-    unread = frozenset(found.unread)
+    return EngineFinder(engine, DataOutputs(loaded.metadata, outputs))
+
+
+def _row_search(
+    context: TableContext, finder: Finder, wanted: WantedRows, found: Matches
+) -> RowSearch:
+    """Return a search for rows of a head, deleted ones too, in files that hold some or are new.
+
+    Files that can't be read are left.
+    """
+    known = frozenset(found.listed) - {file.location for file in found.files}
+    known |= found.unread.keys()
 
     def restrict(_: TableMetadata, chosen: ChosenFiles) -> ChosenFiles:
         """Have every file read: bounds that are wrong must not drop another row."""
-        is_unread = at_locations(chosen.files.data, unread)
-        rows = [row for row in (*chosen.whole, *chosen.partial) if not is_unread[row]]
+        is_known = at_locations(chosen.files.data, known)
+        rows = [row for row in (*chosen.whole, *chosen.partial) if not is_known[row]]
         return replace(chosen, whole=[], partial=sorted(rows))
 
-    finder = EngineFinder(engine, DataOutputs(loaded.metadata, outputs))
     return RowSearch(context, finder, wanted, restrict, finds_deleted=True)
 
 
@@ -532,7 +483,8 @@ class _Erasing:
         """Rewrite data files of a branch without the rows, also those that are deleted already."""
         context, engine = self.noting, self.engine
         loaded = open_to_change(context.catalog)
-        search = _row_search(context, engine, loaded, self.search.wanted, found)
+        finder = _finder(context, engine, loaded)
+        search = _row_search(context, finder, self.search.wanted, found)
 
         def check(looked: FoundDeletion) -> None:
             most = self.options.max_fraction

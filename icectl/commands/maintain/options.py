@@ -140,7 +140,7 @@ def maintain(
     A catalog, a namespace or a folder stands for all tables in and below it. In a glob `*` matches
     a part of one name, `**` any number of names. Quote globs, or let the shell expand paths.
 
-    The steps are expire-rows, compact, rewrite-manifests, analyze, expire-snapshots and
+    The steps are expire-rows, erase, compact, rewrite-manifests, analyze, expire-snapshots and
     remove-orphans, in this order. Each has the plans, journals and refusals of its command. A step
     runs if the table's health calls for it and the policy allows it. Each table is validated first;
     a table with errors has failed. A step that conflicts with another writer is tried again at the

@@ -18,6 +18,8 @@ from icectl.catalog.identifier import without_quoted
 from icectl.cli.options import SPARK_OPTIONS, declared_options
 from icectl.cli.patterns import covers, fixed_part, is_pattern
 from icectl.cli.settings import (
+    ERASE_DEADLINE,
+    ERASE_REQUESTED_AT,
     HEALTH_LIMITS,
     HEALTH_SECTION,
     SETTINGS,
@@ -159,14 +161,15 @@ def _limit_keys() -> Iterator[Key]:
             yield Key(f"{step}.{limit.name}", metavar, limit.policy_help, parse, default)
 
 
-DELETES_ROWS = ("expire-rows",)
+DELETES_ROWS = ("expire-rows", "erase")
 """Steps that run only if they are asked for: properties of a table alone delete no rows."""
 
 _BUILT_IN = "built-in"
 
 _OWN = (
     Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
-    Key("steps", "[STEP,...]", "the steps that may be run; expire-rows by its keys too", _steps,
+    Key("steps", "[STEP,...]",
+        "the steps that may be run; expire-rows and erase by their keys too", _steps,
         ", ".join(step for step in STEPS if step not in DELETES_ROWS), is_list=True),
     Key("window", "HH:MM-HH:MM ZONE", "hours in which steps may run", parse_window),
     Key("budget.rewrite-bytes", "SIZE",
@@ -184,6 +187,8 @@ _OWN = (
         parse_duration, "7d"),
     Key("remove-orphans.older-than", "DURATION", "age of files to delete, at least a day", _min_age,
         "3d"),
+    Key("erase.requested-at", "NAME", ERASE_REQUESTED_AT.about),
+    Key("erase.deadline", "DURATION", ERASE_DEADLINE.about, parse_duration),
     Key("validate.level", "LEVEL", "how deep tables are checked before a step",
         VALIDATE_LEVEL.parse, "metadata"),
 )  # fmt: skip

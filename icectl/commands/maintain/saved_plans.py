@@ -119,7 +119,10 @@ def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list
     moved: list[str] = []
     base = None
     for end in table.ends:
-        if end.status != "planned" or end.plan is None:
+        if end.status != "planned":
+            continue
+        if end.plan is None:
+            moved.append(f"{end.step}: no plan of it can be saved")
             continue
         base = base or end.plan["base"]
         if end.plan["base"] != base:

@@ -23,6 +23,8 @@ from icectl.cli.plans import Review, TableState, settings_in_full
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
     CONCURRENCY,
+    ERASE_DEADLINE,
+    ERASE_REQUESTED_AT,
     ORPHANS_OLDER_THAN,
     SETTINGS,
     TEMP_DIR,
@@ -61,7 +63,7 @@ from icectl.format.updates import SetProperties, Update
 from icectl.storage.location import is_local
 from icectl.table.context import TableContext, open_table
 from icectl.table.reader import Reader
-from icectl.table.reviewed import Reviewed, ReviewedAct
+from icectl.table.reviewed import PLANNED, Reviewed, ReviewedAct
 from icectl.units import print_instant
 
 
@@ -271,7 +273,7 @@ def _run(common: Common, job: StepRequest) -> StepEnd:
         if table is None
         else table.metadata_location_after or table.metadata_location,
     )
-    if job.planning and job.instant_ms is not None:
+    if job.planning and job.instant_ms is not None and job.step in PLANNED:
         assert table is not None
         settings = settings_in_full(common.shell.settings, job.step)
         plan = {
@@ -406,10 +408,10 @@ def settings_with(
         value = policy.values.get(setting.key)
         if value is not None and isinstance(value.text, str) and KEYS[setting.key].setting:
             values[setting.key] = _resolved(setting, value.text, value.origin)
-    keys = {"remove-orphans.older-than": ORPHANS_OLDER_THAN, "validate.level": VALIDATE_LEVEL}
-    for key, setting in keys.items():
-        value = policy.values[key]
-        if isinstance(value.text, str):
+    of_commands = (ORPHANS_OLDER_THAN, VALIDATE_LEVEL, ERASE_REQUESTED_AT, ERASE_DEADLINE)
+    for setting in of_commands:
+        value = policy.values.get(setting.key)
+        if value is not None and isinstance(value.text, str):
             values[setting.key] = _resolved(setting, value.text, value.origin)
     if concurrency is not None:
         values[CONCURRENCY.key] = _resolved(CONCURRENCY, str(concurrency), "--jobs")

@@ -73,8 +73,8 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path):
           "use younger files"),
          "run `icectl remove-orphans TABLE --allow-recent`, only if no writer is active"),
         ("steps = ['compat']",
-         ("`steps`, FILE: `compat` is not one of `expire-rows`, `compact`, "
-         "`rewrite-manifests`, `analyze`, "
+         ("`steps`, FILE: `compat` is not one of `expire-rows`, `erase`, `compact`, "
+          "`rewrite-manifests`, `analyze`, "
           "`expire-snapshots`, `remove-orphans`"), "`icectl man maintain.toml` lists the keys"),
         ("[[rule]]\nenabled = false", "rule 1 in FILE does not say which tables it is for",
          '`tables = ["prod.sales.*"]` does'),

@@ -176,6 +176,8 @@ def test_every_setting_with_an_option_is_its_one_declaration():
         "progress",
         "state-dir",
         "default-catalog",
+        "erase.requested-at",
+        "erase.deadline",
         *(setting.key for setting in (*HEALTH_LIMITS, *PRICES)),
     }
 

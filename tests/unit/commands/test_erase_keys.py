@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.commands.erase.keys import KeySet, read_keys
+from icectl.commands.erase.keys import KeyFile, KeySet, read_keys
 from icectl.errors import UsageError
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
@@ -33,7 +33,7 @@ def read(file: Path, type_: Type | str) -> KeySet:
     )  # fmt: skip
     secret = file.parent / "secret"
     secret.write_bytes(bytes(16))
-    return read_keys(str(file), "x", str(secret), metadata)
+    return read_keys(KeyFile(str(file), "x"), str(secret), metadata)
 
 
 def bytes_in(keys: KeySet) -> list[Any]:

@@ -32,6 +32,6 @@ def test_no_other_module_lists_the_steps():
 
 
 def test_plans_programs_and_the_command_line_know_every_step():
-    assert set(STEPS) <= PLANNED
+    assert set(STEPS) - PLANNED == {"erase"}  # a plan of it would be held to keys that it has not
     assert set(STEPS) <= {name.replace("_", "-") for name in spark.__all__}
     assert set(STEPS) <= set(COMMANDS)

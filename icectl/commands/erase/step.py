@@ -1,0 +1,152 @@
+"""What `icectl erase` would do to a table for the keys of a policy, or of the settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from icectl.cli.options import read_options
+from icectl.cli.settings import ERASE_DEADLINE, ERASE_KEYS, Settings
+from icectl.commands.erase.options import EraseRequest
+from icectl.commands.sight import Sight
+from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.errors import CorruptTable, UsageError
+from icectl.units import parse_duration, print_count
+
+COMMAND = "erase"
+
+_LIMIT = Limit(
+    "overdue-files",
+    "files with keys past their deadline",
+    "erase keys if so many files hold some past their deadline",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureFigures:
+    """The files that hold rows with a key, and those that hold one past its `deadline`.
+
+    Unless it `is_exact`, they may hold one, as far as bounds show. `problem` is why it is not
+    known which rows are to go.
+    """
+
+    key_count: int | None = None
+    file_count: int = 0
+    overdue_file_count: int = 0
+    deadline: str = ""
+    is_exact: bool = True
+    problem: str = ""
+
+
+def plan(sight: Sight, request: EraseRequest) -> Judgement:
+    """Look for rows with a key: by manifests, and in the files where the sight is exact.
+
+    Keys that can't be read are work: the run of the command tells of them.
+    """
+    if sight.settings.read(ERASE_KEYS) is None:
+        return Judgement(ErasureFigures())
+    from icectl.table.guard import check_deletable  # few tables have such keys
+
+    context, loaded = sight.reader.context, sight.reader.loaded
+    error = first_error(
+        sight.check_base,
+        sight.check_files,
+        lambda: check_deletable(context.catalog, loaded, sight.now_ms),
+    )
+    if isinstance(error, CorruptTable):
+        return Judgement(ErasureFigures(), error=error)
+    try:
+        figures, refusal = _looked(sight, request)
+    except UsageError as problem:
+        figures = ErasureFigures(problem=problem.message)
+        return Judgement(figures, (Measure(_LIMIT.name, 0, problem.message),))
+    if not figures.file_count:
+        return Judgement(figures)
+    measure = Measure(_LIMIT.name, figures.overdue_file_count, _found(figures))
+    return Judgement(figures, (measure,), error=error or refusal)
+
+
+def _looked(sight: Sight, request: EraseRequest) -> tuple[ErasureFigures, Any]:
+    """Return what is found, and the refusal of the command, if it would end with one."""
+    from icectl.commands.erase.parsed_options import options_of
+    from icectl.commands.erase.run import planned
+    from icectl.commands.matching import MatchSearch
+    from icectl.commands.rows.deletion import ThreadFinder
+    from icectl.table.live_files import with_dropped_columns
+
+    reader, settings = sight.reader, sight.settings
+    options = options_of(request, settings, sight.now_ms)
+    if sight.is_exact:
+        found, _ = planned(reader, ThreadFinder(reader.context), options)
+        count, refusal = len(found.found.files) + len(found.found.unread), found.refusal
+        key_count = found.sought.key_count
+    else:
+        sought, wanted = options.sought(sight.metadata)
+        search = MatchSearch(wanted, deleted_files=True)
+        count, refusal, key_count = search.count_candidates(reader), None, sought.key_count
+    deadline_ms = settings.read_as(ERASE_DEADLINE, parse_duration) or 0
+    overdue = None
+    if count and options.keys is not None:
+        metadata = with_dropped_columns(sight.metadata)
+        overdue = options.keys.overdue(metadata, sight.now_ms - deadline_ms)
+    overdue_count = 0
+    if overdue is not None:
+        search = MatchSearch(overdue, deleted_files=True)
+        overdue_count = (
+            len(search.look(reader).files) if sight.is_exact else search.count_candidates(reader)
+        )
+    figures = ErasureFigures(
+        key_count, count, overdue_count, settings.read(ERASE_DEADLINE), sight.is_exact
+    )
+    return figures, refusal
+
+
+def _found(figures: ErasureFigures) -> str:
+    if figures.problem:
+        return f"it is not known which rows are to be erased: {figures.problem}"
+    if figures.key_count is None:
+        return "no keys to erase; `erase.keys` names a file of them"
+    keys, files = print_count(figures.key_count, "key"), print_count(figures.file_count, "file")
+    if not figures.file_count:
+        return f"no file holds a row with one of {keys}"
+    hold = "hold" if figures.is_exact else "may hold"
+    text = f"{files} {hold} rows with one of {keys}"
+    if figures.overdue_file_count:
+        text += (
+            f"; {figures.overdue_file_count:,} {hold} one that was asked for "
+            f"more than {figures.deadline} ago"
+        )
+    return text
+
+
+def _members(figures: ErasureFigures) -> Mapping[str, object]:
+    return {
+        "key_count": figures.key_count,
+        "matching_file_count": figures.file_count,
+        "overdue_file_count": figures.overdue_file_count,
+        "deadline": figures.deadline or None,
+        "problem": figures.problem or None,
+    }
+
+
+def _read(settings: Settings, now_ms: int, request: EraseRequest) -> object:
+    """Read the options before any table is. Raises: UsageError."""
+    if settings.read(ERASE_KEYS) is None:
+        return read_options(request)
+    from icectl.commands.erase.parsed_options import options_of
+
+    settings.read_as(ERASE_DEADLINE, parse_duration)
+    return options_of(request, settings, now_ms)
+
+
+STEP: Step = Step(
+    COMMAND,
+    EraseRequest,
+    _read,
+    plan,
+    ErasureFigures(),
+    (_LIMIT,),
+    (Check("erasures", "keys to erase", (_LIMIT.name,), _found, _members),),
+    deletes=True,
+    is_owed=True,
+    not_in_policies={"where": None, "verify": None, "report": None, "sign-key": None},
+)

@@ -1,0 +1,233 @@
+"""`erase` as a step of `maintain`: keys of a policy are erased every night, until none is left."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.cli import engines
+from icectl.env import Env
+from tests.builders.byte_scanner import hits_below
+from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.rows import rows_without_lineage
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+DAY_MS = 86_400_000
+MARKED = 4712
+NOTE = "note {}".format
+POLICY = """
+[[rule]]
+tables = ["{}/**"]
+erase.keys = "{}"
+erase.key-columns = "note"
+erase.max-fraction = "100%"
+erase.expire-history = {}
+"""
+
+
+@pytest.fixture
+def run(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, a month after the tables were built."""
+    monkeypatch.setattr(engines, "LocalEngine", InlineEngine)
+    return prepared("maintain", FixedEnv(NOW_MS, uuids=20_000, snapshot_ids=20_000))
+
+
+def tables(folder: Path) -> list[Path]:
+    """Two tables with rows 3 and MARKED, each in a file with others."""
+    places = [folder / "wh" / "db" / name for name in ("a", "b")]
+    for place in places:
+        table = TableBuilder(place)
+        table.append(range(10))
+        table.append([*range(10, 20), MARKED])
+    return places
+
+
+def policy(folder: Path, keys: Path, *more: str, expires: str = "true") -> Path:
+    file = folder / "maintain.toml"
+    file.write_text(POLICY.format(folder / "wh", keys, expires) + "\n".join(more))
+    return file
+
+
+def keys_of(folder: Path, *rows: str, header: str = "note") -> Path:
+    file = folder / "gone.csv"
+    file.write_text("\n".join((header, *rows)) + "\n")
+    return file
+
+
+def night(run: Run, folder: Path, file: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code of a run by a policy, and what became of each table."""
+    words = (folder / "wh", "--policy", file, "--only", "erase", "--json", *options)
+    ended = run(*words)
+    return ended.code, ended.document["result"]["tables"]
+
+
+def health(run: Run, place: Path, config: Path, *options: str, code: int = 0) -> dict[str, Any]:
+    ended = run(place, "health", "--config", config, "--json", *options, command="inspect")
+    assert ended.code == code, ended.err
+    found: dict[str, Any] = checked_document(ended)["result"]["erasures"]
+    return found
+
+
+def settings(folder: Path, keys: Path, *more: str) -> Path:
+    file = folder / "icectl.toml"
+    lines = ["[erase]", f'keys = "{keys}"', 'key-columns = "note"', *more]
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_keys_of_a_policy_go_from_all_tables_and_a_second_night_has_nothing_to_do(run, tmp_path):
+    places = tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, NOTE(3), NOTE(MARKED)))
+    assert night(run, tmp_path, file, "--check")[0] == 4
+    code, done = night(run, tmp_path, file)
+    assert (code, [table["status"] for table in done]) == (0, ["done", "done"])
+    for place in places:
+        ids = sorted(row["id"] for row in rows_without_lineage(place))
+        assert ids == [id_ for id_ in range(20) if id_ != 3]
+        assert hits_below(place, [NOTE(MARKED).encode()]) == []
+    code, again = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in again}) == (0, {"nothing-to-do"})
+    assert night(run, tmp_path, file, "--check")[0] == 0
+
+
+def test_a_key_that_is_added_to_the_file_goes_the_next_night(run, tmp_path):
+    place, _ = tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, NOTE(MARKED)))
+    assert night(run, tmp_path, file)[0] == 0
+    keys_of(tmp_path, NOTE(MARKED), NOTE(3))
+    code, done = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in done}) == (0, {"done"})
+    ids = sorted(row["id"] for row in rows_without_lineage(place))
+    assert ids == [id_ for id_ in range(20) if id_ != 3]
+
+
+def test_no_output_and_no_file_of_a_run_has_a_key(run, tmp_path):
+    places = tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, NOTE(MARKED)))
+    metrics = tmp_path / "icectl.prom"
+    words = (tmp_path / "wh", "--policy", file, "--metrics-file", metrics, "-v")
+    for ended in (run(*words, "-n"), run(*words)):
+        assert ended.code == 0
+        assert NOTE(MARKED) not in ended.out + ended.err
+    assert NOTE(MARKED) not in metrics.read_text()
+    for place in places:
+        assert hits_below(place, [NOTE(MARKED).encode()]) == []
+
+
+def test_without_history_in_the_policy_snapshots_hold_rows_and_the_step_is_incomplete(
+    run, tmp_path
+):
+    tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, NOTE(3)), expires="false")
+    code, done = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in done}) == (3, {"incomplete"})
+
+
+def test_too_many_rows_are_withheld_or_refused(run, tmp_path):
+    places = tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, NOTE(3)), "erase.rounds = 1")
+    file.write_text(file.read_text().replace("100%", "1%"))
+    code, done = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in done}) == (3, {"refused"})
+    assert all(len(rows_without_lineage(place)) == 21 for place in places)
+
+
+def test_keys_that_cannot_be_read_fail_every_table_and_change_none(run, tmp_path):
+    places = tables(tmp_path)
+    code, done = night(run, tmp_path, policy(tmp_path, tmp_path / "none.csv"))
+    assert (code, {table["status"] for table in done}) == (3, {"failed"})
+    assert all(len(rows_without_lineage(place)) == 21 for place in places)
+    found = health(run, places[0], settings(tmp_path, tmp_path / "none.csv"))
+    assert (found["verdict"], found["command"]) == ("attention", "erase")
+    assert "cannot read the keys" in found["problem"]
+
+
+def test_a_table_is_healthy_without_keys_and_once_they_are_gone(run, tmp_path):
+    place, _ = tables(tmp_path)
+    keys = keys_of(tmp_path, NOTE(3))
+    config = settings(tmp_path, keys)
+    none = tmp_path / "none.toml"
+    none.write_text("")
+    assert health(run, place, none)["verdict"] == "ok"
+    found = health(run, place, config)
+    assert (found["verdict"], found["key_count"]) == ("attention", 1)
+    assert found["matching_file_count"] == 1
+    assert night(run, tmp_path, policy(tmp_path, keys))[0] == 0
+    found = health(run, place, config)
+    assert (found["verdict"], found["matching_file_count"]) == ("ok", 0)
+    assert found["found"] == "no file holds a row with one of 1 key"
+
+
+@pytest.mark.parametrize(
+    ("days", "verdict", "overdue"), [(29, "attention", 0), (31, "critical", 1)]
+)
+@pytest.mark.parametrize("form", ["csv", "parquet", "time"])
+def test_a_key_past_its_deadline_is_critical(run, tmp_path, days, verdict, overdue, form):
+    place, _ = tables(tmp_path)
+    asked_ms = NOW_MS - days * DAY_MS
+    asked = pa.array([asked_ms, NOW_MS], pa.timestamp("ms"))
+    column = ['requested-at = "asked"']
+    if form == "parquet":
+        keys = tmp_path / "gone.parquet"
+        pq.write_table(pa.table({"note": [NOTE(3), NOTE(4000)], "asked": asked}), keys)
+    elif form == "csv":
+        times = asked.cast(pa.timestamp("ms", "UTC")).cast(pa.string()).to_pylist()
+        rows = [f"{NOTE(3)},{times[0]}", f"{NOTE(4000)},{times[1]}"]
+        keys = keys_of(tmp_path, *rows, header="note,asked")
+    else:
+        keys, column = keys_of(tmp_path, NOTE(3)), []
+        os.utime(keys, (asked_ms / 1000, asked_ms / 1000))
+    config = settings(tmp_path, keys, *column)
+    code = 4 if verdict == "critical" else 0
+    found = health(run, place, config, "--fail-on", "critical", code=code)
+    assert (found["verdict"], found["overdue_file_count"]) == (verdict, overdue)
+    assert (
+        health(run, place, settings(tmp_path, keys, *column, 'deadline = "40d"'))[
+            "overdue_file_count"
+        ]
+        == 0
+    )
+
+
+def test_a_key_that_is_gone_is_never_overdue(run, tmp_path):
+    place, _ = tables(tmp_path)
+    keys = keys_of(tmp_path, f"{NOTE(4000)},2001-01-01", f"{NOTE(3)},2100-01-01",
+                   header="note,asked")  # fmt: skip
+    found = health(run, place, settings(tmp_path, keys, 'requested-at = "asked"'))
+    assert (found["matching_file_count"], found["overdue_file_count"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "column"),
+    [("note,asked", f"{NOTE(3)},soon", "asked"), ("note", NOTE(3), "asked"),
+     ("note,asked", f"{NOTE(3)},7d", "asked")],
+)  # fmt: skip
+def test_a_request_without_a_time_is_told_of_without_the_key(run, tmp_path, header, row, column):
+    place, _ = tables(tmp_path)
+    keys = keys_of(tmp_path, row, header=header)
+    found = health(run, place, settings(tmp_path, keys, f'requested-at = "{column}"'))
+    assert found["verdict"] == "attention"
+    assert "line" in found["problem"]
+    assert NOTE(3) not in json.dumps(found)
+
+
+def test_a_saved_plan_leaves_erasures_out_and_says_so(run, tmp_path):
+    tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, NOTE(3)))
+    plan = tmp_path / "plan.json"
+    words = (tmp_path / "wh", "--policy", file, "-n", "--save-plan", plan)
+    assert run(*words).code == 0
+    saved = json.loads(plan.read_text())
+    told = {one["why"] for one in saved["left_out"]}
+    assert "erase: no plan of it can be saved" in told
+    steps = [step["command"] for table in saved["tables"] for step in table["steps"]]
+    assert "erase" not in steps
+    assert NOTE(3) not in plan.read_text()
