@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from icectl.rows import workers
+from tests.builders.expiry import Aged, aged_table
 from tests.builders.forked_workers import Forks
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
@@ -102,6 +103,12 @@ def _shared_by(test: pytest.Function) -> str:
         for name, defined in test._fixtureinfo.name2fixturedefs.items()
         if defined[-1].scope == "module"
     )
+
+
+@pytest.fixture
+def aged(tmp_path: Path) -> Aged:
+    """A table with something to expire."""
+    return aged_table(tmp_path)
 
 
 @pytest.fixture

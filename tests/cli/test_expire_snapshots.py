@@ -44,11 +44,6 @@ def icectl(capsys: pytest.CaptureFixture[str]) -> Expire:
 
 
 @pytest.fixture
-def aged(tmp_path: Path) -> Aged:
-    return aged_table(tmp_path)
-
-
-@pytest.fixture
 def daily(tmp_path: Path) -> TableBuilder:
     """Eight appends, one a day; the last is seven days after the first."""
     table = TableBuilder(tmp_path / "daily", commit_interval_ms=DAY_MS)

@@ -15,16 +15,10 @@ import pytest
 
 from icectl.cli.console import Console, ConsoleOptions
 from tests.builders.table_builder import TableBuilder
+from tests.builders.terminal import Terminal
 from tests.stores.fixed_env import FixedEnv
 
 LINES = [f"line \udcff {number}" for number in range(40)]
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 Show = Callable[..., tuple[str, str]]

@@ -26,7 +26,6 @@ from tests.builders.expiry import (
     NOW_MS,
     Aged,
     Clock,
-    aged_table,
     context_of,
     expire,
     has_work,
@@ -34,11 +33,6 @@ from tests.builders.expiry import (
 )
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.stores.wrapped import WrappedStore
-
-
-@pytest.fixture
-def aged(tmp_path: Path) -> Aged:
-    return aged_table(tmp_path)
 
 
 def expired_ids(expired: Expired, aged: Aged) -> set[int]:

@@ -1,7 +1,5 @@
 """Random histories: after an erasure an independent scanner finds no mark, and other rows stay."""
 
-import io
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.cli import app, engines
-from icectl.env import Env
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import parse_transform
 from tests.builders.byte_scanner import hits_below
 from tests.builders.expiry import NOW_MS
-from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, read_metadata, rows_without_lineage
 from tests.builders.table_builder import PARTITIONINGS, START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
-from tests.cli.conftest import HOUR_MS, Ended
+from tests.cli.conftest import HOUR_MS
+from tests.cli.test_one_judgement import run
 from tests.stores.fixed_env import FixedEnv
 
 GONE = (4712, 4713)
@@ -39,15 +35,6 @@ STEPS = st.lists(
     min_size=2,
     max_size=9,
 )  # fmt: skip
-
-
-def run(*words: str, env: Env) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-        patch.setattr(engines, "LocalEngine", InlineEngine)
-        code = app.main(words, env=env)
-    return Ended(code, out.getvalue(), err.getvalue())
 
 
 def live_through(table: TableBuilder, steps: list[tuple[str, bool, int]]) -> None:

@@ -13,7 +13,7 @@ from icectl.errors import StorageError
 from icectl.storage.local.folders import OpenFolder, Roots
 from icectl.storage.local.store import LocalStore, write_to
 from icectl.storage.store import FailedRemoval
-from tests.builders.expiry import Aged, aged_table, context_of, options_of
+from tests.builders.expiry import aged_table, context_of, options_of
 from tests.builders.expiry import execute as execute_expiry
 from tests.builders.expiry import prepare as prepare_expiry
 from tests.builders.orphans import age, stray
@@ -25,11 +25,6 @@ EXPIRE = ("--older-than", "0s", "--yes", "--json")
 ORPHANS = ("--max-fraction", "1", "--yes", "--json")
 PARTITION = "data/category=c0"
 SECRET = "-----BEGIN KEY----- c2VjcmV0"
-
-
-@pytest.fixture
-def aged(tmp_path: Path) -> Aged:
-    return aged_table(tmp_path)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from icectl.errors import UsageError
 from icectl.units import as_html
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
+from tests.builders.terminal import Terminal
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 NAMES = {
@@ -42,13 +43,6 @@ NAMES = {
 OBEYED = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029" + BIDI + r"]|^\s*::|##(vso)?\[", re.MULTILINE
 )
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def console(answer: str = "") -> tuple[Console, io.StringIO, io.StringIO]:

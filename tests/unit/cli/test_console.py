@@ -9,14 +9,8 @@ from icectl.cli import progress_bar as live
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.env import SystemEnv
 from icectl.errors import Refused, UsageError
+from tests.builders.terminal import Terminal
 from tests.stores.fixed_env import FixedEnv
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def make(

@@ -6,6 +6,7 @@ import pytest
 
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.cli.tables import TableColumn, print_pairs, print_table, shorten, text_width, with_room
+from tests.builders.terminal import Terminal
 from tests.stores.fixed_env import FixedEnv
 
 COLUMNS = [
@@ -17,13 +18,6 @@ ROWS = [
     ["s3://bucket/db/table/data/part-00000.parquet", "12", "too small to keep"],
     ["s3://b/x", "3456", "fine"],
 ]
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def printed(

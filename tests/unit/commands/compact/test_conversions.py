@@ -12,14 +12,14 @@ from tests.builders.compactions import compacted
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import (
     current_metadata,
-    head,
     ids_of,
-    live_entries,
     read_metadata,
     rows_without_lineage,
 )
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
+from tests.unit.commands.compact.test_deletes import data_files
+from tests.unit.commands.compact.test_deletes import delete_files as deletes
 from tests.unit.commands.compact.test_run import planned, run
 
 
@@ -27,22 +27,8 @@ def converting(directory: Path, **chosen: Any):
     return planned(directory, deletes_only=True, **chosen)
 
 
-def deletes(directory: Path) -> list[dict[str, Any]]:
-    """Live delete files and vectors, with their sequence numbers."""
-    return [
-        entry["data_file"] | {"sequence": entry["sequence"]}
-        for entry in live_entries(head(directory))
-        if entry["data_file"]["content"]
-    ]
-
-
 def by_value(directory: Path) -> list[dict[str, Any]]:
     return [file for file in deletes(directory) if file["content"] == 2]
-
-
-def data_files(directory: Path) -> set[str]:
-    entries = live_entries(head(directory))
-    return {one["data_file"]["file_path"] for one in entries if not one["data_file"]["content"]}
 
 
 def upserted(directory: Path, partitioning: str = "none", version: int = 2) -> TableBuilder:

@@ -17,14 +17,8 @@ from icectl.commands.inspect.rows_report import (
     text_members,
 )
 from icectl.commands.inspect.views import VIEWS, Row, RowSet
+from tests.builders.terminal import Terminal
 from tests.stores.fixed_env import FixedEnv
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def console(out: io.StringIO, err: io.StringIO | None = None) -> Console:

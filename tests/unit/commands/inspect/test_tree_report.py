@@ -6,14 +6,8 @@ from dataclasses import replace
 from icectl.cli.console import Console, ConsoleOptions
 from icectl.commands.inspect.tree_plan import LeftOut, Node
 from icectl.commands.inspect.tree_report import mermaid, print_tree, tree_page
+from tests.builders.terminal import Terminal
 from tests.stores.fixed_env import FixedEnv
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def data(row: int) -> Node:

@@ -18,12 +18,11 @@ from icectl.errors import Refused, Unsupported
 from icectl.format.schema import Schema
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.rows.find_job import keys_of
-from icectl.rows.spark_frames import LoadJob, OutgoingRows, _load
+from icectl.rows.spark_frames import OutgoingRows
 from icectl.storage.local.store import LocalStore
-from icectl.storage.open import StorageOptions
-from icectl.table.rewrite_tasks import RewriteTask
 from tests.builders.inline_rows import InlineFinder, InlineFrame, typed_tree, way_to
 from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.unit.commands.rows.test_shapes import Loader
 
 ONE, TWO = "00112233-4455-6677-8899-aabbccddeeff", "F47AC10B-58CC-4372-A567-0E02B2C3D479"
 KINDS = {
@@ -96,15 +95,6 @@ def test_files_have_the_values_in_the_types_of_the_format(table):
         assert marks["t"].startswith("Time(isAdjustedToUTC=false, timeUnit=microseconds")
         assert marks["ns"].startswith("Timestamp(isAdjustedToUTC=false, timeUnit=nanoseconds")
         assert marks["nz"].startswith("Timestamp(isAdjustedToUTC=true, timeUnit=nanoseconds")
-
-
-class Loader:
-    """Reads what is planned, in this process."""
-
-    def load(self, tasks: list[RewriteTask], job: LoadJob) -> pa.Table:
-        numbers = pa.RecordBatch.from_pydict({"id": range(len(tasks))})
-        batches = _load(StorageOptions({}), job, tasks, iter([numbers]))
-        return pa.Table.from_batches(batches, job.rows.schema)
 
 
 def test_loaded_rows_are_those_that_were_written(table):
