@@ -222,6 +222,7 @@ def upserts(table: TableBuilder) -> None:
         table.append([id_])
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("version", "gc_enabled"),
     [

@@ -26,8 +26,8 @@ TEMPORARY = ".icectl-"
 JOURNAL = "icectl-"
 DAY_SECONDS = 86_400
 EVERY = pytest.param(1, 1, marks=FULL)
-KILLED = [(4, 15), EVERY]
-FILLED = [(1, 19), EVERY]
+KILLED = [(4, 23), EVERY]
+FILLED = [(1, 29), EVERY]
 """First step and stride: every step in the full tier."""
 
 
@@ -164,7 +164,7 @@ def small_disk(subject: Subject) -> Iterator[Path]:
 
 
 @pytest.mark.by_turns(2)
-@pytest.mark.parametrize("pages", [5, pytest.param(1, marks=FULL)])
+@pytest.mark.parametrize("pages", [25, pytest.param(1, marks=FULL)])
 def test_a_disk_without_room_leaves_the_table_as_it_was(subject, small_disk, left, pages):
     """A page more room each time, then some pages more, until the run succeeds."""
     before = subject.contents()

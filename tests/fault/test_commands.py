@@ -68,8 +68,8 @@ def check_finished(subject: Subject, left: set[str]) -> None:
 @pytest.mark.parametrize(
     ("failure", "turn", "stride"),
     [
-        ("before", 0, 15),
-        ("lost", 2, 31),
+        ("before", 0, 31),
+        ("lost", 2, 61),
         *(pytest.param(failure, 0, 1, marks=FULL) for failure in ("before", "lost", "after")),
     ],
 )
@@ -121,8 +121,8 @@ class InterruptedStore(WrappedStore):
 @pytest.mark.parametrize(
     ("moment", "times", "turn", "stride"),
     [
-        ("after", 1, 1, 23),
-        ("after", 2, 3, 29),
+        ("after", 1, 1, 47),
+        ("after", 2, 3, 59),
         *(pytest.param("after", times, 0, 1, marks=FULL) for times in (1, 2)),
         *(pytest.param("before", times, 0, 1, marks=FULL) for times in (1, 2)),
     ],
@@ -151,7 +151,7 @@ class BrokenStore(InterruptedStore):
 
 @pytest.mark.parametrize(
     ("moment", "stride"),
-    [("after", 20), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
+    [("after", 40), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
 )
 def test_any_store_call_may_raise_what_nobody_expects(subject, left, calls, moment, stride):
     """Where the commit can't have been sent, nothing of the run is left; else a rerun finishes."""

@@ -118,7 +118,7 @@ def check_outputs(scene: Scene, ended: Ended) -> None:
             assert hostile.KEY not in written.read_text()
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(TABLES), 7))
+@pytest.mark.parametrize(("name", "command"), combinations(list(TABLES), 11))
 def test_hostile_tables(scene, name, command):
     built = build(scene, version=1 if command == "migrate-v1-v2" else 2)
     turn = list(TABLES).index(name) + list(WORDS).index(command)
@@ -143,7 +143,7 @@ def own_files(scene: Scene) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(CATALOGS), 11))
+@pytest.mark.parametrize(("name", "command"), combinations(list(CATALOGS), 13))
 def test_hostile_catalogs(scene, name, command):
     build(scene, version=1 if command == "migrate-v1-v2" else 2)
     turn = list(CATALOGS).index(name) + list(WORDS).index(command)
@@ -162,7 +162,7 @@ def test_hostile_catalogs(scene, name, command):
     check_outputs(scene, ended)
 
 
-@pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 7))
+@pytest.mark.parametrize(("name", "command"), combinations(list(STORES), 11))
 def test_hostile_stores(scene, name, command):
     build(scene)
     turn = list(STORES).index(name) + list(WORDS).index(command)
