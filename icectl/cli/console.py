@@ -4,6 +4,7 @@ Data go to stdout; progress, warnings, hints, errors and questions to stderr. Ri
 only once there is a progress bar to draw.
 """
 
+import io
 import json
 import logging
 import os
@@ -328,6 +329,13 @@ class Console:
         parts[::2] = map(inert, parts[::2])
         parts[1::2] = [f"\x1b[{code}m" for code in parts[1::2]]
         return "".join(parts)
+
+
+def silent_console(env: Env) -> Console:
+    """Return the console of a run within a run: nothing is printed or asked, warnings are kept."""
+    streams = io.StringIO(), io.StringIO(), io.StringIO()
+    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
+    return Console(*streams, env, options)
 
 
 def _wrap(text: str, width: int | None) -> list[str]:

@@ -5,7 +5,6 @@ completed. Catalogs are those of the operator's configuration; a line that says 
 storage, is not followed. Whatever goes wrong, nothing is printed.
 """
 
-import io
 import os
 import re
 import shlex
@@ -20,7 +19,7 @@ import typer
 from typer.core import TyperArgument
 
 from icectl.catalog.identifier import dotted_name, parse_name
-from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.console import silent_console
 from icectl.cli.help import is_flag
 from icectl.cli.naming import (
     NameInCatalog,
@@ -111,13 +110,9 @@ def candidates(words: Sequence[str]) -> list[str]:
     env = _NoWaiting()
     deadline = Deadline(env, env.monotonic_seconds() + _SECONDS)
     interrupts = Interrupts(lambda _: None)
-    silent = io.StringIO()
-    console = Console(
-        silent, silent, silent, env, ConsoleOptions(color="never", verbosity=-1, progress=False)
-    )
     with ended_in_time(deadline, interrupts, lambda _: None, _GRACE_SECONDS):
         settings = resolve({}, os.environ, line.options.get("--config"))
-        shell = Shell(console, env, settings, deadline, interrupts)
+        shell = Shell(silent_console(env), env, settings, deadline, interrupts)
         common = Common(shell=shell, catalog=line.options.get("--catalog"))
         every = _candidates(common, line)
         names = dict.fromkeys(name for name in every if name.startswith(line.current))

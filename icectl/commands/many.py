@@ -1,13 +1,12 @@
 """One command on several tables, one after the other: each as by itself, then one report."""
 
-import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
-from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.console import Console, silent_console
 from icectl.cli.document import Outcome, Status
 from icectl.cli.failures import error_and_code, recovery_hint
 from icectl.cli.naming import name_in_hints
@@ -201,9 +200,7 @@ def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome])
     deadline = common.shell.deadline
     if deadline.passed:
         return TableEnd(table, "incomplete", 3, "not reached before the time limit")
-    options = ConsoleOptions(verbosity=-1, progress=False, json=True)
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), common.shell.env, options)
-    shell = replace(common.shell, console=console, recovery_hints=[])
+    shell = replace(common.shell, console=silent_console(common.shell.env), recovery_hints=[])
     try:
         outcome = on_one(replace(common, shell=shell, json=True), table)
     except Exception as raised:  # noqa: BLE001 - one table's failure never stops the others

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.console import Console, silent_console
 from icectl.cli.document import Status, TableIdentity, document, json_text
 from icectl.cli.failures import error_and_code, recovery_hint
 from icectl.cli.options import Change, Common, Invocation, Shell, option_settings
@@ -166,9 +166,8 @@ class _CallbackProgress(ConsoleProgress):
 @contextmanager
 def _call_context(call: Call, values: Mapping[str, str]) -> Iterator[tuple[Shell, Console]]:
     """Give a call what a command runs with; errors tell a way out, and no secret."""
-    env, out = SystemEnv(), io.StringIO()
-    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
-    console = Console(out, out, out, env, options)
+    env = SystemEnv()
+    console = silent_console(env)
     if call.progress is not None:
         console.progress = _CallbackProgress(call.progress, console.warn)
     settings = resolve(values, os.environ, call.access.config)

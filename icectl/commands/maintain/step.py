@@ -5,7 +5,6 @@ them: where the table's own properties keep more, they win. The steps that a tab
 by its current metadata and manifests; of older snapshots only their summaries are read.
 """
 
-import io
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from icectl.catalog.protocol import LoadedTable, PlacesByCatalog
-from icectl.cli.console import Console, ConsoleOptions
+from icectl.cli.console import silent_console
 from icectl.cli.document import Outcome, clean, table_json
 from icectl.cli.failures import error_and_code, with_table
 from icectl.cli.metrics import numbers_of
@@ -361,8 +360,6 @@ def check_options(policy: TablePolicy, shell: Shell) -> None:
 
 def _shell(job: StepRequest, place: StepContext) -> Shell:
     """Return a shell of its own for a step: nothing is printed or asked."""
-    silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
-    console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
     options = {
         setting.key: str(job.options[name])
         for name, setting in (("concurrency", CONCURRENCY), ("temp_dir", TEMP_DIR))
@@ -388,7 +385,7 @@ def _shell(job: StepRequest, place: StepContext) -> Shell:
         is_shared=is_shared,
     )
     return Shell(
-        console,
+        silent_console(place.env),
         env,
         settings,
         deadline,
