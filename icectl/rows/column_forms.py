@@ -7,7 +7,7 @@ from io import BytesIO
 import pyarrow as pa
 
 from icectl.errors import CorruptTable, Unsupported
-from icectl.files.parquet.merge_columns import FileColumn, StoredColumn
+from icectl.files.parquet.merge_columns import AlikeColumn, FileColumn
 from icectl.files.parquet.merge_footer import (
     read_source,
 )
@@ -38,7 +38,7 @@ class TableForms:
         self._items: dict[FileColumn, NestedField | None] = {}
 
     def common_form(
-        self, columns: Sequence[StoredColumn], *, may_be_missing: bool
+        self, columns: Sequence[AlikeColumn], *, may_be_missing: bool
     ) -> FileColumn | None:
         """Return a form that all of these can have, for the fewest bytes to decode.
 
@@ -123,7 +123,7 @@ def _encoded(item: NestedField) -> FileColumn:
     return read_source(file).columns[0]
 
 
-def _can_become(stored: StoredColumn, wanted: NestedField) -> bool:
+def _can_become(stored: AlikeColumn, wanted: NestedField) -> bool:
     """Return whether values of a column can be written as another, by footers."""
     field = stored.column.field
     try:

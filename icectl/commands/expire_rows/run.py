@@ -85,7 +85,7 @@ class ExpireRowsOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedExpiry:
+class PreparedRowExpiry:
     """A plan, the table that it is of, and the search that made it."""
 
     loaded: LoadedTable
@@ -138,7 +138,7 @@ def run(common: Common, table: str, request: ExpireRowsRequest, change: Change) 
 
 def prepare(
     context: TableContext, engine: LocalEngine, options: ExpireRowsOptions
-) -> PreparedExpiry:
+) -> PreparedRowExpiry:
     """Load the table and find the rows of a branch that are past their time; nothing is written.
 
     Raises: UsageError, for a branch or column that there is not; Refused; Unsupported, where it is
@@ -150,7 +150,7 @@ def prepare(
     snapshot = branch_head(metadata, options.branch)
     places = DataOutputs(metadata, outputs_of(context.store, context.env, loaded, COMMAND))
     finder = EngineFinder(engine, places)
-    return PreparedExpiry(loaded, *look(context, finder, metadata, snapshot, options))
+    return PreparedRowExpiry(loaded, *look(context, finder, metadata, snapshot, options))
 
 
 def look(
@@ -291,7 +291,7 @@ def _carried(metrics: FileMetrics | None, name: str) -> object:
 
 
 def execute(
-    context: TableContext, engine: LocalEngine, prepared: PreparedExpiry
+    context: TableContext, engine: LocalEngine, prepared: PreparedRowExpiry
 ) -> tuple[ExpiredRows, LoadedTable]:
     """Delete the rows of a plan, and those that came since; returns the table after it too.
 

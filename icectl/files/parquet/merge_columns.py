@@ -91,7 +91,7 @@ class FileShape:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredColumn:
+class AlikeColumn:
     """A column of some files that store it alike: its bytes, and whether footers say it is full.
 
     A full column has no nulls, and no empty lists.
@@ -111,9 +111,9 @@ class StoredColumns:
     are_full: tuple[bool, ...]
 
     @property
-    def columns(self) -> Iterator[StoredColumn]:
+    def columns(self) -> Iterator[AlikeColumn]:
         parts = zip(self.shape.columns, self.sizes, self.are_full, strict=True)
-        return (StoredColumn(*part) for part in parts)
+        return (AlikeColumn(*part) for part in parts)
 
     def with_others(self, other: "StoredColumns") -> "StoredColumns":
         """Return those of more files, which store them in the same way."""
@@ -134,7 +134,7 @@ class ColumnForms(Protocol):
     """The forms that the columns of a table can be written in."""
 
     def common_form(
-        self, columns: Sequence[StoredColumn], *, may_be_missing: bool
+        self, columns: Sequence[AlikeColumn], *, may_be_missing: bool
     ) -> FileColumn | None:
         """Return a form that all of these can have, for the fewest bytes to decode; or None."""
 
@@ -188,7 +188,7 @@ def joined(files: Sequence[StoredColumns], forms: ColumnForms | None = None) -> 
     different ways, or may not be missing.
     """
     first = dict(files[0].shape.stated_once)
-    columns: dict[ColumnKey, list[StoredColumn]] = {}
+    columns: dict[ColumnKey, list[AlikeColumn]] = {}
     for stored in files:
         for what, value in stored.shape.stated_once:
             if first[what] != value:
@@ -199,7 +199,7 @@ def joined(files: Sequence[StoredColumns], forms: ColumnForms | None = None) -> 
 
 
 def _joined(
-    columns: Sequence[StoredColumn], file_count: int, forms: ColumnForms | None
+    columns: Sequence[AlikeColumn], file_count: int, forms: ColumnForms | None
 ) -> FileColumn:
     """Return a column that some of the files have. Raises: NotMergeable."""
     first = columns[0].column
