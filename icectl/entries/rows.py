@@ -397,28 +397,6 @@ def total(entries: E, column: str) -> int:
     return int(pc.sum(entries.table[column], min_count=0).as_py())
 
 
-def files_by_partition(entries: E) -> pa.Table:
-    """Return files per partition.
-
-    Shape: spec_id, partition_key, file_count, size_bytes, record_count, min_size_bytes,
-    max_size_bytes; one row per (spec_id, partition_key).
-    Order: spec_id, then partition_key by bytes.
-    """
-    size = "file_size_in_bytes"
-    groups = entries.table.group_by(GROUP_KEYS).aggregate(
-        [([], "count_all"), (size, "sum"), ("record_count", "sum"), (size, "min"), (size, "max")]
-    )
-    return groups.rename_columns(
-        {
-            "count_all": "file_count",
-            f"{size}_sum": "size_bytes",
-            "record_count_sum": "record_count",
-            f"{size}_min": "min_size_bytes",
-            f"{size}_max": "max_size_bytes",
-        }
-    ).sort_by([(key, "ascending") for key in GROUP_KEYS])
-
-
 def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray[np.int64]:
     """Return the position of each value in `known`, -1 for null and others. Order: kept."""
     indexes = pc.fill_null(pc.index_in(values, value_set=known, skip_nulls=True), -1)

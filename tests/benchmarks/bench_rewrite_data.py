@@ -41,7 +41,6 @@ from tests.benchmarks.measure import call, in_turn, median, ratio, verdict
 
 FILE_COUNT, GROUP_COUNT = 64, 4
 SMALL_COUNT, SMALL_ROWS, EQUALITY_COUNT = 1_000, 1_100, 100
-MEMORY_LIMIT_BYTES = 1 << 30
 ROW_GROUP_BYTES = 128 << 20
 
 

@@ -289,11 +289,6 @@ class TableBuilder:
             )
         ]
 
-    def loose_equality_deletes(self, ids: Sequence[int]) -> list[EntryRow]:
-        """Write equality deletes for each partition of the rows; no snapshot has them."""
-        groups = self._by_partition(ids)
-        return [self._write_equality_deletes(values, group) for values, group in groups.items()]
-
     def ref(
         self, name: str, kind: str = "tag", *, snapshot_id: int | None = None, **retention: int
     ) -> None:

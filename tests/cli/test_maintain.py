@@ -26,7 +26,6 @@ from tests.stores.fixed_env import FixedEnv
 DAY_MS = 86_400_000
 NOW_MS = START_MS + 30 * DAY_MS
 PREFIX = "main.db.inner."
-EXPIRABLE = "12 snapshots eligible for expiration"
 
 
 @pytest.fixture

@@ -185,22 +185,6 @@ def test_total_counts_null_as_nothing():
     assert rows.total(FILES, "record_count") == 55
 
 
-def test_grouped_counts_by_spec_and_partition():
-    groups = rows.files_by_partition(
-        entries(
-            data("a", spec_id=1, partition_key=key("y"), file_size_in_bytes=7, record_count=1),
-            data("b", spec_id=0),
-            data("c", spec_id=1, partition_key=key("x"), file_size_in_bytes=3, record_count=2),
-            data("d", spec_id=1, partition_key=key("y"), file_size_in_bytes=5, record_count=4),
-        )
-    )
-    assert groups.to_pylist() == [
-        _group(0, b"", 1, 1000, 10, 1000, 1000),
-        _group(1, key("x"), 1, 3, 2, 3, 3),
-        _group(1, key("y"), 2, 12, 5, 5, 7),
-    ]
-
-
 def test_count_by_manifest_counts_manifests_without_rows():
     assert rows.count_by_manifest(FILES, 4) == [2, 1, 3, 0]
 
@@ -212,18 +196,6 @@ def test_count_by_value_counts_null_too():
 def test_index_in_finds_no_null():
     found = rows.index_in(pa.chunked_array([["b", None], ["x"]]), pa.array(["a", "b", None]))
     assert found.tolist() == [1, -1, -1]
-
-
-def _group(spec_id, partition_key, files, size, records, smallest, largest) -> dict[str, object]:
-    return {
-        "spec_id": spec_id,
-        "partition_key": partition_key,
-        "file_count": files,
-        "size_bytes": size,
-        "record_count": records,
-        "min_size_bytes": smallest,
-        "max_size_bytes": largest,
-    }
 
 
 def test_entries_are_as_long_as_their_tables():
