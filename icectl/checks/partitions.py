@@ -1,7 +1,7 @@
 """Rules of partition values: what a manifest stores, and what its list says of it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import isnan
 from typing import Any
@@ -11,25 +11,49 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.objects import Columns, ManifestList, StoredManifest
+from icectl.checks.live_entries import LiveRows
+from icectl.checks.objects import Columns, ManifestEntries, ManifestList, StoredManifest
 from icectl.checks.rule import Breach, Check, of_object, rule
-from icectl.entries.columns import Mask, Places, Spans, mask_of, not_text, packed, whole
-from icectl.entries.partition_key import PartitionValue, decode_key, join_values, sort_key
+from icectl.entries.bound_values import decimal_bounds, integer_bounds, real_bounds
+from icectl.entries.columns import (
+    INTEGER_TYPES,
+    Integers,
+    Mask,
+    Places,
+    Spans,
+    from_integers,
+    mask_of,
+    not_text,
+    packed,
+    whole,
+)
+from icectl.entries.partition_key import (
+    UNKNOWN_KEY,
+    PartitionValue,
+    decode_key,
+    join_values,
+    sort_key,
+)
+from icectl.entries.partition_transforms import transform_column
 from icectl.entries.rows import RawEntries
+from icectl.entries.stats import bounds, metric
 from icectl.errors import CorruptTable
 from icectl.format import single_value
-from icectl.format.manifest import FieldSummary, ManifestFile
+from icectl.format.manifest import Content, FieldSummary, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.rule import (
     COMPACT_OWN,
+    NO_PARTITION,
     OURS,
     REPAIR_LIST,
     REPARTITION,
     RESTORE,
     REWRITE_MANIFESTS,
     Fault,
+    Severity,
 )
+from icectl.format.transforms import Transform, accepts
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 from icectl.units import print_text
 
@@ -396,6 +420,238 @@ def _range_of(values: Sequence[PartitionValue]) -> FieldRange:
     return FieldRange(has_null, has_nan, least, greatest=greatest)
 
 
+# -- partitions beside bounds ---------------------------------------------------------------------
+
+BOUNDED = frozenset(
+    {"content", "status", "spec_id", "partition_key", "location"}
+    | {"lower_bounds", "upper_bounds", "null_value_counts"}
+)
+"""The columns of entries that partitions are compared by with the entry's own bounds."""
+
+_MISPLACED = "has a partition value of `{}` that its own bounds exclude"
+_UNITS = frozenset({"year", "month", "day", "hour"})
+_MOST_WIDTH = 2**62
+
+
+def misplaced(
+    metadata: TableMetadata, rows: RawEntries, transforms: Collection[str]
+) -> Iterator[tuple[PartitionField, Integers]]:
+    """Yield partition fields by some transforms, with the rows whose value their bounds exclude.
+
+    Rows are live data files. Unknown bounds exclude nothing, nor do cut ones what they may be cut
+    from. Counts of nulls alone exclude nothing either: a column that only the folders of a migrated
+    table name may be counted as nulls.
+    Cost: some passes over the bounds of each field's column.
+    """
+    table = rows.table
+    if not set(table.column_names) >= BOUNDED:
+        return
+    is_data = mask_of(pc.equal(table["content"], int(Content.DATA)))
+    is_data &= mask_of(pc.not_equal(table["status"], int(Status.DELETED)))
+    is_data &= mask_of(pc.not_equal(table["partition_key"], pa.scalar(UNKNOWN_KEY, pa.binary())))
+    spec_ids = table["spec_id"].to_numpy()
+    for spec in metadata.partition_specs:
+        if not any(item.transform.name in transforms for item in spec.fields):
+            continue
+        places = np.flatnonzero(is_data & (spec_ids == spec.spec_id))
+        if not len(places):
+            continue
+        keys = whole(table["partition_key"]).take(pa.array(places)).dictionary_encode()
+        try:
+            values = _fields(keys.dictionary, len(spec.fields))
+        except CorruptTable:  # R-068
+            continue
+        for item, (present, spans) in zip(spec.fields, values, strict=True):
+            type_ = _source_type(metadata, item)
+            if type_ is None or item.transform.name not in transforms:
+                continue
+            id_, of = item.source_ids[0], pa.array(places)
+            stated = [bounds(rows, id_, side).take(of) for side in ("lower", "upper")]
+            counted = pc.fill_null(metric(rows, "null_value_counts", id_).take(of), -1)
+            has_values = mask_of(pc.is_valid(stated[0])) & (counted.to_numpy() == 0)
+            own = _Own(keys.indices.to_numpy(), present, spans)
+            wrong = ~own.present & has_values
+            wrong |= _outside(item.transform, type_, own, *stated)
+            if wrong.any():
+                yield item, places[wrong]
+
+
+def _source_type(metadata: TableMetadata, item: PartitionField) -> Type | None:
+    """Return the type of the one source column; None where the transform says nothing of it.
+
+    Dates that became timestamps are partitioned by days all the same (R-097).
+    """
+    columns = (schema.field(item.source_ids[0]) for schema in metadata.schemas)
+    types = [column.type for column in columns if column is not None]
+    if not types or len(item.source_ids) > 1 or not accepts(item.transform, types[-1]):
+        return None
+    return types[-1] if PrimitiveType("date") not in types or _is(types[-1], "date") else None
+
+
+class _Own:
+    """The values of one partition field, by entry."""
+
+    def __init__(self, codes: npt.NDArray[Any], present: Mask, spans: Spans) -> None:
+        self._codes, self._present, self._spans = codes, present, spans
+        self.present: Mask = present[codes]
+
+    def numbers(self, type_: Type) -> tuple[npt.NDArray[Any], Mask]:
+        """Return values of a type as numbers, and where there are such."""
+        places = np.flatnonzero(self._present & _is_of_length(self._spans, type_))
+        is_real = _is(type_, "float", "double")
+        values = np.zeros(len(self._present), np.float64 if is_real else np.int64)
+        known = np.zeros(len(values), np.bool_)
+        if isinstance(type_, DecimalType):
+            at, whole_numbers = _in_one_word(places, *self._spans.decimals(places))
+            values[at], known[at] = whole_numbers, True
+        else:
+            values[places] = self._spans.numbers(places, "<f8" if is_real else "<i8")
+            known[places] = True
+        return values[self._codes], known[self._codes]
+
+    def texts(self) -> pa.Array:
+        """Return values as bytes."""
+        return packed(self._spans).take(pa.array(self._codes))
+
+
+def _in_one_word(
+    at: Integers, high: Integers, low: npt.NDArray[np.uint64]
+) -> tuple[Integers, Integers]:
+    """Return the places of decimals of 64 bits, and these without their scale."""
+    words = low.view(np.int64)
+    fits = high == words >> 63
+    return at[fits], words[fits]
+
+
+def _outside(
+    transform: Transform, type_: Type, own: _Own, lower: pa.Array, upper: pa.Array
+) -> Mask:
+    """Find values that are not what a transform makes of any value between bounds."""
+    is_text = not (_is(type_, *INTEGER_TYPES, "float", "double") or isinstance(type_, DecimalType))
+    if transform.name == "bucket":
+        one = pc.if_else(pc.equal(lower, upper), lower, None)
+        buckets, known = _buckets(transform, type_, one, is_text=is_text)
+        values, is_own = own.numbers(PrimitiveType("int"))
+        return np.asarray(known & is_own & (values != buckets), np.bool_)
+    if is_text:
+        return _outside_texts(transform, type_, own, lower, upper)
+    is_unit = transform.name in _UNITS
+    values, is_own = own.numbers(PrimitiveType("int") if is_unit else type_)
+    least, has_least = _transformed(transform, type_, *_numbers(lower, type_))
+    most, has_most = _transformed(transform, type_, *_numbers(upper, type_))
+    if is_unit:
+        most = most + (most < 0)  # old writers rounded moments before 1970 up
+    below, above = ~(values >= least), ~(values <= most)  # NaN is nowhere between
+    return np.asarray(own.present & is_own & (has_least & below | has_most & above), np.bool_)
+
+
+def _numbers(stored: pa.Array, type_: Type) -> tuple[npt.NDArray[Any], Mask]:
+    """Return bounds as numbers, and where they are known."""
+    is_real = _is(type_, "float", "double")
+    values = np.zeros(len(stored), np.float64 if is_real else np.int64)
+    known = np.zeros(len(stored), np.bool_)
+    if isinstance(type_, DecimalType):
+        parts = [_in_one_word(*decimal_bounds(stored))]
+    else:
+        parts = [*(real_bounds(stored) if is_real else integer_bounds(stored, type_))]
+    for at, found in parts:
+        values[at], known[at] = found, True
+    return values, known & mask_of(pc.is_valid(stored))
+
+
+def _transformed(
+    transform: Transform, type_: Type, values: npt.NDArray[Any], known: Mask
+) -> tuple[npt.NDArray[Any], Mask]:
+    """Return what a transform that keeps the order makes of numbers, and where that is known."""
+    if transform.name == "truncate":
+        width = transform.width or 0
+        if width > _MOST_WIDTH:
+            return values, np.zeros(len(values), np.bool_)
+        below = values - values % width  # R-074
+        return below, known & (below <= values)
+    if transform.name in _UNITS and isinstance(type_, PrimitiveType):
+        try:
+            column = from_integers(values)
+            if type_.name == "date":
+                column = column.cast(pa.int32())
+            counted = transform_column(transform, type_, column.cast(INTEGER_TYPES[type_.name]))
+        except ValueError:
+            return values, np.zeros(len(values), np.bool_)
+        return counted.cast(pa.int32()).to_numpy().astype(np.int64), known
+    return values, known
+
+
+def _buckets(
+    transform: Transform, type_: Type, stored: pa.Array, *, is_text: bool
+) -> tuple[Integers, Mask]:
+    """Return the buckets of bounds that are one value, and where there are such."""
+    if is_text:
+        hashed, known = stored, mask_of(pc.is_valid(stored))
+    elif isinstance(type_, DecimalType):
+        return np.zeros(len(stored), np.int64), np.zeros(len(stored), np.bool_)
+    else:
+        values, known = _numbers(stored, type_)
+        if _is(type_, "timestamp_ns", "timestamptz_ns"):
+            values = values // 1000  # R-075
+        hashed = from_integers(values)
+    kind = PrimitiveType("binary" if is_text else "long")
+    buckets = pc.fill_null(transform_column(transform, kind, hashed), 0)
+    return buckets.to_numpy().astype(np.int64), known
+
+
+def _outside_texts(
+    transform: Transform, type_: Type, own: _Own, lower: pa.Array, upper: pa.Array
+) -> Mask:
+    if _is(type_, "uuid"):  # writers do not agree on their order
+        return np.zeros(len(lower), np.bool_)
+    values = own.texts()
+    least, most = (_cut(transform, type_, side).cast(values.type) for side in (lower, upper))
+    below = own.present & mask_of(pc.less(values, least))
+    above = own.present & mask_of(pc.greater(values, most))
+    for at in np.flatnonzero(above).tolist():  # some writers cut upper bounds as they cut lower
+        above[at] = not values[at].as_py().startswith(most[at].as_py())
+    return below | above
+
+
+def _cut(transform: Transform, type_: Type, stored: pa.Array) -> pa.Array:
+    """Return bounds as the transform cuts them; null where they are no text."""
+    if transform.name != "truncate":
+        return stored
+    if _is(type_, "string"):
+        stored = pc.if_else(pa.array(not_text(stored)), None, stored).cast(pa.string())
+    return transform_column(transform, type_, stored).cast(pa.binary())
+
+
+def beside_bounds(
+    *transforms: str, severity: Severity | None = None, hint: str | None = None
+) -> tuple[Check[LiveRows], Check[ManifestEntries]]:
+    """Check that partition values by some transforms may be those of values between bounds."""
+
+    def of_live(live: LiveRows) -> Iterator[Breach]:
+        for item, places in misplaced(live.metadata, RawEntries(live.table), transforms):
+            for breach in live.breaches(_MISPLACED.format(item.name), places):
+                yield replace(breach, severity=severity, hint=hint)
+
+    def of_manifest(stored: ManifestEntries) -> Iterator[Breach]:
+        for item, places in misplaced(stored.metadata, RawEntries(stored.table), transforms):
+            what = f"a partition value of `{item.name}` that the bounds exclude"
+            for breach in stored.breaches(what, stored.fault_at(places)):
+                yield replace(breach, severity=severity, hint=hint)
+
+    return Check(LiveRows, of_live), Check(ManifestEntries, of_manifest)
+
+
+def refuse_misplaced(metadata: TableMetadata, rows: RawEntries) -> None:
+    """Do nothing where identity partitions may be those of values between bounds.
+
+    Raises: CorruptTable R-071.
+    """
+    for item, places in misplaced(metadata, rows, ("identity",)):
+        location = rows.table["location"][int(places[0])].as_py()
+        message = f"`{location}` {_MISPLACED.format(item.name)}"
+        raise CorruptTable(message, rule="R-071", hint=NO_PARTITION)  # R-071
+
+
 def _text(type_: Type | None) -> str:
     return "any" if type_ is None else f"`{type_text(type_)}`"
 
@@ -413,13 +669,15 @@ PARTITION_RULES = (
          RESTORE, Check(StoredManifest, _mismatched_fields)),
     rule("R-070", "transforms take null to null", "Partition Transforms", "error", COMPACT_OWN),
     rule("R-071", "partition values have the result type of their transform",
-         "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _mismatched_types)),
+         "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _mismatched_types),
+         *beside_bounds("identity", hint=NO_PARTITION)),
     rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms", "error",
-         REPARTITION),
+         REPARTITION, *beside_bounds(*sorted(_UNITS))),
     rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",
-         "error", REPARTITION, Check(StoredManifest, _mismatched_buckets)),
+         "error", REPARTITION, Check(StoredManifest, _mismatched_buckets),
+         *beside_bounds("bucket")),
     rule("R-074", "truncate rounds numbers down and cuts strings by code points",
-         "Truncate Transform Details", "error", REPARTITION),
+         "Truncate Transform Details", "error", REPARTITION, *beside_bounds("truncate")),
     rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",
          COMPACT_OWN),
     rule("R-076", "hashes match the values that the format prints", "Appendix B", "error", OURS),

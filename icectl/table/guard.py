@@ -10,6 +10,7 @@ from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.checks.live_entries import LiveRows
 from icectl.checks.metadata import other_snapshots
 from icectl.checks.objects import CommitBase, ListedChain
+from icectl.checks.partitions import BOUNDED
 from icectl.checks.rule import Finding, refuse
 from icectl.checks.rules import ALL_RULES, RULES, rules_of_metadata
 from icectl.checks.snapshots import lists_others
@@ -60,8 +61,8 @@ def check_live(
     refuse(snapshot_reader(metadata, snapshot).risks(snapshot, manifests, entries))
 
 
-ENTRY_COLUMNS = frozenset(
-    {"location", "status", "content", "file_format", "file_size_in_bytes", "record_count"}
+ENTRY_COLUMNS = BOUNDED | frozenset(
+    {"file_format", "file_size_in_bytes", "record_count"}
     | {"referenced_data_file", "content_offset", "content_size_in_bytes"}
     | {"snapshot_id", "sequence_number", "file_sequence_number"}
 )
@@ -72,11 +73,15 @@ def check_entries(metadata: TableMetadata, entries: Entries, *, beside_deletes: 
     """Do nothing where each live entry, of whatever snapshot, says how its file is read.
 
     Other manifests than theirs may have deletes (`beside_deletes`).
-    Raises: CorruptTable R-044, R-063, R-118; of version 4 V4-052, V4-053, V4-163.
+    Raises: CorruptTable R-044, R-063, R-071 to R-074, R-118; of version 4 V4-052, V4-053, V4-149,
+        V4-163.
     """
     newest = max(metadata.snapshots, key=lambda one: one.sequence_number)
     rows = LiveRows(entries, metadata, newest, "the table", beside_deletes=beside_deletes)
-    only = ("R-044", "R-063", "R-118", "V4-052", "V4-053", "V4-163")
+    only = (
+        "R-044", "R-063", "R-071", "R-072", "R-073", "R-074", "R-118", "V4-052", "V4-053",
+        "V4-149", "V4-163",
+    )  # fmt: skip
     refuse(snapshot_reader(metadata, newest).rules.findings(rows, only))
 
 

@@ -365,13 +365,35 @@ class _Decoder(Generic[_Done]):
         columns, first = self.columns[indices[0]], self.manifests[indices[0]]
         if first.in_root:  # nothing else describes it
             return self.finish(self._decoded(indices, contents, columns))
-        part = self._decoded(indices, contents, columns | SCREENED)
+        screened = SCREENED | self._compared_with_partitions(indices, columns)
+        part = self._decoded(indices, contents, columns | screened)
         odd = self._check_own(part, contents)
-        added = sorted((SCREENED - columns) & set(part.rows.table.column_names))
+        added = sorted((screened - columns) & set(part.rows.table.column_names))
         rows = RawEntries(part.rows.table.drop_columns(added))
         if first.dead:  # such a leaf is decoded alone
             rows = without_dead(rows, read_bitmap(first.dead))
         return self.finish(replace(part, rows=rows, odd=odd))
+
+    def _compared_with_partitions(
+        self, indices: Sequence[int], columns: frozenset[str]
+    ) -> frozenset[str]:
+        """Return the columns that partitions are compared with, where a change reads these.
+
+        Leaves of version 4 keep identity partitions as bounds (sfc-1 5.4).
+        """
+        first = self.manifests[indices[0]]
+        spec = self.metadata.spec(first.partition_spec_id)
+        if (
+            self.trust != "sound"
+            or "partition_key" not in columns
+            or spec is None
+            or all(item.transform.name != "identity" for item in spec.fields)
+            or layout_of_manifest(first) is not Layout.MANIFEST_LISTS
+        ):
+            return frozenset()
+        from icectl.checks.partitions import BOUNDED
+
+        return BOUNDED
 
     def _decoded(
         self, indices: Sequence[int], contents: Sequence[bytes], columns: frozenset[str]
@@ -430,6 +452,10 @@ class _Decoder(Generic[_Done]):
                 odd.append(error)
             else:
                 refuse(found if self.trust == "sound" else ())
+        if self.trust == "sound":
+            from icectl.checks.partitions import refuse_misplaced
+
+            refuse_misplaced(self.metadata, part.rows)
         return odd
 
 

@@ -1187,12 +1187,12 @@ def _another_partition(broken: Broken, name: str, values: tuple[Any, Any]) -> No
     broken.edit_lists(widen)
 
 
-@damage("v2", level="footers")
+@damage("v2")
 def r071_an_identity_partition_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "category", ("c9", "c8"))
 
 
-@damage("v2-day", level="footers")
+@damage("v2-day")
 def r072_a_day_partition_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "at_day", (date(1970, 1, 4), date(1970, 1, 5)))
 
@@ -1202,7 +1202,7 @@ def r073_a_bucket_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "id_bucket", (2, 3))
 
 
-@damage("v2-truncate", level="footers")
+@damage("v2-truncate")
 def r074_a_truncation_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "note_prefix", ("other", "others"))
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.broken import Broken, Record
+from tests.builders.relocate import BOUNDS
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
@@ -98,6 +100,14 @@ def test_rows_with_another_value_of_a_column_that_the_partition_has_are_refused(
 
     table = OtherCategory(tmp_path / "t", partitioning="two")
     table.append(range(20))
+    code, document = run(["compact", table.location, *EVERY, "--json"])
+    assert (code, "its own bounds exclude (R-071)" in document["error"]["message"]) == (15, True)
+
+    def without_bounds(entries: list[Record]) -> None:
+        for entry in entries:
+            entry["data_file"] |= dict.fromkeys(BOUNDS)
+
+    Broken(table.directory).edit_manifest(without_bounds)
     files = {path for path in tmp_path.rglob("*") if path.is_file()}
     code, document = run(["compact", table.location, *EVERY, "--json"])
     assert (code, document["error"]["id"]) == (14, "unsupported"), document

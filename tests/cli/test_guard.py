@@ -587,6 +587,16 @@ def test_r034_a_list_of_files_to_copy_has_no_file_that_is_missing(broken, capsys
     assert refused(broken, words, capsys) == (15, "R-034")
 
 
+def test_r063_a_list_of_files_to_copy_has_no_file_of_another_size(broken, capsys):
+    """It may be another file than the entry means."""
+    in_entries(
+        broken, lambda file: file.update(file_size_in_bytes=file["file_size_in_bytes"] + 1),
+        content=0, count=1,
+    )  # fmt: skip
+    words = (*RELOCATE, "--new-uuid", "--copy-list", str(broken.directory.parent / "files.csv"))
+    assert refused(broken, words, capsys) == (15, "R-063")
+
+
 def test_r044_a_copy_takes_over_no_number_that_no_commit_gives(broken, capsys):
     """Deletes would apply to other rows."""
     in_numbers(
@@ -594,6 +604,20 @@ def test_r044_a_copy_takes_over_no_number_that_no_commit_gives(broken, capsys):
     )
     words = (*RELOCATE, "--new-uuid", "--copy-list", str(broken.directory.parent / "files.csv"))
     assert refused(broken, words, capsys) == (15, "R-044")
+
+
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, (*RELOCATE, "--new-uuid")])
+def test_r071_a_partition_that_bounds_of_its_own_entry_exclude_moves_no_row(broken, capsys, words):
+    """Deletes of the true partition would miss its rows."""
+
+    def change(file: dict[str, Any]) -> None:
+        if file["partition"]["category"] == "c1":
+            file["partition"]["category"] = "c0"
+
+    in_entries(broken, change, content=0, count=100)
+    files = str(broken.directory.parent / "files.csv")
+    more = ("--copy-list", files) if words[0] == "relocate" else ()
+    assert refused(broken, (*words, *more), capsys) == (15, "R-071")
 
 
 def test_r118_a_copy_takes_over_no_vector_with_another_place(broken, version, capsys):

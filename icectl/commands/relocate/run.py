@@ -42,7 +42,7 @@ from icectl.commands.relocate.prepare import Preparation, Prepared, WaitingFile
 from icectl.commit.attempt import CommitRequest, unknown_outcome
 from icectl.commit.output_journal import DataPlaces, Leftovers, OutputJournal, new_journal
 from icectl.commit.transaction import Outputs
-from icectl.entries.files import rows
+from icectl.entries.files import FileKind, rows
 from icectl.errors import (
     CommitConflict,
     CorruptTable,
@@ -71,6 +71,8 @@ _SHOWN = {
     "manifests": "manifest",
     "manifest_lists": "manifest list",
 }
+
+_STATISTICS = (FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES)
 
 _REGISTRATIONS = (
     ("Spark", "CALL c.system.register_table('db.t', 'NEW')"),
@@ -549,9 +551,18 @@ def _missing(
 
 
 def _check_sources(context: TableContext, prepared: Prepared, loaded: LoadedTable) -> None:
-    """Check that the files to copy are at the old place. Raises: MissingFile; StorageError."""
+    """Check that the files to copy are at the old place, as large as their entries say.
+
+    Raises: MissingFile R-034; CorruptTable R-063; StorageError.
+    """
     compared = compare_with_store(context, prepared.kept, loaded.metadata.location)
     for item in compared.discrepancies:
+        if item.found is not None and item.kind not in _STATISTICS:
+            raise CorruptTable(
+                f"`{item.location}` has {item.found:,} bytes, its entry says {item.expected:,}",
+                rule="R-063",
+                hint="restore the file that the entry means, or expire the snapshots that name it",
+            )  # R-063
         if item.found is None and item.problem is None:
             error = MissingFile(item.location)  # R-034
             error.hint = (

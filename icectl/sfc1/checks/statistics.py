@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.bound_types import top_level_ids
+from icectl.checks.partitions import beside_bounds
 from icectl.checks.rule import Breach, Check, rule
 from icectl.entries.columns import Mask, mask_of, plain, whole
 from icectl.entries.partition_transforms import transform_column
@@ -443,6 +444,7 @@ STATISTICS_RULES = (
     rule("V4-149", "partition values are the transform of their column", "Statistics", "warning",
          COMPACT,
          in_statistics("has a partition value that its column does not give",
-                       _of_live(_not_derived))),
+                       _of_live(_not_derived)),
+         beside_bounds("truncate", "year", "month", "day", "hour", severity="error")[0]),
 )
 # fmt: on
