@@ -37,6 +37,11 @@ COMPACT = "`icectl compact TABLE --rewrite-all` rewrites the data files"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` rewrites the deletes"
 NO_ROW = "no row depends on it"
+EITHER_VALUE = (
+    "restore `{}` from a copy; else move it away, remove it with `icectl repair TABLE "
+    "--drop-missing`, and write its rows again"
+)
+"""Of a file with another value than its partition: engines read the one or the other."""
 NO_PARTITION = (
     "`icectl refs TABLE rollback --to SNAPSHOT` leads to a snapshot from before the file; write "
     "its rows again"

@@ -19,7 +19,7 @@ from icectl.format import single_value
 from icectl.format.bounding_box import BoundingBox, box_text, decode_box
 from icectl.format.manifest import FileFormat
 from icectl.format.partition import PartitionField
-from icectl.format.rule import NO_PARTITION
+from icectl.format.rule import EITHER_VALUE, NO_PARTITION
 from icectl.format.schema import Schema
 from icectl.format.single_value import Value
 from icectl.format.transforms import apply
@@ -42,11 +42,6 @@ from icectl.units import print_value
 ROW_ID, LAST_UPDATED = 2_147_483_540, 2_147_483_539
 _ROW_IDS = frozenset({ROW_ID, LAST_UPDATED})
 _UNREAD = "check it with a reader that knows what it uses; all other files are checked"
-_EITHER_VALUE = (
-    "restore `{}` from a copy; else move it away, remove it with `icectl repair TABLE "
-    "--drop-missing`, and write its rows again"
-)
-"""Some engines read the value of the file, others that of the partition."""
 _NOT_UTF_8 = "Invalid UTF8 sequence"
 """What pyarrow says of text that Java's readers show with marks in the place of its bytes."""
 _AS_TEXT = "some engines read such text, others fail: replace these values with Spark"
@@ -223,7 +218,7 @@ class _Check:
                 hint = None
                 if rule == "R-071":  # repairs rewrite no manifests of version 4
                     is_tree = self.table.format_version > 3
-                    hint = NO_PARTITION if is_tree else _EITHER_VALUE.format(location)
+                    hint = NO_PARTITION if is_tree else EITHER_VALUE.format(location)
                 yield finding(rule, location, message, hint=hint)
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
