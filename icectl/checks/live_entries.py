@@ -20,10 +20,9 @@ from icectl.entries.columns import (
     LOCATION_HASH,
     Integers,
     Mask,
-    byte_hashes,
-    byte_strings,
     distinct_count,
     mask_of,
+    text_hashes,
 )
 from icectl.entries.rows import Entries, location_keys, numbers, repeats
 from icectl.entries.summary import Totals
@@ -498,8 +497,7 @@ def metadata_files(live: LiveRows) -> Iterator[Breach]:
     if live.has("location"):
         named = mask_of(pc.is_in(live.table["location"], places))
     elif live.has(LOCATION_HASH):
-        hashes = [byte_hashes(byte_strings(chunk)) for chunk in places.chunks]
-        named = np.isin(live.table[LOCATION_HASH].to_numpy(), np.concatenate(hashes))
+        named = np.isin(live.table[LOCATION_HASH].to_numpy(), text_hashes(places))
     else:
         return
     what = "is a metadata or statistics file of the table, too"

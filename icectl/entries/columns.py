@@ -290,11 +290,16 @@ def byte_hashes(spans: Spans) -> Hashes:
     return hashes
 
 
+def text_hashes(texts: pa.ChunkedArray) -> Hashes:
+    """Return the hash of each text. Order: kept."""
+    hashes = [byte_hashes(byte_strings(chunk)) for chunk in texts.chunks]
+    return np.concatenate([np.empty(0, np.uint64), *hashes])
+
+
 def with_location_hashes(table: pa.Table) -> pa.Table:
     """Return the rows with the location's hash in its place: 8 bytes for 100. Order: kept."""
     at = table.schema.get_field_index("location")
-    hashes = [pa.array(byte_hashes(byte_strings(chunk))) for chunk in table.column(at).chunks]
-    return table.set_column(at, LOCATION_HASH, pa.chunked_array(hashes, pa.uint64()))
+    return table.set_column(at, LOCATION_HASH, pa.array(text_hashes(table.column(at))))
 
 
 def _some_hashes(content: Octets, starts: Integers, lengths: Integers) -> Hashes:

@@ -12,10 +12,9 @@ from icectl.entries.columns import (
     Hashes,
     Integers,
     Mask,
-    byte_hashes,
-    byte_strings,
     distinct_count,
     mask_of,
+    text_hashes,
 )
 from icectl.entries.partition_key import UNKNOWN_KEY
 from icectl.entries.rows import Entries, concat, live, where
@@ -34,11 +33,6 @@ _RANGES = 1_000_000
 """Ranges of row ids that are gathered before adjacent ones become one."""
 
 
-def _key_hashes(keys: pa.ChunkedArray) -> Hashes:
-    hashes = [byte_hashes(byte_strings(chunk)) for chunk in keys.chunks]
-    return np.concatenate([np.empty(0, np.uint64), *hashes])
-
-
 class LiveParts:
     """A doubt about live entries of a snapshot: none where check_live finds none.
 
@@ -53,7 +47,7 @@ class LiveParts:
         metadata: TableMetadata,
         snapshot: Snapshot,
         manifests: Sequence[ManifestFile],
-        hashed: Callable[[pa.ChunkedArray], Hashes] = _key_hashes,
+        hashed: Callable[[pa.ChunkedArray], Hashes] = text_hashes,
     ) -> None:
         self._metadata = metadata
         self._snapshot = snapshot

@@ -44,6 +44,7 @@ GUARDS = (
     "icectl.checks.identity.DoubtfulLists.is_doubtful",
     "icectl.table.manifests.doubtful_manifests",
     "icectl.checks.partitions.outside_summaries",
+    "icectl.checks.partitions.refuse_misplaced",
     "icectl.table.manifests._Decoder._of_other_copies",
     "icectl.table.live_files.check_live",
     "icectl.table.live_files.check_head_list",
