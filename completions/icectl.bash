@@ -131,14 +131,14 @@ _icectl() {
             esac
             ;;
         analyze)
-            options="--columns --only --refresh --full --sample --exact-deletes --max-removed --branch --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--columns --max-column-bytes --only --refresh --full --sample --exact-deletes --max-removed --branch --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="columns partitions" ;;
                 --engine) words="auto local spark" ;;
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --branch|--catalog) asks="yes" ;;
-                --columns|--sample|--max-removed|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --columns|--max-column-bytes|--sample|--max-removed|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)

@@ -395,6 +395,7 @@ complete -c icectl -n '__fish_seen_subcommand_from erase' -l path-map-file -r -F
 
 complete -c icectl -n '__fish_seen_subcommand_from analyze; and test (count (commandline -opc)) -eq 2' -F -a '(__icectl_ask)'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l columns -x -d 'only these columns, or * (default all that have no columns inside)'
+complete -c icectl -n '__fish_seen_subcommand_from analyze' -l max-column-bytes -x -d 'without --columns, skip columns of more than SIZE in the data files'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l only -x -a 'columns partitions' -d 'columns or partitions (default both)'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l refresh -d 'only the columns and partitions that have statistics already'
 complete -c icectl -n '__fish_seen_subcommand_from analyze' -l full -d 'read all data files, not only new ones'

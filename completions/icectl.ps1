@@ -95,7 +95,7 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $asked = @('--catalog')
             }
             'analyze' {
-                $options = @('--columns', '--only', '--refresh', '--full', '--sample', '--exact-deletes', '--max-removed', '--branch', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--columns', '--max-column-bytes', '--only', '--refresh', '--full', '--sample', '--exact-deletes', '--max-removed', '--branch', '--engine', '--master', '--remote', '--spark-conf', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--no-pager', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--only'] = @('columns', 'partitions')
                 $values['--engine'] = @('auto', 'local', 'spark')
                 $values['--format'] = @('text', 'json', 'github', 'junit', 'sarif')

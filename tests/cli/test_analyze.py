@@ -363,6 +363,35 @@ def test_a_property_keeps_statistics_from_later_snapshots(table, analyze, prepar
     assert len(members(table)["statistics"]) == 1
 
 
+def test_columns_that_take_too_many_bytes_are_skipped_and_named(table, analyze):
+    table.append(range(40, 4_000))
+    sizes: dict[str, int] = {}
+    for row in table.live():
+        footer = pq.read_metadata(local(row["location"]))
+        for number in range(footer.num_row_groups):
+            for at in range(footer.num_columns):
+                chunk = footer.row_group(number).column(at)
+                name = chunk.path_in_schema
+                sizes[name] = sizes.get(name, 0) + chunk.total_compressed_size
+    plain = result(analyze(table.location, "-n", "--json"))
+    names = {column["name"] for column in plain["columns"]}
+    largest = max(names, key=lambda name: sizes[name])
+    limit = "--max-column-bytes", str(sizes[largest] - 1)
+    left = result(analyze(table.location, "-n", "--json", *limit))
+    assert {column["name"] for column in left["columns"]} == names - {largest}
+    assert [skipped["name"] for skipped in left["skipped"][len(plain["skipped"]) :]] == [largest]
+    assert left["read_bytes"] == plain["read_bytes"] - sizes[largest]
+    assert f"{largest}: " in analyze(table.location, "-n", *limit).out
+    named = result(analyze(table.location, "-n", "--json", "--columns", largest, *limit))
+    assert [column["name"] for column in named["columns"]] == [largest]
+    enough = result(analyze(table.location, "-n", "--json", limit[0], str(sizes[largest])))
+    assert enough["columns"] == plain["columns"]
+    assert analyze(table.location, *limit).code == 0
+    again = analyze(table.location, *limit)
+    assert "up to date" in again.out
+    assert f"{largest}: " in again.out
+
+
 def test_all_files_are_read_where_too_many_rows_went(table, analyze):
     analyze(table.location)
     table.follow()

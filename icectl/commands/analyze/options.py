@@ -15,6 +15,7 @@ from icectl.cli.options import (
     command,
     option,
 )
+from icectl.cli.settings import parse_positive_size
 from icectl.commands.launch import run_on_each_table
 from icectl.errors import UsageError
 from icectl.units import parse_ratio
@@ -48,6 +49,15 @@ class AnalyzeRequest:
             "only these columns, or `*` (default all that have no columns inside)",
             metavar="A,B",
             parse=_parse_names,
+        ),
+    ] = None
+    max_column_bytes: Annotated[
+        str | None,
+        option(
+            "--max-column-bytes",
+            "without --columns, skip columns of more than SIZE in the data files",
+            metavar="SIZE",
+            parse=parse_positive_size,
         ),
     ] = None
     only: Annotated[
@@ -108,6 +118,7 @@ class AnalyzeRequest:
         ("icectl analyze /wh/db/t --dry-run", "which files would be read, and how many bytes"),
         ("icectl analyze /wh/db/t", "columns and partitions"),
         ("icectl analyze /wh/db/t --columns id,category", "the columns that queries join by"),
+        ("icectl analyze /wh/db/t --max-column-bytes 1GiB", "all columns but large ones"),
         ("icectl analyze /wh/db/t --only partitions", "metadata alone: no data file is read"),
         ("icectl analyze /wh/db/t --sample 10%", "a tenth of the data files: lower bounds"),
         ("icectl analyze /wh/db/t --refresh", "update the statistics that the table has"),

@@ -11,6 +11,7 @@ def options_of(request: AnalyzeRequest) -> AnalyzeOptions:
     columns, ratio = values["columns"], values["max_removed"]
     return AnalyzeOptions(
         columns=None if columns == (EVERY_COLUMN,) else columns,
+        most_column_bytes=values["max_column_bytes"],
         of_columns=request.only != "partitions",
         of_partitions=request.only != "columns",
         full=request.full,

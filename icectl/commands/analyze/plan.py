@@ -15,7 +15,7 @@ from icectl.format.snapshot import Snapshot, ancestors
 from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType, Type, type_text
 from icectl.table.rewrite_tasks import DeleteFile, InputFile, ReadTask
 from icectl.table.statistics import FileChanges, KnownSketch, KnownStatistics
-from icectl.units import read_count
+from icectl.units import print_size, read_count
 
 MAX_REMOVED = 0.2
 _TASK_BYTES, _TASK_FILES = 64 << 20, 1_000
@@ -27,10 +27,12 @@ class AnalyzeOptions:
     """What is computed: of which columns, and what may be taken over from older statistics.
 
     Where it is to `refresh`, only columns and partitions that have statistics already. Of data
-    files that are not new only a `sample` may be read, a ratio.
+    files that are not new only a `sample` may be read, a ratio. Columns that are not named are left
+    out if they take more than `most_column_bytes` in all data files.
     """
 
     columns: tuple[str, ...] | None = None
+    most_column_bytes: int | None = None
     of_columns: bool = True
     of_partitions: bool = True
     full: bool = False
@@ -83,8 +85,9 @@ class AnalyzePlan:
     """The statistics to compute of a snapshot; None is that of an empty table.
 
     `current` columns have statistics of this snapshot already, `skipped` ones can have none, each
-    with the reason. `known` was read, if there is such a file. So was the snapshot's `own` file,
-    which the new one replaces, where that has only blobs of other kinds.
+    with the reason, and `costly` ones take too many bytes. `known` was read, if there is such a
+    file. So was the snapshot's `own` file, which the new one replaces, where that has only blobs of
+    other kinds.
     """
 
     snapshot: Snapshot | None
@@ -92,6 +95,7 @@ class AnalyzePlan:
     passes: tuple[ColumnPass, ...] = ()
     current: tuple[NestedField, ...] = ()
     skipped: tuple[tuple[NestedField, str], ...] = ()
+    costly: tuple[tuple[NestedField, str], ...] = ()
     known: KnownStatistics | None = None
     own: KnownStatistics | None = None
     partitions: bool = False
@@ -136,6 +140,23 @@ def chosen_columns(
         field, why = skipped[0]
         raise UsageError(f"`--columns`: column `{field.name}`: {why}")
     return tuple(field for field in fields if _has_sketch(field.type)), skipped
+
+
+def within_cost(
+    fields: Sequence[NestedField], data: Entries, most_bytes: int
+) -> tuple[tuple[NestedField, ...], tuple[tuple[NestedField, str], ...]]:
+    """Return the columns of at most so many bytes in files; second: the others, with the reason.
+
+    `data` has the sizes of columns. Where an entry lacks that of a column, its file counts whole.
+    """
+    sizes = [int(column_bytes(data, [field.id]).sum()) for field in fields]
+    pairs = list(zip(fields, sizes, strict=True))
+    costly = tuple(
+        (field, f"{print_size(size)} to read, more than {print_size(most_bytes)}")
+        for field, size in pairs
+        if size > most_bytes
+    )
+    return tuple(field for field, size in pairs if size <= most_bytes), costly
 
 
 def _has_sketch(type_: Type) -> bool:

@@ -1,6 +1,6 @@
 """The plan and the outcome of an analysis, as JSON and as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.analyze.plan import AnalyzePlan, ColumnPass
 from icectl.files.theta_sketch import ThetaSketch
 from icectl.format.snapshot import PartitionStatisticsFile, StatisticsFile
+from icectl.format.types import NestedField
 from icectl.units import print_count, print_size
 
 
@@ -59,7 +60,9 @@ def analysis_result(analysis: Analysis) -> dict[str, Any]:
         "snapshot_id": None if plan.snapshot is None else id_text(plan.snapshot.snapshot_id),
         "columns": columns,
         "current": [field.name for field in plan.current],
-        "skipped": [{"name": field.name, "reason": why} for field, why in plan.skipped],
+        "skipped": [
+            {"name": field.name, "reason": why} for field, why in (*plan.skipped, *plan.costly)
+        ],
         "deleted_rows": "left out" if plan.options.exact_deletes else "counted",
         "read_bytes": plan.read_bytes,
         "statistics_file": None if statistics is None else statistics.statistics_path,
@@ -94,11 +97,15 @@ def analysis_line(analysis: Analysis) -> str:
 
 
 def print_analysis(console: Console, analysis: Analysis, *, whole: bool) -> None:
-    """Print the columns with what is read or was found; with `-v`, or `whole`, skipped ones too."""
+    """Print the columns with what is read or was found; with `-v`, or `whole`, skipped ones too.
+
+    Columns that take too many bytes are always named.
+    """
     plan, outcome = analysis.plan, analysis.outcome
     if not plan.has_work:
         why = "the table is empty" if plan.snapshot is None else "all statistics are up to date"
         console.say(f"nothing to do: {why}")
+        _print_skipped(console, plan.costly)
         return
     rows = []
     for part in plan.passes:
@@ -114,10 +121,8 @@ def print_analysis(console: Console, analysis: Analysis, *, whole: bool) -> None
         counts = [] if outcome is None else [TableColumn("distinct values", "right")]
         read_columns = (TableColumn("read", "right"), TableColumn("reason", cut="wrap"))
         print_table(console, (TableColumn("column"), *counts, *read_columns), rows)
-    if plan.skipped and (whole or console.options.verbosity > 0):
-        console.say()
-        for field, why in plan.skipped:
-            console.say(f"{field.name}: {why}")
+    is_told = whole or console.options.verbosity > 0
+    _print_skipped(console, (*(plan.skipped if is_told else ()), *plan.costly))
     if rows:
         deleted = "left out" if plan.options.exact_deletes else "counted until their files go"
         console.say(f"values of deleted rows: {deleted}")
@@ -129,3 +134,10 @@ def print_analysis(console: Console, analysis: Analysis, *, whole: bool) -> None
             else f"counts of {print_count(count, 'partition')} written"
         )
     print_new_metadata_file(console, analysis.new_metadata_file)
+
+
+def _print_skipped(console: Console, skipped: Sequence[tuple[NestedField, str]]) -> None:
+    if skipped:
+        console.say()
+    for field, why in skipped:
+        console.say(f"{field.name}: {why}")

@@ -18,6 +18,7 @@ from icectl.commands.analyze.plan import (
     Files,
     chosen_columns,
     plan_passes,
+    within_cost,
 )
 from icectl.commands.analyze.report import (
     Analysis,
@@ -163,6 +164,9 @@ def prepare(
         if options.refresh:
             of_known = _described_columns(newest_statistics(metadata, snapshot))
             fields = tuple(field for field in fields if field.id in of_known)
+        if options.columns is None and options.most_column_bytes is not None:
+            fields, costly = within_cost(fields, entries.every(), options.most_column_bytes)
+            plan = replace(plan, costly=costly)
         files = Files(
             lambda before: has_rows_of(metadata, snapshot.snapshot_id, before.snapshot_id),
             entries.every,
