@@ -320,10 +320,10 @@ class SortKeys:
 
 def _spread(words: Words, low: int, high: int) -> Words:
     """Return values with those between `low` and `high` spread over all bits, in the same order."""
-    free = 64 - (high - low).bit_length()
-    if free in (0, 64):
+    factor = (2**64 - 1) // max(high - low, 1)
+    if high == low or factor == 1:
         return words
-    return (np.clip(words, np.uint64(low), np.uint64(high)) - np.uint64(low)) << np.uint64(free)
+    return (np.clip(words, np.uint64(low), np.uint64(high)) - np.uint64(low)) * np.uint64(factor)
 
 
 def hilbert(words: Sequence[Words]) -> list[Words]:

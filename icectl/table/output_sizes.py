@@ -115,7 +115,7 @@ def sizes_of(target: int, smallest: int | None, largest: int | None) -> Sizes:
     sizes = Sizes(
         target,
         int(target * SMALL) if smallest is None else smallest,
-        int(target * LARGE) if largest is None else largest,
+        max(int(target * LARGE), target + 1) if largest is None else largest,
     )
     if sizes.smallest >= target:
         message = (

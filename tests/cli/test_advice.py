@@ -1,18 +1,22 @@
-"""Sizes that advice tells of, held against the files of a real rewrite."""
+"""What advice tells of layouts and sizes, held against the files of a real rewrite."""
 
 import shlex
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType
 
 from icectl.cli import app
 from icectl.env import SystemEnv
 from tests.benchmarks.compact_tables import build
 from tests.builders.commits import set_properties
+from tests.builders.orphans import edit_metadata
 from tests.builders.rows import head, live_entries, local
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import result_of
@@ -56,6 +60,82 @@ def test_files_and_row_groups_of_the_advised_size_are_read_as_was_told(run, tmp_
     assert size == pytest.approx(best["bytes_per_read"], rel=0.2)
 
 
+def add_bucket(table: Path, count: int) -> None:
+    """Partition new files by user_id, as Spark's ADD PARTITION FIELD does."""
+    field = {"name": "b", "transform": f"bucket[{count}]", "source-id": 2, "field-id": 1000}
+    specs = [{"spec-id": 0, "fields": []}, {"spec-id": 1, "fields": [field]}]
+    edit_metadata(table, partition_specs=specs, default_spec_id=1, last_partition_id=1000)
+
+
+def may_hold(entry: dict[str, Any], column: int, value: int) -> bool:
+    """Whether a file may hold a value: by footer, bucket as PyIceberg has it, and Bloom filter."""
+    path = local(entry["file_path"])
+    footer = pq.read_metadata(path)
+    told = [footer.row_group(at).column(column).statistics for at in range(footer.num_row_groups)]
+    if not any(one.min <= value <= one.max for one in told):
+        return False
+    bucket = entry["partition"].get("b")
+    if bucket is not None and column == 1:
+        count = BUCKETS
+        return bool(BucketTransform(count).transform(LongType())(value) == bucket)
+    rows = duckdb.execute(
+        "SELECT bloom_filter_excludes FROM parquet_bloom_probe(?, ?, ?)",
+        [str(path), footer.row_group(0).column(column).path_in_schema, value],
+    ).fetchall()
+    return not all(excludes for (excludes,) in rows) if rows else True
+
+
+BUCKETS = 4
+TERMS = {
+    "compact": (),
+    "sort": ("user_id",),
+    "hilbert": ("id", "user_id"),
+    "partition": (f"bucket[{BUCKETS}](user_id)",),
+    "bloom": ("user_id",),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "partition",
+        *(pytest.param(one, marks=pytest.mark.full) for one in TERMS if one != "partition"),
+    ],
+)
+def test_layouts_are_read_as_was_told(run, tmp_path, kind):
+    table, columns = tmp_path / "t", ("user_id", "id") if kind == "hilbert" else ("user_id",)
+    build(table, 24 if kind == "compact" else 6, 5_000 if kind == "compact" else 20_000)
+    target = "130000" if kind == "hilbert" else "800000"
+    set_properties(table, SystemEnv(), {"write.target-file-size-bytes": target})
+    if kind != "compact":  # icectl writes in fewer bytes, as above
+        app.main(["compact", str(table), "--rewrite-all", "--yes", "-q"], env=SystemEnv())
+    if kind == "bloom":
+        assert run("analyze", str(table), "--yes").code == 0
+    words = ("inspect", str(table), "advice", "--columns", ",".join(columns), "--json")
+    layouts = {(one["kind"], tuple(one["terms"])): one for one in result_of(run(*words))["advice"]}
+    best = layouts[kind, TERMS[kind]]
+    if kind == "partition":
+        assert best["first"].endswith(f"ADD PARTITION FIELD bucket({BUCKETS}, user_id)")
+        add_bucket(table, BUCKETS)
+    elif best["first"]:
+        assert run(*shlex.split(best["first"])[1:], "--yes").code == 0
+    assert run(*shlex.split(best["command"])[1:], "--yes").code == 0
+    entries = [entry["data_file"] for entry in live_entries(head(table))]
+    assert len(entries) == pytest.approx(best["data_file_count"], rel=0.2)
+    read, size = [], []
+    for name in columns:
+        column = 1 if name == "user_id" else 0
+        values = np.concatenate([pq.read_table(local(one["file_path"]))[name] for one in entries])
+        for value in np.random.default_rng(3).choice(values, 40).tolist():
+            hit = [entry for entry in entries if may_hold(entry, column, value)]
+            read.append(len(hit))
+            size.append(sum(entry["file_size_in_bytes"] for entry in hit))
+    if kind != "bloom":  # whose files are opened for their filters
+        assert np.mean(read) == pytest.approx(best["files_per_read"], rel=0.2)
+    if kind != "compact":
+        assert np.mean(size) == pytest.approx(best["bytes_per_read"], rel=0.2)
+
+
 def test_rows_that_take_no_memory_say_nothing_of_row_groups(tmp_path, run):
     table = TableBuilder(tmp_path / "t")
     table.append(range(4_000), files=4)
@@ -64,3 +144,11 @@ def test_rows_that_take_no_memory_say_nothing_of_row_groups(tmp_path, run):
         pq.write_table(pa.table({"other": pa.nulls(10)}), file)
     told = result_of(run("inspect", table.location, "advice", "--columns", "id", "--json"))
     assert "row-group" not in {one["kind"] for one in told["advice"]}
+
+
+def test_a_tiny_target_size_is_no_error_of_an_option_that_advice_has_not(tmp_path, run):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(400), files=4)
+    table.set_properties({"write.target-file-size-bytes": "1"})
+    told = result_of(run("inspect", table.location, "advice", "--columns", "id", "--json"))
+    assert told["target_file_size_bytes"] == 1

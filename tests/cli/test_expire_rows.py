@@ -116,6 +116,27 @@ def test_a_file_whose_bounds_lie_is_read_and_no_other_row_goes(expire_rows, tmp_
     assert ids(tmp_path / "t") == list(range(10, 20))
 
 
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([{"key": 4, "value": 0}], ""),
+        ([{"key": 4, "value": 3}], "3 rows with null in `at` stay"),
+        ([], "rows with null in `at` stay"),  # nobody counts them
+    ],
+)
+def test_rows_with_null_stay_which_is_told_counted_or_not(expire_rows, tmp_path, counts, told):
+    TableBuilder(tmp_path / "t").append(range(20))
+    broken = Broken(tmp_path / "t")
+    (entry,) = live_entries(head(tmp_path / "t"))
+
+    def count(entry: dict[str, Any]) -> None:
+        entry["data_file"]["null_value_counts"] = counts
+
+    broken.edit_everywhere(Path(entry["data_file"]["file_path"]), count)
+    lines = expire_rows(tmp_path / "t", *before(4), "--dry-run").out.splitlines()
+    assert [line for line in lines if "with null" in line] == ([told] if told else [])
+
+
 def test_rows_read_prove_a_file_too(expire_rows, tmp_path):
     TableBuilder(tmp_path / "t").append(range(5))
     words = (*before(5), "--verify", "rows", "--max-fraction", "1", "--yes", "--json")

@@ -31,11 +31,15 @@ MAX_FRACTION = 0.2
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """The filter of rows that go, in words too; `columns` are the dates and times it is about."""
+    """The filter of rows that go, in words too; `columns` are the dates and times it is about.
+
+    No row with null in `needed` goes: it is the only one of these.
+    """
 
     predicate: Predicate
     text: str
     columns: tuple[Column, ...]
+    needed: Column | None
 
     @property
     def wanted(self) -> WantedRows:
@@ -88,7 +92,8 @@ def filter_of(
         text = f"{name} < 'now - {age_ms}ms'"
     predicate = parse_where(text, metadata, now_ms)
     condition_ids(predicate)
-    if not any_filter and not is_of_past(predicate, now_ms):
+    is_about_past = is_of_past(predicate, now_ms)
+    if not any_filter and not is_about_past:
         raise Refused(
             "the filter may be true of rows that are not of the past",
             hint="compare a date or timestamp with an instant before now, as in "
@@ -97,8 +102,9 @@ def filter_of(
         )
     dated = {leaf.column.name: leaf.column for leaf in leaves(predicate)
              if leaf.column.type in DATED}  # fmt: skip
+    needed = next(iter(dated.values())) if is_about_past and len(dated) == 1 else None
     shown = where if where is not None else f"{column} older than {print_duration(age_ms or 0)}"
-    return RowFilter(predicate, shown, tuple(dated.values()))
+    return RowFilter(predicate, shown, tuple(dated.values()), needed)
 
 
 def is_of_past(predicate: Predicate, now_ms: int) -> bool:
@@ -130,7 +136,7 @@ class ExpireRowsPlan:
 
     `dropped` files go whole by metadata alone, `emptied` because all of their rows were read and
     match. `doubted_count` are files whose footers did not bear out their bounds. `other_refs` still
-    have the rows. `null_count` are rows without a value of the only date or time of the filter.
+    have the rows. `null_count` are rows without a value of the column that the filter needs.
     """
 
     branch: str

@@ -118,9 +118,9 @@ def print_expiry(console: Console, report: ExpiredRows, *, whole: bool) -> None:
 
 def _remarks(plan: ExpireRowsPlan) -> list[str]:
     remarks = []
-    if plan.null_count:
-        (column,) = plan.filter.columns
-        remarks.append(f"{print_count(plan.null_count, 'row')} with null in `{column.name}` stay")
+    if plan.filter.needed is not None and plan.null_count != 0:
+        counted = "rows" if plan.null_count is None else print_count(plan.null_count, "row")
+        remarks.append(f"{counted} with null in `{plan.filter.needed.name}` stay")
     without_zone = [
         column.name
         for column in plan.filter.columns

@@ -196,13 +196,13 @@ def look(
 
 
 def _null_count(files: LiveFiles, chosen: RowFilter) -> int | None:
-    """Count the rows without a value of the only date or time of a filter, before deletes.
+    """Count the rows without a value of the column that a filter needs, before deletes.
 
-    None where not all files say, or there are several columns.
+    None where not all files say, or there is no such column.
     """
-    if len(chosen.columns) != 1 or files.unread or chosen.columns[0].field_id is None:
+    if chosen.needed is None or files.unread or chosen.needed.field_id is None:
         return None
-    counts = metric(files.data, "null_value_counts", chosen.columns[0].field_id)
+    counts = metric(files.data, "null_value_counts", chosen.needed.field_id)
     return None if counts.null_count else int(pc.sum(counts, min_count=0).as_py())
 
 

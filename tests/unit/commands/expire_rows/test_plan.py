@@ -42,6 +42,20 @@ def test_a_filter_is_of_the_past_if_each_match_has_a_time_up_to_now(metadata, te
     assert is_of_past(parse_where(text, metadata, NOW_MS), NOW_MS) is wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ("at < '2025-01-01'", "at"),
+        ("at < '2025-01-01' and id > 3", "at"),
+        ("at < '2025-01-01' or id = 1", None),  # a row with null goes by its id
+        ("id = 1", None),
+    ],
+)
+def test_a_filter_needs_a_value_of_the_time_that_it_is_about(metadata, text, needed):
+    found = filter_of(metadata, text, NOW_MS, any_filter=True).needed
+    assert (None if found is None else found.name) == needed
+
+
 def test_instants_are_relative_to_now_only_where_that_is_known(metadata):
     hour = NOW_MS * 1000 - 3_600_000_000
     for text in ("at < 'now - 1h'", "at < ' NOW -1h '"):
