@@ -5,7 +5,7 @@ there are; `groups_plan` puts them together.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -62,8 +62,9 @@ from icectl.entries.rows import Entries, numbers
 from icectl.errors import Unsupported, UsageError
 from icectl.format.file_names import marked_end
 from icectl.format.metadata import TableMetadata
-from icectl.format.partition import result_types
+from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.snapshot import Snapshot
+from icectl.format.types import Type
 from icectl.table.live_files import LiveFiles, check_deletes, every_column
 from icectl.table.mergeable import (
     mergeable,
@@ -174,22 +175,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
     Raises: UsageError for a spec that there is not; Unsupported, where the spec has a transform
     that icectl does not know; CorruptTable.
     """
-    spec = metadata.spec(options.output_spec_id)
-    if spec is None:
-        message = f"the table has no partition spec {options.output_spec_id}"
-        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
-    types = result_types(spec, metadata.schemas)
-    if None in types:
-        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
-        raise Unsupported(message, hint="`--output-spec-id` names another spec")
-    opaque = {item.expr_id for item in metadata.expressions if item.is_opaque}
-    if any(item.expr_id in opaque for item in spec.fields):  # sfc-1 X6
-        message = (
-            f"nothing new is written with partition spec {spec.spec_id}: a transform can't be "
-        )
-        message += "computed"
-        hint = "`--output-spec-id` names another spec"
-        raise Unsupported(message, rule="V4-015", hint=hint)  # V4-015
+    spec, types = _output_spec(metadata, options)
     selected = selected_files(metadata, files, options)
     is_read = selected & of_specs(files.data, files.known_spec_ids) & are_readable(files.data)
     counts = delete_counts(files.matches)
@@ -228,19 +214,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
             files, verdicts, options.output_spec_id, metadata.format_version, options.sizes
         ),
     )
-    # Without partitions it is known where rows of other specs come to.
-    others = (
-        encode_key(types, [None] * len(types))
-        if options.output_spec_id in files.unpartitioned_spec_ids
-        else None
-    )
-    picked = chosen(verdicts)
-    in_output_spec = of_specs(files.data, [spec.spec_id])[picked]
-    in_output_spec &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
-    partitions = by_partition(files.data, picked, in_output_spec, types, others)
-    drafts = [draft for key, rows in partitions for draft in planning.drafts(key, rows.tolist())]
-    if options.repartition and others is None:
-        drafts = [planning.moving(draft) for draft in drafts]
+    drafts = _drafts(planning, metadata, spec, types)
     smallest: int | None = None
     if options.max_bytes is not None:
         smallest = min((planning.stored_bytes(draft.files) for draft in drafts), default=0)
@@ -253,6 +227,50 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         planning.leave(np.flatnonzero(due).tolist(), FileVerdict.LATER)
         return found
     return replace(found, converted=convertible(files, is_read) & applying_to(files.matches, due))
+
+
+def _output_spec(
+    metadata: TableMetadata, options: CompactOptions
+) -> tuple[PartitionSpec, Sequence[Type | None]]:
+    """Return the spec of new files, and the types of its fields. Raises: as choose."""
+    spec = metadata.spec(options.output_spec_id)
+    if spec is None:
+        message = f"the table has no partition spec {options.output_spec_id}"
+        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
+    types = result_types(spec, metadata.schemas)
+    if None in types:
+        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
+        raise Unsupported(message, hint="`--output-spec-id` names another spec")
+    opaque = {item.expr_id for item in metadata.expressions if item.is_opaque}
+    if any(item.expr_id in opaque for item in spec.fields):  # sfc-1 X6
+        message = f"nothing new is written with partition spec {spec.spec_id}"
+        message += ": a transform can't be computed"
+        hint = "`--output-spec-id` names another spec"
+        raise Unsupported(message, rule="V4-015", hint=hint)  # V4-015
+    return spec, types
+
+
+def _drafts(
+    planning: Grouping,
+    metadata: TableMetadata,
+    spec: PartitionSpec,
+    types: Sequence[Type | None],
+) -> list[GroupDraft]:
+    """Return the groups of the files that are to be rewritten, partition by partition."""
+    files, options = planning.files, planning.options
+    # Without partitions it is known where rows of other specs come to.
+    others = (
+        encode_key(types, [None] * len(types))
+        if options.output_spec_id in files.unpartitioned_spec_ids
+        else None
+    )
+    picked = chosen(planning.verdicts)
+    in_output_spec = of_specs(files.data, [spec.spec_id])[picked]
+    in_output_spec &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
+    partitions = by_partition(files.data, picked, in_output_spec, types, others)
+    drafts = [draft for key, rows in partitions for draft in planning.drafts(key, rows.tolist())]
+    moves = options.repartition and others is None
+    return [planning.moving(draft) for draft in drafts] if moves else drafts
 
 
 @dataclass(frozen=True)
