@@ -221,7 +221,7 @@ def expire_rows(
     access: Access = _NOWHERE,
     progress: OnProgress | None = None,
 ) -> Report:
-    """Delete the rows that are past their time, read by this machine. Raises: IcectlError."""
+    """Delete expired rows, read by this machine. Raises: IcectlError."""
     call = Call(spark, table, access, progress)
     return _change(call, "expire-rows", options or ExpireRowsOptions(), dry_run=dry_run)
 

@@ -176,7 +176,7 @@ LeftoverUuids = Annotated[
     list[str] | None,
     option(
         "--leftover-uuid",
-        "take metadata files of this table as left by a drop, if no configured catalog has it; "
+        "treat metadata of this table as left by a drop, if no configured catalog has it; "
         "repeatable",
         metavar="UUID",
         parse=parse_uuid,

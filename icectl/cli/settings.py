@@ -303,7 +303,7 @@ ORPHANS_OLDER_THAN: Setting[str] = Setting(
 )  # fmt: skip
 ORPHANS_MAX_FRACTION: Setting[float] = Setting(
     "remove-orphans.max-fraction", "RATIO", parse_ratio, 0.5,
-    "refuse to remove a larger part of the listed bytes",
+    "refuse to remove more than this ratio of the listed bytes",
 )  # fmt: skip
 ORPHANS_QUARANTINE: Setting[str | None] = Setting(
     "remove-orphans.quarantine", "URI", str, None,
@@ -311,7 +311,7 @@ ORPHANS_QUARANTINE: Setting[str | None] = Setting(
 )  # fmt: skip
 ORPHANS_PURGE_AFTER: Setting[int | None] = Setting(
     "remove-orphans.purge-quarantine-after", "DURATION", _parse_days, None,
-    "delete what runs of this table moved to the quarantine so long ago, as in 30d",
+    "delete files that runs of this table quarantined longer ago than this, as in 30d",
 )  # fmt: skip
 COMPACT_ENGINE: Setting[str] = _choice(
     "compact.engine", "ENGINE", ("auto", "spark", "local"), "auto",
@@ -398,15 +398,15 @@ def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float]]:
 
 
 HEALTH_LIMITS = (
-    _limits("expired-rows", "0%, 100%", "part of the rows that may be past their time"),
+    _limits("expired-rows", "0%, 100%", "ratio of rows that may have expired"),
     _limits("overdue-files", "0, 1", "files that hold keys to erase past their deadline"),
     _limits("files-to-save", "0, 1000", "fewer files possible by compaction"),
-    _limits("deleted-rows", "0%, 30%", "part of the rows that are deleted by position"),
+    _limits("deleted-rows", "0%, 30%", "ratio of rows that are deleted by position"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
     _limits("clustering-depth", "2, 50", "files that overlap at a value of the sort order"),
     _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing"),
     _limits("manifests-to-save", "0, 1000", "fewer manifests possible"),
-    _limits("stale-statistics", "0%, 100%", "part of the rows that changed since statistics"),
+    _limits("stale-statistics", "0%, 100%", "ratio of rows that changed since the statistics"),
     _limits("snapshots-past-retention", "0, 1000", "snapshots eligible for expiration"),
     _limits("untracked-metadata-files", "0, 1000", "old metadata files that are not in the log"),
     _limits("reclaimable", "25%, 100%", "bytes that expiring frees, as a part of the live bytes"),

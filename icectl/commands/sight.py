@@ -51,7 +51,7 @@ class Sight:
     """A table as it is judged, at one snapshot.
 
     `is_exact` where manifests of older snapshots are read for what expiring frees, and data files
-    for rows past their time; else summaries and bounds must do.
+    for expired rows; else summaries and bounds must do.
     """
 
     reader: Reader

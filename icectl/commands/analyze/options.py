@@ -46,7 +46,7 @@ class AnalyzeRequest:
         str | None,
         option(
             "--columns",
-            "only these columns, or `*` (default all that have no columns inside)",
+            "only these columns, or `*` (default all without nested columns)",
             metavar="A,B",
             parse=_parse_names,
         ),
@@ -77,7 +77,7 @@ class AnalyzeRequest:
         str | None,
         option(
             "--sample",
-            "where all data files would be read, read this ratio of them; NDV are lower bounds",
+            "read this ratio of the data files if all would be read; the NDV is a lower bound",
             metavar="R",
             parse=_parse_sample,
         ),
@@ -89,7 +89,7 @@ class AnalyzeRequest:
         str | None,
         option(
             "--max-removed",
-            "read all data files if more than this ratio of rows went (default 20%)",
+            "read all data files if more than this ratio of rows was removed (default 20%)",
             metavar="R",
             parse=parse_ratio,
         ),
@@ -132,22 +132,22 @@ def analyze(
     """Compute the statistics of a table that query planners use.
 
     Spark and Trino order joins by the number of distinct values (NDV) of a column. A theta sketch
-    estimates it: within 3 percent in 19 of 20 cases. Up to 4,096 values it is exact. Sketches can
-    be united, so after an append only the new data files are read. All data files are read if more
-    than `--max-removed` of the rows went with their files.
+    estimates the NDV: exactly up to 4,096 values, above that within 3 percent in 19 of 20 cases.
+    Sketches can be combined, so after an append only new data files are read. All data files are
+    read if more than `--max-removed` of the rows were removed with their files.
 
-    With `--sample` only some data files are read, evenly spread. A value that is in none of them
-    does not count. Without it, `analyze` later reads all files of such columns. `--refresh` keeps
-    to the sample.
+    With `--sample`, icectl reads only some data files, evenly spread. Values in none of them do not
+    count. Without `--sample`, `analyze` later reads all files of such columns. `--refresh` keeps to
+    the sample.
 
     Values of deleted rows count as long as their data file is in the table, unless
-    `--exact-deletes` is given. Empty texts do not count, as in Spark. Columns of structs, lists,
+    `--exact-deletes` is given. Empty strings do not count, as in Spark. Columns of structs, lists,
     maps, variants and shapes have no sketch.
 
-    For each partition, counts of rows, files and deletes are written as well. They come from
-    metadata alone.
+    For each partition, `analyze` also writes the number of rows, files and deletes, from metadata
+    alone.
 
-    The commit names the new statistics files, and adds no snapshot. Rows and data files stay as
-    they are. If the snapshot expires before the commit, the command exits with 11.
+    The commit adds statistics files to the metadata, but no snapshot. Rows and data files do not
+    change. If the snapshot expires before the commit, the command exits with code 11.
     """
     return run_on_each_table("analyze")(common, tables, request, change)

@@ -215,7 +215,7 @@ def plan_passes(
                 if _is_rebuilt(base[field.id], changes, removed, options) is is_due
             ]
             if is_due:
-                reason = f"more than {options.max_removed:.0%} of the rows went"
+                reason = f"more than {options.max_removed:.0%} of the rows were removed"
                 rebuilt += [(field, reason) for field in part]
             elif part:
                 of_part = {field.id: base[field.id] for field in part}

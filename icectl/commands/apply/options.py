@@ -43,13 +43,13 @@ class ApplyRequest:
 def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: SparkRun) -> Outcome:
     """Run a plan that was saved with `--dry-run --save-plan FILE`, without asking.
 
-    The plan is made again from the same options, settings, time and metadata file. It is carried
-    out only if it comes out the same. If the table changed since, or the plan differs, nothing is
-    done and the run exits with 11. A plan file that was edited exits with 5.
+    icectl makes the plan again from the same options, settings, time and metadata file. It runs the
+    plan only if both are the same. If the table has changed since, or the plan differs, nothing is
+    done and the exit code is 11. If the plan file was edited, the exit code is 5.
 
-    With `--allow-newer` the plan is made from the table's current state, and reduced to what the
-    file names: the snapshots, refs and files to delete, the files and manifests to rewrite, the
-    steps. Nothing else is changed.
+    With `--allow-newer`, icectl plans from the table's current state, and does only what is also in
+    the file: the snapshots, refs and files to delete, the files and manifests to rewrite, the
+    steps.
 
     In a plan of `maintain`, the first step of each table runs exactly as planned; later steps run
     as with `--allow-newer`. If a table changed, or a step fails, the remaining steps of that table
@@ -57,7 +57,7 @@ def apply(common: Common, file: FileArgument, request: ApplyRequest, spark: Spar
 
     A plan contains only options of its command. Give other options to `apply`: for reaching the
     table (`--storage-option`, `--catalog-option`, `--config`), for the run, and for Spark
-    (`--master`, `--remote`, `--spark-conf`). A file with one of them is refused with 5. `--json`
+    (`--master`, `--remote`, `--spark-conf`). A file with one of them is refused (exit 5). `--json`
     prints the document of the planned command.
     """
     return run_of("apply")(common, file, request, spark)

@@ -225,72 +225,71 @@ def compact(
 
     Files are grouped by partition, as Spark's rewrite_data_files does, and combined to the target
     size. Deletes are applied, and files of older partition specs move to the current one. The same
-    commit removes delete files and deletion vectors that no longer apply. Files already at the
-    target size, and files written by an earlier run with the same settings, are skipped. So running
-    it twice does nothing. Old files stay until their snapshots expire. New data files are Parquet.
+    commit removes delete files and deletion vectors that no longer apply. A second run does
+    nothing: it skips files at the target size, and files that a run with the same settings wrote.
+    Old files stay until their snapshots expire. New data files are Parquet.
 
-    icectl asks no question for tables that are named, since no row can be lost; `--yes` is accepted
-    all the same. Tables that a pattern finds are asked about.
+    For named tables icectl asks no question, since no row can be lost; `--yes` is accepted anyway.
+    It asks before it changes tables that match a glob.
 
     Rows keep their order. `--strategy sort` sorts the rows of a group as a whole by the table's
-    sort order. `--strategy auto` does so if the table has one. `--sort-order` and `--zorder` name
-    others. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of them; nulls
-    come first in ascending keys, last in descending ones. New files are marked as sorted if the
-    order is one of the table's.
+    sort order. `--strategy auto` does so if the table has one. `--sort-order` and `--zorder` give
+    another order. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
+    them; nulls come first in ascending keys, last in descending ones. New files are marked as
+    sorted if the order is one of the table's.
 
     Then files that overlap in the order are sorted, too, whatever their size: similar ones
     together, and smaller ones with larger ones once they have an eighth of the rows there. Others
     stay, so a run rewrites a part of a partition. `--sort-ratio` sets another part than an eighth:
-    a larger N rewrites more, and a value is in fewer files. `--min-depth` asks for deeper overlaps,
-    `--max-rewrite` limits the bytes of a run; the next runs do the rest. Bounds do not show a
-    curve: there all files of an earlier run count as one. `--rewrite-all` sorts every selected
-    file.
+    a larger N rewrites more, and a value is in fewer files. `--min-depth` requires deeper overlaps.
+    `--max-rewrite` limits the bytes of a run; the next runs continue. Bounds do not show a curve,
+    so all files of an earlier run count as one. `--rewrite-all` sorts every selected file.
 
     `--where` selects files, never rows: those that may hold a row for which EXPR is true, by their
     partition and column statistics. Manifests that can list no such file are not opened, and delete
-    files that may apply to other files stay. EXPR has comparisons, `in`, `between`, `is null`,
-    `is nan`, `like 'text%'`, `day(column)`, `and`, `or`, `not` and brackets. Text and times stand
-    in single quotes, names with other characters in backticks.
+    files that may apply to other files stay. EXPR has comparisons, `in`, `between`, `is null`, `is
+    nan`, `like 'text%'`, `day(column)`, `and`, `or`, `not` and parentheses. Put strings and times
+    in single quotes, and names with special characters in backticks.
 
     Files whose row groups are large (half of them `--merge-row-group` or more) are merged if
-    possible: their row groups are concatenated, and not decoded. That takes about as
-    long as copying the files. Rows keep their order; pages, statistics, page indexes and Bloom
-    filters stay as they are. Position deletes become deletes of the new file; so do rows that
-    equality deletes remove. Row groups without a live row are omitted. Merged files need the same
-    writer and partition spec, columns stored in the same way, and few deletes
-    (`--min-delete-ratio`, `--min-delete-files`). Columns that some of them lack are null there.
-    `--method merge` skips all others, `--method rewrite` merges none. A merge checks every page,
-    with its checksum if it has one. It compares the bytes of the new file with those that were
-    read. With `--verify rows` all rows are decoded and compared too.
+    possible: their row groups are concatenated, not decoded. That takes about as long as copying
+    the files. Rows keep their order; pages, statistics, page indexes and Bloom filters do not
+    change. Position deletes become deletes of the new file; so do rows that equality deletes
+    remove. Row groups without a live row are omitted. Merged files need the same writer and
+    partition spec, columns stored in the same way, and few deletes (`--min-delete-ratio`,
+    `--min-delete-files`). Columns that some of them lack are null there. `--method merge` skips all
+    others, `--method rewrite` merges none. A merge checks every page, with its checksum if it has
+    one. It compares the bytes of the new file with those that were read. With `--verify rows` all
+    rows are decoded and compared too.
 
     Data files with `--min-delete-files` delete files or more are rewritten. If these are equality
     deletes of few rows (fewer than `--min-delete-ratio`, as estimated), they are converted instead.
-    They become deletion vectors from version 3 on, and position deletes in version 2. Only the key
-    columns of data files that may have one of the keys are read. This comes after small files were
-    merged, in another commit.
+    They become deletion vectors in version 3 and later, and position deletes in version 2. icectl
+    reads only the key columns of data files that may have one of the keys. It does this after small
+    files were merged, in another commit.
 
     With `--deletes-only` only deletes are rewritten, all of them; data files do not change. With
     `--partial-progress` the oldest deletes are converted first, partition by partition. Up to
     version 2, `--min-delete-files` (default 2) or more position delete files of a data file are
-    merged into one. From version 3 on, position deletes become deletion vectors, and small Puffin
-    files are merged from `--min-input-files` on. Sizes apply to delete files (default
+    merged into one. In version 3 and later, position deletes become deletion vectors, and
+    `--min-input-files` or more small Puffin files are merged. Sizes apply to delete files (default
     write.delete.target-file-size-bytes). Position deletes are merged in one local process unless
     `--engine spark` is given.
 
-    Before the commit the rows of each new file are compared with those that were read. New files
-    keep the sequence number that the run started from, so that rows which are deleted concurrently
-    stay deleted. Others may delete rows by position concurrently, or remove files: the same commit
-    deletes these rows in the new files. This works from version 2 on, for sorted rows from version
-    3 on. It does not work if a rewrite applied equality deletes, moved rows to another partition or
-    split a file. Then groups that another writer touched are dropped. So are groups that lost half
-    of their rows (exit 3, or 11 if no group is left).
+    Before the commit, icectl compares the rows of each new file with those that were read. New
+    files keep the sequence number that the run started from, so rows that are deleted concurrently
+    stay deleted. If other writers delete rows by position or remove files, the same commit deletes
+    these rows in the new files. This works in version 2 and later, for sorted rows in version 3 and
+    later. It does not work if a rewrite applied equality deletes, moved rows to another partition
+    or split a file. Groups that another writer changed are then dropped. So are groups that lost
+    half of their rows (exit 3, or 11 if no group is left).
 
-    With `--engine auto` 1 GiB and more is rewritten on Spark, if PySpark (`icectl[spark]`) and Java
-    17 or newer are installed. Without `--master` Spark runs on the cores of this machine. Less is
-    rewritten in processes of icectl's own; a line says so before work begins. The workers of a
-    cluster need a way to the storage, and icectl in their Python: by an image or an archive
-    (`--spark-conf spark.archives=icectl.tar.gz#env`, and `PYSPARK_PYTHON=env/bin/python`). With
-    `--remote`, icectl uploads itself to the Spark Connect server. `--engine local` needs none of
-    this.
+    With `--engine auto`, icectl rewrites 1 GiB or more on Spark. This needs PySpark
+    (`icectl[spark]`) and Java 17 or newer. Without `--master`, Spark runs on the cores of this
+    machine. Local processes rewrite less than that. icectl prints the engine before work begins. A
+    cluster's workers need access to the storage. They also need icectl in their Python, from an
+    image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
+    `PYSPARK_PYTHON=env/bin/python`). With `--remote`, icectl uploads itself to the Spark Connect
+    server. `--engine local` needs none of this.
     """
     return run_on_each_table("compact")(common, tables, request, change)

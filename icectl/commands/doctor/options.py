@@ -22,18 +22,18 @@ PlacesArgument = Annotated[
 @command(
     "doctor",
     examples=[
-        ("icectl doctor", "look at this machine, try every configured catalog"),
+        ("icectl doctor", "check this machine and every configured catalog"),
         ("icectl doctor prod", "try one catalog"),
         ("icectl doctor s3://bucket/warehouse", "try whether a location can be listed"),
     ],
     exit_codes=(10, 13),
 )
 def doctor(common: Common, places: PlacesArgument = None) -> Outcome:
-    """Show what icectl finds on this machine, and try catalogs and stores.
+    """Check this machine, and the access to catalogs and stores.
 
-    It checks Python, libraries, Java, Spark, the settings file and credentials, whose values are
-    never shown. It lists the namespaces of each catalog and the files of each location, with 20
-    seconds for each. If a location is a table, its format version is shown. Nothing is changed. The
-    exit code is 13 if a catalog or location could not be reached.
+    icectl checks Python, libraries, Java, Spark, the settings file and credentials, and never shows
+    secrets. It lists the namespaces of each catalog and the files of each location, for at most 20
+    seconds each. If a location is a table, icectl shows its format version. Nothing is changed. The
+    exit code is 13 if a catalog or location is unreachable.
     """
     return run_of("doctor")(common, places or [])

@@ -1,1 +1,1 @@
-"""`icectl expire-rows`: delete the rows that are past their time."""
+"""`icectl expire-rows`: delete expired rows."""

@@ -1,4 +1,4 @@
-"""`icectl expire-rows`: delete the rows that are past their time."""
+"""`icectl expire-rows`: delete expired rows."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -17,7 +17,7 @@ class ExpireRowsRequest:
         str | None,
         option(
             "--where",
-            "delete rows with EXPR, as in \"at < 'now - 30d'\" (default: icectl.ttl.column "
+            "delete rows matching EXPR, as in \"at < 'now - 30d'\" (default: icectl.ttl.column "
             "older than icectl.ttl.age)",
             metavar="EXPR",
         ),
@@ -38,7 +38,7 @@ class ExpireRowsRequest:
         str,
         option(
             "--verify",
-            "check files that are dropped whole by their footers (default) or rows",
+            "verify files to drop whole by their footers (default) or rows",
             metavar="BY",
             choices=("footers", "rows"),
         ),
@@ -60,7 +60,10 @@ class ExpireRowsRequest:
 @command(
     "expire-rows",
     examples=[
-        ("icectl expire-rows /wh/db/t --where \"at < 'now - 1825d'\" --dry-run", "what would go"),
+        (
+            "icectl expire-rows /wh/db/t --where \"at < 'now - 1825d'\" --dry-run",
+            "what would be deleted",
+        ),
         ("icectl expire-rows /wh/db/t --where \"at < 'now - 1825d'\"", "rows older than 5 years"),
         ("icectl expire-rows /wh/db/t --where \"at < '2019-01-01'\" --check", "exit 4 if any"),
         ("icectl expire-rows /wh/db/t --where \"at < '2019-01-01'\" --method rewrite", "new files"),
@@ -70,20 +73,19 @@ class ExpireRowsRequest:
 def expire_rows(
     common: Common, tables: TablesArgument, request: ExpireRowsRequest, change: Change
 ) -> Outcome:
-    """Delete the rows of a table that are past their time.
+    """Delete old rows of a table: those that match a filter about the past.
 
-    Without --where, the rows of column `icectl.ttl.column` that are older than `icectl.ttl.age` go;
-    both are table properties.
+    Without --where, icectl deletes the rows whose column `icectl.ttl.column` is older than
+    `icectl.ttl.age`; both are table properties.
 
-    A file is dropped whole, by metadata alone, if partitions and bounds prove that all of its rows
-    match. Footers are read first, and must prove it too; else the rows of the file are read. Of
-    other files that may have a matching row, the columns of the filter are read.
-    Matching rows are then deleted by deletion vectors (version 3), by position deletes (version 2),
-    or by rewriting their files.
+    If partitions and bounds prove that all rows of a file match, icectl drops the file by metadata
+    alone. The footer must prove it too; otherwise icectl reads the file's rows. In other files that
+    may have a matching row, it reads the columns of the filter. It deletes matching rows by
+    deletion vectors (version 3), by position deletes (version 2), or by rewriting their files.
 
-    A row goes only if the filter is true of it: null stays, and NaN is above every number. Instants
-    are in UTC; a timestamp without a time zone is read as UTC. Rows that were deleted before do not
-    count.
+    A row is deleted only if the filter is true for it: nulls stay, and NaN is greater than every
+    number. Times are in UTC; a timestamp without a time zone is read as UTC. Rows that were deleted
+    before do not count.
 
     The filter must be about the past: each matching row has a date or timestamp before now. Other
     filters need --yes-any-filter. If more than --max-fraction of the rows match, nothing is deleted

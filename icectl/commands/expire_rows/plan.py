@@ -1,4 +1,4 @@
-"""The plan of `icectl expire-rows`: which rows are past their time, and what goes with them."""
+"""The plan of `icectl expire-rows`: which rows are expired, and what is deleted with them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def filter_of(
             missing = [item.name for item, value in ((TTL_COLUMN, column), (TTL_AGE, age_ms))
                        if value is None]  # fmt: skip
             raise UsageError(
-                "nothing says which rows are past their time: there is no `--where`, and the table "
+                "unclear which rows are expired: no `--where` is given, and the table "
                 f"has no property {' and '.join(f'`{name}`' for name in missing)}",
                 hint="`icectl properties TABLE set icectl.ttl.column=at icectl.ttl.age=90d`",
             )

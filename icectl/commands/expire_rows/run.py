@@ -139,7 +139,7 @@ def run(common: Common, table: str, request: ExpireRowsRequest, change: Change) 
 def prepare(
     context: TableContext, engine: LocalEngine, options: ExpireRowsOptions
 ) -> PreparedRowExpiry:
-    """Load the table and find the rows of a branch that are past their time; nothing is written.
+    """Load the table and find the expired rows of a branch; nothing is written.
 
     Raises: UsageError, for a branch or column that there is not; Refused; Unsupported, where it is
     not known which rows are live, or new files can't be written; CorruptTable; StorageError.
@@ -160,7 +160,7 @@ def look(
     snapshot: Snapshot | None,
     options: ExpireRowsOptions,
 ) -> tuple[ExpireRowsPlan, RowSearch]:
-    """Find the rows of a snapshot that are past their time, with the search that did. As prepare.
+    """Find the expired rows of a snapshot, with the search that did. As prepare.
 
     `snapshot` is taken for the head of the options' branch.
     """

@@ -29,17 +29,17 @@ _FOOTER_BYTES = 64 << 10
 _LIMIT = Limit(
     "expired-rows",
     "of the rows",
-    "delete rows if up to this ratio of them may be past their time",
+    "delete rows if up to this ratio of them may have expired",
     is_ratio=True,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiringFigures:
-    """The rows past their time, `whole_rows` in `whole_files`.
+    """The expired rows, `whole_rows` in `whole_files`.
 
     As far as bounds and partitions show, these files have no others; some rows of `partial_files`
-    may be past their time too. There are none of those where the files were read.
+    may have expired too. There are none of those where the files were read.
     """
 
     filter: str | None = None
@@ -75,7 +75,7 @@ def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
     try:
         chosen = filter_of(metadata, request.where, sight.now_ms, any_filter=False)
     except (UsageError, Refused) as problem:
-        unknown = Measure(_LIMIT.name, 1.0, "the rule for rows past their time is not clear")
+        unknown = Measure(_LIMIT.name, 1.0, "the filter for expired rows is ambiguous")
         return Judgement(ExpiringFigures(), (unknown,), error=problem)
     error = first_error(sight.check_base, sight.check_files)
     if isinstance(error, CorruptTable):
@@ -129,7 +129,7 @@ def plan(sight: Sight, request: ExpireRowsRequest) -> Judgement:
     )
     return Judgement(
         figures,
-        (Measure(_LIMIT.name, figures.most_ratio, f"{_rows(figures)} past their time"),),
+        (Measure(_LIMIT.name, figures.most_ratio, f"{_rows(figures)} expired"),),
         benefit_bytes=int(sizes[whole].sum()),
         error=error or refusal,
         work=work,
@@ -189,7 +189,7 @@ def _found(figures: ExpiringFigures) -> str:
     if not (figures.whole_files or figures.partial_files):
         return f"no row with {figures.filter}"
     rows = print_count(figures.live_rows, "row")
-    return f"of {rows}, {_rows(figures)} are past their time: {figures.filter}"
+    return f"of {rows}, {_rows(figures)} are expired: {figures.filter}"
 
 
 def _members(figures: ExpiringFigures) -> Mapping[str, object]:

@@ -91,11 +91,11 @@ def expire_snapshots(
 ) -> Outcome:
     """Drop old snapshots and the files that only they need.
 
-    Without options the table's retention properties and those of each branch and tag decide.
-    Settings of a branch or tag take precedence; options replace the table's properties. Every
-    snapshot is listed with the reason why it is kept or expired.
+    Without options, the retention properties of the table and of each branch and tag decide.
+    Settings of a branch or tag take precedence; options replace the table's properties. The plan
+    lists every snapshot with the reason why it is kept or expires.
 
-    The metadata is committed first. Files are deleted afterwards, and only those that the newest
-    committed metadata does not reach. The next run finishes a run that was interrupted.
+    icectl commits the metadata first. Afterwards it deletes only files that the newest committed
+    metadata does not reach. The next run finishes an interrupted run.
     """
     return run_on_each_table("expire_snapshots", asks=True)(common, tables, request, change)

@@ -50,7 +50,7 @@ class ViewRequest:
         str | None,
         option(
             "--where",
-            "manifests, files, entries, matches: what may hold rows with EXPR",
+            "manifests, files, entries, matches: only what may have rows matching EXPR",
             metavar="EXPR",
         ),
     ] = None
@@ -117,7 +117,7 @@ class ViewRequest:
         str | None,
         option(
             "--fail-on",
-            "health: exit 4 from attention or critical on",
+            "health: exit 4 at attention or only at critical",
             metavar="VERDICT",
             choices=("attention", "critical"),
         ),
@@ -179,33 +179,33 @@ def inspect(
     statistics; clustering, advice, matches, tree, changes and erasures. Views of files show the
     current snapshot unless another is chosen.
 
-    For a catalog, a namespace or a folder the tables in and below it are listed, from their
+    For a catalog, a namespace or a folder, icectl lists the tables in and below it, from their
     metadata alone; --limit, --columns and --format apply to that list.
 
     --where chooses files by partitions and column metrics, as `compact --where` does; a file
     without the metrics is shown. Only manifests that may list such files are read. Delete files
     are chosen by their partition.
 
-    The view deletes says by partition what readers compare for equality deletes: the keys, counted
+    The view deletes shows by partition what readers compare for equality deletes: the keys, counted
     for each data file that they apply to, and the rows of these files.
 
-    The view clustering says by column how many files hold a value: the depth, in the table and
-    in each partition, and how many files a look-up and a 1% range open. It shows the keys of the
-    sort order, or the columns of --columns; all columns if the table has no sort order.
+    The view clustering shows by column how many files hold a value: the depth, in the table and in
+    each partition. It also shows how many files a look-up and a 1% range open. It shows the keys of
+    the sort order, or the columns of --columns; all columns if the table has no sort order.
 
-    The view advice shows what queries cost as files lie now, and in other layouts: sorted, in
-    Hilbert order, partitioned, with Bloom filters. Queries are those of --queries, or a look-up by
-    each of --columns. Each advice has what it costs, what it saves and its command.
+    The view advice shows what queries cost with the current layout, and with others: sorted, in
+    Hilbert order, partitioned, with Bloom filters. Queries come from --queries, or are a look-up by
+    each of --columns. Each advice shows its cost, its savings and its command.
 
-    The view matches reads the files of all snapshots that may hold a row with the condition of
-    --where. It lists those that do, with their snapshots. Deleted rows count as long as their data
-    file exists, and so do the keys of equality deletes.
+    The view matches reads the files of all snapshots that may have a row matching --where. It lists
+    those that do, with their snapshots. Deleted rows count as long as their data file exists, and
+    so do the keys of equality deletes.
 
-    The view health takes many tables: a catalog, a namespace, a folder, a glob such as prod.sales.*
-    or /wh/*/*, or several names. Tables with the most need come first; --html writes one page.
-    --check and --fail-on use the worst verdict.
+    The view health accepts many tables: a catalog, a namespace, a folder, a glob such as
+    prod.sales.* or /wh/*/*, or several names. Tables with the most need come first; --html writes
+    one page. --check and --fail-on use the worst verdict.
 
-    Nothing is changed. A directory that belongs to a catalog can be read too: the newest metadata
-    file is taken as current.
+    Nothing is changed. A directory that belongs to a catalog can be read too: icectl treats the
+    newest metadata file as current.
     """
     return run_of("inspect")(common, table, view, request, more or ())

@@ -49,7 +49,7 @@ class MaintainRequest:
     ] = None
     untrusted_policy: Annotated[bool, option_of(UNTRUSTED_POLICY)] = False
     exclude: Annotated[
-        list[str] | None, option("--exclude", "leave these tables out; repeatable", metavar="GLOB")
+        list[str] | None, option("--exclude", "omit these tables; repeatable", metavar="GLOB")
     ] = None
     only: Annotated[
         str | None,
@@ -62,13 +62,13 @@ class MaintainRequest:
     ] = False
     strict: Annotated[
         bool,
-        option("--strict", "refuse what matches nothing: rules, `--exclude`, `--only`, budgets"),
+        option("--strict", "fail if a rule, `--exclude`, `--only` or budget matches nothing"),
     ] = False
     max_rewrite: Annotated[
         str | None,
         option(
             "--max-rewrite",
-            "rewrite at most SIZE of data files, of all tables together",
+            "rewrite at most SIZE of data files in all tables together",
             metavar="SIZE",
             parse=parse_positive_size,
         ),
@@ -135,23 +135,22 @@ def maintain(
     request: MaintainRequest,
     spark: SparkRun,
 ) -> Outcome:
-    """Find tables, look at each, and do what it needs.
+    """Find tables, check what maintenance each one needs, and do it.
 
-    A catalog, a namespace or a folder stands for all tables in and below it. In a glob `*` matches
-    a part of one name, `**` any number of names. Quote globs, or let the shell expand paths.
+    A catalog, a namespace or a folder selects all tables in and below it. In a glob, `*` matches
+    part of one name, `**` any number of names. Quote globs, or let the shell expand paths.
 
     The steps are expire-rows, erase, compact, rewrite-manifests, analyze, expire-snapshots and
     remove-orphans, in this order. Each has the plans, journals and refusals of its command. A step
-    runs if the table's health calls for it and the policy allows it. Each table is validated first;
+    runs if the table's health requires it and the policy allows it. Each table is validated first;
     a table with errors has failed. A step that conflicts with another writer is tried again at the
-    end. After an unknown outcome no further step touches the table. A table that fails does not
-    stop the others.
+    end. After an unknown outcome no further step touches the table. A failed table does not stop
+    the others.
 
     Tables with the most to gain come first; with prices, those whose steps pay back first. A budget
     of the run (--max-rewrite, --max-price) goes to the steps that pay back first. The next run does
-    what a budget, the time limit or a killed run leaves undone. It needs nothing but the tables.
-    Only the search for orphans is recorded: in the table property
-    `icectl.maintain.last-orphan-scan`.
+    what a budget, the time limit or a killed run leaves undone. It needs only the tables. The last
+    search for orphans is recorded in the table property `icectl.maintain.last-orphan-scan`.
 
     A table whose property `icectl.maintain.enabled` is false is skipped. Two runs at the same time
     lose nothing.
@@ -162,12 +161,11 @@ def maintain(
     Without `--policy` and `--yes` it asks before anything is changed.
 
     Spark settings in a policy (`master`, `remote`, `spark-conf`) can start programs and send
-    secrets. They are used only if the file belongs to the caller or to root and others cannot
-    write it; `--untrusted-policy` refuses them. `--master`, `--remote` and `--spark-conf` take
+    secrets. icectl uses them only if the caller or root owns the file, and no other user can write
+    it; `--untrusted-policy` refuses them. `--master`, `--remote` and `--spark-conf` take
     precedence.
 
     `--dry-run --save-plan FILE` saves the plans of all steps for review. `icectl apply FILE` then
-    runs the first step of each table exactly, the others within what the file names, and nothing
-    else.
+    runs the first step of each table exactly. It runs the others only within what the file lists.
     """
     return run_of("maintain")(common, tables, request, spark)

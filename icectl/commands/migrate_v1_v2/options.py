@@ -29,18 +29,18 @@ class MigrateRequest:
 def migrate_v1_v2(
     common: Common, tables: TablesArgument, request: MigrateRequest, change: Change
 ) -> Outcome:
-    """Turn a version 1 table into a version 2 table.
+    """Upgrade a table from version 1 to version 2.
 
-    The new metadata has the table's uuid, all schemas, partition specs with field ids, sort orders
+    The new metadata has the table's UUID, all schemas, partition specs with field ids, sort orders
     and refs. Its sequence numbers are 0. Snapshots that embed their manifests get a manifest list.
-    No data file is changed, and manifests of version 1 stay valid.
+    No data file changes, and manifests of version 1 stay valid.
 
-    This cannot be undone: readers that know only version 1 lose access. The old metadata file is
-    kept. A table is refused if its default partition spec has an unknown transform. It is refused
-    if a file is live twice, or its newest snapshots cannot be read. Tables of version 2 or higher
-    are not changed. With `--rewrite-manifests`, version 1 manifests in tables of version 2 and 3
-    are rewritten; a killed run may have left them.
+    This cannot be undone: readers that support only version 1 lose access. The old metadata file is
+    kept. icectl refuses a table if its default partition spec has an unknown transform. It also
+    refuses a file that is live twice, and newest snapshots that cannot be read. Tables of version 2
+    or higher are not changed. With `--rewrite-manifests`, version 1 manifests in tables of version
+    2 and 3 are rewritten; a killed run may have left them.
 
-    A later run removes what a killed one leaves, as `icectl man rewrite-manifests` says.
+    A later run removes the files of a killed run (see `icectl man rewrite-manifests`).
     """
     return run_on_each_table("migrate_v1_v2", asks=True)(common, tables, request, change)

@@ -49,9 +49,9 @@ def properties(
 ) -> Outcome:
     """Show the properties of a table, set some, or unset some.
 
-    A change is one commit that changes no file of the table and makes no snapshot. Values of
-    properties that icectl reads are checked first. Names of Iceberg's own metadata fields, such as
-    format-version, are refused. If another writer changes one of the properties concurrently, the
-    command exits with 11.
+    A change is one commit that changes no file of the table and adds no snapshot. icectl first
+    checks the values of properties that it reads. It refuses names of Iceberg's own metadata
+    fields, such as format-version. If another writer changes one of the properties concurrently,
+    the command exits with code 11.
     """
     return run_of("properties")(common, table, request, change)

@@ -50,7 +50,7 @@ class RefsRequest:
         list[str] | None,
         typer.Argument(
             metavar="NAME...",
-            help="the branch or tag; drop takes several; rollback takes main without one",
+            help="the branch or tag; drop: one or more; rollback: main by default",
             show_default=False,
         ),
     ] = None
@@ -105,7 +105,7 @@ class RefsRequest:
     examples=[
         ("icectl refs /wh/db/t", "list branches and tags"),
         ("icectl refs prod.db.t tag eoy-2025 --max-ref-age 365d", "tag the head of main"),
-        ("icectl refs prod.db.t rollback --to 2h", "take main back to its state two hours ago"),
+        ("icectl refs prod.db.t rollback --to 2h", "roll main back to its state two hours ago"),
         ("icectl refs prod.db.t fast-forward main --to audit", "publish a branch"),
         ("icectl refs prod.db.t drop audit --yes", "drop a branch or tag"),
     ],
@@ -115,12 +115,11 @@ class RefsRequest:
 def refs(common: Common, table: TableArgument, request: RefsRequest, change: Change) -> Outcome:
     """List, create, move and drop the branches and tags of a table.
 
-    A change is one commit that changes no file of the table and makes no snapshot. A rollback moves
+    A change is one commit that changes no file of the table and adds no snapshot. A rollback moves
     a branch to one of its own older snapshots; `branch NAME --at WHERE --replace` moves it to any
-    snapshot. A fast-forward moves a branch to a descendant of its head. A change that takes
-    snapshots out of a branch asks first. Those snapshots stay in the table until `icectl
-    expire-snapshots` drops them; until then `--replace` brings them back.
-
-    If another writer moves the ref concurrently, the command exits with 11.
+    snapshot. A fast-forward moves a branch to a descendant of its head. icectl asks before
+    snapshots become unreachable from a branch. They stay in the table until `icectl
+    expire-snapshots` drops them; until then `--replace` restores them. If another writer moves the
+    ref concurrently, the command exits with code 11.
     """
     return run_of("refs")(common, table, request, change)

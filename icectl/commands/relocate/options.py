@@ -59,23 +59,22 @@ class RelocateRequest:
 def relocate(
     common: Common, table: TableArgument, request: RelocateRequest, change: Change
 ) -> Outcome:
-    """Write the metadata of a moved or copied table for its new place.
+    """Rewrite the metadata of a moved or copied table for its new location.
 
-    In every location that begins with `--from`, `--to` takes its place. That is done in the
-    metadata file, manifest lists, manifests, position delete files, deletion vectors and entries of
-    statistics files. It is done for all snapshots, branches and tags. The new files have new names
-    and lie at the new place; the metadata file is written last. Nothing is written or deleted at
-    the old place.
+    In every location, the prefix `--from` is replaced by `--to`: in the metadata file, manifest
+    lists, manifests, position delete files, deletion vectors and entries of statistics files. This
+    covers all snapshots, branches and tags. The new files have new names and are at the new
+    location; the metadata file is written last. Nothing is written or deleted at the old location.
 
-    If the files are at the new place already, TABLE is that place. Else TABLE is the table at the
-    old place, and `--copy-list` names the files to copy. Each data file that is not in the list
-    must be at the new place, with its size. icectl checks this before it writes the metadata file.
-    If a snapshot lists fewer files than its summary says, the copy would lose the rest: exit 5.
-    With `--distrust-summaries` icectl goes on.
+    If the files are already at the new location, TABLE is that location. Otherwise TABLE is the
+    table at the old location, and `--copy-list` lists the files to copy. Every other data file must
+    be at the new location, with its size. icectl checks this before it writes the metadata file. If
+    a snapshot lists fewer files than its summary counts, the copy would lose the rest: exit 5.
+    `--distrust-summaries` overrides this.
 
-    The metadata log starts again: the older metadata files name the old place. A moved table of a
-    catalog has to be registered with the new metadata file, which is printed. Its current metadata
-    file is named by `--metadata-file`, unless TABLE is its name in the catalog. With `--new-uuid`
-    the copy is a file-system table, which is named by its location.
+    The metadata log starts again, since older metadata files name the old location. After a move,
+    register a catalog's table with the new metadata file, which icectl prints. `--metadata-file`
+    names its current metadata file, unless TABLE is its name in the catalog. With `--new-uuid` the
+    copy is a file-system table, which is named by its location.
     """
     return run_of("relocate")(common, table, request, change)

@@ -44,7 +44,7 @@ class OrphansRequest:
         str | None,
         option(
             "--inventory",
-            "take the listing from a Parquet or CSV file, or the manifest.json of an S3 Inventory",
+            "read the listing from a Parquet or CSV file, or the manifest.json of an S3 Inventory",
             metavar="FILE",
         ),
     ] = None
@@ -132,19 +132,20 @@ def remove_orphans(
 ) -> Outcome:
     """Delete or move files that the table does not refer to.
 
-    Files are listed first and metadata is read afterwards, so files committed since then are kept.
-    Files that any snapshot, log entry or statistics entry names are kept, in any form of the name;
-    so are hidden files, recent files and journals. Hidden files of killed icectl runs are removed.
-    Before each batch is deleted, its files and the newest metadata are checked again.
+    icectl lists the files first and reads the metadata afterwards, so files committed since then
+    are kept. It keeps files that any snapshot, log entry or statistics entry names, in any form of
+    the name. It also keeps hidden files, recent files and journals. Hidden files of killed icectl
+    runs are removed. Before each batch is deleted, its files and the newest metadata are checked
+    again.
 
-    With `--engine spark` Spark workers list and compare the files below the first folders; the
-    result is checked again here, where files are deleted. This needs `icectl[spark]` and Java 17 or
+    With `--engine spark`, Spark workers list and compare the files below the first folders. This
+    machine checks the result again and deletes the files. This needs `icectl[spark]` and Java 17 or
     newer; workers need icectl in their Python, and access to the storage. An inventory replaces the
     listing, so `--inventory` needs `--engine local`.
 
-    With `--quarantine` each run makes a folder there, with the files below `files/` and lists
-    `moved-*.jsonl`. Each line says where a file was (`from`) and where it is (`to`). This restores
-    all files of a run (in S3, use `aws s3 mv` instead of `mv -n`):
+    With `--quarantine`, each run creates a folder there, with the files below `files/` and lists
+    `moved-*.jsonl`. Each line has the old (`from`) and the new location (`to`) of a file. This
+    command restores all files of a run (in S3, use `aws s3 mv` instead of `mv -n`):
 
     `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
 

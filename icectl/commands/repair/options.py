@@ -58,7 +58,7 @@ class RepairRequest:
         ("icectl repair /wh/db/t", "show the repairs, ask, then repair"),
         (
             "icectl repair /wh/db/t --to-snapshot latest-complete",
-            "go back to the newest complete snapshot",
+            "roll back to the newest complete snapshot",
         ),
         ("icectl repair /wh/db/t --skip metrics --yes", "all repairs but those of metrics"),
         ("icectl repair /wh/db/t --check", "for CI: exit 4 if there is something to repair"),
@@ -70,24 +70,24 @@ def repair(
 ) -> Outcome:
     """Repair a broken table, as far as the right state can be proved.
 
-    The table is checked as by `icectl validate`. Each repair has an id, and `--skip` takes ids and
-    these kinds: version-hint; metadata-file (a truncated newest metadata file is moved aside);
-    statistics (entries of lost statistics files); list-row and manifest-list (lengths, counts,
-    ranges and totals, counted again); metrics (from footers, at level footers); dangling-deletes;
-    manifest (a lost one, as other snapshots or the data files prove it).
+    icectl checks the table as `icectl validate` does. Each repair has an id, and `--skip` accepts
+    ids and these kinds: version-hint; metadata-file (a truncated newest metadata file is moved
+    aside); statistics (entries of lost statistics files); list-row and manifest-list (lengths,
+    counts, ranges and totals, counted again); metrics (from footers, at level footers);
+    dangling-deletes; manifest (a lost one, as other snapshots or the data files prove it).
 
     Rows are lost or reappear only if you allow it: `--drop-missing` accepts lost-data,
-    `--accept-undeleted` accepts lost-deletes; each line says how many rows. `--to-snapshot` moves a
-    broken branch back instead: no file is deleted, and the plan says how many snapshots and rows it
-    drops. For a healthy branch use `icectl refs TABLE rollback`.
+    `--accept-undeleted` accepts lost-deletes; each line shows how many rows. `--to-snapshot` rolls
+    back a broken branch instead: no file is deleted, and the plan shows how many snapshots and rows
+    it drops. For a healthy branch, use `icectl refs TABLE rollback`.
 
-    For damage that cannot be repaired, the plan lists what you can do, the smallest loss first.
+    For damage that cannot be repaired, the plan lists your options, the smallest loss first.
 
     The change is one commit, a new snapshot on top of the broken one. Damage that cannot be
     repaired is reported with the reason: exit 3, or 5 if nothing can be repaired; `--dry-run` exits
     with 4 if errors would remain. No file of the table is deleted. Roots and leaves of version 4
     are not changed.
 
-    A later run removes what a killed one leaves, as `icectl man rewrite-manifests` says.
+    A later run removes the files of a killed run (see `icectl man rewrite-manifests`).
     """
     return run_on_each_table("repair", asks=True)(common, tables, request, change)

@@ -96,23 +96,24 @@ def rewrite_manifests(
     """Regroup the manifests of a branch by partition, at their target size.
 
     Small manifests are merged and large ones split. If partitions are scattered over many
-    manifests, all manifests of the partition spec are regrouped. Manifests of data and of deletes,
-    and of different specs, stay apart. If nothing would be gained, nothing is committed, so a
-    second run does nothing.
+    manifests, all manifests of the partition spec are regrouped. Data and delete manifests stay
+    separate, and so do those of different specs. If nothing would improve, nothing is committed, so
+    a second run does nothing.
 
     Manifests keep their file format; a group with some Parquet manifests becomes Parquet.
     `--manifest-format` also rewrites manifests of another format.
 
-    icectl asks no question for tables that are named, since no row can be lost; `--yes` is accepted
-    all the same. Tables that a pattern finds are asked about.
+    For named tables icectl asks no question, since no row can be lost; `--yes` is accepted anyway.
+    It asks before it changes tables that match a glob.
 
-    The set of live files, their sequence numbers and row ids stay as they are. They are compared
-    before the commit. Old manifests stay until their snapshots expire.
+    The live files, their sequence numbers and row ids do not change; icectl compares them before
+    the commit. Old manifests stay until their snapshots expire.
 
     New manifests are recorded in a journal, metadata/icectl-*.json, before they are written. A
     later run removes a killed run's files, once a newer version of the table rules out its commit.
     A run counts as killed when its process on this machine has ended, elsewhere after a day. A live
-    run that was taken for dead exits with 11. Its hidden files, metadata/.icectl-*, are removed
-    after a day. With `--metadata-file` there is no journal, and files of a killed run are orphans.
+    run that was mistaken for a killed one exits with code 11. Its hidden files, metadata/.icectl-*,
+    are removed after a day. With `--metadata-file` there is no journal, and files of a killed run
+    are orphans.
     """
     return run_on_each_table("rewrite_manifests")(common, tables, request, change)

@@ -50,10 +50,10 @@ class RunsRequest:
     exit_codes=(13,),
 )
 def runs(common: Common, tables: RunTablesArgument = None, *, request: RunsRequest) -> Outcome:
-    """Show what `icectl maintain` and `icectl apply` did to each table, the newest run first.
+    """Show what `icectl maintain` and `icectl apply` did to each table, newest first.
 
-    Each row is one table in one run. It says when the run began, how the table ended and how long
-    it took. Then it says what the steps did, with the exit codes of failed steps. Plans and checks
+    Each row is one table in one run. It shows when the run began, how the table ended and how long
+    it took. It also shows what the steps did, with the exit codes of failed steps. Plans and checks
     are not recorded.
 
     The history is on this machine, in `~/.local/state/icectl/runs.jsonl` or in `state-dir` of

@@ -16,7 +16,7 @@ class UpgradeToV3Request:
         bool,
         option(
             "--convert-position-deletes",
-            help="make deletion vectors of position delete files, on all branches",
+            help="replace position delete files with deletion vectors, on all branches",
         ),
     ] = False
 
@@ -33,25 +33,25 @@ class UpgradeToV3Request:
 def upgrade_to_v3(
     common: Common, tables: TablesArgument, request: UpgradeToV3Request, change: Change
 ) -> Outcome:
-    """Turn a table of version 1 or 2 into a version 3 table.
+    """Upgrade a table from version 1 or 2 to version 3.
 
-    One new metadata file does it: `format-version` is 3, `next-row-id` is 0. No data file and no
-    manifest is changed; rows and snapshots stay the same. Rows get ids from the next commit of each
-    branch on. A version 1 table also gets what `icectl migrate-v1-v2` writes.
+    The upgrade writes one new metadata file: `format-version` is 3, `next-row-id` is 0. No data
+    file and no manifest changes; rows and snapshots stay the same. Rows get ids with the next
+    commit of each branch. For a version 1 table, icectl also does what `icectl migrate-v1-v2` does.
 
     Position delete files stay valid. With `--convert-position-deletes` they become deletion
     vectors, in one more snapshot for each branch that has some. A table of version 3 with position
     delete files has work then, too: a killed run may have left them.
 
-    This cannot be undone: readers that do not know version 3 lose access. PyIceberg 0.12 reads such
-    tables but does not write them. The plan names engines whose newest snapshot is by an old
-    release: Iceberg before 1.10, Trino before 480. That is a warning.
+    This cannot be undone: readers that do not support version 3 lose access. PyIceberg 0.12 reads
+    such tables but does not write them. The plan warns of engines whose newest snapshot comes from
+    an old release: Iceberg before 1.10, Trino before 480.
 
-    The table is refused if version 3 reserves the name or the id of a column. It is refused for
-    default values of columns, and for errors in its schemas. So it is if rows have ids already, or
-    if a manifest list counts too few rows. A file that is live twice, or newest snapshots that
-    cannot be read, also forbid it.
+    icectl refuses the table if version 3 reserves the name or the id of a column. It also refuses
+    column defaults, errors in schemas, existing row ids, and manifest lists that count too few
+    rows. The same applies to a file that is live twice, and to newest snapshots that cannot be
+    read.
 
-    A later run removes what a killed one leaves, as `icectl man rewrite-manifests` says.
+    A later run removes the files of a killed run (see `icectl man rewrite-manifests`).
     """
     return run_on_each_table("upgrade_to_v3", asks=True)(common, tables, request, change)

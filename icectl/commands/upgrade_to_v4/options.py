@@ -40,7 +40,7 @@ class UpgradeRequest:
         bool,
         option(
             "--convert-position-deletes",
-            help="with --eager: make deletion vectors of position delete files",
+            help="with --eager: replace position delete files with deletion vectors",
         ),
     ] = False
     branch: Annotated[
@@ -69,33 +69,31 @@ def upgrade_to_v4(
 ) -> Outcome:
     """Upgrade a table to version 4, or convert a version 4 table to the other layout.
 
-    Version 4 has two layouts with different readers, so name one. Without `--layout` a terminal
-    asks, and a script exits with 2. A table of version 4 keeps the layout that it has.
+    Version 4 has two layouts with different readers, so choose one. Without `--layout`, icectl asks
+    in a terminal, and exits with code 2 in a script. A table of version 4 keeps its layout.
 
     In sfc-1, the proposal's layout, a snapshot has one root manifest. The root lists data files,
     delete vectors and leaf manifests; a small commit writes only the root. One new metadata file
-    upgrades the table and gives the branch a root that lists its manifests as they are. `--lazy`
-    changes only the metadata, and each branch gets its root with its next commit. `--eager` writes
-    the manifests of all branches again, one snapshot each. No data file is touched.
+    upgrades the table and gives the branch a root that lists its existing manifests. `--lazy`
+    changes only the metadata, and each branch gets its root with its next commit. `--eager`
+    rewrites the manifests of all branches, one snapshot each. No data file changes.
 
     This layout has no position delete files. Those of version 2 still apply from manifests of
-    version 2, which stay. `--eager --convert-position-deletes` turns them into deletion vectors, in
-    one more snapshot for each branch that has some. The layout is a proposal, not an adopted
+    version 2, which stay. `--eager --convert-position-deletes` replaces them with deletion vectors,
+    in one more snapshot for each branch that has some. The layout is a proposal, not an adopted
     format: no other engine can read the table while it has this layout. Tables without a partition
-    field get a partition spec that no file uses. So engines that know another version 4 refuse
-    them.
+    field get an unused partition spec, so engines with another version 4 refuse them.
 
     `--layout iceberg-1.12` is version 4 as Iceberg 1.12 writes it: manifest lists as before, new
     manifests in Parquet. It changes only the metadata; with `--eager` all manifests become Parquet.
-    Engines with Iceberg 1.12 go on with the table. It is experimental there.
+    Engines with Iceberg 1.12 can continue to use the table. This version is experimental there.
 
     A table of version 4 with the other layout is converted: every snapshot with a root gets a
-    manifest list, or a branch gets a root again. Rows, row ids, snapshots and refs stay as they
-    are.
+    manifest list, or a branch gets a root again. Rows, row ids, snapshots and refs stay the same.
 
-    The old metadata file stays. If only the metadata changed, there is a way back until something
-    else is committed. Encrypted tables are refused. So are tables with files, partitions or delete
-    files for which the layout has no form; `--check` names every condition.
+    The old metadata file stays. If only the metadata changed, the upgrade can be undone until
+    something else is committed. icectl refuses encrypted tables, and tables with files, partitions
+    or delete files that the layout cannot express; `--check` lists every reason.
     """
     if request.layout is None and (len(tables) > 1 or is_pattern(tables[0])):
         raise UsageError("several tables need `--layout`", hint=LAYOUT_READERS)

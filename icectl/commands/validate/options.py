@@ -110,15 +110,15 @@ def validate(common: Common, tables: TablesArgument, request: ValidateRequest) -
     enough: counts, bounds, partition values, deletes, row ids. Level data decodes every column of
     every row, and compares footers and manifests with the rows.
 
-    The current snapshot is checked unless others are chosen. Nothing is changed. A damaged manifest
-    is reported, and the check continues. Each finding names its rule, severity, object and next
-    step; any error exits with 4.
+    icectl checks the current snapshot unless you choose others. Nothing is changed. A damaged
+    manifest is reported, and the check continues. Each finding has its rule, severity, object and
+    next step. With any error the exit code is 4.
 
-    `--where` takes the conditions of `icectl man compact`. The metadata and the manifest list or
-    root are checked whole. Then only the manifests that may list matching files are read. A report
-    counts what was not. Rules that need every file of a snapshot are not checked.
+    `--where` takes the conditions of `icectl man compact`. icectl checks the metadata and the
+    manifest list or root completely. It then reads only manifests that may list matching files. The
+    report counts what was not read. Rules that need every file of a snapshot are not checked.
 
-    With `--engine spark` Spark workers read data files and equality deletes, at levels footers and
-    data, with the same findings. They need icectl, as `icectl man compact` says.
+    With `--engine spark`, Spark workers read data files and equality deletes at levels footers and
+    data, with the same findings. They need icectl (see `icectl man compact`).
     """
     return run_on_each_table("validate")(common, tables, request)
