@@ -214,7 +214,7 @@ def _was_not_sent(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
-        return "no answer in time"
+        return "no response in time"
     is_new = isinstance(error, urllib3.exceptions.NewConnectionError)
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError) and not is_new:
         return "no connection in time"

@@ -336,7 +336,7 @@ def check_own_version(metadata: TableMetadata, location: str) -> None:
             f"its log ends with {before.name}, so it is not the file that was "
             "written under this name"
         )
-        hint = "restore it from a copy; `icectl repair TABLE` goes back to the version before"
+        hint = "restore it from a copy; `icectl repair TABLE` rolls back to the previous version"
         raise OtherFile(
             f"`{location}`: {message}", rule="R-024", hint=hint, reason=message, location=location
         )

@@ -208,7 +208,7 @@ MANIFEST_RULES = (
                   for count in _counts_in_row(one))),
          Check(StoredManifest, _mismatched_counts)),
     rule("R-052", "the spec of every manifest is in the table metadata", "Manifest Lists", "error",
-         "go back to a metadata file that still has the spec",
+         "use a metadata file that still has the spec",
          in_lists("its partition spec {one.partition_spec_id} is not in `partition-specs`",
                   lambda one, listed: listed.metadata.spec(one.partition_spec_id) is None)),
     rule("R-054", "a manifest list names its snapshot in its header", "Manifest Lists", "info",

@@ -332,7 +332,7 @@ SCHEMA_RULES = (
     rule("R-078", "partition fields of version 1 are numbered by position", "Partition Evolution",
          "info", OURS),
     rule("R-079", "specs stay while a live file uses them", "Partition Evolution", "error",
-         "go back to a metadata file that still has the spec"),
+         "use a metadata file that still has the spec"),
     rule("R-080", "source columns of partition fields exist and are primitive", "Partitioning",
          "error", ENGINE, Check(MetadataFile, _sources)),
     rule("R-081", "a field has either `source-id` or `source-ids`", "Appendix C", "error", ENGINE),

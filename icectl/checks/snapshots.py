@@ -243,7 +243,7 @@ def lists_others(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> bool:
 # fmt: off
 SNAPSHOT_RULES = (
     rule("R-015", "the current snapshot exists and is that of branch main", "Table Metadata Fields",
-         "error", "set the current snapshot with the engine, or go back to an older metadata file",
+         "error", "set the current snapshot with the engine, or use an older metadata file",
          Check(CommitBase, main_elsewhere)),
     rule("R-020", "snapshots that a ref or its retention keeps are not expired",
          "Snapshot Retention Policy", "error", OURS),
@@ -314,7 +314,7 @@ SNAPSHOT_RULES = (
          "Commit status checks", "error", "`icectl inspect TABLE history` shows what is current"),
     rule("R-157", "files of a table never change", "File System Operations", "error", ROLL_BACK),
     rule("R-185", "schemas stay while a snapshot refers to them", "Schemas", "warning",
-         "expire the snapshot, or go back to an older metadata file",
+         "expire the snapshot, or use an older metadata file",
          in_snapshots("its schema {one.schema_id} is not in `schemas`",
                       lambda one, metadata: one.schema_id is not None
                       and metadata.schema(one.schema_id) is None)),

@@ -46,7 +46,7 @@ class BoundingBox:
         return BoundingBox(_corner(lower), _corner(upper))
 
     def contains(self, other: "BoundingBox") -> bool:
-        """Whether another box lies in this one; a dimension that either lacks tells nothing."""
+        """Whether another box is in this one; a dimension that either lacks tells nothing."""
         return _has(self.longitudes, other.longitudes) and not any(
             other.lower[at] < self.lower[at] or other.upper[at] > self.upper[at] for at in (1, 2, 3)
         )

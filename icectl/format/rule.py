@@ -8,7 +8,7 @@ Severity = Literal["error", "warning", "info"]
 
 OURS = "nothing to do: this is how icectl works"
 WRITER = "upgrade the engine that wrote it; `icectl inspect TABLE snapshots` shows which one did"
-OLDER_METADATA = "go back to a metadata file that `icectl inspect TABLE metadata-log` lists"
+OLDER_METADATA = "use a metadata file that `icectl inspect TABLE metadata-log` lists"
 ROLL_BACK = (
     "roll back to an older snapshot with `icectl refs TABLE rollback --to SNAPSHOT`, or write the "
     "rows again"

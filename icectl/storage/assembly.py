@@ -123,7 +123,7 @@ class _Assembled:
 
     def open(self, location: str) -> IO[bytes]:
         if locations.root(location) != locations.root(self._location):
-            raise CopyRefused("a file lies in another bucket")
+            raise CopyRefused("a file is in another bucket")
         source, tail = self._at.open(location)
         with self._lock:
             self._sources[location] = source

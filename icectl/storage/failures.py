@@ -143,7 +143,7 @@ _IDS = {
 
 
 class AnswerLost(StorageError):
-    """A write was sent and no answer came: it may or may not have happened."""
+    """A write was sent and no response came: it may or may not have happened."""
 
 
 def local_failure(doing: str, location: str, error: OSError) -> StorageError:

@@ -285,12 +285,12 @@ class HdfsStore:
             if isinstance(error, NameNodeAnswer):
                 raise failure from error
             raise AnswerLost(
-                f"cannot write {locations.redacted(location)}: no answer came",
+                f"cannot write {locations.redacted(location)}: no response came",
                 hint=getattr(failure, "hint", None),
             ) from error
 
     def _name_own(self, temporary: str, location: str, size_bytes: int) -> None:
-        """Give a whole file its name, again where no answer came. Raises: StorageError."""
+        """Give a whole file its name, again where no response came. Raises: StorageError."""
 
         def rename() -> None:
             try:

@@ -109,7 +109,7 @@ def put_once(
 ) -> None:
     """Write a new object by one conditional request, which is never repeated.
 
-    Raises: FileExistsError, when the name is taken; AnswerLost, when no answer came; else the
+    Raises: FileExistsError, when the name is taken; AnswerLost, when no response came; else the
     translation of the error, when nothing was written.
     """
     try:

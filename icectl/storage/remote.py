@@ -230,7 +230,7 @@ class RemoteStore:
             raise Refused(
                 f"icectl does not write through the fsspec driver for {self.protocol}:, and "
                 f"{locations.redacted(location)} would be written",
-                hint="leave out the storage options that only that driver knows",
+                hint="omit the storage options that only that driver supports",
             )
 
     def _path(self, location: str) -> str:

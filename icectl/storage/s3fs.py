@@ -125,7 +125,7 @@ def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.
             raise StorageError(
                 f"cannot list {locations.redacted(base)}: the storage does not say where its list "
                 "continues",
-                hint="nothing was changed; the listing may be whole when it is run again",
+                hint="nothing was changed; the next listing may be complete",
             )
         place = following
 

@@ -483,7 +483,7 @@ _GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS
 _GONE = frozenset({"R-024", "R-034"})
 """Rules that files break which are not where the metadata name them."""
 
-_NO_WAY_OUT = "no snapshot of branch {} is whole"
+_NO_WAY_OUT = "no snapshot of branch {} is complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -672,9 +672,9 @@ class BrokenTable:
         whole = newest_whole_metadata(self.context.store, versions, broken)
         name, table = locations.name(broken), join(self.words)
         if whole is None:
-            return f"no metadata file before {name} is whole: restore it from a copy"
+            return f"no metadata file before {name} is complete: restore it from a copy"
         before = whole.version.location
-        text = f"the newest whole metadata file before {name} is `{before}`"
+        text = f"the newest complete metadata file before {name} is `{before}`"
         if metadata_file is not None or not is_file_system_table(versions):
             return f"{text}: point the catalog at it, or restore {name} from a copy"
         shown = f"{text}: `icectl inspect {quote(before)}` shows it"
@@ -682,4 +682,4 @@ class BrokenTable:
             return (
                 f"{shown}; restore {name} from a copy, or correct it with the engine that wrote it"
             )
-        return f"{shown}, and `icectl repair {table}` goes back to it if that is safe"
+        return f"{shown}, and `icectl repair {table}` rolls back to it if that is safe"

@@ -460,8 +460,8 @@ def test_hints_lead_out_of_a_broken_table_by_its_name(server):
     before = current.parent.glob("v*.metadata.json")
     whole = max(before, key=lambda path: int(path.name[1:].partition(".")[0]))
     assert document["error"]["hint"] == (
-        f"the newest whole metadata file before {current.name} is `{whole}`: point the catalog at "
-        f"it, or restore {current.name} from a copy"
+        f"the newest complete metadata file before {current.name} is `{whole}`: point the "
+        f"catalog at it, or restore {current.name} from a copy"
     )
 
 

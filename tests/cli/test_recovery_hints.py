@@ -135,7 +135,7 @@ def test_where_no_snapshot_is_whole_that_is_told(table, run):
     ended = run(table.location, *COMPACT, command="compact")
     assert ended.err.endswith(
         f"hint: `icectl repair {table.location} --dry-run` shows what can be rebuilt: "
-        "no snapshot of branch main is whole\n"
+        "no snapshot of branch main is complete\n"
     )
 
 
@@ -200,9 +200,9 @@ def test_a_truncated_metadata_file_names_the_whole_one_before_it(table, run, com
     ended = run(table.location, *(COMPACT if command == "compact" else []), command=command)
     assert ended.code == 15
     assert ended.err.endswith(
-        f"hint: the newest whole metadata file before {files[-1].name} is `{files[-3]}`: `icectl "
-        f"inspect {files[-3]}` shows it, and `icectl repair {table.location}` goes back to it if "
-        "that is safe\n"
+        f"hint: the newest complete metadata file before {files[-1].name} is `{files[-3]}`: "
+        f"`icectl inspect {files[-3]}` shows it, and `icectl repair {table.location}` rolls "
+        "back to it if that is safe\n"
     )
     assert run(str(files[-3])).code == 0
 

@@ -164,7 +164,7 @@ def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, tab
     Path(second_list).unlink()
     ended = repair(table.directory, "--to-snapshot", second, "--yes")
     assert ended.code == 5
-    assert f"snapshot {second} is not whole either" in ended.err
+    assert f"snapshot {second} is not complete either" in ended.err
     assert repair(table.directory, "--to-snapshot", "12", "--yes").code == 2
 
 

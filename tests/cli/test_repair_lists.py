@@ -116,7 +116,7 @@ def test_a_list_of_which_something_is_missing_is_not_made_anew(
     (one,) = [one for one in refused["left"] if one["rule"] == "R-034"]
     assert (
         one["reason"]
-        == "nothing else shows what it listed; `--to-snapshot latest-complete` goes back"
+        == "nothing else shows what it listed; `--to-snapshot latest-complete` rolls back"
     )
     assert contents_of(table.directory) == left
 

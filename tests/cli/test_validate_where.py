@@ -81,7 +81,7 @@ def test_files_of_a_manifest_are_chosen_by_their_metrics(validate, tmp_path, for
     ended = validate(table.location, "--where", "id < 2", "--level", "data", "--verbose")
     assert ended.code == 0
     assert "no problems found (level data, files that may match: 1 snapshot" in ended.out
-    assert "not looked at: 3 files, 0 manifests)" in ended.out
+    assert "not checked: 3 files, 0 manifests)" in ended.out
 
 
 def test_a_condition_that_is_none_is_wrong_usage(validate, tmp_path):

@@ -154,7 +154,7 @@ def bomb(size: int) -> Reply:
     ("path", "reply", "said"),
     [
         ("/tables/t", bomb(200 << 20), "MiB"),
-        ("/tables/t", Reply(404, DEEP), "does not answer like"),
+        ("/tables/t", Reply(404, DEEP), "does not respond like"),
         ("/tables/t", Reply(200, DEEP), "not JSON"),
         ("/tables/t", Reply(403, b"x" * (5 << 20)), "MiB"),
         ("/tables/t", Reply(body=b"{}", headers={"Content-Encoding": "br"}), "not requested"),

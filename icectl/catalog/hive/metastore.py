@@ -64,7 +64,7 @@ ACQUIRED, WAITING = 1, 2
 
 
 class HiveAnswerLost(Exception):
-    """A call was sent, or may have been, and no answer came; its text says why."""
+    """A call was sent, or may have been, and no response came; its text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ class RestClient:
     def odd(self, url: str, what: str) -> StorageError:
         """Return the error for an answer that is none of the protocol."""
         return StorageError(
-            f"catalog `{self.name}`: {redacted_url(url)} does not answer like an Iceberg REST "
+            f"catalog `{self.name}`: {redacted_url(url)} does not respond like an Iceberg REST "
             f"catalog: {what}",
             hint="the catalog property `uri` is the part before `/v1` in the server's addresses",
         )

@@ -94,7 +94,7 @@ def _stale(figures: StatisticsFigures) -> str:
     parts = [print_count(figures.stale_columns, "column")] if figures.stale_columns else []
     parts += ["partitions"] if figures.partitions_are_stale else []
     what = f"statistics of {' and '.join(parts)} out of date"
-    text = f"{what}, files with {figures.changed:.0%} of the rows came or went"
+    text = f"{what}, files with {figures.changed:.0%} of the rows were added or removed"
     return f"{text}, {print_size(figures.read_bytes)} to read" if figures.read_bytes else text
 
 

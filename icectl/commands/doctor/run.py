@@ -167,7 +167,7 @@ def _tried(common: Common, check: str, subject: str, describe: Callable[[Common]
     try:
         detail = describe(replace(common, shell=replace(shell, deadline=deadline)))
     except Incomplete:
-        return Check(check, subject, "failed", f"no answer in {_SECONDS} seconds")
+        return Check(check, subject, "failed", f"no response in {_SECONDS} seconds")
     except IcectlError as error:
         return Check(check, subject, "failed", error.message, error.hint)
     return Check(check, subject, "ok", detail)

@@ -380,7 +380,7 @@ def _print_logs(console: Console, row: Row) -> None:
         if len(row["unknown_columns"]) > _MOST_NAMED:
             more = f" and {len(row['unknown_columns']) - _MOST_NAMED:,} more"
         shown = ", ".join(names)
-        _say(console, f"left out, as the table or its bounds don't have them: {shown}{more}")
+        _say(console, f"omitted, as the table or its bounds lack them: {shown}{more}")
 
 
 _TITLES = {

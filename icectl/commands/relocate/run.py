@@ -307,8 +307,8 @@ def _take_newest(context: TableContext, loaded: LoadedTable, *, is_own: bool) ->
             id="current-unknown",
         )
     context.progress.warn(
-        f"{name} is the newest metadata file and is taken as current; the catalog of the original "
-        "may know better (`--metadata-file` names another one)"
+        f"{name} is the newest metadata file and is treated as current; the original's catalog "
+        "may have another one (name it by `--metadata-file`)"
     )
 
 

@@ -88,7 +88,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         raise CorruptTable(
             error.what,
             rule=error.rule,
-            hint=f"the newest metadata file that is whole is {whole.version.name}, and those after "
+            hint=f"the newest complete metadata file is {whole.version.name}, and those after "
             "it are broken or gone: restore them from a copy, or move the broken ones out of "
             "the directory if that version is meant",
         ) from error
@@ -110,8 +110,8 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
         None,
         broken.location,
         f"move it aside, to {locations.name(aside)}; {whole.version.name} is current again",
-        f"it {why}, {whole.version.name} before it is whole, and there is no newer file; "
-        "what the commit in it changed is lost if no copy of it is left",
+        f"it {why}, {whole.version.name} before it is complete, and no newer file exists; "
+        "the changes of its commit are lost unless a copy exists",
     )
     return WholeTable(loaded, (fix,), broken, aside)
 

@@ -89,7 +89,7 @@ def find_head_fixes(
     lists = {location for location, _ in head.listed.problems}
     unsure = search.unsure()
     if lists and (not head.is_proven or unsure is not None):
-        reason = "nothing else shows what it listed; `--to-snapshot latest-complete` goes back"
+        reason = "nothing else shows what it listed; `--to-snapshot latest-complete` rolls back"
         return [], [
             RemainingFinding(finding, reason) for finding in findings if finding.subject in lists
         ]
@@ -283,7 +283,7 @@ class _Search:
             self._offer("lost-deletes", subject, what, proof, answers, *changes, loss=loss)
         else:
             reason = (
-                "without it deleted rows would come back: restore the file, go back with "
+                "without it deleted rows would come back: restore the file, roll back with "
                 "`--to-snapshot`, or accept these rows with `--accept-undeleted`"
             )
             self._leave(answers, reason)
@@ -349,7 +349,7 @@ class _Search:
             seen[subject] = manifest
             answers = self.of(subject, OF_LIST_ROWS)
             if answers and self._has_wrong_row(place):
-                what = "list its length, counts and ranges as they are"
+                what = "correct its length, counts and ranges"
                 proof = "the manifest is complete, and counted again"
                 change = ManifestChange(place, described=True)
                 self._offer("list-row", subject, what, proof, answers, change)

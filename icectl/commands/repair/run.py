@@ -240,7 +240,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
     """Plan the repair; unless only the plan was asked for, ask, and execute it."""
     target = request.to_snapshot
     if target is not None and (request.drop_missing or request.accept_undeleted):
-        raise UsageError("`--to-snapshot` goes back, and does not repair later snapshots")
+        raise UsageError("`--to-snapshot` rolls back, and does not repair later snapshots")
     options = RepairOptions(
         level=cast("RepairLevel", request.level),  # the option takes nothing else
         branch=request.branch,
@@ -383,22 +383,22 @@ def _target(
 ) -> Snapshot:
     """Return the whole snapshot that the branch goes back to."""
     if head is None:
-        raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
+        raise UsageError(f"branch `{options.branch}` has no snapshot to roll back from")
     whole = _whole_snapshots(reader, options, findings)
     if options.to_snapshot == LATEST_COMPLETE:
         snapshot = whole.newest(options.branch)
         if snapshot is None:
             raise Refused(
-                f"no snapshot of branch {options.branch} is whole",
+                f"no snapshot of branch {options.branch} is complete",
                 hint="restore the files that `icectl validate TABLE --all-snapshots` names",
             )
         return snapshot
     snapshot = snapshot_by_id(reader.metadata, int(options.to_snapshot or 0))
     if not whole.is_whole(snapshot):
         raise Refused(
-            f"snapshot {snapshot.snapshot_id} is not whole either",
+            f"snapshot {snapshot.snapshot_id} is not complete either",
             hint=f"`icectl validate TABLE --snapshot {snapshot.snapshot_id}` shows what is broken; "
-            "`--to-snapshot latest-complete` takes the newest whole one",
+            "`--to-snapshot latest-complete` selects the newest complete one",
         )
     if snapshot not in ancestors(reader.metadata.snapshots_by_id, head.snapshot_id):
         raise Refused(
@@ -448,8 +448,8 @@ def _set_back_fix(
         "to-snapshot",
         None,
         f"branch {options.branch}",
-        f"set it back from snapshot {head.snapshot_id} to {target.snapshot_id}",
-        f"snapshot {target.snapshot_id} is whole; later snapshots stay in the table until they "
+        f"roll it back from snapshot {head.snapshot_id} to {target.snapshot_id}",
+        f"snapshot {target.snapshot_id} is complete; later snapshots stay in the table until they "
         "expire",
         loss,
         answers=files | listed,

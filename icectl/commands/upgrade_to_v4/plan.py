@@ -46,7 +46,7 @@ RULES = {
     "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
     "U-16": "nothing to do: no file is partitioned by it",
     "U-17": "`icectl relocate TABLE --to FOLDER`, with the table's whole path, names files in full",
-    "U-18": "`icectl repair TABLE` lists counts and ranges as they are, before",
+    "U-18": "`icectl repair TABLE` corrects counts and ranges first",
 }
 """The next step where a condition of sfc-1 11.3 does not hold."""
 

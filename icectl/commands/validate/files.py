@@ -197,7 +197,7 @@ def check_metadata_files(
         yield finding("R-002", of_table[0], message, severity="warning", hint=hint)
     for file in files:
         if table_uuid is not None and file.table_uuid not in (None, table_uuid, *left):
-            message = f"a metadata file of another table, {file.table_uuid}, lies in this one"
+            message = f"a metadata file of another table, {file.table_uuid}, is in this one"
             yield finding("R-002", file.location, message)
     versions = Counter(file.version for file in files if numbered and file.version is not None)
     for version, times in versions.items():

@@ -157,4 +157,4 @@ def _skipped(checked: CheckedTable) -> str:
     if checked.where is None:
         return ""
     manifests = print_count(checked.skipped_manifests, "manifest")
-    return f"; not looked at: {print_count(checked.skipped_files, 'file')}, {manifests}"
+    return f"; not checked: {print_count(checked.skipped_files, 'file')}, {manifests}"

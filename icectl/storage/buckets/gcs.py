@@ -224,7 +224,7 @@ class _Composed:
 
     def open(self, location: str) -> IO[bytes]:
         if locations.root(location) != locations.root(self._location):
-            raise CopyRefused("a file lies in another bucket")
+            raise CopyRefused("a file is in another bucket")
         call = partial(open_object, key_of(location), TAIL_BYTES)
         try:
             size_bytes, etag, generation, tail = self._requests.make("read", location, call)

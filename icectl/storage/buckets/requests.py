@@ -138,8 +138,8 @@ class Requests:
             return in_time(whole, min(seconds, TIMEOUT_MAX))
         except TimeoutError:
             raise StorageError(
-                f"cannot {doing} {locations.redacted(location)}: its storage did not answer as a "
-                "whole within the time limit",
+                f"cannot {doing} {locations.redacted(location)}: its storage did not respond "
+                "completely within the time limit",
                 hint="run again to continue, or set a longer `--time-limit`",
                 id="time-limit",
             ) from None

@@ -47,7 +47,7 @@ class Roots:
         return None
 
     def has_link(self, folder: str) -> bool:
-        """Return whether a folder lies behind a link, or is one, below its root."""
+        """Return whether a folder is behind a link, or is one, below its root."""
         resolved = os.path.dirname(self.resolved(os.path.join(folder, "_")))
         return os.path.realpath(resolved) != resolved
 
@@ -107,7 +107,7 @@ def _opened(folder: str, location: str, *, make: bool = False) -> int:
                 status = os.stat(name, dir_fd=above, follow_symlinks=False)
                 if stat.S_ISLNK(status.st_mode):
                     raise StorageError(
-                        f"{locations.redacted(location)} lies behind a link, {path}, which is not "
+                        f"{locations.redacted(location)} is behind a link, {path}, which is not "
                         "followed",
                         hint="icectl writes and deletes nothing through a link below a table's "
                         "location",

@@ -100,8 +100,8 @@ def test_the_file_before_a_broken_one_takes_its_place(table):
         str(path),
         f"move it aside, to {aside.name}; v3.metadata.json is current again",
         (
-            "it cannot be read, v3.metadata.json before it is whole, and there is no newer file; "
-            "what the commit in it changed is lost if no copy of it is left"
+            "it cannot be read, v3.metadata.json before it is complete, and no newer file exists; "
+            "the changes of its commit are lost unless a copy exists"
         ),
     )
     assert corrected[2] == "it says 4, which is ahead of v3.metadata.json: write 3"
@@ -116,7 +116,7 @@ def test_r024_the_file_before_one_of_another_version_takes_its_place(table):
     found = find(context_of(table.directory))
     assert (version(found), found.broken is not None) == (3, True)
     assert told(found)[0][3].startswith(
-        "it is another version, v3.metadata.json before it is whole"
+        "it is another version, v3.metadata.json before it is complete"
     )
 
 
@@ -221,7 +221,7 @@ def test_a_version_that_is_missing_before_the_broken_one_is_for_the_user_to_judg
     assert error.message.startswith(f"{file_of(table, 4)}: the metadata file is not JSON: ")
     assert error.message.count("(R-005)") == 1
     assert error.hint == (
-        "the newest metadata file that is whole is v2.metadata.json, and those after it are "
+        "the newest complete metadata file is v2.metadata.json, and those after it are "
         "broken or gone: restore them from a copy, or move the broken ones out of the directory "
         "if that version is meant"
     )

@@ -43,7 +43,7 @@ NOTHING_ELSE = (
     "nothing else has its {} rows: restore the file, or `--drop-missing` removes it from the table"
 )
 BRING_DELETES_BACK = (
-    "without it deleted rows would come back: restore the file, go back with `--to-snapshot`, or "
+    "without it deleted rows would come back: restore the file, roll back with `--to-snapshot`, or "
     "accept these rows with `--accept-undeleted`"
 )
 
@@ -145,7 +145,7 @@ def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(table):
     head = without_list(table)
     lost = wrong("R-034", str(head.snapshot.manifest_list))
     found = head_fixes(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
-    reason = "nothing else shows what it listed; `--to-snapshot latest-complete` goes back"
+    reason = "nothing else shows what it listed; `--to-snapshot latest-complete` rolls back"
     assert found == ([], [RemainingFinding(lost, reason)])
 
 
@@ -625,7 +625,7 @@ def test_a_row_of_the_list_is_counted_anew(table, at, rule, told):
     )
     fix = head_fix.fix
     assert (fix.id, fix.subject) == (f"list-row:{Path(path).name}", path)
-    assert fix.what == "list its length, counts and ranges as they are"
+    assert fix.what == "correct its length, counts and ranges"
     assert fix.proof == "the manifest is complete, and counted again"
     assert fix.answers == {finding}
     assert head_fix.changes == (ManifestChange(at, described=True),)
