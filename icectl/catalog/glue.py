@@ -113,7 +113,7 @@ class Glue:
                 reason = str(error)
                 self.env.sleep(_FIRST_PAUSE_SECONDS * 2**number)
         raise StorageError(
-            f"AWS Glue at {self.endpoint} does not answer {action}: {reason}",
+            f"AWS Glue at {self.endpoint} does not respond to {action}: {reason}",
             hint="run the command again",
         )
 

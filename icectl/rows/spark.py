@@ -288,7 +288,7 @@ def no_answer(host: str, port: int, question: bytes = b"") -> str | None:
                 connection.recv(1)
             return None
     except TimeoutError:
-        return "it does not answer"
+        return "it does not respond"
     except ConnectionResetError:
         return None
     except (OSError, UnicodeError) as error:

@@ -204,7 +204,7 @@ def remote_failure(
         ("PermissionError" in names or code in _DENIED, _DENIED_REASON, credentials_hint),
         (names & _NO_CREDENTIALS, f"no credentials: {said}", credentials_hint),
         ("UnknownCluster" in names, said, endpoint_hint),
-        (names & _UNREACHABLE, f"no answer: {said}", endpoint_hint),
+        (names & _UNREACHABLE, f"no response: {said}", endpoint_hint),
         (True, said, None),
     )
     reason, hint = next((reason, hint) for applies, reason, hint in known if applies)

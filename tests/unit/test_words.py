@@ -67,6 +67,14 @@ HOUSE_WORDS = {
     r"\bany ?more\b": "no longer",
     r"\bfrom \d+ [KMG]iB on\b": "1 GiB or more",
     r"\bdealt\b": "distributed",
+    r"\bset (?:it|them|the branch) back\b": "rolls back",
+    r"\bpast their time\b": "expired, old",
+    r"\bcame or went\b": "were added or removed",
+    r"\btaken for\b": "treated as, mistaken for",
+    r"\bspell(?:ed|ing)\b": "written, form",
+    r"\breckoned\b": "estimated, calculated",
+    r"\bfrom version \d on\b": "in version N and later",
+    r"\b(?:no answer|does not answer)\b": "no response, does not respond",
     r"--expire-id|--keep-files|--to-snapshot whole": "the option of today",
 }
 """What may stand in no message, help, manual or page, and what is said for it."""

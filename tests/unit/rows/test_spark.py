@@ -183,7 +183,7 @@ def test_a_master_that_only_listens_is_named_before_java_starts(monkeypatch):
     monkeypatch.setattr(spark, "_ANSWERS_WITHIN_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(EngineError, match=f"no Spark master at {place}: it does not answer"):
+        with pytest.raises(EngineError, match=f"no Spark master at {place}: it does not respond"):
             check_master(f"spark://{place}")
 
 

@@ -179,7 +179,7 @@ def test_an_endpoint_that_is_not_there_is_told(fixed_env):
         lambda: list(store.list("s3://b/t")),
         lambda: store.list_directory("s3://b/t"),
     ):
-        with pytest.raises(StorageError, match=r"no answer: .*127\.0\.0\.1") as caught:
+        with pytest.raises(StorageError, match=r"no response: .*127\.0\.0\.1") as caught:
             call()
         assert "endpoint_url" in caught.value.hint
         assert "s3://b/t" in caught.value.message
