@@ -19,6 +19,8 @@ from icectl.commands.many import TableEnd
 from icectl.env import Env
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
+from tests.builders.broken import Broken
+from tests.builders.rows import head, live_entries
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.warehouse import at_rest, broken, rotten, warehouse
 from tests.catalogs.sql_servers import SqlServer
@@ -280,6 +282,38 @@ def test_a_page_shows_how_deep_sorted_tables_are(inspect, tmp_path):
     assert page.titles[-2:] == ["Clustering of sorted tables", "Depth by id"]
     assert "<span>1.50 by id</span>" in place.read_text()
     assert "a look-up opens 75.0% of the files" in place.read_text()
+    assert "without bounds" not in place.read_text()
+
+
+def test_a_page_and_the_view_say_what_bounds_do_not_show(inspect, tmp_path):
+    table = TableBuilder(tmp_path / "t")
+    order = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
+    table.metadata = replace(table.metadata, sort_orders=(order,), default_sort_order_id=1)
+    for ids in ([0, 6], [3, 9], [4, 5], [7, 8]):
+        table.append(ids)
+    table.delete_rows([3])
+    files = [entry["data_file"] for entry in live_entries(head(table.directory))]
+    unknown, nulls, *_ = (Path(file["file_path"]) for file in files if file["content"] == 0)
+
+    def without_bounds(entry: dict[str, Any]) -> None:
+        entry["data_file"] |= {"lower_bounds": [], "upper_bounds": []}
+
+    def of_nulls(entry: dict[str, Any]) -> None:
+        without_bounds(entry)
+        entry["data_file"]["null_value_counts"] = [{"key": 1, "value": 2}]
+
+    broken = Broken(tmp_path / "t")
+    broken.edit_everywhere(unknown, without_bounds)
+    broken.edit_everywhere(nulls, of_nulls)
+    text = inspect(tmp_path / "t", "clustering").out
+    said = (
+        "each look-up opens 1 file without bounds",
+        "no look-up opens 1 file of nulls or NaN alone",
+    )
+    assert [f"id: {one}" in text for one in said] == [True, True]
+    place = tmp_path / "health.html"
+    inspect(tmp_path / "t", "health", "--html", str(place))
+    assert "; ".join([*said, "deleted rows count"]) in place.read_text()
 
 
 def test_a_page_of_many_tables_folds_all_but_those_with_most_need():

@@ -78,10 +78,9 @@ def print_clustering(console: Console, row: Row) -> None:
         console, [headings[at] for at in places], [[line[at] for at in places] for line in lines]
     )
     for column in shown:
-        for text in wrap(
-            f"{column['column']}: {column['note']}" if column["note"] else "", console.prose_width
-        ):
-            console.print(text)
+        for remark in remarks(column):
+            for text in wrap(f"{column['column']}: {remark}", console.prose_width):
+                console.print(text)
     for column in known if len(known) <= _MOST_DETAILED else ():
         _print_details(console, column, row["partition_count"])
     if len(known) > _MOST_DETAILED:
@@ -104,6 +103,17 @@ def _line(column: Mapping[str, Any]) -> list[str]:
         ),
         f"{column['unknown_file_count']:,}" if column["unknown_file_count"] else "",
     ]
+
+
+def remarks(column: Mapping[str, Any]) -> list[str]:
+    """Return what bounds do not show of a column, or what their depths leave out."""
+    unknown, empty = column["unknown_file_count"], column["file_without_values_count"]
+    found = []
+    if unknown and column["average_depth"] is not None:
+        found.append(f"each look-up opens {print_count(unknown, 'file')} without bounds")
+    if empty:
+        found.append(f"no look-up opens {print_count(empty, 'file')} of nulls or NaN alone")
+    return found + ([column["note"]] if column["note"] else [])
 
 
 def depth_text(depth: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.commands.inspect.clustering import depth_bars, depth_text
+from icectl.commands.inspect.clustering import depth_bars, depth_text, remarks
 from icectl.commands.inspect.health import band
 from icectl.commands.inspect.health_plan import every_check
 from icectl.commands.inspect.views import Row
@@ -247,9 +247,13 @@ def _clustering(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
     """Yield how deep sorted tables are, and of the deepest the files by depth and partitions."""
     sorted_tables = []
     for row, end in zip(rows, ends, strict=True):
-        columns = ((end.result or {}).get("clustering") or {}).get("columns", ())
+        found = (end.result or {}).get("clustering") or {}
+        columns = found.get("columns", ())
         if columns and columns[0]["average_depth"] is not None:
-            sorted_tables.append((row["table"], columns[0]))
+            notes = remarks(columns[0])
+            if found["deleted_record_count"] or found["equality_delete_file_count"]:
+                notes.append("deleted rows count")
+            sorted_tables.append((row["table"], columns[0] | {"remarks": notes}))
     sorted_tables.sort(key=lambda item: -item[1]["average_depth_in_partitions"])
     bars = [
         (table, column["average_depth_in_partitions"],
@@ -272,10 +276,8 @@ def _clustering(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
             drawn += f"<p>depth of the worst partitions</p>{_bars(partitions, 'freed')}"
         title = f"Depth by {column['column']}"
         look_up, ranged = column["point_lookup_file_ratio"], column["range_file_ratio"]
-        yield _figure(
-            title, f"{table}: a look-up opens {look_up:.1%} of the files, a 1% range {ranged:.1%}",
-            drawn,
-        )  # fmt: skip
+        caption = f"{table}: a look-up opens {look_up:.1%} of the files, a 1% range {ranged:.1%}"
+        yield _figure(title, "; ".join([caption, *column["remarks"]]), drawn)
 
 
 def _figure(title: str, caption: str, drawn: str) -> str:
