@@ -116,7 +116,7 @@ def without(listed: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
     listed_keys = listed.table["key"]
     if len(listed_keys) < len(keys):  # a table of the fewer is made sooner
         keys = keys.filter(_among(keys, listed_keys))
-    return Files(listed.table.filter(pc.invert(_among(listed_keys, keys))))
+    return _chosen(listed, pc.invert(_among(listed_keys, keys)))
 
 
 def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
@@ -126,12 +126,19 @@ def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array)
 
 def excluding(listed: AnyFiles, locations: Collection[str]) -> AnyFiles:
     """Return the files whose location is not among the given ones. Order: kept."""
-    return type(listed)(listed.table.filter(pc.invert(_named(listed, locations))))
+    return _chosen(listed, pc.invert(_named(listed, locations)))
 
 
 def including(listed: AnyFiles, locations: Collection[str]) -> AnyFiles:
     """Return the files whose location is among the given ones. Order: kept."""
-    return type(listed)(listed.table.filter(_named(listed, locations)))
+    return _chosen(listed, _named(listed, locations))
+
+
+def _chosen(listed: AnyFiles, mask: pa.BooleanArray | pa.ChunkedArray) -> AnyFiles:
+    """Return the files where a mask is true; the same ones, not copied, if it is true of all."""
+    if pc.all(mask, skip_nulls=False, min_count=0).as_py():
+        return listed
+    return type(listed)(listed.table.filter(mask))
 
 
 def _named(listed: Files | ListedFiles, locations: Collection[str]) -> pa.ChunkedArray:
@@ -142,7 +149,7 @@ def _named(listed: Files | ListedFiles, locations: Collection[str]) -> pa.Chunke
 def beginning_with(listed: Files, prefix: str) -> tuple[Files, Files]:
     """Return the files whose location begins with `prefix`, and the others. Order: kept."""
     mask = pc.starts_with(listed.table["location"], prefix)
-    return Files(listed.table.filter(mask)), Files(listed.table.filter(pc.invert(mask)))
+    return _chosen(listed, mask), _chosen(listed, pc.invert(mask))
 
 
 def containing(listed: Files, part: str) -> Files:
@@ -247,15 +254,13 @@ def listed_none(listed: ListedFiles) -> ListedFiles:
 def where(listed: ListedFiles, flags: Sequence[bool] | pa.BooleanArray) -> ListedFiles:
     """Return the files whose flag is set. Order: kept."""
     mask = flags if isinstance(flags, pa.BooleanArray) else pa.array(flags, pa.bool_())
-    return ListedFiles(listed.table.filter(mask))
+    return _chosen(listed, mask)
 
 
 def below(listed: ListedFiles, bases: Collection[str]) -> tuple[ListedFiles, ListedFiles]:
     """Return the files below any of the locations, and the others. Order: kept."""
-    inside = pa.array([False] * len(listed), pa.bool_())
-    locations = listed.table["location"].combine_chunks()
+    inside = pa.chunked_array([np.zeros(len(listed), np.bool_)])
     for base in bases:
-        inside = pc.or_(inside, pc.starts_with(locations, base.rstrip("/") + "/"))
-    parts = (listed.table.filter(mask) for mask in (inside, pc.invert(inside)))
-    below_any, others = map(ListedFiles, parts)
-    return below_any, others
+        prefix = base.rstrip("/") + "/"
+        inside = pc.or_(inside, pc.starts_with(listed.table["location"], prefix))
+    return _chosen(listed, inside), _chosen(listed, pc.invert(inside))

@@ -159,17 +159,23 @@ def add_root(store: Store, folder: str) -> None:
             local.roots.add(locations.local_path(folder))
 
 
-def files_behind_links(store: Store, files: pa.Array) -> list[str]:
+_LOOKED_AT = 10_000
+"""Names that are texts of Python at once."""
+
+
+def files_behind_links(store: Store, files: pa.ChunkedArray) -> list[str]:
     """Return the files here that only a link leads to, below what `add_root` named. Order: kept."""
     local, known, behind_links = _local(store), dict[str, bool](), []
-    for file in files.to_pylist() if local is not None else ():
-        folder = locations.parent(file)
-        if folder not in known:
-            with suppress(ValueError):
-                assert local is not None
-                known[folder] = local.roots.has_link(locations.local_path(folder))
-        if known.get(folder):
-            behind_links.append(file)
+    batches = pa.table([files], names=["location"]).to_batches(max_chunksize=_LOOKED_AT)
+    for batch in batches if local is not None else ():
+        for file in batch["location"].to_pylist():
+            folder = locations.parent(file)
+            if folder not in known:
+                with suppress(ValueError):
+                    assert local is not None
+                    known[folder] = local.roots.has_link(locations.local_path(folder))
+            if known.get(folder):
+                behind_links.append(file)
     return behind_links
 
 

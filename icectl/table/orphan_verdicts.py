@@ -200,7 +200,10 @@ def orphans_among(
 
 def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
     """Return checksums whose file is not listed, each with that file. Order: kept."""
-    locations = listed.table["location"].combine_chunks()
+    stored = listed.table["location"]
+    if not pc.any(pc.ends_with(stored, ".crc"), min_count=0).as_py():
+        return ()
+    locations = stored.combine_chunks()
     owners = described_files(locations)
     is_listed = pc.is_in(owners, value_set=locations)
     alone = pc.and_not(pc.not_equal(owners, locations), is_listed)

@@ -6,7 +6,9 @@ from icectl.entries.files import (
     NO_FILES,
     FileKind,
     Files,
+    ListedFiles,
     beginning_with,
+    below,
     containing,
     content_files,
     count_by_kind,
@@ -19,10 +21,12 @@ from icectl.entries.files import (
     slices,
     together,
     total_bytes,
+    where,
     without,
 )
 from icectl.entries.rows import RawEntries
 from icectl.format.manifest import Content, FileFormat
+from icectl.storage.listing import LISTING_SCHEMA
 
 
 def named(kind: FileKind, *keys: str, size: int | None = 1) -> Files:
@@ -130,3 +134,27 @@ def test_counts_name_every_kind_and_bytes_are_of_known_sizes():
     }
     assert total_bytes(MIXED) == 30
     assert total_bytes(NO_FILES) == 0
+
+
+def test_files_that_all_stay_are_not_copied():
+    places = pa.array([f"/t/{number:040}" for number in range(10_000)])
+    numbers = pa.array(range(10_000), pa.int64())
+    columns = [places, places, pa.nulls(10_000, pa.int8()).fill_null(0), numbers]
+    many = Files(pa.Table.from_arrays(columns, schema=MIXED.table.schema))
+    shown = pa.Table.from_arrays([places, numbers, numbers], schema=LISTING_SCHEMA)
+    listed = ListedFiles(shown)
+    every = pa.array([True] * 10_000)
+    allocated = pa.total_allocated_bytes()
+    kept = [
+        excluding(many, ["/m1"]), including(many, places), without(many, pa.array(["/m1"])),
+        beginning_with(many, "/t/")[0], below(listed, ["/t"])[0], where(listed, every),
+    ]  # fmt: skip
+    assert [len(files) for files in kept] == [10_000] * 6
+    assert pa.total_allocated_bytes() - allocated < many.table["location"].nbytes / 2
+
+
+def test_a_flag_that_is_null_keeps_no_file():
+    places, numbers = pa.array(["/t/a", "/t/b"]), pa.array([1, 2])
+    listed = ListedFiles(pa.Table.from_arrays([places, numbers, numbers], schema=LISTING_SCHEMA))
+    kept = where(listed, pa.array([True, None]))
+    assert kept.table["location"].to_pylist() == ["/t/a"]
