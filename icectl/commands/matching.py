@@ -419,7 +419,7 @@ class _Jobs:
         rows = self._wanted.rows
         if isinstance(rows, Keys):
             own_ids = tuple(id_ for id_ in rows.field_ids if id_ in ids)
-            own_keys = replace(rows, field_ids=own_ids)
+            own_keys = rows.of_columns(own_ids)
             everything = condition_job(self._metadata, Constant(value=True))
             return FindJob(everything, own_keys) if own_ids else None
         own = may_be_true(rows, ids)
@@ -475,8 +475,9 @@ def _of_key_partitions(deletes: Entries, keys: Keys, metadata: TableMetadata) ->
 
 
 def _is_any(condition: Predicate, keys: Keys) -> bool:
-    batches = open_data_file(BytesIO(keys.content), "parquet").batches(None)
-    return any(pc.any(matches(condition, rows.batch)).as_py() for rows in batches)
+    with keys.open() as file:
+        batches = open_data_file(file, "parquet").batches(None)
+        return any(pc.any(matches(condition, rows.batch)).as_py() for rows in batches)
 
 
 def _partition_condition(

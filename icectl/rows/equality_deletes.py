@@ -28,7 +28,8 @@ LARGEST_INDEX_ROWS = 4_000_000
 LARGEST_INDEX_BYTES = 32 << 20
 """Bytes of wide keys in memory at a time."""
 
-_FLAGS_PER_KEY = 16
+_FLAGS_PER_KEY, _FLAGS_PER_SORTED_KEY = 16, 4
+_FLAGGED_AT_ONCE = 1 << 20
 _Places = npt.NDArray[np.int64]
 
 Line = tuple[NestedField, ...]
@@ -92,10 +93,25 @@ class EqualityIndex:
             repeated &= equal.to_numpy(zero_copy_only=False)
             distinct = np.flatnonzero(np.append(True, ~repeated))
             hashes, ranks, keys = hashes[distinct], ranks[distinct], keys.take(pa.array(distinct))
+        self._hold(hashes, keys, ranks, _FLAGS_PER_KEY)
+
+    def _hold(
+        self,
+        hashes: Hashes,
+        keys: pa.Array | pa.ChunkedArray,
+        ranks: npt.NDArray[np.int32],
+        flags_per_key: int,
+    ) -> None:
         self._hashes, self._keys, self._ranks = hashes, keys, ranks
-        self._mask = np.uint64((1 << (len(hashes) * _FLAGS_PER_KEY).bit_length()) - 1)
+        self._mask = np.uint64((1 << (len(hashes) * flags_per_key).bit_length()) - 1)
         self._flags = np.zeros(int(self._mask) + 1, np.bool_)
-        self._flags[hashes & self._mask] = True
+        for start in range(0, len(hashes), _FLAGGED_AT_ONCE):
+            self._flags[hashes[start : start + _FLAGGED_AT_ONCE] & self._mask] = True
+
+    @property
+    def sorted_keys(self) -> tuple[Hashes, pa.Array]:
+        """The distinct keys, by ascending hash: these, and their canonical bytes."""
+        return self._hashes, self._keys
 
     @property
     def read_ids(self) -> set[int]:
@@ -146,6 +162,15 @@ class EqualityIndex:
             ranges.append(rows[is_equal & (self._ranks[places] >= least[rows])])
             rows, places = rows[~is_equal], places[~is_equal] + 1
         return np.sort(np.concatenate(ranges)) if ranges else np.empty(0, np.int64)
+
+
+class SortedIndex(EqualityIndex):
+    """Distinct keys of rank 0 that come by ascending hash, and are not copied."""
+
+    def __init__(self, chain: Chain, hashes: Hashes, keys: pa.ChunkedArray) -> None:
+        self._chain = chain
+        ranks = np.broadcast_to(np.int32(0), len(hashes))
+        self._hold(hashes, keys, ranks, _FLAGS_PER_SORTED_KEY)
 
 
 def equality_indexes(

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from icectl.entries.conditions import (
     leaves,
 )
 from icectl.errors import Refused
+from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import arrow_schema, arrow_values
@@ -45,6 +47,7 @@ from icectl.rows.columns import as_values, inside, path_to
 from icectl.rows.compact_job import CompactJob, file_group
 from icectl.rows.equality_deletes import (
     LARGEST_INDEX_ROWS,
+    Chain,
     EqualityDeletes,
     EqualityIndex,
     chain_of,
@@ -54,8 +57,10 @@ from icectl.rows.equality_deletes import (
 from icectl.rows.key_ranges import KeyRanges, MayHave, groups_without
 from icectl.rows.read_data import RowSource, SourceFile
 from icectl.rows.rewrite_data import StoredRows, stored_rows
+from icectl.rows.sorted_keys import map_keys, sort_keys_into
 from icectl.rows.write_data import FileOutputs
 from icectl.rows.write_job import IncomingRows, frame_schema
+from icectl.storage.listing import temporary_file
 from icectl.table.rewrite_tasks import RewriteTask
 
 _COMPARE: Mapping[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
@@ -100,7 +105,8 @@ def _values(column: Column, batch: pa.RecordBatch) -> pa.Array:
     return inside(batch.column(path[0]), path[1:])
 
 
-_MOST_KEPT_BYTES = 32 << 20
+_STORED = "keys.parquet"
+MOST_KEPT_BYTES = 32 << 20
 """The largest file of keys that is sorted once, and kept so, for all files of a process."""
 
 _RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
@@ -108,15 +114,26 @@ _RANGED = {"int", "long", "date", "timestamp", "timestamptz", "string"}
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The values of some columns that rows are looked up by, as a Parquet file of `count` rows."""
+    """The values of some columns that rows are looked up by, as a Parquet file of `count` rows.
+
+    Many of them are in a `folder`, sorted, for processes of this machine.
+    """
 
     content: bytes
     count: int
     field_ids: tuple[int, ...]
+    folder: str = ""
 
-    def open(self, _: str = "") -> BytesIO:
+    def open(self, _: str = "") -> IO[bytes]:
         """Return the file, for readers of files at locations."""
-        return BytesIO(self.content)
+        return Path(self.folder, _STORED).open("rb") if self.folder else BytesIO(self.content)
+
+    def of_columns(self, field_ids: tuple[int, ...]) -> "Keys":
+        """Return the values of some of the columns, in memory unless they are all."""
+        if field_ids == self.field_ids:
+            return self
+        with self.open() as file:
+            return Keys(file.read(), self.count, field_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +206,11 @@ def _searches(job: FindJob) -> Iterator[tuple[_Hits, set[int]]]:
         yield partial(_of_condition, target), set()
         return
     columns = _columns(job, target)
-    is_small = len(target.content) <= _MOST_KEPT_BYTES
+    if target.folder:
+        index = _mapped_index(target, columns)
+        yield partial(_of_keys, index), index.read_ids
+        return
+    is_small = len(target.content) <= MOST_KEPT_BYTES
     for index in _kept_indexes(target, columns) if is_small else _indexes(target, columns):
         yield partial(_of_keys, index), index.read_ids
 
@@ -199,7 +220,7 @@ _Columns = tuple[tuple[int, str, Type, Any], ...]
 
 
 def _columns(job: FindJob, keys: Keys) -> _Columns:
-    chain = chain_of(keys.field_ids, [_as_deletes(keys)], job.reading.columns.ever, {})
+    chain = _chain(keys, job.reading.columns.ever)
     return tuple((it.id, it.name, it.type, it.initial_default) for it in chain.fields)
 
 
@@ -230,15 +251,39 @@ def _kept_indexes(keys: Keys, columns: _Columns) -> Sequence[EqualityIndex]:
 
 
 @lru_cache(maxsize=2)
+def _mapped_index(keys: Keys, columns: _Columns) -> EqualityIndex:
+    """Return many keys that are sorted in files."""
+    return map_keys(Path(keys.folder), _chain(keys, _schema(columns)))
+
+
+def _chain(keys: Keys, schema: Schema) -> Chain:
+    return chain_of(keys.field_ids, [_as_deletes(keys)], schema, {})
+
+
+@lru_cache(maxsize=2)
 def _ranges(keys: Keys, columns: _Columns) -> KeyRanges:
     """Return the values of keys, which are read once for all files."""
     schema, deletes = _schema(columns), _as_deletes(keys)
+    if keys.folder:
+        with keys.open() as file:
+            parts = open_data_file(file, "parquet").parts(schema)
+        stated = (KeyRanges.stated(schema.fields, metrics) for metrics in parts)
+        return reduce(KeyRanges.joined, stated)
     ranges = KeyRanges.empty(schema.fields)
-    for _, _, values in read_keys(
-        deletes, chain_of(keys.field_ids, [deletes], schema, {}), keys.open
-    ):
+    for _, _, values in read_keys(deletes, _chain(keys, schema), keys.open):
         ranges.add(values)
     return ranges
+
+
+def sorted_in(folder: Path, keys: Keys, schema: Schema) -> Keys:
+    """Move many keys into an empty folder, where they are sorted. Raises: StorageError."""
+    with temporary_file():
+        (folder / _STORED).write_bytes(keys.content)
+    moved = replace(keys, content=b"", folder=str(folder))
+    chain = _chain(moved, schema)
+    read = read_keys(_as_deletes(moved), chain, moved.open)
+    sort_keys_into(folder, chain, ((hashes, encoded) for hashes, encoded, _ in read))
+    return moved
 
 
 def _may_have(job: FindJob) -> Callable[[RowSource], bool]:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import engines
+from icectl.commands.erase import keys as erase_keys
 from icectl.commands.erase.run import _Erasing as Erasing
 from icectl.commands.matching import MatchSearch
 from icectl.commands.rows.deletion import RowDeletion
@@ -25,6 +27,7 @@ from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType, StructType
 from icectl.format.updates import SetPartitionStatistics
+from icectl.rows.find_job import sorted_in
 from tests.builders.byte_scanner import hits_below, hits_in
 from tests.builders.data_files import stored
 from tests.builders.expiry import NOW_MS, Clock
@@ -707,3 +710,31 @@ def test_a_table_that_may_share_its_files_is_refused(erase, tmp_path):
     table = built(directory, 2)
     table.set_properties({"gc.enabled": "false"})
     assert erase(directory, *ALL).document["error"]["id"] == "gc-disabled"
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("form", ["csv", "txt"])
+def test_many_keys_lie_in_temporary_files_meanwhile(erase, monkeypatch, tmp_path, version, form):
+    monkeypatch.setattr(erase_keys, "MOST_KEPT_BYTES", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    made: list[Path] = []
+
+    def noted(folder: Path, *others: object) -> object:
+        made.append(folder)
+        return sorted_in(folder, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(erase_keys, "sorted_in", noted)
+    table = TableBuilder(tmp_path / "t", format_version=version)
+    table.append(range(10))
+    table.delete_rows([2])
+    table.append(range(10, 20))
+    file = tmp_path / f"gone.{form}"
+    lines = [str(at) for at in (2, 3, 15, *range(100, 300))]
+    file.write_text("\n".join([*(["id"] if form == "csv" else []), *lines]))
+    words = (tmp_path / "t", "--keys", file, "--key-columns", "id", "--expire-history")
+    ended = erase(*words, "--max-fraction", "1", "--yes", "--json")
+    assert (ended.code, ended.document["result"]["is_proved"]) == (0, True), ended.err
+    assert ids(tmp_path / "t") == sorted(set(range(20)) - {2, 3, 15})
+    assert len(made) == 1
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -7,11 +7,13 @@ import io
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.schema import similar_name_hint
 from icectl.format.single_value import from_json
 from icectl.format.types import NestedField, PrimitiveType, Type, is_comparable, type_text
-from icectl.rows.find_job import Keys, keys_of
+from icectl.rows.find_job import MOST_KEPT_BYTES, Keys, keys_of, sorted_in
 from icectl.units import iso_instant
 
 _LEAST_SECRET_BYTES = 16
@@ -36,6 +38,7 @@ _PART = 50_000
 """Lines that are read at once."""
 
 _WHOLE = {"int": 32, "long": 64}
+_MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
 _OF_MICROSECONDS = ("time", "timestamp", "timestamptz")
 _FINER_DIGITS = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
 _ZONE = re.compile("T.*[Z+-]")
@@ -62,7 +65,9 @@ class KeyFile:
     names: str
     requested_at: str | None = None
 
-    def overdue(self, metadata: TableMetadata, before_ms: int) -> WantedRows | None:
+    def overdue(
+        self, metadata: TableMetadata, before_ms: int, files: ExitStack
+    ) -> WantedRows | None:
         """Return the rows with a key that was asked for before a time; None without such a key.
 
         Raises: as read_keys.
@@ -73,18 +78,27 @@ class KeyFile:
             frame = frame.filter(pc.less(frame[_ASKED], before_ms))
         elif Path(self.file).stat().st_mtime_ns >= before_ms * 1_000_000:
             return None
-        return _key_set(frame, self.file, place, columns, metadata, None).wanted if frame else None
+        if not len(frame):
+            return None
+        return _key_set(frame, self.file, place, columns, metadata, None, files).wanted
 
 
-def read_keys(file: KeyFile, digest_key: str | None, metadata: TableMetadata) -> KeySet:
+def read_keys(
+    file: KeyFile,
+    digest_key: str | None,
+    metadata: TableMetadata,
+    files: ExitStack | None = None,
+) -> KeySet:
     """Read the keys of a file as values of the table's columns.
+
+    Many of them are kept in a temporary folder until `files` is closed; without it in memory.
 
     Raises: UsageError, which names the line but no key.
     """
     columns = _columns(file.names, metadata)
     secret = None if digest_key is None else _secret(digest_key)
     frame, place = _frame(file.file, columns, None)
-    return _key_set(frame, file.file, place, columns, metadata, secret)
+    return _key_set(frame, file.file, place, columns, metadata, secret, files)
 
 
 def _frame(
@@ -112,6 +126,7 @@ def _key_set(
     columns: Sequence[NestedField],
     metadata: TableMetadata,
     secret: bytes | None,
+    files: ExitStack | None,
 ) -> KeySet:
     frame = frame.select([name for name in frame.column_names if name != _ASKED])
     plain = [
@@ -130,6 +145,9 @@ def _key_set(
             f"the columns of {file} do not fit those of the table: {kinds}", hint=error.hint
         ) from None
     digest = None if secret is None else _digest(rows, secret)
+    if files is not None and len(rows.content) > MOST_KEPT_BYTES:
+        folder = files.enter_context(TemporaryDirectory(prefix="icectl-keys-"))
+        rows = sorted_in(Path(folder), rows, metadata.current_schema)
     return KeySet(WantedRows(rows, within), tuple(keys.column_names), len(keys), digest)
 
 
@@ -225,26 +243,25 @@ def _of_text(
 ) -> pa.Table:
     """Read CSV with a header if the file's name says so, else one key a line."""
     try:
-        text = content.decode("utf-8-sig")
+        content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{file}, line {line}: it is not UTF-8") from None
+    rows: Iterator[tuple[int, Sequence[str]]]
     if file.lower().endswith(".csv"):
         asked = [] if requested_at is None else [requested_at]
+        text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
         rows = _csv_rows(text, file, [*(item.name for item in columns), *asked])
     elif len(columns) > 1 or requested_at is not None:
-        more = (
-            f"and no `{requested_at}`"
-            if requested_at
-            else f"and there are {len(columns)} key columns"
-        )
+        more = f"no `{requested_at}`" if requested_at else f"there are {len(columns)} key columns"
         raise UsageError(
-            f"{file} has one key a line, {more}",
+            f"{file} has one key a line, and {more}",
             hint="several columns need a Parquet file, or a `.csv` file with a header",
         )
     else:
         # Only ends of lines end a key: text may hold other separators, as U+2028.
-        ended = (line.removesuffix("\n") for line in io.StringIO(text, newline=None))
+        text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=None)
+        ended = (line.removesuffix("\n") for line in text)
         rows = ((at, [line]) for at, line in enumerate(ended, 1) if line)
     parts = [_typed(part, file, columns) for part in iter(lambda: list(islice(rows, _PART)), [])]
     if not parts:
@@ -256,15 +273,15 @@ def _typed(
     rows: Sequence[tuple[int, Sequence[str]]], file: str, columns: Sequence[NestedField]
 ) -> pa.Table:
     """Return the keys of some lines, and when they were asked for where cells say so."""
-    values: list[list[Any]] = [[] for _ in columns]
-    asked = []
-    for line, cells in rows:
-        place = f"{file}, line {line}"
-        for item, cell, column in zip(columns, cells, values, strict=False):
-            column.append(_value(item, cell, place))
-        if len(cells) > len(columns):
-            asked.append(_instant(cells[-1], place))
-    arrays = [arrow_values(item.type, column) for item, column in zip(columns, values, strict=True)]
+    arrays = []
+    for at, item in enumerate(columns):
+        try:
+            arrays.append(arrow_values(item.type, [_parsed(item.type, it[at]) for _, it in rows]))
+        except _MISFITS:
+            for line, cells in rows:
+                _check_value(item, cells[at], f"{file}, line {line}")
+            raise
+    asked = [_instant(it[-1], f"{file}, line {line}") for line, it in rows if len(it) > len(arrays)]
     names = [item.name for item in columns]
     if asked:
         arrays, names = [*arrays, pa.array(asked, pa.int64())], [*names, _ASKED]
@@ -280,8 +297,10 @@ def _instant(text: str, place: str) -> int:
     return instant
 
 
-def _csv_rows(text: str, file: str, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _csv_rows(
+    text: Iterable[str], file: str, names: Sequence[str]
+) -> Iterator[tuple[int, Sequence[str]]]:
+    reader = csv.reader(text, strict=True)
     try:
         header = next(reader, [])
         for name in names:
@@ -309,15 +328,13 @@ def _csv_rows(text: str, file: str, names: Sequence[str]) -> Iterator[tuple[int,
         raise UsageError(f"{file}, line {reader.line_num}: it is not CSV") from error
 
 
-def _value(item: NestedField, text: str, place: str) -> Any:
-    """Return the value of a cell. Raises: UsageError, without the cell."""
+def _check_value(item: NestedField, text: str, place: str) -> None:
+    """Raises: UsageError, without the cell, if it is no value of a column."""
     try:
-        value = _parsed(item.type, text)
-        arrow_values(item.type, [value])
-    except (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException):
+        arrow_values(item.type, [_parsed(item.type, text)])
+    except _MISFITS:
         kind = type_text(item.type)
         raise UsageError(f"{place}: `{item.name}` is not {kind}") from None
-    return value
 
 
 def _parsed(type_: Type, text: str) -> Any:

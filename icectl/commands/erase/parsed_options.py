@@ -1,6 +1,7 @@
 """The options of an erasure, read and checked: of the command line, or of a policy."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from icectl.cli.options import read_options
@@ -62,8 +63,10 @@ def key_file(request: EraseRequest, settings: Settings) -> KeyFile | None:
     return KeyFile(file, names, settings.read(ERASE_REQUESTED_AT))
 
 
-def options_of(request: EraseRequest, settings: Settings, now_ms: int) -> EraseOptions:
-    """Read and check the options. Raises: UsageError."""
+def options_of(
+    request: EraseRequest, settings: Settings, now_ms: int, files: ExitStack | None = None
+) -> EraseOptions:
+    """Read and check the options; `files` are those of many keys. Raises: UsageError."""
     values = read_options(request)
     keys, where = key_file(request, settings), request.where
     if request.digest_key is not None and keys is None:
@@ -76,7 +79,7 @@ def options_of(request: EraseRequest, settings: Settings, now_ms: int) -> EraseO
     def sought(loaded: TableMetadata) -> tuple[Sought, WantedRows]:
         metadata = with_dropped_columns(loaded)
         if keys is not None:
-            found = read_keys(keys, request.digest_key, metadata)
+            found = read_keys(keys, request.digest_key, metadata, files)
             return Sought(None, found.columns, found.count, found.digest), found.wanted
         predicate = parse_where(where or "", metadata, now_ms)
         if not condition_ids(predicate):

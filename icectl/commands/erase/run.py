@@ -1,6 +1,7 @@
 """The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
@@ -122,21 +123,22 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
 
     Write the report, if it is asked for.
     """
-    settings = common.shell.settings
-    options = options_of(request, settings, common.shell.env.now_ms())
-    _check_change(request, change)
-    if request.report is None:
-        return _run(common, table, request, change, options)
-    read = {
-        "--keys": settings.read(ERASE_KEYS),
-        "--digest-key": request.digest_key,
-        "--sign-key": request.sign_key,
-    }
-    check_place(request.report, read)
-    sign = None if request.sign_key is None else signer_of(request.sign_key)
-    outcome = _run(common, table, request, change, options)
-    write_report(request.report, outcome, sign, common.shell.env)
-    return outcome
+    with ExitStack() as files:
+        settings = common.shell.settings
+        options = options_of(request, settings, common.shell.env.now_ms(), files)
+        _check_change(request, change)
+        if request.report is None:
+            return _run(common, table, request, change, options)
+        read = {
+            "--keys": settings.read(ERASE_KEYS),
+            "--digest-key": request.digest_key,
+            "--sign-key": request.sign_key,
+        }
+        check_place(request.report, read)
+        sign = None if request.sign_key is None else signer_of(request.sign_key)
+        outcome = _run(common, table, request, change, options)
+        write_report(request.report, outcome, sign, common.shell.env)
+        return outcome
 
 
 def _run(

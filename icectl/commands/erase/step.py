@@ -1,6 +1,7 @@
 """What `icectl erase` would do to a table for the keys of a policy, or of the settings."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,8 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
     if isinstance(error, CorruptTable):
         return Judgement(ErasureFigures(), error=error)
     try:
-        figures, refusal = _looked(sight, request)
+        with ExitStack() as files:
+            figures, refusal = _looked(sight, request, files)
     except UsageError as problem:
         figures = ErasureFigures(problem=problem.message)
         return Judgement(figures, (Measure(_LIMIT.name, 0, problem.message),))
@@ -65,7 +67,7 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
     return Judgement(figures, (measure,), error=error or refusal)
 
 
-def _looked(sight: Sight, request: EraseRequest) -> tuple[ErasureFigures, Any]:
+def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[ErasureFigures, Any]:
     """Return what is found, and the refusal of the command, if it would end with one."""
     from icectl.commands.erase.parsed_options import options_of
     from icectl.commands.erase.run import planned
@@ -74,7 +76,7 @@ def _looked(sight: Sight, request: EraseRequest) -> tuple[ErasureFigures, Any]:
     from icectl.table.live_files import with_dropped_columns
 
     reader, settings = sight.reader, sight.settings
-    options = options_of(request, settings, sight.now_ms)
+    options = options_of(request, settings, sight.now_ms, files)
     if sight.is_exact:
         found, _ = planned(reader, ThreadFinder(reader.context), options)
         count, refusal = len(found.found.files) + len(found.found.unread), found.refusal
@@ -87,7 +89,7 @@ def _looked(sight: Sight, request: EraseRequest) -> tuple[ErasureFigures, Any]:
     overdue = None
     if count and options.keys is not None:
         metadata = with_dropped_columns(sight.metadata)
-        overdue = options.keys.overdue(metadata, sight.now_ms - deadline_ms)
+        overdue = options.keys.overdue(metadata, sight.now_ms - deadline_ms, files)
     overdue_count = 0
     if overdue is not None:
         search = MatchSearch(overdue, deleted_files=True)

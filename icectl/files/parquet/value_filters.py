@@ -35,8 +35,9 @@ from icectl.files.parquet.schema import leaves
 MOST_VALUES = 10_000
 """Values that are looked for at once: each is an object of Python."""
 
-_MOST_HASHED = 100
-"""Values that are looked for in a Bloom filter: of more, one is nearly always a false positive."""
+_MOST_HASHED, _MOST_FALSE = 100, 1.0
+"""Values that are looked for in a Bloom filter of any size, and false positives that more of them
+may have: with more of these, one value is nearly always there."""
 
 _MOST_BYTES, _FEW_BYTES = 8 << 20, 64 << 10
 """Bytes of a filter or dictionary at most, and how many are read whatever their chunk has."""
@@ -60,7 +61,8 @@ _FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _LIMITS = {"INT32": 1 << 31, "INT64": 1 << 63}
 
 Mask = npt.NDArray[np.bool_]
-_Has = Callable[[bytes], bool]
+_Has = Callable[[Sequence[bytes]], Mask]
+"""Returns which values there may be."""
 
 
 class ValueFilters:
@@ -94,7 +96,7 @@ class ValueFilters:
         stored = leaves(self._opened.schema)[at].type
         plain = _plain_values(values, stored, chunk.physical_type, width)
         wanted = [number for number, value in enumerate(plain) if value is not None]
-        if not wanted or (not is_coded and len(wanted) > _MOST_HASHED):
+        if not wanted or not (is_coded or _pays(chunk, len(wanted))):
             return may
         if (group, at) not in self._known:
             # What is damaged rules nothing out: readers of the rows will say so.
@@ -103,7 +105,7 @@ class ValueFilters:
                 self._known[group, at] = has if has and _has_bounds(has, chunk) else None
         has = self._known.setdefault((group, at), None)
         if has is not None:
-            may[wanted] = [has(value) for number in wanted if (value := plain[number]) is not None]
+            may[wanted] = has([value for value in plain if value is not None])
         return may
 
     @cached_property
@@ -138,11 +140,12 @@ class ValueFilters:
             return None
         blocks = np.frombuffer(bits, "<u4").reshape(-1, len(_SALTS))
 
-        def has(value: bytes) -> bool:
-            hashed = xxh64_intdigest(value)
-            block = blocks[(hashed >> 32) * len(blocks) >> 32]
-            wanted = np.uint32(1) << (np.uint32(hashed & 0xFFFFFFFF) * _SALTS >> np.uint32(27))
-            return bool((block & wanted == wanted).all())
+        def has(values: Sequence[bytes]) -> Mask:
+            hashed = np.fromiter(map(xxh64_intdigest, values), np.uint64, len(values))
+            chosen = blocks[(hashed >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)]
+            low = hashed.astype(np.uint32)[:, np.newaxis]
+            wanted = np.uint32(1) << (low * _SALTS >> np.uint32(27))
+            return np.asarray((chosen & wanted == wanted).all(axis=1), np.bool_)
 
         return has
 
@@ -168,7 +171,20 @@ class ValueFilters:
             codec = pa.Codec(_CODECS[chunk.compression])
             page = codec.decompress(page, unpacked_bytes).to_pybytes()
         values = _dictionary_values(page, count, _width_of(chunk.physical_type, width))
-        return None if values is None else values.__contains__
+        return None if values is None else partial(_among, values)
+
+
+def _among(known: Collection[bytes], values: Sequence[bytes]) -> Mask:
+    return np.fromiter((value in known for value in values), np.bool_, len(values))
+
+
+def _pays(chunk: Any, count: int) -> bool:
+    """Return whether the Bloom filter of a chunk may rule out so many values together."""
+    if count <= _MOST_HASHED or chunk.bloom_filter_length is None:
+        return count <= _MOST_HASHED
+    blocks = max(chunk.bloom_filter_length // _BLOCK_BYTES, 1)
+    set_bits = 1 - (1 - 1 / (8 * _BLOCK_BYTES // len(_SALTS))) ** (chunk.num_values / blocks)
+    return bool(count * set_bits ** len(_SALTS) <= _MOST_FALSE)
 
 
 def _most_bytes(chunk: Any) -> int:
@@ -204,7 +220,7 @@ def _has_bounds(has: _Has, chunk: Any) -> bool:
         return True
     layout = _FORMATS.get(chunk.physical_type)
     bounds = (stated.min_raw, stated.max_raw)
-    return all(has(struct.pack(layout, bound) if layout else bytes(bound)) for bound in bounds)
+    return bool(has([struct.pack(layout, it) if layout else bytes(it) for it in bounds]).all())
 
 
 def _plain_values(

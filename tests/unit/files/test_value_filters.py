@@ -157,3 +157,18 @@ def test_filters_of_duckdb_miss_nothing(tmp_path, monkeypatch, by):
              3: pa.array([number + 0.5 for number in odd])}  # fmt: skip
     for field_id, values in asked.items():
         assert known.may_have(0, field_id, values).sum() <= 5
+
+
+@pytest.mark.parametrize(("false_positives", "rules_out"), [(1e-6, True), (0.01, False)])
+def test_many_values_are_looked_for_in_filters_that_have_few_false_positives(
+    false_positives, rules_out
+):
+    sink = BytesIO()
+    values = pa.array(range(ROWS), pa.int64())
+    table = pa.table([values], schema=pa.schema([identified("x", pa.int64(), 1)]))
+    options = {"x": {"ndv": ROWS, "fpp": false_positives}}
+    pq.write_table(table, sink, use_dictionary=False, bloom_filter_options=options)
+    known = filters(sink.getvalue())
+    assert known.may_have(0, 1, values).all()
+    absent = pa.array(range(10**6, 10**6 + 1_000), pa.int64())
+    assert int(known.may_have(0, 1, absent).sum()) == (0 if rules_out else len(absent))
