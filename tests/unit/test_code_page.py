@@ -35,7 +35,7 @@ def test_every_link_leads_to_a_page():
     [
         ("From TABLE to deleted files", 14),
         ("From a manifest's bytes to rows", 14),
-        ("A data file's rows through compact", 27),
+        ("A data file's rows through compact", 28),
     ],
 )
 def test_a_path_through_the_code_is_short_and_says_how_long_it_is(title, most):
