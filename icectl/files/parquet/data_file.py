@@ -309,7 +309,7 @@ def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
     """Open a Parquet file; a short one is read whole. Raises: CorruptTable R-099; Unsupported."""
     with reading_data_file(_KIND):
         stored: Any = file
-        if isinstance(file, BytesIO):
+        if type(file) is BytesIO:  # others may read in their own way
             stored = pa.BufferReader(file.getvalue())
         elif file.seek(0, os.SEEK_END) <= _END_BYTES:
             # Else it would be read twice, first for its footer and then for its rows.

@@ -129,6 +129,8 @@ def test_bounds_of_text_may_be_cut_where_an_entry_states_them_and_those_of_numbe
     assert is_alike(STATED, facts(lower=b"ba", upper=b"cz"))
     assert not is_alike(STATED, facts(lower=b"az", upper=b"cz"))
     assert not is_alike(STATED, facts(lower=b"ba", upper=b"dz"))
+    lower = replace(OWN, lower_bounds=bounds(id=256, name="b"))  # less than 1 by its bytes
+    assert not is_alike(StatedFile(100, lower, (ID, NAME)), facts())
     narrow = facts() | {1: (pa.int32(), ChunkFacts(3, 50, 0, b"\1\0\0\0", b"\x09\0\0\0"))}
     assert not is_alike(STATED, narrow)
     assert not is_alike(STATED, facts() | {1: (pa.uint64(), facts()[1][1])})
