@@ -431,6 +431,7 @@ BOUNDED = frozenset(
 _MISPLACED = "has a partition value of `{}` that its own bounds exclude"
 _UNITS = frozenset({"year", "month", "day", "hour"})
 _MOST_WIDTH = 2**62
+_LEAST_INT = -(2**31)
 
 
 def misplaced(
@@ -568,7 +569,8 @@ def _transformed(
         if width > _MOST_WIDTH:
             return values, np.zeros(len(values), np.bool_)
         below = values - values % width
-        return below, known & (below <= values)
+        wraps = (values >= _LEAST_INT) & (below < _LEAST_INT)  # in 32 bits, as writers count ints
+        return below, known & (below <= values) & ~wraps
     if transform.name in _UNITS and isinstance(type_, PrimitiveType):
         try:
             column = from_integers(values)

@@ -140,13 +140,14 @@ def test_too_many_rows_are_withheld_or_refused(run, tmp_path):
     assert all(len(rows_without_lineage(place)) == 21 for place in places)
 
 
-def test_keys_that_cannot_be_read_fail_every_table_and_change_none(run, tmp_path):
+@pytest.mark.parametrize("limit", [(), ("erase.overdue-files = 1000",)])
+def test_keys_that_cannot_be_read_fail_every_table_and_change_none(run, tmp_path, limit):
     places = tables(tmp_path)
-    code, done = night(run, tmp_path, policy(tmp_path, tmp_path / "none.csv"))
+    code, done = night(run, tmp_path, policy(tmp_path, tmp_path / "none.csv", *limit))
     assert (code, {table["status"] for table in done}) == (3, {"failed"})
     assert all(len(rows_without_lineage(place)) == 21 for place in places)
     found = health(run, places[0], settings(tmp_path, tmp_path / "none.csv"))
-    assert (found["verdict"], found["command"]) == ("attention", "erase")
+    assert (found["verdict"], found["command"]) == ("critical", "erase")
     assert "cannot read the keys" in found["problem"]
 
 
@@ -214,7 +215,7 @@ def test_a_request_without_a_time_is_told_of_without_the_key(run, tmp_path, head
     place, _ = tables(tmp_path)
     keys = keys_of(tmp_path, row, header=header)
     found = health(run, place, settings(tmp_path, keys, f'requested-at = "{column}"'))
-    assert found["verdict"] == "attention"
+    assert found["verdict"] == "critical"
     assert "line" in found["problem"]
     assert NOTE(3) not in json.dumps(found)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from icectl.cli.options import read_options
@@ -41,7 +42,7 @@ class ErasureFigures:
 def plan(sight: Sight, request: EraseRequest) -> Judgement:
     """Look for rows with a key: by manifests, and in the files where the sight is exact.
 
-    Keys that can't be read are work: the run of the command tells of them.
+    Keys that can't be read are work, whatever the limit: the run of the command tells of them.
     """
     if sight.settings.read(ERASE_KEYS) is None:
         return Judgement(ErasureFigures())
@@ -60,7 +61,7 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
             figures, refusal = _looked(sight, request, files)
     except UsageError as problem:
         figures = ErasureFigures(problem=problem.message)
-        return Judgement(figures, (Measure(_LIMIT.name, 0, problem.message),))
+        return Judgement(figures, (Measure(_LIMIT.name, inf, problem.message),))
     if not figures.file_count:
         return Judgement(figures)
     measure = Measure(_LIMIT.name, figures.overdue_file_count, _found(figures))
