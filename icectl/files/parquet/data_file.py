@@ -55,6 +55,9 @@ _FIRST_ROWS, _GROWTH = 64, 4
 _OFFSET_BYTES = 4
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 
+_MOST_AT_A_LOOK = 100
+"""Columns of a footer from which a look at all of them takes longer than reading a few."""
+
 Facts = Mapping[int, tuple[pa.DataType, ChunkFacts]]
 """The types of columns, and what a footer says of the only chunk of each, by field id."""
 
@@ -136,11 +139,14 @@ class ParquetDataFile:
     def facts(self) -> Facts | None:
         """Return what the footer says of columns outside of lists and variants, by their ids.
 
-        None where that takes more than a look: of several row groups, or without compiled loops.
+        None where that takes more than a look: of several row groups, of many columns, or without
+        compiled loops.
         """
         metadata = self.file.metadata
+        if metadata.num_row_groups != 1 or metadata.num_columns > _MOST_AT_A_LOOK:
+            return None
         with reading_data_file(_KIND):
-            chunks = chunk_facts(footer_bytes(metadata)) if metadata.num_row_groups == 1 else None
+            chunks = chunk_facts(footer_bytes(metadata))
         columns = leaves(self.schema)
         if chunks is None or len(chunks) != len(columns):
             return None

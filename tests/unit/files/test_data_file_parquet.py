@@ -207,6 +207,10 @@ def test_facts_of_a_footer_are_those_that_pyarrow_finds():
     several = open_data_file(written(row_group_size=1), "parquet")
     assert several.facts() is None
     assert len(several.split_offsets) == 3
+    for count, is_looked_at in ((100, True), (101, False)):
+        wide = io.BytesIO()
+        pq.write_table(pa.table({f"c{at}": [at] for at in range(count)}), wide)
+        assert (open_data_file(wide.getvalue(), "parquet").facts() is not None) == is_looked_at
 
 
 def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at():
