@@ -149,8 +149,9 @@ class RunBudget:
         return self.rewritten_bytes is not None or self.price is not None
 
     def share_out(self, tables: Sequence["TableRun"]) -> None:
-        """Let in the steps that wait and that there is enough for."""
-        waiting = [(table, need) for table in tables for need in table.waiting.values()]
+        """Let in the steps that wait and that there is enough for; none beside one that runs."""
+        free = [table for table in tables if not table.is_running]
+        waiting = [(table, need) for table in free for need in table.waiting.values()]
         for table, need in sorted(waiting, key=lambda step: _rank(step[1])):
             share = self._share_of(need)
             if share is not None:

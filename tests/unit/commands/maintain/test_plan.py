@@ -259,6 +259,22 @@ def test_what_a_compaction_could_not_use_goes_to_others_and_damage_ends_waiting(
     assert ([item.step for item in again.withheld], again.waiting) == (["analyze", "compact"], {})
 
 
+def test_what_is_given_back_lets_no_step_in_before_one_that_runs():
+    budget = RunBudget(rewritten_bytes=800)
+    compaction = priced("compact", 8, 8, 800)
+    one, other = tables = in_budget(budget, compaction, priced("expire-snapshots", 1))
+    other.waiting["compact"] = priced("compact", 8, 1, 500)
+    for table in tables:
+        ended(table, VALIDATE)
+    assert [table.start(None) for table in tables] == [800, None]
+    one.ended(StepEnd("compact", "done", figures={"rewritten_bytes": 100}), None)
+    budget.share_out(tables)
+    assert other.next_step == "expire-snapshots"  # it is still running
+    ended(other, "expire-snapshots")
+    budget.share_out(tables)
+    assert ([need.step for need in other.left], budget.rewritten_bytes) == (["compact"], 200)
+
+
 def test_steps_that_another_step_has_caused_ask_the_budget_too():
     budget = RunBudget(price=5)
     (one,) = in_budget(budget, priced("compact", 4, size=10))
