@@ -432,6 +432,8 @@ _MISPLACED = "has a partition value of `{}` that its own bounds exclude"
 _UNITS = frozenset({"year", "month", "day", "hour"})
 _MOST_WIDTH = 2**62
 _LEAST_INT = -(2**31)
+_LEAST_CUT = 16
+"""Code points, or bytes, that writers cut bounds to unless a property says otherwise."""
 
 
 def misplaced(
@@ -588,7 +590,7 @@ def _buckets(
 ) -> tuple[Integers, Mask]:
     """Return the buckets of bounds that are one value, and where there are such."""
     if is_text:
-        hashed, known = stored, mask_of(pc.is_valid(stored))
+        hashed, known = stored, _is_uncut(type_, stored)
     elif isinstance(type_, DecimalType):
         return np.zeros(len(stored), np.int64), np.zeros(len(stored), np.bool_)
     else:
@@ -599,6 +601,15 @@ def _buckets(
     kind = PrimitiveType("binary" if is_text else "long")
     buckets = pc.fill_null(transform_column(transform, kind, hashed), 0)
     return buckets.to_numpy().astype(np.int64), known
+
+
+def _is_uncut(type_: Type, stored: pa.Array) -> Mask:
+    """Find bounds that are values: some writers cut both of a text alike, `fixed` ones too."""
+    lengths = pc.fill_null(pc.binary_length(stored), -1).to_numpy()
+    if _is(type_, "string", "binary"):
+        return np.asarray((lengths >= 0) & (lengths < _LEAST_CUT), np.bool_)
+    whole_length = type_.length if isinstance(type_, FixedType) else 16
+    return np.asarray(lengths == whole_length, np.bool_)
 
 
 def _outside_texts(
