@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import engines
+from icectl.commands.expire_snapshots import run as expiry
 from icectl.env import Env
 from tests.builders.byte_scanner import hits_below
 from tests.builders.expiry import NOW_MS
@@ -232,3 +234,42 @@ def test_a_saved_plan_leaves_erasures_out_and_says_so(run, tmp_path):
     steps = [step["command"] for table in saved["tables"] for step in table["steps"]]
     assert "erase" not in steps
     assert NOTE(3) not in plan.read_text()
+
+
+def test_a_young_file_that_no_snapshot_names_keeps_a_key_from_being_done(run, tmp_path):
+    places = tables(tmp_path)
+    for place in places:
+        holding = max((place / "data").glob("*.parquet"))
+        orphan = holding.with_name(f"orphan-{holding.name}")
+        shutil.copy(holding, orphan)
+        os.utime(orphan, (NOW_MS / 1000 - 3600, NOW_MS / 1000 - 3600))
+    file = policy(tmp_path, keys_of(tmp_path, str(MARKED), header="id"))
+    file.write_text(file.read_text().replace('"note"', '"id"'))
+    for _ in range(2):
+        code, done = night(run, tmp_path, file)
+        assert (code, {table["status"] for table in done}) == (3, {"incomplete"})
+    assert "1 file that no snapshot names" in json.dumps(night(run, tmp_path, file, "-n"))
+    for place in places:
+        for orphan in (place / "data").glob("orphan-*"):
+            os.utime(orphan, (0, 0))
+    assert night(run, tmp_path, file)[0] == 0
+    assert all(hits_below(place, [NOTE(MARKED).encode()]) == [] for place in places)
+
+
+def test_files_that_an_expiry_has_not_deleted_go_the_next_night(run, tmp_path, monkeypatch):
+    places = tables(tmp_path)
+    file = policy(tmp_path, keys_of(tmp_path, str(MARKED), header="id"))
+    file.write_text(file.read_text().replace('"note"', '"id"'))
+
+    def stop(*_: object, **__: object) -> None:
+        raise OSError("the disk is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(expiry, "remove_files", stop)
+        assert night(run, tmp_path, file)[0] == 3
+    assert hits_below(places[0], [NOTE(MARKED).encode()])
+    planned = json.dumps(night(run, tmp_path, file, "-n"))
+    assert "an earlier run has not deleted all files" in planned
+    code, done = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in done}) == (0, {"done"})
+    assert all(hits_below(place, [NOTE(MARKED).encode()]) == [] for place in places)

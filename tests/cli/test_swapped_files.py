@@ -122,7 +122,9 @@ def test_r054_a_list_that_is_another_s_is_made_anew_where_it_is_proved(run, tmp_
 
 @pytest.mark.parametrize("over", [0, -1])
 def test_r064_a_manifest_under_the_name_of_another(run, table, over):
-    table.append(range(45, 47))  # shorter than the others: expiries that only compare lengths see it
+    table.append(
+        range(45, 47)
+    )  # shorter than the others: expiries that only compare lengths see it
     table.append(range(47, 60))
     manifests = Broken(table.directory).manifests(0)
     paths = [Path(one["manifest_path"]) for one in manifests]

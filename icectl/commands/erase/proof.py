@@ -88,18 +88,9 @@ def prove(
     Raises: StorageError, where a folder can't be listed.
     Cost: a listing, and the rows of files that no snapshot names.
     """
-    metadata, context = reader.metadata, reader.context
-    held = {file.location for file in found.files} | found.unread.keys()
-    held |= {path for file in found.files for path, _, _ in file.manifests}
-    judging = _Judging(reader, search, found, _described(reader), frozenset(held))
-    context.progress.phase("looking at every file")
-    judging.everything(metadata.location)
+    judging, away = _judged(reader, search, found, quarantine)
     judging.elsewhere()
-    judging.previous(metadata.location)
-    away = _Judging(reader, search, found, {}, frozenset(), hint=_AWAY)
-    if quarantine is not None:
-        for file in quarantined_files(context.store, quarantine, reader.loaded):
-            away.judge(file.location, file.size_bytes)
+    judging.previous(reader.metadata.location)
     objects = sorted((*judging.objects, *away.objects), key=attrgetter("location"))
     left = sorted((*judging.left, *away.left), key=attrgetter("subject"))
     return Proof(
@@ -109,6 +100,34 @@ def prove(
         tuple(sorted(away.orphans)),
         has_unreadable=judging.has_unreadable or away.has_unreadable,
     )
+
+
+def unnamed_matches(
+    reader: Reader, search: MatchSearch, quarantine: str | None = None
+) -> tuple[str, ...]:
+    """Return the files that no snapshot names, or in the quarantine, that may hold a match.
+
+    Raises, cost: as prove, and what snapshots name is searched.
+    """
+    judging, away = _judged(reader, search, search.look(reader), quarantine)
+    return (*judging.orphans, *away.orphans)
+
+
+def _judged(
+    reader: Reader, search: MatchSearch, found: Matches, quarantine: str | None
+) -> tuple["_Judging", "_Judging"]:
+    """Look at the files below the table's location, and at its own ones in the quarantine."""
+    context = reader.context
+    held = {file.location for file in found.files} | found.unread.keys()
+    held |= {path for file in found.files for path, _, _ in file.manifests}
+    judging = _Judging(reader, search, found, _described(reader), frozenset(held))
+    context.progress.phase("looking at every file")
+    judging.everything(reader.metadata.location)
+    away = _Judging(reader, search, found, {}, frozenset(), hint=_AWAY)
+    if quarantine is not None:
+        for file in quarantined_files(context.store, quarantine, reader.loaded):
+            away.judge(file.location, file.size_bytes)
+    return judging, away
 
 
 def _described(reader: Reader) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icectl.cli.options import read_options
 from icectl.cli.settings import ERASE_DEADLINE, ERASE_KEYS, Settings
@@ -14,7 +14,11 @@ from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_
 from icectl.errors import CorruptTable, UsageError
 from icectl.units import parse_duration, print_count
 
-COMMAND = "erase"
+if TYPE_CHECKING:  # few tables have keys
+    from icectl.commands.erase.parsed_options import EraseOptions
+    from icectl.commands.matching import MatchSearch
+
+COMMAND, _EXPIRY = "erase", "expire-snapshots"
 
 _LIMIT = Limit(
     "overdue-files",
@@ -28,7 +32,7 @@ class ErasureFigures:
     """The files that hold rows with a key, and those that hold one past its `deadline`.
 
     Unless it `is_exact`, they may hold one, as far as bounds show. `problem` is why it is not
-    known which rows are to go.
+    known which rows are to go, `unfinished` what of an erasure is left though no manifest tells.
     """
 
     key_count: int | None = None
@@ -37,6 +41,7 @@ class ErasureFigures:
     deadline: str = ""
     is_exact: bool = True
     problem: str = ""
+    unfinished: str = ""
 
 
 def plan(sight: Sight, request: EraseRequest) -> Judgement:
@@ -62,6 +67,9 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
     except UsageError as problem:
         figures = ErasureFigures(problem=problem.message)
         return Judgement(figures, (Measure(_LIMIT.name, inf, problem.message),))
+    if figures.unfinished:
+        measures = (Measure(_LIMIT.name, inf, figures.unfinished),)
+        return Judgement(figures, measures, error=error)
     if not figures.file_count:
         return Judgement(figures)
     measure = Measure(_LIMIT.name, figures.overdue_file_count, _found(figures))
@@ -78,6 +86,7 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
 
     reader, settings = sight.reader, sight.settings
     options = options_of(request, settings, sight.now_ms, files)
+    unfinished = ""
     if sight.is_exact:
         found, _ = planned(reader, ThreadFinder(reader.context), options)
         count, refusal = len(found.found.files) + len(found.found.unread), found.refusal
@@ -86,6 +95,8 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
         sought, wanted = options.sought(sight.metadata)
         search = MatchSearch(wanted, deleted_files=True)
         count, refusal, key_count = search.count_candidates(reader), None, sought.key_count
+        if not count:
+            unfinished = _unfinished(sight, search, options)
     deadline_ms = settings.read_as(ERASE_DEADLINE, parse_duration) or 0
     overdue = None
     if count and options.keys is not None:
@@ -98,9 +109,32 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
             len(search.look(reader).files) if sight.is_exact else search.count_candidates(reader)
         )
     figures = ErasureFigures(
-        key_count, count, overdue_count, settings.read(ERASE_DEADLINE), sight.is_exact
+        key_count,
+        count,
+        overdue_count,
+        settings.read(ERASE_DEADLINE),
+        sight.is_exact,
+        unfinished=unfinished,
     )
     return figures, refusal
+
+
+def _unfinished(sight: Sight, search: "MatchSearch", options: "EraseOptions") -> str:
+    """Say what is left of an erasure in files that no manifest names; empty without any.
+
+    Cost: a listing of the table's location, and the rows of such files.
+    """
+    from icectl.commands.erase.proof import unnamed_matches
+    from icectl.commit.deletion import unfinished_journals
+
+    context = sight.reader.context
+    if options.expires and unfinished_journals(
+        context.store, sight.listed, _EXPIRY, context.progress
+    ):
+        return "an earlier run has not deleted all files of the snapshots that it expired"
+    count = len(unnamed_matches(sight.reader, search, options.quarantine))
+    files = print_count(count, "file")
+    return f"{files} that no snapshot names may hold rows with a key" if count else ""
 
 
 def _found(figures: ErasureFigures) -> str:
