@@ -93,23 +93,48 @@ class _Items:
 class Made:
     """What earlier runs in the same order have made, by the data files of a table.
 
-    A run has `seen` all that there was, unless it had limits (`parted`). Files are new if they came
-    later, by `sequence_numbers`. Without these, up to version 1, all that no run has made are new.
+    A run has `seen` all that there was, unless it had limits (`parted`). It may have lost groups of
+    files, though: so files are new if they came after all those that a run has made over their
+    values, by `sequence_numbers`. Without these, up to version 1, all that no run has made are new.
     """
 
     seen: Mask
     parted: Mask
     sequence_numbers: Integers | None
 
-    def are_new(self, rows: Integers, groups: Integers) -> Mask:
-        """Return whether files of some groups are new."""
+    def are_new(self, rows: Integers, lower: Integers, upper: Integers) -> Mask:
+        """Return whether some files are new; the places are their bounds, none with equal ends."""
         is_new = ~self.seen[rows]
-        if self.sequence_numbers is None:
+        if self.sequence_numbers is None or is_new.all():
             return is_new
         numbers = self.sequence_numbers[rows]
-        last = np.full(int(groups.max(initial=-1)) + 1, -1)
-        np.maximum.at(last, groups[~is_new], numbers[~is_new])
-        return is_new & (self.parted[rows] | (numbers > last[groups]))
+        last = _highest(lower, upper, np.where(is_new, -1, numbers))
+        return is_new & (self.parted[rows] | (numbers > last))
+
+
+def _highest(lower: Integers, upper: Integers, values: Integers) -> Integers:
+    """Return the highest value, or -1, of all that overlap each pair of places.
+
+    Cost: two passes over the places for each doubling of the widest. A pair is two blocks of as
+    many places as a power of 2.
+    """
+    exponents = np.frexp(upper - lower)[1] - 1
+    top = np.full(int(upper.max()), -1)
+    levels = range(int(exponents.max()) + 1)
+    # What lies over each place: blocks, halved again and again.
+    for level in reversed(levels):
+        here, size = exponents == level, 1 << level
+        np.maximum.at(top, lower[here], values[here])
+        np.maximum.at(top, upper[here] - size, values[here])
+        if half := size >> 1:
+            top[half:] = np.maximum(top[half:], top[:-half])
+    # What lies over each block: places, joined again and again.
+    highest = np.empty(len(values), np.int64)
+    for level in levels:
+        here, size = exponents == level, 1 << level
+        highest[here] = np.maximum(top[lower[here]], top[upper[here] - size])
+        top[:-size] = np.maximum(top[:-size], top[size:])
+    return highest
 
 
 def clustering_of(
@@ -131,7 +156,6 @@ def clustering_of(
     keys = files.table["partition_key"].combine_chunks().dictionary_encode("encode")
     groups = np.asarray(keys.indices.to_numpy(), np.int64)
     runs = _runs(files, (made.seen | made.parted)[rows])
-    is_new = made.are_new(rows, groups)
     overlaps: list[Overlap] = []
     weighed = np.zeros(3)  # depths before and after, and bytes
     places: Mapping[int, int] = {}
@@ -145,7 +169,8 @@ def clustering_of(
         is_wide, is_point = upper > lower, (upper == lower) & (lower >= 0)
         if is_wide.any():
             wide, ends = left[is_wide], (lower[is_wide], upper[is_wide])
-            items = _items(rows[wide], runs[wide], *ends, sizes[rows[wide]], is_new[wide])
+            is_new = made.are_new(rows[wide], *ends)
+            items = _items(rows[wide], runs[wide], *ends, sizes[rows[wide]], is_new)
             found, depths, size = _overlaps(items, gaps, min_depth, sort_ratio)
             overlaps += found
             weighed += (depths[0] * size, depths[1] * size, size)

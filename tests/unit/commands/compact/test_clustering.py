@@ -5,8 +5,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from icectl.commands.compact.clustering import Clustering, Made, Overlap, clustering_of, within
+from icectl.commands.compact.clustering import (
+    Clustering,
+    Made,
+    Overlap,
+    _highest,
+    clustering_of,
+    within,
+)
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
 from icectl.format.sort import SortField, SortOrder
@@ -117,6 +126,24 @@ def test_what_a_run_has_seen_is_no_work_again_but_for_one_that_had_limits(by):
     assert groups(*files, by=by, limited=True) == [(0, 1, 2)]
     late = file(0, 10, 100, sequence_number=2)
     assert groups(*files[:2], late, by=by) == [(0, 1, 2)]
+
+
+def test_a_run_has_not_seen_what_lies_beside_all_that_it_made():
+    lost = [file(20, 30), file(20, 30)]
+    assert groups(file(0, 10, 100, 1), *lost) == [(1, 2)]
+    assert groups(file(0, 20, 100, 1), *lost) == [(1, 2)]  # ends may touch
+    assert groups(file(0, 21, 100, 1), *lost) == []
+    assert groups(file(0, 10, 100, 1), file(0, 30, 10), *lost) == [(1, 2, 3)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20), st.integers(-1, 5)), min_size=1))
+def test_the_highest_of_what_overlaps_is_that_of_comparing_all_pairs(drawn):
+    lower, width, values = np.array(drawn).T
+    upper = lower + width
+    expected = [
+        values[(lower < high) & (low < upper)].max() for low, high in zip(lower, upper, strict=True)
+    ]
+    assert _highest(lower, upper, values).tolist() == expected
 
 
 def test_a_depth_is_asked_for():

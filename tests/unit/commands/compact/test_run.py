@@ -13,6 +13,7 @@ from icectl.format.partition import result_types
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.rows.jobs import job_of
+from icectl.table.output_sizes import Sizes
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import (
     current_metadata,
@@ -124,6 +125,19 @@ def test_rule_14_deletes_that_came_meanwhile_go_on_deleting(tmp_path):
     assert ids_of(tmp_path).count(3) == 1
     contents = [entry["data_file"]["content"] for entry in live_entries(head(tmp_path))]
     assert contents.count(2) == 1
+
+
+def test_a_sorted_group_that_was_dropped_is_sorted_by_the_next_run(tmp_path):
+    table = TableBuilder(tmp_path, format_version=2)
+    for start in (0, 1, 2, 1000, 1001, 1002):
+        table.append(range(start, start + 300, 3))
+    by_id = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
+    how: dict[str, Any] = {"order": by_id, "sizes": Sizes(8192, 1024, 2**20)}
+    prepared = planned(tmp_path, **how)
+    table.delete_rows([1000])
+    assert run(tmp_path, prepared).failed.keys() == {1}
+    (group,) = planned(tmp_path, **how).plan.groups
+    assert (len(group.files), group.reason) == (3, "3 overlapping others")
 
 
 def test_rule_11_a_sorted_group_whose_rows_were_deleted_by_position_meanwhile_is_dropped(tmp_path):
