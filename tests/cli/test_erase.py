@@ -731,7 +731,7 @@ def test_many_keys_lie_in_temporary_files_meanwhile(erase, monkeypatch, tmp_path
     table.append(range(10, 20))
     file = tmp_path / f"gone.{form}"
     lines = [str(at) for at in (2, 3, 15, *range(100, 300))]
-    file.write_text("\n".join([*(["id"] if form == "csv" else []), *lines]))
+    file.write_text("\n".join([*(["id"] if form == "csv" else []), *lines, ""]))
     words = (tmp_path / "t", "--keys", file, "--key-columns", "id", "--expire-history")
     ended = erase(*words, "--max-fraction", "1", "--yes", "--json")
     assert (ended.code, ended.document["result"]["is_proved"]) == (0, True), ended.err

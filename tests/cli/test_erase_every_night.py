@@ -273,3 +273,14 @@ def test_files_that_an_expiry_has_not_deleted_go_the_next_night(run, tmp_path, m
     code, done = night(run, tmp_path, file)
     assert (code, {table["status"] for table in done}) == (0, {"done"})
     assert all(hits_below(place, [NOTE(MARKED).encode()]) == [] for place in places)
+
+
+def test_half_a_key_at_the_end_of_the_file_erases_nothing(run, tmp_path):
+    places = tables(tmp_path)
+    keys = tmp_path / "gone.txt"
+    keys.write_text("4712\n1")  # of 15
+    file = policy(tmp_path, keys)
+    file.write_text(file.read_text().replace('"note"', '"id"'))
+    code, done = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in done}) == (3, {"failed"})
+    assert all(len(rows_without_lineage(place)) == 21 for place in places)

@@ -247,6 +247,12 @@ def _of_text(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{file}, line {line}: it is not UTF-8") from None
+    if content and not content.endswith((b"\n", b"\r")):
+        line = content.count(b"\n") + 1
+        raise UsageError(
+            f"{file}, line {line}: it has no line end, and may be half of a key",
+            hint="end the file with a newline; to change it, write another and rename that",
+        )
     rows: Iterator[tuple[int, Sequence[str]]]
     if file.lower().endswith(".csv"):
         asked = [] if requested_at is None else [requested_at]

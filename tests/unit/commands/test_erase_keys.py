@@ -83,3 +83,21 @@ def test_a_time_with_too_many_digits_is_refused_without_it(tmp_path):
     with pytest.raises(UsageError, match="do not fit") as caught:
         read(tmp_path / "k.parquet", "timestamp")
     assert "4711" not in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [("k.txt", "4712\n1", 2), ("k.txt", "1", 1), ("k.csv", "x\r\n4712\r\n1", 3),
+     ("k.csv", "x,y\n1,2\n1,", 3)],
+)  # fmt: skip
+def test_a_last_line_without_an_end_may_be_half_a_key(tmp_path, name, text, line):
+    (tmp_path / name).write_bytes(text.encode())
+    with pytest.raises(UsageError, match=f"line {line}: it has no line end") as error:
+        read(tmp_path / name, "int")
+    assert "rename" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_any_end_of_a_line_ends_a_key(tmp_path, end):
+    (tmp_path / "k.txt").write_bytes(f"4712{end}".encode())
+    assert bytes_in(read(tmp_path / "k.txt", "int")) == [4712]
