@@ -284,3 +284,26 @@ def test_half_a_key_at_the_end_of_the_file_erases_nothing(run, tmp_path):
     code, done = night(run, tmp_path, file)
     assert (code, {table["status"] for table in done}) == (3, {"failed"})
     assert all(len(rows_without_lineage(place)) == 21 for place in places)
+
+
+@pytest.mark.parametrize("content", ["note,asked\n", ""])
+def test_a_queue_without_a_key_is_no_work(run, tmp_path, content):
+    place, _ = tables(tmp_path)
+    keys = tmp_path / "gone.csv"
+    keys.write_text(content)
+    code, done = night(run, tmp_path, policy(tmp_path, keys))
+    assert (code, {table["status"] for table in done}) == (0, {"nothing-to-do"})
+    found = health(run, place, settings(tmp_path, keys))
+    assert (found["verdict"], found["key_count"], found["problem"]) == ("ok", 0, None)
+
+
+@pytest.mark.parametrize("years", [(2001, 2100), (2100, 2001)])
+def test_a_key_asked_for_twice_counts_once_from_the_first_time(run, tmp_path, years):
+    place, _ = tables(tmp_path)
+    rows = [f"{NOTE(3)},{year}-01-01" for year in years]
+    keys = keys_of(tmp_path, *rows, header="note,asked")
+    found = health(run, place, settings(tmp_path, keys, 'requested-at = "asked"'))
+    assert (found["key_count"], found["overdue_file_count"]) == (1, 1)
+    file = policy(tmp_path, keys, 'erase.requested-at = "asked"')
+    code, done = night(run, tmp_path, file)
+    assert (code, {table["status"] for table in done}) == (0, {"done"})

@@ -44,6 +44,10 @@ _FINER_DIGITS = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
 _ZONE = re.compile("T.*[Z+-]")
 
 
+class NoKeys(UsageError):
+    """A file of keys that has none; a queue may be empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeySet:
     """The keys of a file: their columns, how many there are, and what tells another set apart."""
@@ -58,12 +62,14 @@ class KeySet:
 class KeyFile:
     """A file of keys: `names` are the columns that make a key, with commas between them.
 
-    Column `requested_at` says when each was asked for, else the time of the file does.
+    Column `requested_at` says when each was asked for, else the time of the file does. In a queue
+    (`is_queue`) a key may be repeated: it counts once, from when it was first asked for.
     """
 
     file: str
     names: str
     requested_at: str | None = None
+    is_queue: bool = False
 
     def overdue(
         self, metadata: TableMetadata, before_ms: int, files: ExitStack
@@ -80,7 +86,7 @@ class KeyFile:
             return None
         if not len(frame):
             return None
-        return _key_set(frame, self.file, place, columns, metadata, None, files).wanted
+        return _key_set(frame, self, place, metadata, None, files).wanted
 
 
 def read_keys(
@@ -93,37 +99,38 @@ def read_keys(
 
     Many of them are kept in a temporary folder until `files` is closed; without it in memory.
 
-    Raises: UsageError, which names the line but no key.
+    Raises: NoKeys; UsageError, which names the line but no key.
     """
     columns = _columns(file.names, metadata)
     secret = None if digest_key is None else _secret(digest_key)
     frame, place = _frame(file.file, columns, None)
-    return _key_set(frame, file.file, place, columns, metadata, secret, files)
+    return _key_set(frame, file, place, metadata, secret, files)
 
 
 def _frame(
     file: str, columns: Sequence[NestedField], requested_at: str | None
 ) -> tuple[pa.Table, str]:
-    """Return the keys of a file, and what a line of it is called. Raises: UsageError."""
+    """Return the keys of a file, and what a line of it is called. Raises: NoKeys; UsageError."""
     try:
         content = Path(file).read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot read the keys in {file}: {reason}") from error
+    if not content:
+        raise NoKeys(f"{file} has no key")
     if content[:4] == b"PAR1":
         frame, place = _of_parquet(content, file, columns, requested_at), "row"
     else:
         frame, place = _of_text(content, file, columns, requested_at), "line"
     if not len(frame):
-        raise UsageError(f"{file} has no key")
+        raise NoKeys(f"{file} has no key")
     return frame, place
 
 
 def _key_set(
     frame: pa.Table,
-    file: str,
+    file: KeyFile,
     place: str,
-    columns: Sequence[NestedField],
     metadata: TableMetadata,
     secret: bytes | None,
     files: ExitStack | None,
@@ -135,14 +142,14 @@ def _key_set(
         for column in frame.columns
     ]  # fmt: skip
     frame = pa.table(plain, names=frame.column_names)
-    _check_distinct(frame, file, place)
-    keys = frame.drop_columns([_LINE])
+    keys = _distinct(frame, file, place)
     try:
         rows, within = keys_of(keys, metadata.current_schema)
     except (Refused, Unsupported) as error:
+        columns = _columns(file.names, metadata)
         kinds = ", ".join(f"`{item.name}` is {type_text(item.type)}" for item in columns)
         raise UsageError(
-            f"the columns of {file} do not fit those of the table: {kinds}", hint=error.hint
+            f"the columns of {file.file} do not fit those of the table: {kinds}", hint=error.hint
         ) from None
     digest = None if secret is None else _digest(rows, secret)
     if files is not None and len(rows.content) > MOST_KEPT_BYTES:
@@ -247,7 +254,7 @@ def _of_text(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{file}, line {line}: it is not UTF-8") from None
-    if content and not content.endswith((b"\n", b"\r")):
+    if not content.endswith((b"\n", b"\r")):
         line = content.count(b"\n") + 1
         raise UsageError(
             f"{file}, line {line}: it has no line end, and may be half of a key",
@@ -271,7 +278,7 @@ def _of_text(
         rows = ((at, [line]) for at, line in enumerate(ended, 1) if line)
     parts = [_typed(part, file, columns) for part in iter(lambda: list(islice(rows, _PART)), [])]
     if not parts:
-        raise UsageError(f"{file} has no key")
+        raise NoKeys(f"{file} has no key")
     return pa.concat_tables(parts)
 
 
@@ -369,10 +376,14 @@ def _parsed(type_: Type, text: str) -> Any:
     return from_json(type_, text)
 
 
-def _check_distinct(frame: pa.Table, file: str, place: str) -> None:
+def _distinct(frame: pa.Table, file: KeyFile, place: str) -> pa.Table:
+    """Return the keys without their lines. Raises: UsageError, if one is repeated in no queue."""
     names = [name for name in frame.column_names if name != _LINE]
     groups = frame.group_by(names).aggregate([(_LINE, "count"), (_LINE, "max")])
+    if file.is_queue:
+        return groups.select(names)
     again = groups.filter(pc.greater(groups[f"{_LINE}_count"], 1))
     if len(again):
         first = pc.min(again[f"{_LINE}_max"]).as_py()
-        raise UsageError(f"{file}, {place} {first}: a repeated key")
+        raise UsageError(f"{file.file}, {place} {first}: a repeated key")
+    return frame.select(names)

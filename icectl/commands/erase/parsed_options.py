@@ -60,7 +60,7 @@ def key_file(request: EraseRequest, settings: Settings) -> KeyFile | None:
     if not names:
         hint = "`--key-columns user_id` names them"
         raise UsageError("`--keys` needs the columns of the keys", hint=hint)
-    return KeyFile(file, names, settings.read(ERASE_REQUESTED_AT))
+    return KeyFile(file, names, settings.read(ERASE_REQUESTED_AT), is_queue=not is_option)
 
 
 def options_of(

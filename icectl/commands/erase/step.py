@@ -51,6 +51,7 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
     """
     if sight.settings.read(ERASE_KEYS) is None:
         return Judgement(ErasureFigures())
+    from icectl.commands.erase.keys import NoKeys
     from icectl.table.guard import check_deletable  # few tables have such keys
 
     context, loaded = sight.reader.context, sight.reader.loaded
@@ -64,6 +65,8 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
     try:
         with ExitStack() as files:
             figures, refusal = _looked(sight, request, files)
+    except NoKeys:
+        return Judgement(ErasureFigures(0))
     except UsageError as problem:
         figures = ErasureFigures(problem=problem.message)
         return Judgement(figures, (Measure(_LIMIT.name, inf, problem.message),))
