@@ -361,7 +361,7 @@ ERASE_DEADLINE: Setting[str] = Setting(
 )  # fmt: skip
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy", "BOOL", parse_switch, built_in=False,
-    about="refuse Spark settings in the policy (for policies of pull requests)",
+    about="refuse Spark and erase settings in the policy (as of pull requests)",
 )  # fmt: skip
 VALIDATE_LEVEL: Setting[str] = _choice(
     "validate.level", "LEVEL", ("metadata", "files", "footers", "data"), "files",

@@ -57,6 +57,19 @@ def test_an_untrusted_policy_says_nothing_of_spark(server, run, tmp_path, monkey
     assert sorted(server.warehouse.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    "line", ["keys = '/k.csv'", "max-fraction = '100%'", "expire-history = true", "deadline = '9d'"]
+)
+def test_an_untrusted_policy_erases_nothing(tmp_path, line):
+    place = tmp_path / "maintain.toml"
+    place.write_text(f"[[rule]]\ntables = '**'\nerase.{line}\n")
+    place.chmod(0o644)
+    read_policy(str(place))
+    with pytest.raises(Refused, match=f"`erase.{line.split()[0]}`, rule 1 in") as error:
+        read_policy(str(place), is_trusted=False)
+    assert error.value.error_id == "untrusted-policy"
+
+
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
 def test_a_policy_that_others_may_write_says_nothing_of_spark(tmp_path, mode):
     place = policy(tmp_path, mode=mode)

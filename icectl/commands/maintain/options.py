@@ -162,8 +162,8 @@ def maintain(
 
     Spark settings in a policy (`master`, `remote`, `spark-conf`) can start programs and send
     secrets. icectl uses them only if the caller or root owns the file, and no other user can write
-    it; `--untrusted-policy` refuses them. `--master`, `--remote` and `--spark-conf` take
-    precedence.
+    it; `--untrusted-policy` refuses them, and the keys of `erase`. `--master`, `--remote` and
+    `--spark-conf` take precedence.
 
     `--dry-run --save-plan FILE` saves the plans of all steps for review. `icectl apply FILE` then
     runs the first step of each table exactly. It runs the others only within what the file lists.

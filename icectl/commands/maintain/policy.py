@@ -161,7 +161,8 @@ def _limit_keys() -> Iterator[Key]:
             yield Key(f"{step}.{limit.name}", metavar, limit.policy_help, parse, default)
 
 
-DELETES_ROWS = ("expire-rows", "erase")
+_ERASE = "erase"
+DELETES_ROWS = ("expire-rows", _ERASE)
 """Steps that run only if they are asked for: properties of a table alone delete no rows."""
 
 _BUILT_IN = "built-in"
@@ -374,7 +375,8 @@ def idle_rules(
 def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
     """Read a policy file. Raises: UsageError, which names the key and the rule.
 
-    Refused, for keys of Spark in a file that is not trusted, or that others may change.
+    Refused, for keys of Spark in a file that is not trusted, or that others may change, and for
+    keys of `erase` in one that is not trusted.
     """
     try:
         with Path(path).open("rb") as file:
@@ -406,6 +408,14 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
                     f"`--{key.rpartition('.')[2]}`",
                     id="untrusted-policy",
                 )
+        erasing = sorted(key for key in rule.values if key.startswith(f"{_ERASE}."))
+        if erasing and not is_trusted:
+            raise Refused(
+                f"`{erasing[0]}`, {rule.origin}: it says which rows are lost for good, and the "
+                "policy is untrusted",
+                hint="take it out, and erase by a policy of your own",
+                id="untrusted-policy",
+            )
     return MaintenancePolicy(tuple(policy_rules), renamed=tuple(renamed))
 
 
