@@ -111,7 +111,11 @@ class Sight:
         """The live files with their bounds; manifests are read again if the table has no order."""
         if set(self.entries.table.column_names) >= METRICS:
             return self.files
-        columns = JUDGED_COLUMNS | METRICS
+        return self.files_with(METRICS)
+
+    def files_with(self, columns: frozenset[str]) -> LiveFiles:
+        """Return the live files with other columns, too, for which manifests are read again."""
+        columns |= JUDGED_COLUMNS
         return replace(self.files, entries=self.reader.load(self.manifests, columns, to_match=True))
 
     @cached_property

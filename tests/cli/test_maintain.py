@@ -143,6 +143,32 @@ def test_a_budget_of_a_run_is_for_all_tables_together(tmp_path, maintain, monkey
     assert ends == [("nothing-to-do", ["compact"])] * 2
 
 
+def test_conversions_of_equality_deletes_count_in_bill_and_budget(tmp_path, maintain, inspect):
+    table = TableBuilder(tmp_path / "a", format_version=2)
+    table.append(range(20_000))
+    for key in range(6):
+        table.delete_rows([key * 100], kind="equality")
+    debt = inspect(tmp_path / "a", "health", "--json").document["result"]["delete_debt"]
+    assert (debt["verdict"], debt["options"]) == ("attention", [])
+    assert (debt["converted_delete_file_count"], debt["compared_key_count"]) == (6, 6)
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("steps = ['compact']\ncompact.min-file-size = '1KiB'")
+    words = (tmp_path, "--policy", policy, "--json", "--max-rewrite")
+    (little,) = rows(maintain(*words, "1KiB")).values()
+    reason = "what the budget of the run leaves is less than any group of files"
+    assert little["withheld"] == [{"step": "compact", "reason": reason}]
+    (planned,) = rows(maintain(*words, "1MiB", "-n")).values()
+    (done,) = rows(maintain(*words, "1MiB")).values()
+    (step,) = done["steps"]
+    figures = step["figures"]
+    assert (step["status"], figures["rewritten_bytes"]) == ("done", 0)
+    # Keys are looked up in one of the columns, and in all six files of deletes.
+    assert 0 < figures["converted_bytes"] < planned["before"]["file_bytes"]
+    (need,) = planned["needs"]
+    assert need["bill"]["read_bytes"] > figures["converted_bytes"]
+    assert rows(maintain(*words, "1MiB", "-n"))[done["table"]]["status"] == "nothing-to-do"
+
+
 def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(server, maintain):
     table = rotten(server, "rotten")
     at_rest(server, "calm")

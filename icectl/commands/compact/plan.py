@@ -346,6 +346,17 @@ class ChosenFiles:
             rows = np.union1d(rows, np.flatnonzero(counts))
         check_deletes(self.planning.files, rows)
 
+    def conversions(self, stated: Mapping[str, StatedFile]) -> list[CompactGroup]:
+        """Return the groups of equality deletes to convert, whatever the bytes of a run."""
+        if self.converted is None:
+            return []
+        ever, count = every_column(self.metadata), len(self.drafts)
+        drafts = self.planning.conversions(self.converted, self.rows.tolist(), count)
+        return [
+            conversion_group(number, draft, self.metadata, self.planning.files, stated, ever)
+            for number, draft in enumerate(drafts, count)
+        ]
+
     def planned(
         self, branch: Branch, stated: Mapping[str, StatedFile] | None = None
     ) -> CompactPlan:
@@ -361,13 +372,7 @@ class ChosenFiles:
         ]
         left: list[CompactGroup] = []
         if self.converted is not None:
-            ever = every_column(self.metadata)
-            drafts = planning.conversions(self.converted, self.rows.tolist(), len(groups))
-            conversions = [
-                conversion_group(number, draft, self.metadata, files, stated or {}, ever)
-                for number, draft in enumerate(drafts, len(groups))
-            ]
-            groups, left = within_budget(options, groups, conversions)
+            groups, left = within_budget(options, groups, self.conversions(stated or {}))
             for group in left:
                 planning.leave(group.files, FileVerdict.OVER_BUDGET)
         sizes = [group.input_bytes for group in left]

@@ -144,6 +144,7 @@ def compaction_result(report: Compaction) -> dict[str, Any]:
         "added_delete_files": deletes.files,
         "methods": _methods(report),
         "rewritten_bytes": shown.input_bytes,
+        "converted_bytes": 0 if shown is deletes else deletes.input_bytes,
         "added_bytes": shown.size_bytes,
         "rows_before": shown.input_rows,
         "rows_after": None if outcome is None else shown.rows,

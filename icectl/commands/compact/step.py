@@ -13,7 +13,7 @@ from icectl.commands.compact.options import CompactRequest
 from icectl.commands.compact.parsed_options import engine_choice, options_of, with_method
 from icectl.commands.compact.plan import ChosenFiles, choose
 from icectl.commands.compact.plan_options import MIN_DELETE_FILES, CompactOptions
-from icectl.commands.compact.work import rewriting_work
+from icectl.commands.compact.work import converting_work, rewriting_work, work_of
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
@@ -33,6 +33,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.schema import check_list_known
 from icectl.rows.choice import EngineChoice, weigh_engine
 from icectl.rows.sort_rows import order_words
+from icectl.table.rewrite_tasks import LOADED_COLUMNS
 from icectl.units import print_count, print_reduction, print_size
 
 COMMAND = "compact"
@@ -116,6 +117,7 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
     try:
         chosen = choose(metadata, files, options)
         chosen.check()
+        converting = _converting(sight, chosen)
     except (Unsupported, CorruptTable) as problem:
         return Judgement(figures, error=error or problem)
     rewritten, decoded = chosen.stored_bytes, chosen.decoded_bytes
@@ -156,8 +158,20 @@ def plan(sight: Sight, request: CompactRequest) -> Judgement:
         error=error if measures else None,
         options=_options(request, figures),
         note=str(figures.engine),
-        work=sight.run_work + Work(fewer_requests=removed) + rewriting,
+        work=sight.run_work + Work(fewer_requests=removed) + rewriting + converting,
     )
+
+
+def _converting(sight: Sight, chosen: ChosenFiles) -> Work:
+    """Return what conversions take; manifests are read again, where there are any."""
+    if not len(chosen.converted_rows):
+        return Work()
+    from icectl.commands.compact.conversions import stated_of_conversions  # only where some are due
+
+    files = sight.files_with(LOADED_COLUMNS)
+    stated = stated_of_conversions(sight.reader.context, sight.metadata, files)
+    planned = replace(chosen, planning=replace(chosen.planning, files=files))
+    return converting_work(planned.conversions(stated))
 
 
 def _check_output(sight: Sight, chosen: ChosenFiles) -> None:
@@ -211,7 +225,9 @@ def _of_deletes(sight: Sight, options: CompactOptions, figures: CompactFigures) 
         return Judgement(figures)
     count = sum(group.input_files for group in prepared.plan.groups) + figures.dangling
     text = f"{print_count(count, 'delete file')} would be merged or removed"
-    return Judgement(figures, (Measure("", 0, text),), count * OPEN_COST_BYTES)
+    work = work_of(prepared.plan, prepared.files, prepared.removed_delete_files)
+    measures, benefit = (Measure("", 0, text),), count * OPEN_COST_BYTES
+    return Judgement(figures, measures, benefit, work=sight.run_work + work)
 
 
 def _options(request: CompactRequest, figures: CompactFigures) -> tuple[str, ...]:

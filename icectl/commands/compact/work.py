@@ -1,8 +1,11 @@
 """What a compaction reads, writes and saves: pure, by its groups of files."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_in_ranges, gets_of, puts_of
+from icectl.commands.compact.groups_plan import CompactGroup
 from icectl.commands.compact.plan import CompactPlan
 from icectl.entries.columns import Integers
 from icectl.entries.deletes import delete_files_of
@@ -58,10 +61,14 @@ def work_of(plan: CompactPlan, files: LiveFiles, removed_delete_files: int) -> W
         new_files=sum(group.expected_files for group in rewriting),
         saved_depth=plan.saved_depth,
     )
-    return work + Work(
-        decoded_bytes=sum(group.input_bytes for group in converting),
-        written_bytes=sum(group.expected_bytes for group in converting),
-        get_requests=sum(len(group.files) + group.input_files for group in converting),
-        put_requests=sum(group.expected_files for group in converting),
-        fewer_requests=removed_delete_files,
+    return work + converting_work(converting) + Work(fewer_requests=removed_delete_files)
+
+
+def converting_work(groups: Sequence[CompactGroup]) -> Work:
+    """Return what it takes to read and write the deletes of data files, which stay."""
+    return Work(
+        decoded_bytes=sum(group.input_bytes for group in groups),
+        written_bytes=sum(group.expected_bytes for group in groups),
+        get_requests=sum(len(group.files) + group.input_files for group in groups),
+        put_requests=sum(group.expected_files for group in groups),
     )

@@ -70,7 +70,7 @@ class Need:
 
     @property
     def rewritten_bytes(self) -> int:
-        """Bytes of data files that are compacted."""
+        """Bytes of data files that are compacted, and those read to convert their deletes."""
         if self.step != "compact" or self.bill is None:
             return 0
         return self.bill.work.copied_bytes + self.bill.work.decoded_bytes
@@ -176,8 +176,16 @@ class RunBudget:
 
         It may find more than was seen of the table. What is free is lent to one at a time.
         """
+        if share.step != "compact" or share.most_bytes is not None:
+            return share
+        if not share.rewritten_bytes:
+            if self.rewritten_bytes is None:
+                return share
+            free = max(int(self.rewritten_bytes), 0)
+            self.rewritten_bytes -= free
+            return replace(share, most_bytes=free)
         limits = [max(left, 0.0) / wanted for left, wanted, *_ in self._limits(share) if wanted > 0]
-        if share.most_bytes is not None or not share.rewritten_bytes or not limits:
+        if not limits:
             return share
         self._pay(share, min(limits))
         return replace(share, most_bytes=int(share.rewritten_bytes * (1 + min(limits))))
@@ -186,7 +194,10 @@ class RunBudget:
         """Take back what a compaction with a limit did not use."""
         if share.most_bytes is not None:
             unused = max(share.most_bytes - used_bytes, 0)
-            self._pay(share, -unused / max(share.rewritten_bytes, 1))
+            if share.rewritten_bytes:
+                self._pay(share, -unused / share.rewritten_bytes)
+            elif self.rewritten_bytes is not None:
+                self.rewritten_bytes += unused
 
     def take_back(self, share: Need) -> None:
         """Take back what a step was let in for that is not run."""
@@ -404,7 +415,8 @@ class TableRun:
             return
         share = self.left.pop(0)
         if self.budget is not None:
-            self.budget.give_back(share, end.figures.get("rewritten_bytes", 0))
+            used = (end.figures.get(name, 0) for name in ("rewritten_bytes", "converted_bytes"))
+            self.budget.give_back(share, sum(used))
         if seen is not None and seen.facts is not None:
             self.last = seen
             if not self.is_fixed:  # the needed steps, but for those that had their turn

@@ -216,17 +216,6 @@ def test_keys_that_readers_compare_are_counted_for_each_data_file():
     assert "readers compare 26 keys of equality deletes with 200 rows" in str(check["found"])
 
 
-def test_equality_deletes_of_few_rows_are_converted_and_need_no_options():
-    keys = {"content": int(Content.EQUALITY_DELETES), "equality_ids": [1]}
-    files = [row("/t/a", 1, 80 * MIB, sequence_number=1)]
-    for at in range(2, 7):
-        numbers = {"sequence_number": at, "file_sequence_number": at}
-        files.append(row(f"/t/k{at}", 1, 10, record_count=1, **numbers, **keys))
-    check = judged(entries(*files))["delete_debt"]
-    assert (check["verdict"], check["options"]) == ("attention", [])
-    assert (check["converted_delete_file_count"], check["compared_key_count"]) == (5, 5)
-
-
 @pytest.mark.parametrize(("rows", "verdict"), [(29, "ok"), (30, "attention"), (90, "critical")])
 def test_deleted_rows_need_compact_from_its_own_ratio_on(rows, verdict):
     files = [row(f"/t/{name}", 1, 80 * MIB) for name in "abc"]

@@ -233,6 +233,17 @@ def test_a_whole_compaction_may_use_what_is_free_and_no_more():
     assert budget.rewritten_bytes == 200
 
 
+def test_a_compaction_that_seems_to_rewrite_nothing_may_use_what_is_free_alone():
+    budget = RunBudget(rewritten_bytes=500)
+    tables = in_budget(budget, priced("compact", 0), priced("compact", 8, 1, 300))
+    for table in tables:
+        ended(table, VALIDATE)
+    assert [table.start(None) for table in tables] == [200, 300]
+    figures = {"rewritten_bytes": 50, "converted_bytes": 100}
+    tables[0].ended(StepEnd("compact", "done", figures=figures), None)
+    assert budget.rewritten_bytes == 50
+
+
 def test_a_budget_of_the_policy_that_is_less_is_the_one_that_is_told():
     (one,) = in_budget(RunBudget(rewritten_bytes=600), priced("compact", 8, 1, 800))
     ended(one, VALIDATE)
