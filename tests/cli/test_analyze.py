@@ -21,6 +21,7 @@ from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import PartitionStatisticsFile
 from icectl.table import partition_statistics
 from icectl.table.manifests import load_entries
+from icectl.units import print_size
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.orphans import edit_metadata
@@ -381,6 +382,8 @@ def test_columns_that_take_too_many_bytes_are_skipped_and_named(table, analyze):
     assert {column["name"] for column in left["columns"]} == names - {largest}
     assert [skipped["name"] for skipped in left["skipped"][len(plain["skipped"]) :]] == [largest]
     assert left["read_bytes"] == plain["read_bytes"] - sizes[largest]
+    why = f"in all data files, more than {print_size(sizes[largest] - 1)}"
+    assert left["skipped"][-1]["reason"].endswith(why)
     assert f"{largest}: " in analyze(table.location, "-n", *limit).out
     named = result(analyze(table.location, "-n", "--json", "--columns", largest, *limit))
     assert [column["name"] for column in named["columns"]] == [largest]
@@ -388,7 +391,7 @@ def test_columns_that_take_too_many_bytes_are_skipped_and_named(table, analyze):
     assert enough["columns"] == plain["columns"]
     assert analyze(table.location, *limit).code == 0
     again = analyze(table.location, *limit)
-    assert "up to date" in again.out
+    assert "nothing to do: all other statistics are up to date" in again.out
     assert f"{largest}: " in again.out
 
 

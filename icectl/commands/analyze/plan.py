@@ -152,7 +152,7 @@ def within_cost(
     sizes = [int(column_bytes(data, [field.id]).sum()) for field in fields]
     pairs = list(zip(fields, sizes, strict=True))
     costly = tuple(
-        (field, f"{print_size(size)} to read, more than {print_size(most_bytes)}")
+        (field, f"{print_size(size)} in all data files, more than {print_size(most_bytes)}")
         for field, size in pairs
         if size > most_bytes
     )

@@ -103,7 +103,10 @@ def print_analysis(console: Console, analysis: Analysis, *, whole: bool) -> None
     """
     plan, outcome = analysis.plan, analysis.outcome
     if not plan.has_work:
-        why = "the table is empty" if plan.snapshot is None else "all statistics are up to date"
+        which = "all other" if plan.costly else "all"
+        why = (
+            "the table is empty" if plan.snapshot is None else f"{which} statistics are up to date"
+        )
         console.say(f"nothing to do: {why}")
         _print_skipped(console, plan.costly)
         return
