@@ -44,7 +44,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.rule import (
     COMPACT_OWN,
-    EITHER_VALUE,
+    EXCLUDED_VALUE,
+    NO_PARTITION,
     OURS,
     REPAIR_LIST,
     REPARTITION,
@@ -636,29 +637,34 @@ def _cut(transform: Transform, type_: Type, stored: pa.Array) -> pa.Array:
 
 
 def beside_bounds(
-    *transforms: str, severity: Severity | None = None, hint: str | None = None
+    *transforms: str, severity: Severity | None = None
 ) -> tuple[Check[LiveRows], Check[ManifestEntries]]:
-    """Check that partition values by some transforms may be those of values between bounds.
+    """Check that partition values by some transforms may be those of values between bounds."""
 
-    The `hint` has a place for the location of the first file.
-    """
-
-    def changed(breach: Breach, table: pa.Table, places: Integers) -> Breach:
-        location = table["location"][int(places[0])].as_py()
-        return replace(breach, severity=severity, hint=hint and hint.format(location))
+    def changed(breach: Breach, of: LiveRows | ManifestEntries, places: Integers) -> Breach:
+        is_identity = transforms == ("identity",)
+        hint = _way_out(of.metadata, of.table, places) if is_identity else None
+        return replace(breach, severity=severity, hint=hint)
 
     def of_live(live: LiveRows) -> Iterator[Breach]:
         for item, places in misplaced(live.metadata, RawEntries(live.table), transforms):
             for breach in live.breaches(_MISPLACED.format(item.name), places):
-                yield changed(breach, live.table, places)
+                yield changed(breach, live, places)
 
     def of_manifest(stored: ManifestEntries) -> Iterator[Breach]:
         for item, places in misplaced(stored.metadata, RawEntries(stored.table), transforms):
             what = f"a partition value of `{item.name}` that the bounds exclude"
             for breach in stored.breaches(what, stored.fault_at(places)):
-                yield changed(breach, stored.table, places)
+                yield changed(breach, stored, places)
 
     return Check(LiveRows, of_live), Check(ManifestEntries, of_manifest)
+
+
+def _way_out(metadata: TableMetadata, table: pa.Table, places: Integers) -> str:
+    """Return what leads out for files by identity; repairs rewrite no manifests of version 4."""
+    if metadata.format_version > 3:
+        return NO_PARTITION
+    return EXCLUDED_VALUE.format(f"`{table['location'][int(places[0])].as_py()}`")
 
 
 def refuse_misplaced(metadata: TableMetadata, rows: RawEntries) -> None:
@@ -669,7 +675,8 @@ def refuse_misplaced(metadata: TableMetadata, rows: RawEntries) -> None:
     for item, places in misplaced(metadata, rows, ("identity",)):
         location = rows.table["location"][int(places[0])].as_py()
         message = f"`{location}` {_MISPLACED.format(item.name)}"
-        raise CorruptTable(message, rule="R-071", hint=EITHER_VALUE.format(location))  # R-071
+        hint = _way_out(metadata, rows.table, places)
+        raise CorruptTable(message, rule="R-071", hint=hint)  # R-071
 
 
 def _text(type_: Type | None) -> str:
@@ -690,7 +697,7 @@ PARTITION_RULES = (
     rule("R-070", "transforms take null to null", "Partition Transforms", "error", COMPACT_OWN),
     rule("R-071", "partition values have the result type of their transform",
          "Partition Transforms", "error", COMPACT_OWN, Check(StoredManifest, _mismatched_types),
-         *beside_bounds("identity", hint=EITHER_VALUE)),
+         *beside_bounds("identity")),
     rule("R-072", "date parts count from 1970-01-01, rounded down", "Partition Transforms", "error",
          REPARTITION, *beside_bounds(*sorted(_UNITS))),
     rule("R-073", "bucket is the hash modulo the number of buckets", "Bucket Transform Details",

@@ -42,6 +42,11 @@ EITHER_VALUE = (
     "--drop-missing`, and write its rows again"
 )
 """Of a file with another value than its partition: engines read the one or the other."""
+EXCLUDED_VALUE = (
+    "move {} away, remove what you moved with `icectl repair TABLE --drop-missing`, and write its "
+    "rows again"
+)
+"""Of files whose partition the bounds in the same entry exclude: no other content changes that."""
 NO_PARTITION = (
     "`icectl refs TABLE rollback --to SNAPSHOT` leads to a snapshot from before the file; write "
     "its rows again"

@@ -276,3 +276,10 @@ def test_the_first_of_several_wrong_files_is_named():
     with pytest.raises(CorruptTable, match=r"^`f7` has a partition value of `p`") as raised:
         refuse_misplaced(metadata, stored(*files))
     assert raised.value.rule == "R-071"
+    way_out = (
+        "move `f7` away, remove what you moved with `icectl repair TABLE --drop-missing`, and write "
+        "its rows again"
+    )
+    live = LiveRows(Entries(stored(*files).table), metadata, snapshot())
+    for hint in (raised.value.hint, *(one.hint for one in RULES.findings(live, ("R-071",)))):
+        assert hint == way_out  # both values are in the entry: no copy of the file changes it
