@@ -433,6 +433,8 @@ _MISPLACED = "has a partition value of `{}` that its own bounds exclude"
 _UNITS = frozenset({"year", "month", "day", "hour"})
 _MOST_WIDTH = 2**62
 _LEAST_INT = -(2**31)
+_MOST_NAMED = 20
+"""Files that one hint names, so that a single repair removes them."""
 _LEAST_CUT = 16
 """Code points, or bytes, that writers cut bounds to unless a property says otherwise."""
 
@@ -664,7 +666,10 @@ def _way_out(metadata: TableMetadata, table: pa.Table, places: Integers) -> str:
     """Return what leads out for files by identity; repairs rewrite no manifests of version 4."""
     if metadata.format_version > 3:
         return NO_PARTITION
-    return EXCLUDED_VALUE.format(f"`{table['location'][int(places[0])].as_py()}`")
+    named = table["location"].take(pa.array(places[:_MOST_NAMED])).to_pylist()
+    more = len(places) - len(named)
+    which = ", ".join(f"`{location}`" for location in named)
+    return EXCLUDED_VALUE.format(f"{which} and {more:,} more" if more else which)
 
 
 def refuse_misplaced(metadata: TableMetadata, rows: RawEntries) -> None:

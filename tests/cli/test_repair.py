@@ -29,8 +29,8 @@ from tests.builders.folders import contents_of
 from tests.builders.lost_manifests import date_files
 from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, ids_of, read_metadata, read_rows
-from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import result_of
+from tests.builders.table_builder import START_MS, TableBuilder, worn_table
+from tests.cli.conftest import checked_document, result_of
 
 DAY_MS = 86_400_000
 
@@ -427,6 +427,52 @@ def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair,
     assert (found["repairs"][0]["rows_lost"], found["remaining"]) == (4, [])
     assert repair(table.directory, command="validate").code == 0
     assert result_of(repair(table.directory, "--drop-missing", "--yes", "--json"))["repairs"] == []
+
+
+def test_r071_entries_that_bounds_exclude_are_gone_with_their_files(repair, tmp_path):
+    """One round for all files that the hint names; the repaired table has no errors left."""
+    table = worn_table(tmp_path / "t", 2)
+
+    def change(entries: list[Any]) -> None:
+        for file in (entry["data_file"] for entry in entries if entry["status"] != 2):
+            if file["partition"]["category"] == "c1":
+                file["partition"]["category"] = "c0"
+
+    broken = Broken(table.directory)
+    sizes = {}
+    for manifest in broken.manifests(0):
+        path = Path(manifest["manifest_path"])
+        rewrite_avro(path, change)
+        sizes[str(path)] = path.stat().st_size
+    broken.edit_lists(
+        lambda row: row.update(
+            manifest_length=sizes.get(row["manifest_path"], row["manifest_length"])
+        )
+    )
+
+    def errors() -> list[dict[str, Any]]:
+        ended = repair(table.directory, "--json", command="validate")
+        found = checked_document(ended)["result"]["findings"]
+        return [one for one in found if one["rule"] == "R-071"]
+
+    moved = [
+        Path(place)
+        for one in errors()
+        for place in re.findall("`([^`]*)`", one["hint"].partition(" away")[0])
+    ]
+    assert len(moved) > 1
+    last = moved.pop()
+    for place in moved:
+        place.rename(f"{place}.away")
+    ended = repair(table.directory, "--drop-missing", "--yes")
+    assert ended.code == 3
+    told = " ".join(ended.out.split())
+    assert f"move `{last}` away" in told
+    assert f"`icectl repair {table.directory} --drop-missing`" in told
+    last.rename(f"{last}.away")
+    found = result_of(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    assert not [one for one in found["remaining"] if one["severity"] == "error"]
+    assert errors() == []
 
 
 def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table):

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from icectl.checks.file_identity import is_outside
 from icectl.checks.objects import Columns, StoredManifest
+from icectl.checks.partitions import misplaced
 from icectl.checks.rule import Finding
 from icectl.checks.rules import RULES
 from icectl.commands.repair.head import HeadFix, ManifestChange, ReadHead, counted_manifest
@@ -24,11 +27,14 @@ from icectl.commands.repair.plan import (
 from icectl.entries.partition_key import PartitionValue, decode_key, sort_key
 from icectl.entries.rows import (
     ALL_COLUMNS,
+    RawEntries,
     by_row,
     concat,
     data_files,
     deletion_vectors,
     live,
+    numbers,
+    where,
     with_manifest_number,
 )
 from icectl.errors import CorruptTable, MissingFile, OtherFile
@@ -234,10 +240,14 @@ class _Search:
         for place, entries in enumerate(self.head.entries if named else ()):
             if entries is None:
                 continue
-            for location, content, position, rows in by_row(live(entries), *columns):
-                if location not in named or self.reader.context.store.stat(location) is not None:
-                    continue
-                answers, is_data = self.of(location, {"R-034"}), content == Content.DATA
+            lost = [
+                row
+                for row in by_row(live(entries), *columns)
+                if row[0] in named and self.reader.context.store.stat(row[0]) is None
+            ]
+            without = self._answered_without(place, {position for _, _, position, _ in lost})
+            for location, content, position, rows in lost:
+                answers, is_data = self.of(location, {"R-034"}) | without, content == Content.DATA
                 change = ManifestChange(place, dropped=frozenset({position}))
                 changes = [change, *self._vectors_of(location)]
                 if self._would_lose(changes):
@@ -245,6 +255,22 @@ class _Search:
                 else:
                     needed = changes if is_data else [change]
                     self._offer_loss(location, rows, answers, *needed, is_data=is_data)
+
+    def _answered_without(self, place: int, dropped: Collection[int]) -> frozenset[Finding]:
+        """Return findings on partitions beside bounds that no entry is left of."""
+        reader, manifest = self.reader, self.head.listed.manifests[place]
+        wrong = self.of(manifest.manifest_path, {"R-071"})
+        if not (wrong and dropped):
+            return frozenset()
+        entries = load_entries(
+            reader.context, reader.metadata, [manifest], ALL_COLUMNS, trust="own"
+        )
+        is_kept = ~np.isin(numbers(entries, "manifest_pos"), list(dropped))
+        before, after = (
+            sum(1 for _ in misplaced(reader.metadata, RawEntries(one.table), ("identity",)))
+            for one in (entries, where(entries, is_kept))
+        )
+        return wrong if after == 0 and before == len(wrong) else frozenset()
 
     def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
         # unknown fields of a changed manifest, which a rewrite leaves out

@@ -10,6 +10,7 @@ from icectl.checks.rule import Finding
 from icectl.checks.rules import RuleChoice
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, id_text, print_new_metadata_file
+from icectl.cli.failures import with_table
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session, unpublished_metadata
@@ -128,7 +129,9 @@ def repair_result(repair: Repair) -> dict[str, Any]:
         "branch": plan.branch,
         "repairs": [_fix(fix) for fix in plan.fixes],
         "skipped": [_fix(fix) for fix in plan.skipped],
-        "left": [{**left.finding.json(), "reason": left.reason} for left in plan.left],
+        "left": [
+            {**_named(repair, left.finding).json(), "reason": left.reason} for left in plan.left
+        ],
         "to_snapshot": None if target is None else id_text(target.snapshot_id),
         "way_back": next(
             (way.options[1] for way in prepared.ways_out if way.options[0] == "--to-snapshot"), None
@@ -138,7 +141,9 @@ def repair_result(repair: Repair) -> dict[str, Any]:
             for way in prepared.ways_out
         ],
         "snapshot_id": id_text(None if outcome is None else outcome.snapshot_id),
-        "remaining": None if remaining is None else [finding.json() for finding in remaining],
+        "remaining": (
+            None if remaining is None else [_named(repair, finding).json() for finding in remaining]
+        ),
     }
 
 
@@ -194,7 +199,7 @@ def print_repair(console: Console, repair: Repair) -> None:
     if outcome.remaining is not None:
         for finding in outcome.remaining:
             if finding.severity != "info":
-                _print_left(console, repair, finding, finding.hint)
+                _print_left(console, repair, finding, _named(repair, finding).hint)
         if not any(finding.severity == "error" for finding in outcome.remaining):
             console.say(f"no errors are left at level {plan.level}")
     print_new_metadata_file(console, unpublished_metadata(outcome.landed))
@@ -230,6 +235,11 @@ def _print_left(console: Console, repair: Repair, finding: Finding, reason: str)
     )
     print_wrapped(console, line, "", "  ")
     print_wrapped(console, f"not repaired: {reason}", "  ", "  ")
+
+
+def _named(repair: Repair, finding: Finding) -> Finding:
+    """Return a finding whose hint names the table."""
+    return replace(finding, hint=with_table(finding.hint, repair.table))
 
 
 def _shown(repair: Repair, subject: str) -> str:

@@ -277,8 +277,8 @@ def test_the_first_of_several_wrong_files_is_named():
         refuse_misplaced(metadata, stored(*files))
     assert raised.value.rule == "R-071"
     way_out = (
-        "move `f7` away, remove what you moved with `icectl repair TABLE --drop-missing`, and write "
-        "its rows again"
+        "move `f7`, `f9` away, remove what you moved with `icectl repair TABLE --drop-missing`, "
+        "and write its rows again"
     )
     live = LiveRows(Entries(stored(*files).table), metadata, snapshot())
     for hint in (raised.value.hint, *(one.hint for one in RULES.findings(live, ("R-071",)))):
