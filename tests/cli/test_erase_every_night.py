@@ -307,3 +307,26 @@ def test_a_key_asked_for_twice_counts_once_from_the_first_time(run, tmp_path, ye
     file = policy(tmp_path, keys, 'erase.requested-at = "asked"')
     code, done = night(run, tmp_path, file)
     assert (code, {table["status"] for table in done}) == (0, {"done"})
+
+
+def test_an_older_snapshot_without_its_list_leaves_other_checks_of_health_as_they_are(
+    run, tmp_path
+):
+    place = tmp_path / "wh" / "db" / "a"
+    table = TableBuilder(place)
+    for first in (0, 10, 20):
+        table.append(range(first, first + 10))
+    min((place / "metadata").glob("*-snap-*")).unlink()
+    none = tmp_path / "none.toml"
+    none.write_text("")
+    config = settings(tmp_path, keys_of(tmp_path, NOTE(3)))
+    seen = []
+    for one in (none, config):
+        ended = run(place, "health", "--config", one, "--json", command="inspect")
+        assert ended.code == 0, ended.err
+        seen.append(checked_document(ended)["result"])
+    found = seen[1].pop("erasures")
+    assert (found["verdict"], found["command"]) == ("unknown", None)
+    assert "missing" in found["withheld"]
+    del seen[0]["erasures"], seen[0]["verdict"], seen[1]["verdict"]
+    assert seen[0] == seen[1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,8 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
     from icectl.commands.rows.deletion import ThreadFinder
     from icectl.table.live_files import with_dropped_columns
 
-    reader, settings = sight.reader, sight.settings
+    # With gaps, what is left out might hold a key, and other checks would count it as theirs.
+    reader, settings = replace(sight.reader, gaps=None), sight.settings
     options = options_of(request, settings, sight.now_ms, files)
     unfinished = ""
     if sight.is_exact:
