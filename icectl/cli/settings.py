@@ -135,7 +135,9 @@ class Settings:
     ) -> _Value | None:
         """Return what a text means to the command. Raises: UsageError, which names its origin."""
         text, origin = self.values[setting.key].value, self.values[setting.key].origin
-        name = f"`{setting.key}`, {origin.text}" if origin.layer is Layer.FILE else origin.name
+        name, key = origin.name, f"`{setting.key}`"
+        if origin.layer is Layer.FILE and not name.startswith(key):  # a rule of a policy
+            name = f"{key}, {name}"
         return None if text is None else _parse_named(name, text, parse)
 
     def origin(self, setting: Setting[Any]) -> Origin:

@@ -192,6 +192,12 @@ def test_a_key_past_its_deadline_is_critical(run, tmp_path, days, verdict, overd
     code = 4 if verdict == "critical" else 0
     found = health(run, place, config, "--fail-on", "critical", code=code)
     assert (found["verdict"], found["overdue_file_count"]) == (verdict, overdue)
+    late = "; 1 holds one that was asked for more than 30d ago"
+    keys_told = "1 key" if form == "time" else "2 keys"
+    assert found["found"] == f"1 file holds rows with one of {keys_told}{late if overdue else ''}"
+    assert found["threshold"].endswith(
+        "critical with 1 or more files with keys past their deadline"
+    )
     assert (
         health(run, place, settings(tmp_path, keys, *column, 'deadline = "40d"'))[
             "overdue_file_count"
@@ -330,3 +336,18 @@ def test_an_older_snapshot_without_its_list_leaves_other_checks_of_health_as_the
     assert "missing" in found["withheld"]
     del seen[0]["erasures"], seen[0]["verdict"], seen[1]["verdict"]
     assert seen[0] == seen[1]
+
+
+def test_a_deadline_that_is_none_names_its_setting_once(run, tmp_path):
+    place, _ = tables(tmp_path)
+    config = settings(tmp_path, keys_of(tmp_path, NOTE(3)), 'deadline = "bogus"')
+    assert health(run, place, config)["problem"] == (
+        f"`erase.deadline` in {config}: `bogus` is not a duration"
+    )
+
+
+def test_one_file_holds_matches(run, tmp_path):
+    place, _ = tables(tmp_path)
+    words = (place, "--keys", keys_of(tmp_path, NOTE(MARKED)), "--key-columns", "note", "-n")
+    ended = run(*words, command="erase")
+    assert ended.out.startswith("1 key of note: 1 file of 1 snapshot holds matches")

@@ -175,8 +175,10 @@ def _sentences(report: Erasure) -> list[str]:
     what = sought.where or f"{print_count(sought.key_count or 0, 'key')} of " + ", ".join(
         sought.key_columns
     )
-    holding = f"{print_count(len(found.files), 'file')} of {len(plan.snapshot_ids):,} snapshots"
-    texts = [f"{what}: {holding} hold matches" if found.files else f"{what}: no match"]
+    count, snapshots = len(found.files), print_count(len(plan.snapshot_ids), "snapshot")
+    hold = "holds" if count == 1 else "hold"
+    holding = f"{print_count(count, 'file')} of {snapshots} {hold} matches"
+    texts = [f"{what}: {holding if count else 'no match'}"]
     for branch in plan.branches:
         rows = f"{branch.row_count:,} of {print_count(branch.live_row_count, 'row')}"
         files = print_count(len(branch.files), "data file")

@@ -149,14 +149,19 @@ def _found(figures: ErasureFigures) -> str:
     keys, files = print_count(figures.key_count, "key"), print_count(figures.file_count, "file")
     if not figures.file_count:
         return f"no file holds a row with one of {keys}"
-    hold = "hold" if figures.is_exact else "may hold"
-    text = f"{files} {hold} rows with one of {keys}"
-    if figures.overdue_file_count:
+    text = f"{files} {_hold(figures.file_count, figures)} rows with one of {keys}"
+    if overdue := figures.overdue_file_count:
         text += (
-            f"; {figures.overdue_file_count:,} {hold} one that was asked for "
+            f"; {overdue:,} {_hold(overdue, figures)} one that was asked for "
             f"more than {figures.deadline} ago"
         )
     return text
+
+
+def _hold(count: int, figures: ErasureFigures) -> str:
+    if not figures.is_exact:
+        return "may hold"
+    return "holds" if count == 1 else "hold"
 
 
 def _members(figures: ErasureFigures) -> Mapping[str, object]:

@@ -139,8 +139,13 @@ def _worst(*verdicts: HealthVerdict) -> HealthVerdict:
 
 
 def _threshold(limit: Limit, limits: MeasureLimits) -> str:
-    form = ".0%" if limit.is_ratio else ",.0f"
-    attention, critical = f"{limits.attention:{form}}", f"{limits.critical:{form}}"
+    attention, critical = _from(limit, limits.attention), _from(limit, limits.critical)
     if not limits.attention:
-        return f"attention if there is work, critical from {critical} {limit.unit}"
-    return f"attention from {attention} {limit.unit}, critical from {critical}"
+        return f"attention if there is work, critical {critical} {limit.unit}"
+    return f"attention {attention} {limit.unit}, critical {critical}"
+
+
+def _from(limit: Limit, value: float) -> str:
+    if limit.is_ratio:
+        return f"from {value:.0%}"
+    return "with 1 or more" if value == 1 else f"from {value:,.0f}"
