@@ -19,7 +19,7 @@ YEAR_LATER = Clock(START_MS + 365 * 86_400_000)
 EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 READING = ("inspect", "validate")
 COMMANDS = re.compile("`(icectl [^`]*)`")
-MOVED = re.compile(r"restore `([^`]+)` from a copy; else move it away")
+MOVED = re.compile(r"restore `[^`]+` from a copy; else move it away|move (?:`[^`]+`,? )+away")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def follow(hint: str, line: str, run: Run, table: Path, damage: Any, depth: int 
 
     Where it is refused, the commands that the refusal names come before it.
     """
-    for place in MOVED.findall(hint):
+    for place in re.findall("`([^`]+)`", " ".join(MOVED.findall(hint))):
         Path(place).rename(f"{place}.away")
     command, *words = shlex.split(line)[1:]
     if "SNAPSHOT" in words:
