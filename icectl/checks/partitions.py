@@ -27,6 +27,7 @@ from icectl.entries.columns import (
     packed,
     whole,
 )
+from icectl.entries.orc_seconds import may_be_earlier, second_of
 from icectl.entries.partition_key import (
     UNKNOWN_KEY,
     PartitionValue,
@@ -562,6 +563,8 @@ def _numbers(stored: pa.Array, type_: Type) -> tuple[npt.NDArray[Any], Mask]:
         parts = [*(real_bounds(stored) if is_real else integer_bounds(stored, type_))]
     for at, found in parts:
         values[at], known[at] = found, True
+    if (second := second_of(type_)) is not None:  # ORC files lose the second before 1970
+        known &= ~mask_of(may_be_earlier(pa.array(values), second))
     return values, known & mask_of(pc.is_valid(stored))
 
 
