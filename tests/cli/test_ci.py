@@ -70,7 +70,7 @@ def test_verdicts_are_metrics(run, table, tmp_path):
         f'icectl_health_verdict{labels}"erasures"}} 0',
         f'icectl_health_verdict{labels}"small_files"}} 1',
     ]
-    assert len(found) == 11
+    assert len(found) == 12
 
 
 def test_findings_are_annotations_of_github(run, broken):

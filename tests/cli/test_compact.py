@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import engines, session
-from icectl.commands.compact import plan, report
+from icectl.commands.compact import groups_plan, report
 from icectl.env import Env
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import apply, parse_transform
@@ -94,7 +94,7 @@ def test_a_run_and_its_plan_tell_what_is_merged_and_what_rewritten(tmp_path, com
     def of_any_size(asked: Method, found: Mergeable, bins: Sequence[Bin], _: int) -> MethodChoice:
         return choose_method(asked, found, bins, 1)
 
-    monkeypatch.setattr(plan, "choose_method", of_any_size)
+    monkeypatch.setattr(groups_plan, "choose_method", of_any_size)
     build(tmp_path)
     planned = compact(tmp_path, *SMALL, "--dry-run").out
     assert "2 groups merged without decoding: " in planned

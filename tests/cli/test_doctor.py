@@ -107,7 +107,7 @@ def test_locations_are_listed(doctor, tmp_path):
     )  # fmt: skip
     assert closed.code == 13
     detail = checks(closed)["s3://bucket/wh"]["detail"]
-    assert "no answer" in detail, "a secret that is one letter hides no other letter"
+    assert "no response" in detail, "a secret that is one letter hides no other letter"
 
 
 def test_a_catalog_that_is_not_configured_is_named(doctor):
