@@ -451,19 +451,23 @@ def misplaced(
     Cost: some passes over the bounds of each field's column.
     """
     table = rows.table
-    if not set(table.column_names) >= BOUNDED:
+    specs = [
+        spec
+        for spec in metadata.partition_specs
+        if any(item.transform.name in transforms for item in spec.fields)
+    ]
+    if not specs or not set(table.column_names) >= BOUNDED:
         return
     is_data = mask_of(pc.equal(table["content"], int(Content.DATA)))
     is_data &= mask_of(pc.not_equal(table["status"], int(Status.DELETED)))
     is_data &= mask_of(pc.not_equal(table["partition_key"], pa.scalar(UNKNOWN_KEY, pa.binary())))
     spec_ids = table["spec_id"].to_numpy()
-    for spec in metadata.partition_specs:
-        if not any(item.transform.name in transforms for item in spec.fields):
-            continue
+    for spec in specs:
         places = np.flatnonzero(is_data & (spec_ids == spec.spec_id))
         if not len(places):
             continue
-        keys = whole(table["partition_key"]).take(pa.array(places)).dictionary_encode()
+        of = pa.array(places)
+        keys = whole(table["partition_key"]).take(of).dictionary_encode()
         try:
             values = _fields(keys.dictionary, len(spec.fields))
         except CorruptTable:  # R-068
@@ -472,7 +476,7 @@ def misplaced(
             type_ = _source_type(metadata, item)
             if type_ is None or item.transform.name not in transforms:
                 continue
-            id_, of = item.source_ids[0], pa.array(places)
+            id_ = item.source_ids[0]
             stated = [bounds(rows, id_, side).take(of) for side in ("lower", "upper")]
             counted = pc.fill_null(metric(rows, "null_value_counts", id_).take(of), -1)
             has_values = mask_of(pc.is_valid(stated[0])) & (counted.to_numpy() == 0)

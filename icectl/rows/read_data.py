@@ -283,11 +283,11 @@ def open_own(
         if column is not None:
             columns[id_] = column
     if isinstance(opened, ParquetDataFile):
-        facts, offsets = opened.facts(), opened.split_offsets
+        facts = opened.facts()
         if (
             facts is not None
             and _has_one_value(source, columns, facts)
-            and is_just_as_stated(stated, size_bytes, facts, offsets)
+            and is_just_as_stated(stated, size_bytes, facts, opened.split_offsets)
         ):
             return opened
     metrics = opened.metrics(Schema(0, tuple(columns.values())), only=True)

@@ -13,10 +13,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
-from icectl.commands.compact.clustering import (
-    Clustering,
-    within,
-)
+from icectl.commands.compact.clustering import Clustering, within
 from icectl.commands.compact.equality_plan import (
     ConversionDraft,
     ConversionPlan,
@@ -25,22 +22,13 @@ from icectl.commands.compact.equality_plan import (
 )
 from icectl.commands.compact.plan_options import CompactOptions
 from icectl.entries.columns import Integers, Mask
-from icectl.entries.file_verdicts import (
-    DELETES,
-    FileVerdict,
-    Verdicts,
-    count_verdicts,
-)
+from icectl.entries.file_verdicts import DELETES, FileVerdict, Verdicts, count_verdicts
 from icectl.entries.rows import by_row, take
 from icectl.files.parquet.alike import DecodedColumns
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.table.live_files import LiveFiles
-from icectl.table.mergeable import (
-    Mergeable,
-    MethodChoice,
-    choose_method,
-)
+from icectl.table.mergeable import Mergeable, MethodChoice, choose_method
 from icectl.table.output_sizes import pack
 from icectl.table.rewrite_tasks import (
     Bin,

@@ -3,21 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.commands.compact.clustering import (
-    MIN_DEPTH,
-    SORT_RATIO,
-)
+from icectl.commands.compact.clustering import MIN_DEPTH, SORT_RATIO
 from icectl.entries.conditions import Predicate
 from icectl.format.file_names import mark_of
 from icectl.rows.sort_rows import RowOrder, order_key
-from icectl.table.mergeable import (
-    MERGE_ROW_GROUP_BYTES,
-)
+from icectl.table.mergeable import MERGE_ROW_GROUP_BYTES
 from icectl.table.output_sizes import Sizes
 from icectl.table.reviewed import Reviewed
-from icectl.table.rewrite_tasks import (
-    Method,
-)
+from icectl.table.rewrite_tasks import Method
 
 JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
 

@@ -31,6 +31,7 @@ from icectl.files.parquet.metrics import (
     read_footer,
     row_group_metrics,
     row_group_offset,
+    split_offsets,
 )
 from icectl.files.parquet.schema import NameMapping, leaves, schema_with_ids
 from icectl.format.schema import Schema
@@ -160,7 +161,7 @@ class ParquetDataFile:
     def split_offsets(self) -> tuple[int, ...]:
         """Where row groups with rows start."""
         groups = map(self.file.metadata.row_group, range(self.file.metadata.num_row_groups))
-        return tuple(sorted(row_group_offset(group) for group in groups if group.num_rows))
+        return split_offsets(group for group in groups if group.num_rows)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
         with reading_data_file(_KIND):

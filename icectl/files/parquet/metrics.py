@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
@@ -193,7 +193,7 @@ def _metrics(
         exact_bounds=frozenset(exact),
         tight_bounds=tight,
         average_lengths=lengths,
-        split_offsets=tuple(sorted(map(row_group_offset, row_groups.values()))),  # R-067
+        split_offsets=split_offsets(row_groups.values()),
     )
 
 
@@ -225,6 +225,11 @@ def footer_bytes(metadata: Any) -> bytes:
     file = BytesIO()
     metadata.write_metadata_file(file)
     return file.getvalue()[len(_MAGIC) : -len(_MAGIC) - 4]
+
+
+def split_offsets(row_groups: Iterable[Any]) -> tuple[int, ...]:
+    """Return where row groups start, in ascending order (R-067)."""
+    return tuple(sorted(map(row_group_offset, row_groups)))
 
 
 def row_group_offset(row_group: Any) -> int:
