@@ -132,16 +132,15 @@ class MatchSearch:
     deleted_files: bool = False
     _counts: dict[str, int] = field(default_factory=dict)
 
-    def look(self, reader: Reader) -> Matches:
+    def look(self, reader: Reader, sifted: "Sifted | None" = None) -> Matches:
         """Look for rows in the files that the manifests of all snapshots list.
 
         Deletes count for nothing: a row that is deleted still lies in its file. What cannot be read
         is a gap of the reader; without gaps it is raised.
         Cost: the manifests of all snapshots that may list such files, and the needed columns of the
-        files that may hold a match.
+        files that may hold a match; none of the former if these are `sifted`.
         """
-        stored, lists, manifests, chosen = self._manifests(reader)
-        candidates = self._candidates(reader, chosen)
+        stored, lists, manifests, chosen, candidates = sifted or self.sift(reader)
         unread = self._search(reader, candidates.files)
         gone = [location for location, problem in unread.items() if _is_missing(problem)]
         if self.deleted_files and gone:
@@ -176,16 +175,11 @@ class MatchSearch:
             total(candidates.files, "file_size_in_bytes"),
         )
 
-    def count_candidates(self, reader: Reader) -> int:
-        """Count the files that may hold a match, by partitions and bounds alone.
+    def sift(self, reader: Reader) -> "Sifted":
+        """Find the files that may hold a match, by partitions and bounds alone.
 
         Cost: the manifests of all snapshots that may list such files.
         """
-        *_, chosen = self._manifests(reader)
-        return len(self._candidates(reader, chosen).places)
-
-    def _manifests(self, reader: Reader) -> "_ManifestLists":
-        """Return the manifests of each snapshot as they are, and as they are looked at."""
         metadata = reader.metadata
         lists = stored = reader.manifests_by_snapshot(metadata.snapshots)
         if self.deleted_files:
@@ -198,7 +192,8 @@ class MatchSearch:
             specs, schemas = metadata.partition_specs, metadata.schemas
             may = manifests_may_match(manifests, self.wanted.within, specs, schemas)
             chosen = tuple(manifests[at] for at in may.nonzero()[0])
-        return _ManifestLists(stored, lists, manifests, chosen)
+        candidates = self._candidates(reader, chosen)
+        return Sifted(stored, lists, manifests, chosen, candidates)
 
     @property
     def field_ids(self) -> frozenset[int]:
@@ -362,15 +357,6 @@ class MatchSearch:
         return problems
 
 
-class _ManifestLists(NamedTuple):
-    """Manifests of snapshots by their ids, as stored and as looked at, all of these, and some."""
-
-    stored: Mapping[int, Sequence[ManifestFile]]
-    lists: Mapping[int, Sequence[ManifestFile]]
-    manifests: Sequence[ManifestFile]
-    chosen: Sequence[ManifestFile]
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """Files that may hold a match, each once, of all `listed`; `places` are their manifests.
@@ -384,6 +370,24 @@ class _Candidates:
     listed: Mapping[str, str]
     positions: Sequence[_Members]
     telling: Mapping[str, _Members]
+
+
+class Sifted(NamedTuple):
+    """Manifests of snapshots by their ids, as stored and as looked at, all of these, and some.
+
+    The last have the candidates.
+    """
+
+    stored: Mapping[int, Sequence[ManifestFile]]
+    lists: Mapping[int, Sequence[ManifestFile]]
+    manifests: Sequence[ManifestFile]
+    chosen: Sequence[ManifestFile]
+    candidates: _Candidates
+
+    @property
+    def file_count(self) -> int:
+        """How many files may hold a match."""
+        return len(self.candidates.places)
 
 
 def _is_missing(problem: _Problem) -> bool:

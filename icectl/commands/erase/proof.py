@@ -103,13 +103,13 @@ def prove(
 
 
 def unnamed_matches(
-    reader: Reader, search: MatchSearch, quarantine: str | None = None
+    reader: Reader, search: MatchSearch, found: Matches, quarantine: str | None = None
 ) -> tuple[str, ...]:
     """Return the files that no snapshot names, or in the quarantine, that may hold a match.
 
-    Raises, cost: as prove, and what snapshots name is searched.
+    `found` are those that snapshots name. Raises, cost: as prove.
     """
-    judging, away = _judged(reader, search, search.look(reader), quarantine)
+    judging, away = _judged(reader, search, found, quarantine)
     return (*judging.orphans, *away.orphans)
 
 

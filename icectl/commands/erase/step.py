@@ -16,7 +16,7 @@ from icectl.units import parse_duration, print_count
 
 if TYPE_CHECKING:  # few tables have keys
     from icectl.commands.erase.parsed_options import EraseOptions
-    from icectl.commands.matching import MatchSearch
+    from icectl.commands.matching import Matches, MatchSearch
 
 COMMAND, _EXPIRY = "erase", "expire-snapshots"
 
@@ -98,9 +98,10 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
     else:
         sought, wanted = options.sought(sight.metadata)
         search = MatchSearch(wanted, deleted_files=True)
-        count, refusal, key_count = search.count_candidates(reader), None, sought.key_count
+        sifted = search.sift(reader)
+        count, refusal, key_count = sifted.file_count, None, sought.key_count
         if not count:
-            unfinished = _unfinished(sight, search, options)
+            unfinished = _unfinished(sight, search, search.look(reader, sifted), options)
     deadline_ms = settings.read_as(ERASE_DEADLINE, parse_duration) or 0
     overdue = None
     if count and options.keys is not None:
@@ -110,7 +111,7 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
     if overdue is not None:
         search = MatchSearch(overdue, deleted_files=True)
         overdue_count = (
-            len(search.look(reader).files) if sight.is_exact else search.count_candidates(reader)
+            len(search.look(reader).files) if sight.is_exact else search.sift(reader).file_count
         )
     figures = ErasureFigures(
         key_count,
@@ -123,7 +124,9 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
     return figures, refusal
 
 
-def _unfinished(sight: Sight, search: "MatchSearch", options: "EraseOptions") -> str:
+def _unfinished(
+    sight: Sight, search: "MatchSearch", found: "Matches", options: "EraseOptions"
+) -> str:
     """Say what is left of an erasure in files that no manifest names; empty without any.
 
     Cost: a listing of the table's location, and the rows of such files.
@@ -136,7 +139,7 @@ def _unfinished(sight: Sight, search: "MatchSearch", options: "EraseOptions") ->
         context.store, sight.listed, _EXPIRY, context.progress
     ):
         return "an earlier run has not deleted all files of the snapshots that it expired"
-    count = len(unnamed_matches(sight.reader, search, options.quarantine))
+    count = len(unnamed_matches(sight.reader, search, found, options.quarantine))
     files = print_count(count, "file")
     return f"{files} that no snapshot names may hold rows with a key" if count else ""
 
