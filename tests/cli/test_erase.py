@@ -667,6 +667,39 @@ def test_a_branch_that_comes_meanwhile_is_found_by_another_look(
     assert ids(directory) == list(range(9))
 
 
+@pytest.mark.parametrize("goes", [True, False])
+def test_snapshots_that_go_or_get_a_tag_before_they_expire_are_no_failure(
+    erase, tmp_path, monkeypatch: pytest.MonkeyPatch, goes
+):
+    directory = tmp_path / "t"
+    table = TableBuilder(directory)
+    old = table.append([*range(5), MARKED])
+    table.append(range(5, 9))
+    look = MatchSearch.look
+
+    def overtaken(search: MatchSearch, reader: Any) -> Any:
+        found = look(search, reader)
+        if old not in {ref.snapshot_id for ref in reader.metadata.refs.values()} and not came:
+            came.append(erase(directory, *other, "--yes", command=command))
+        return found
+
+    command, other = ("refs", ("tag", "late", "--at", old))
+    if goes:
+        command, other = ("expire-snapshots", ("--older-than", "0s", "--retain-last", "1"))
+    came: list[Any] = []
+    rewrite = Erasing._rewrite_manifests
+
+    def rewritten(erasing: Any, branch: str) -> None:
+        rewrite(erasing, branch)
+        monkeypatch.setattr(MatchSearch, "look", overtaken)
+
+    monkeypatch.setattr(Erasing, "_rewrite_manifests", rewritten)
+    done = result_of(erase(directory, *ALL, "--rounds", "1"), 0 if goes else 3)
+    assert came[0].code == 0
+    assert [one["subject"] for one in done["left"]][:1] == ([] if goes else ["tag late"])
+    assert (hits_below(directory, [MARK]) == []) == goes
+
+
 def test_rows_that_come_before_the_commit_go_with_it(
     erase, tmp_path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,6 +1,6 @@
 """The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -360,8 +360,17 @@ def _row_search(
     return RowSearch(context, finder, wanted, restrict, finds_deleted=True)
 
 
-def _expiry_of(ids: Sequence[int]) -> ExpireOptions:
-    return ExpireOptions(policy=lambda _: AskedRetention(expire_ids=tuple(ids)))
+def _expiry_of(holding: Collection[int]) -> ExpireOptions:
+    """Return the options to expire those of these snapshots that the table has, and at no ref."""
+
+    def policy(metadata: TableMetadata) -> AskedRetention:
+        at_refs = {ref.snapshot_id for ref in metadata.refs.values()}
+        known = metadata.snapshots_by_id
+        return AskedRetention(
+            expire_ids=tuple(id_ for id_ in holding if id_ in known and id_ not in at_refs)
+        )
+
+    return ExpireOptions(policy)
 
 
 def execute(
@@ -597,23 +606,19 @@ class _Erasing:
             report = MetadataReport(loaded.metadata, [it for it in changes if it is not None])
             commit_refs(context, Leftovers(context, (COMMAND,)), loaded, report, refs_updates)
             self.dropped_tags += dropping
-            loaded = open_to_change(context.catalog)
-        on_refs = {ref.snapshot_id for ref in loaded.metadata.refs.values()}
-        known = loaded.metadata.snapshots_by_id
-        ids = [id_ for id_ in holding if id_ not in on_refs and id_ in known]
-        prepared = prepare_expiry(context, _expiry_of(ids))
+        prepared = prepare_expiry(context, _expiry_of(holding))
         if not prepared.has_work:
             return
         for location, _, _ in rows(prepared.outside if len(prepared.outside) else NO_FILES):
             self.left.append(Left(location, "it is not the table's own, and was not deleted"))
         for part in prepared.unread:
             self.left.append(Left(part.subject, f"its files stay: {part.reason}"))
+        gone = tuple(it.snapshot_id for it in prepared.plan.retention.expired)
         if self.options.deletes_versions:
-            gone = tuple(it.snapshot_id for it in prepared.plan.retention.expired)
             versions.record(context, prepared.loaded, gone, prepared.deletable)
         expired = expire(context, prepared)
         removal = expired.removal
-        self.expired_ids += ids
+        self.expired_ids += gone
         self.deleted_files += [location for location, _, _ in each_row(removal.removed)]
         self.left += [Left(it.location, f"it was not deleted: {it.error}") for it in removal.failed]
         if removal.stopped:
