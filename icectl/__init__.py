@@ -1,3 +1,3 @@
 """icectl: one command to inspect, validate and maintain Apache Iceberg tables."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -67,7 +67,7 @@ def icectl(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
 
 def test_version_is_one_line_on_stdout(run):
     ended = run("--version")
-    assert (ended.code, ended.out, ended.err) == (0, "icectl 0.1.0\n", "")
+    assert (ended.code, ended.out, ended.err) == (0, "icectl 0.2.0\n", "")
 
 
 @pytest.mark.parametrize("words", [("--version", "--verbose"), ("-v", "-V")])
@@ -75,7 +75,7 @@ def test_the_verbose_version_says_how_it_was_built(run, words):
     ended = run(*words)
     assert (ended.code, ended.err) == (0, "")
     told = dict(line.split(" ", 1) for line in ended.out.splitlines())
-    assert told["icectl"] == "0.1.0"
+    assert told["icectl"] == "0.2.0"
     assert told["installed"] == f"checkout in {ROOT}"
     assert told["loops"] == f"compiled, {library_name()}"
     assert told["python"].startswith(platform.python_version())
@@ -258,7 +258,7 @@ def test_an_outcome_is_one_document_with_json(run, serve):
     ended = run("inspect", "/t", "--json")
     assert ended.code == 0
     assert ended.document == {
-        "icectl": "0.1.0",
+        "icectl": "0.2.0",
         "schema": 1,
         "command": "inspect",
         "table": {

@@ -78,7 +78,7 @@ def test_the_driver_and_its_executor_run_in_pods(installed, tmp_path):
     assert of_driver["serviceAccountName"] == "spark"
     (of_executor,) = (pod["spec"] for pod in cluster.pods.values())
     images = [pod["containers"][0]["image"] for pod in (of_driver, of_executor)]
-    assert images == ["registry/icectl-spark:0.1.0"] * 2
+    assert images == ["registry/icectl-spark:0.2.0"] * 2
 
 
 def test_the_exit_code_is_that_of_the_container(installed, tmp_path):

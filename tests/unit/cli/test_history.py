@@ -15,7 +15,7 @@ from icectl.env import SystemEnv
 from tests.stores.fixed_env import FixedEnv
 
 RECORD: dict[str, Any] = {
-    "run": "0a1b2c3d", "icectl": "0.1.0", "command": "maintain",
+    "run": "0a1b2c3d", "icectl": "0.2.0", "command": "maintain",
     "started": "2026-01-02T03:04:05Z", "ended": "2026-01-02T03:04:06.789Z", "table": "prod.db.t",
     "status": "done", "exit": 0, "seconds": 1.5, "rewritten_bytes": 10, "freed_bytes": 0,
     "file_count_before": None, "file_count_after": 1,
