@@ -256,7 +256,11 @@ CONCURRENCY: Setting[int | None] = Setting(
     "files read or removed at once (default 8 on local disks, 48 on stores)",
 )  # fmt: skip
 TIME_LIMIT: Setting[int | None] = Setting(
-    "time-limit", "DURATION", parse_duration, None, "stop safely after so long, as in 15m (exit 3)"
+    "time-limit",
+    "DURATION",
+    parse_duration,
+    None,
+    "stop safely after this time, as in 15m (exit 3)",
 )
 TEMP_DIR: Setting[Path | None] = Setting(
     "temp-dir", "DIR", Path, None, "folder for temporary files"
@@ -270,10 +274,10 @@ METRICS_FILE: Setting[Path | None] = Setting(
 )
 STATE_DIR: Setting[Path | None] = Setting(
     "state-dir", "DIR", _absolute_folder, None,
-    "folder of the history of runs (default ~/.local/state/icectl)",
+    "folder for the history of runs (default ~/.local/state/icectl)",
 )  # fmt: skip
 DEFAULT_CATALOG: Setting[str | None] = Setting(
-    "default-catalog", "NAME", str, None, "catalog of names that begin with no configured catalog"
+    "default-catalog", "NAME", str, None, "catalog for names without a configured catalog"
 )
 EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
     "expire-snapshots.older-than", "TIMESTAMP", str, None,
@@ -355,11 +359,11 @@ ERASE_KEY_COLUMNS: Setting[str | None] = Setting(
 )
 ERASE_REQUESTED_AT: Setting[str | None] = Setting(
     "erase.requested-at", "NAME", str, None,
-    "column of the keys' file that says when each was asked for (default: the file's time)",
+    "column of the keys' file with the time of each request (default: the file's time)",
 )  # fmt: skip
 ERASE_DEADLINE: Setting[str] = Setting(
     "erase.deadline", "DURATION", str, "30d",
-    "time after which health counts a key that is still there as overdue",
+    "time after which health counts a remaining key as overdue",
 )  # fmt: skip
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy", "BOOL", parse_switch, built_in=False,
@@ -367,11 +371,11 @@ UNTRUSTED_POLICY: Setting[bool] = Setting(
 )  # fmt: skip
 VALIDATE_LEVEL: Setting[str] = _choice(
     "validate.level", "LEVEL", ("metadata", "files", "footers", "data"), "files",
-    "how deep: metadata, files, footers or data",
+    "depth of checks: metadata, files, footers or data",
 )  # fmt: skip
 VALIDATE_FAIL_ON: Setting[str] = _choice(
     "validate.fail-on", "SEVERITY", ("error", "warning"), "error",
-    "exit 4 from this severity on: error or warning",
+    "exit 4 for this severity or worse: error or warning",
 )  # fmt: skip
 
 HEALTH_SECTION = "health"
@@ -402,16 +406,18 @@ def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float]]:
 HEALTH_LIMITS = (
     _limits("expired-rows", "0%, 100%", "ratio of rows that may have expired"),
     _limits("overdue-files", "0, 1", "files that hold keys to erase past their deadline"),
-    _limits("files-to-save", "0, 1000", "fewer files possible by compaction"),
-    _limits("deleted-rows", "0%, 30%", "ratio of rows that are deleted by position"),
+    _limits("files-to-save", "0, 1000", "files that compaction would eliminate"),
+    _limits("deleted-rows", "0%, 30%", "ratio of rows with position deletes"),
     _limits("deletes-per-file", "5, 100", "delete files on one data file"),
     _limits("clustering-depth", "2, 50", "files that overlap at a value of the sort order"),
-    _limits("dangling-deletes", "1, 1000", "delete files that apply to nothing"),
-    _limits("manifests-to-save", "0, 1000", "fewer manifests possible"),
+    _limits("dangling-deletes", "1, 1000", "dangling delete files"),
+    _limits("manifests-to-save", "0, 1000", "manifests that a rewrite would eliminate"),
     _limits("stale-statistics", "0%, 100%", "ratio of rows that changed since the statistics"),
     _limits("snapshots-past-retention", "0, 1000", "snapshots eligible for expiration"),
-    _limits("untracked-metadata-files", "0, 1000", "old metadata files that are not in the log"),
-    _limits("reclaimable", "25%, 100%", "bytes that expiring frees, as a part of the live bytes"),
+    _limits("untracked-metadata-files", "0, 1000", "old metadata files that the log lacks"),
+    _limits(
+        "reclaimable", "25%, 100%", "bytes that expiration would free, as a ratio of the live bytes"
+    ),
 )
 """The limits of health, each by the name of its measure; 0 is any work that a command has."""
 
@@ -435,11 +441,11 @@ def _price(name: str, what: str) -> Setting[float | None]:
 
 
 PRICES = (
-    _price("storage-gb-month", "a GiB that is stored for a month"),
-    _price("get-1000", "1,000 requests that read"),
-    _price("put-1000", "1,000 requests that write or list"),
-    _price("egress-gb", "a GiB that leaves the store's network, where icectl runs outside of it"),
-    _price("cpu-hour", "a processor for an hour"),
+    _price("storage-gb-month", "storing 1 GiB for a month"),
+    _price("get-1000", "1,000 read requests"),
+    _price("put-1000", "1,000 write or list requests"),
+    _price("egress-gb", "1 GiB of egress, if icectl runs outside the store's network"),
+    _price("cpu-hour", "an hour of CPU time"),
 )
 """Prices, in any one currency, in the order of `Prices`."""
 

@@ -36,17 +36,17 @@ _THRESHOLDS = frozenset(
 """Keys that call for a step, from their value on."""
 
 _ORDER = """\
-The first of these that has a value counts: an option, an environment variable, the settings file,
-a property of the table, icectl itself. `--verbose` prints where each value came from."""
+icectl takes each value from the first of these that has one: the option, the environment variable,
+the settings file, the table property, the default. `--verbose` prints the origin of each value."""
 
 _UNITS = """\
-Durations are written `90s`, `15m`, `24h`, `7d` or `2w`. Timestamps are in ISO 8601, in UTC without
-a zone; a duration means that long ago. Sizes are `64MB` (millions of bytes) or `64MiB` (2^20)."""
+Durations are written `90s`, `15m`, `24h`, `7d` or `2w`. Timestamps are in ISO 8601, in UTC if they
+have no zone; a duration means that long ago. Sizes are written `64MB` (10^6) or `64MiB` (2^20)."""
 
 
 _CREDENTIALS = """\
-Credentials come from `--storage-option`, or from where the storage's own library looks for them.
-For S3 that is `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` and the like."""
+Credentials come from `--storage-option` or from the usual places of the storage's library. For S3,
+these include `AWS_PROFILE` and `AWS_ACCESS_KEY_ID`."""
 
 
 def pages() -> Mapping[str, str]:
@@ -106,9 +106,9 @@ def root_page() -> str:
     lines.append(
         roff(
             "TABLE is a table directory (path or URI), one of its metadata files, or a name such as"
-            " CATALOG.NAMESPACE.TABLE. Catalogs are named in icectl.toml(5) or PyIceberg's"
-            " configuration. A TABLE with a `/` in it is a location. Parts of a name with a dot in"
-            " them stand in quotes or backticks."
+            " CATALOG.NAMESPACE.TABLE. Catalogs are configured in icectl.toml(5) or in PyIceberg's"
+            " configuration. A TABLE with a `/` is a location. In names, quote parts that have a"
+            " dot, with quotes or backticks."
         )
     )
     lines += [".PP", roff(_UNITS)]
@@ -126,7 +126,7 @@ def root_page() -> str:
         ]
     )
     lines.append(".PP")
-    lines.append(roff("All other options stand after the command; its page lists them."))
+    lines.append(roff("All other options go after the command; its page lists them."))
     lines += _exit_status(EXIT_CODES)
     lines += [".SH ENVIRONMENT", roff(_CREDENTIALS)]
     lines += _list((_bold(name), text) for name, text in ENV_VARS.items())
@@ -171,7 +171,7 @@ def settings_page() -> str:
     lines.append(
         roff(
             "The file is `$XDG_CONFIG_HOME/icectl/icectl.toml`, or `~/.config/icectl/icectl.toml`;"
-            " `--config` and `ICECTL_CONFIG` name another. An unknown key is an error."
+            " `--config` and `ICECTL_CONFIG` name another. Unknown keys are errors."
         )
     )
     sections: dict[str, list[Setting[Any]]] = {}
@@ -185,8 +185,8 @@ def settings_page() -> str:
     lines.append(f'.SH "[{roff(STORAGE_TABLE)}]"')
     lines.append(
         roff(
-            "Options for the storage, as `--storage-option` takes them. No secret may stand in the"
-            ' file: `key = "env:NAME"` takes the value from the environment variable NAME.'
+            "Storage options, with the keys of `--storage-option`. The file must not have secrets:"
+            ' `key = "env:NAME"` takes the value from the environment variable NAME.'
         )
     )
     lines.append(f'.SH "[{roff(f"{CATALOG_TABLE}.NAME")}]"')
@@ -225,8 +225,7 @@ def _in_table(setting: Setting[Any]) -> str:
 def policy_page() -> str:
     """Print maintain.toml(5)."""
     lines = _head("maintain.toml", 5, "policy of icectl maintain")
-    lines += [".SH DESCRIPTION", roff(_POLICY), ".PP", roff(_POLICY_RULES), ".PP"]
-    lines += [roff(_POLICY_BOUNDS), ".PP", roff(_UNITS)]
+    lines += [".SH DESCRIPTION", roff(f"{_POLICY}\n\n{_UNITS}").replace("\n\n", "\n.PP\n")]
     for section, keys in _policy_sections().items():
         lines.append(f'.SH "{roff(f"[{section}]" if section else "KEYS AT THE TOP")}"')
         for key in sorted(keys, key=lambda one: one.name not in _THRESHOLDS):
@@ -250,36 +249,30 @@ def _about_key(key: Key) -> str:
 
 
 _POLICY = """\
-`icectl maintain --policy` names this file. It says which steps are run on which tables, from which
-values on, and how. Keys at the top are for all tables. Each `[[rule]]` is for the tables that one
-of its `tables` matches, by name or location. In `prod.sales.*` and `/wh/*/*` a `*` matches a part
-of one name, and `**` any number of names."""
+`icectl maintain --policy FILE` reads this file. A policy says which steps run on which tables, from
+which thresholds on, and with which options. Keys at the top apply to all tables. A `[[rule]]`
+applies to the tables that match one of its `tables`, by name or location. A `*` matches within one
+name (`prod.sales.*`, `/wh/*/*`); `**` matches any number of names.
 
-_POLICY_RULES = """\
-If several rules for a table have a key, only the last one counts. If no rule has it, the key at the
-top counts, then the environment and icectl.toml(5), then icectl's own value. A threshold has the
-name of its limit in `[health]` of icectl.toml(5), which counts if this file has none. An unknown
-key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the origin of
-each value. `master`, `remote` and `spark-conf` can start programs. They count only in a file that
-the caller or root owns and no other user may write. With `--untrusted-policy` they never count."""
+If several matching rules set a key, the last one wins. If none does, the value comes from the top
+of the file, then the environment, icectl.toml(5) and the default. A threshold that the policy lacks
+comes from the key of that name in `[health]` of icectl.toml(5). Unknown keys are errors.
+`icectl maintain TABLE --explain` prints all values for a table with their origins.
 
-_POLICY_BOUNDS = """\
-A table can only restrict what the policy does. It does so by `icectl.maintain.enabled=false`,
-`gc.enabled=false`, `history.expire.max-snapshot-age-ms`, `history.expire.min-snapshots-to-keep` and
-the retention of each branch and tag."""
+`master`, `remote` and `spark-conf` can start programs. icectl accepts them only in a file that the
+caller or root owns and no other user may write. With `--untrusted-policy`, it never accepts them.
+
+Table properties can only restrict a policy: `icectl.maintain.enabled=false`, `gc.enabled=false`,
+`history.expire.max-snapshot-age-ms` and `history.expire.min-snapshots-to-keep`. So can the
+retention of a branch or tag."""
 
 _SETTINGS = """\
 <!-- generated by `python -m tests.generate.docs`; do not edit -->
 
 # Settings
 
-The first of these that has a value counts: the option, the environment (`ICECTL_...`), the settings
-file, the table's own property, the built-in value. `-v` shows where each value came from.
-
-The settings file is `~/.config/icectl/icectl.toml` (or `$XDG_CONFIG_HOME/icectl/icectl.toml`);
-`--config FILE` and `ICECTL_CONFIG` name another one. A file in the working directory is not read.
-Unknown keys are errors. Keep secrets out of the file and the process list:
-`--storage-option secret=env:NAME`.
+Set defaults for all runs in `~/.config/icectl/icectl.toml`, or in
+`$XDG_CONFIG_HOME/icectl/icectl.toml`:
 
     concurrency = 16
 
@@ -290,19 +283,31 @@ Unknown keys are errors. Keep secrets out of the file and the process list:
     uri = "https://catalog.example/api"
     credential = "env:CATALOG_CREDENTIAL"
 
+`--config FILE` and `ICECTL_CONFIG` name another file. icectl never reads one from the working
+directory. Unknown keys are errors. Keep secrets out of the file and out of the process list: write
+`env:NAME`, as in `--storage-option secret=env:NAME`.
+
+icectl takes each value from the first of these that has one:
+
+1. the option
+2. the environment variable (`ICECTL_...`)
+3. the settings file
+4. the table property
+5. the default
+
+`-v` prints the origin of each value. Two rules protect snapshots. The retention of a branch or tag
+always applies. The settings file can only keep more snapshots than the table's properties; options
+replace these.
+
 A key with a command in front (`compact.engine`) applies to that command, other keys to all.
-Functions of [`icectl.spark`](spark-python.md) that change or read rows use only `concurrency`,
+[`[catalog.NAME]`](catalogs.md) configures a catalog, `[storage-options]` the storage. A policy for
+`icectl maintain` has [its own file](maintain.md); `icectl man maintain.toml` lists its keys.
+
+Two table properties control `icectl maintain`. `icectl.maintain.enabled=false` excludes the table.
+icectl sets `icectl.maintain.last-orphan-scan` when it has searched the table for orphans.
+
+Functions of [`icectl.spark`](spark-python.md) that read or change rows use only `concurrency`,
 `time-limit`, `temp-dir`, the storage options and the table's properties.
-
-Catalogs are configured in `[catalog.NAME]`, or in PyIceberg's configuration: see
-[catalogs](catalogs.md). Storage options are in `[storage-options]`.
-
-Two table properties concern `icectl maintain`. `icectl.maintain.enabled=false` excludes the table.
-`icectl.maintain.last-orphan-scan` records the last search for orphans; icectl sets it. The policy
-has its own file: `icectl man maintain.toml` (see [maintain](maintain.md)).
-
-The retention settings of a branch or tag always come first. Options replace the table's properties;
-the file can only keep more snapshots than the table says.
 
 ## All settings
 

@@ -122,7 +122,7 @@ def _members(figures: StatisticsFigures) -> Mapping[str, object]:
 _LIMIT = Limit(
     "stale-statistics",
     "of the rows",
-    "refresh statistics from this ratio of changed rows on",
+    "refresh statistics if this ratio of rows or more has changed",
     is_ratio=True,
 )
 

@@ -360,11 +360,11 @@ def _delete_members(figures: CompactFigures) -> Mapping[str, object]:
 
 
 _LIMITS = (
-    Limit("files-to-save", "fewer files", "compact if that saves at least N files"),
+    Limit("files-to-save", "fewer files", "compact if that eliminates N files or more"),
     Limit(
         "deleted-rows",
         "of the rows",
-        "compact for deleted rows if they are at least this part of the table's",
+        "compact if this ratio of the table's rows or more is deleted",
         is_ratio=True,
     ),
     Limit(

@@ -36,7 +36,7 @@ class EraseRequest:
         list[str] | None,
         option(
             "--drop-tags",
-            "drop tags of that name or pattern on such snapshots; repeatable",
+            "drop tags on such snapshots by name or pattern; repeatable",
             metavar="PATTERN",
         ),
     ] = None
@@ -57,7 +57,7 @@ class EraseRequest:
         str | None,
         option(
             "--rounds",
-            "how often to look again for rows that others add (default 3)",
+            "rounds of searching for rows that others add (default 3)",
             metavar="N",
             parse=parse_count,
         ),

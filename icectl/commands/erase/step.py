@@ -23,7 +23,7 @@ COMMAND, _EXPIRY = "erase", "expire-snapshots"
 _LIMIT = Limit(
     "overdue-files",
     "files with keys past their deadline",
-    "erase keys if so many files hold some past their deadline",
+    "erase keys if N files or more hold keys past their deadline",
 )
 
 

@@ -38,7 +38,7 @@ class ExpireRowsRequest:
         str,
         option(
             "--verify",
-            "verify files to drop whole by their footers (default) or rows",
+            "verify files before dropping them by footers (default) or rows",
             metavar="BY",
             choices=("footers", "rows"),
         ),

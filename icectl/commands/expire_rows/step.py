@@ -29,7 +29,7 @@ _FOOTER_BYTES = 64 << 10
 _LIMIT = Limit(
     "expired-rows",
     "of the rows",
-    "delete rows if up to this ratio of them may have expired",
+    "delete rows if this ratio of them or more may have expired",
     is_ratio=True,
 )
 

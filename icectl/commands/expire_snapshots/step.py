@@ -178,12 +178,12 @@ def _freed_members(figures: ExpireFigures) -> Mapping[str, object]:
 _COUNT = Limit(
     "snapshots-past-retention",
     "snapshots eligible for expiration",
-    "expire if at least N snapshots are eligible for expiration",
+    "expire if N snapshots or more are eligible for expiration",
 )
 _BYTES = Limit(
     "reclaimable",
     "of the live bytes",
-    "expire if that frees this part of the live bytes",
+    "expire if that frees this ratio of the live bytes or more",
     is_ratio=True,
 )
 

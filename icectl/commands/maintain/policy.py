@@ -168,29 +168,29 @@ DELETES_ROWS = ("expire-rows", _ERASE)
 _BUILT_IN = "built-in"
 
 _OWN = (
-    Key("enabled", "BOOL", "whether the table is maintained at all", parse_switch, "true"),
+    Key("enabled", "BOOL", "maintain the table", parse_switch, "true"),
     Key("steps", "[STEP,...]",
-        "the steps that may be run; expire-rows and erase by their keys too", _steps,
+        "steps that may run; keys of expire-rows or erase enable these steps too", _steps,
         ", ".join(step for step in STEPS if step not in DELETES_ROWS), is_list=True),
     Key("window", "HH:MM-HH:MM ZONE", "hours in which steps may run", parse_window),
     Key("budget.rewrite-bytes", "SIZE",
-        "bytes of a table that one run rewrites, or reads to convert equality deletes",
+        "limit of bytes that one run rewrites, or reads to convert equality deletes",
         parse_positive_size),
-    Key("budget.delete-files", "N", "files of a table that one step may delete; more is refused",
-        parse_count),
-    Key("budget.time", "DURATION", "time that one run spends on a table", parse_duration),
-    Key("payback-max", "DURATION", "do not run steps that pay back later, by `[prices]` of "
+    Key("budget.delete-files", "N", "refuse to delete more files in one step", parse_count),
+    Key("budget.time", "DURATION", "limit of the time that one run spends on a table",
+        parse_duration),
+    Key("payback-max", "DURATION", "skip steps that take longer to pay back, by `[prices]` of "
         "icectl.toml", parse_duration),
-    Key("scans-per-day", "N", "full scans of the table a day, to reckon when steps pay back",
+    Key("scans-per-day", "N", "full scans of the table per day, to estimate payback",
         parse_whole_number),
     *_limit_keys(),
     Key("remove-orphans.every", "DURATION", "search for orphans again after this time",
         parse_duration, "7d"),
-    Key("remove-orphans.older-than", "DURATION", "age of files to delete, at least a day", _min_age,
-        "3d"),
+    Key("remove-orphans.older-than", "DURATION", "delete files older than this, at least a day",
+        _min_age, "3d"),
     Key("erase.requested-at", "NAME", ERASE_REQUESTED_AT.about),
     Key("erase.deadline", "DURATION", ERASE_DEADLINE.about, parse_duration),
-    Key("validate.level", "LEVEL", "how deep tables are checked before a step",
+    Key("validate.level", "LEVEL", "depth of checks before a step",
         VALIDATE_LEVEL.parse, "metadata"),
 )  # fmt: skip
 

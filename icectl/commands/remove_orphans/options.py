@@ -90,7 +90,7 @@ class OrphansRequest:
         str,
         option(
             "--prefix-mismatch",
-            "if only the store of a path differs: error (default), or ignore (keep the file)",
+            "for paths that differ only in the store: error (default) or ignore (keep the file)",
             metavar="MODE",
             is_rare=True,
             choices=("error", "ignore"),

@@ -139,7 +139,7 @@ def _members(figures: MetadataFileFigures) -> Mapping[str, object]:
 _LIMIT = Limit(
     "untracked-metadata-files",
     "files not in the log",
-    "search if the log lacks at least N metadata files",
+    "search if the log lacks N metadata files or more",
 )
 _CHECK = Check("metadata_file_debt", "metadata files", (_LIMIT.name,), _found, _members)
 

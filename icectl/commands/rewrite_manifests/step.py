@@ -137,7 +137,9 @@ def _members(figures: ManifestFigures) -> Mapping[str, object]:
     }
 
 
-_LIMIT = Limit("manifests-to-save", "fewer manifests", "rewrite manifests if that saves at least N")
+_LIMIT = Limit(
+    "manifests-to-save", "fewer manifests", "rewrite manifests if that eliminates N or more"
+)
 _CHECK = Check("manifest_debt", "manifests", (_LIMIT.name,), _found, _members)
 
 STEP: Step = Step(
