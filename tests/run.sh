@@ -71,10 +71,15 @@ environment=$(make_environment test "$root[test]")
 install_project "$environment"
 export PATH="$environment/bin:$PATH"
 
-# Types are checked while the peers are set up.
+# pytest keeps the tests as it compiles them, whatever Python is told of writing.
+unset PYTHONDONTWRITEBYTECODE
+
+# Types are checked while the peers are set up, and tests compiled, which each worker else would do.
 if [ ${#only_pytest[@]} -eq 0 ]; then
     mypy --cache-dir "$cache/mypy" >"$cache/mypy.log" 2>&1 &
     checking=$!
+    python -m pytest --collect-only -q >/dev/null 2>&1 &
+    compiling=$!
 fi
 
 # The Spark peer lives in an environment of its own: its runtime fixes the version of PySpark.
@@ -411,6 +416,7 @@ memory_folder() {
 }
 
 # A worker that crashes ends the run: with a new one in its place xdist waits for ever.
+wait "$compiling" || true # the run tells what is wrong
 in_parallel=(-n "$workers" --dist loadgroup --max-worker-restart 0)
 say "tests, $tier tier"
 if [ "$tier" = full ]; then
