@@ -14,7 +14,7 @@ from tests.catalogs.rest_servers import RestServer, ask
 from tests.catalogs.server import NAME
 from tests.spark.conftest import PEERS, SKIPPED
 
-ROUNDS = [3, pytest.param(200, marks=pytest.mark.full)]
+ROUNDS = [2, pytest.param(200, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)

@@ -26,8 +26,8 @@ TEMPORARY = ".icectl-"
 JOURNAL = "icectl-"
 DAY_SECONDS = 86_400
 EVERY = pytest.param(1, 1, marks=FULL)
-KILLED = [(4, 23), EVERY]
-FILLED = [(1, 29), EVERY]
+KILLED = [(4, 37), EVERY]
+FILLED = [(1, 47), EVERY]
 """First step and stride: every step in the full tier."""
 
 

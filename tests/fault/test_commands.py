@@ -48,7 +48,7 @@ def calls(subject: Subject) -> Calls:
 
 
 def chosen(calls: Calls, turn: int, stride: int) -> list[int]:
-    """Numbers, from 1 on: commits, of the other calls that change something every fourth, from the
+    """Numbers, from 1 on: commits, of the other calls that change something every sixth, from the
     `turn`th on, and of the rest every so many. With a stride of 1, all."""
     if stride == 1:
         return list(range(1, len(calls) + 1))
@@ -57,7 +57,7 @@ def chosen(calls: Calls, turn: int, stride: int) -> list[int]:
         (changes if method in CHANGES else rest).append(nth)
         if method == "create" and location.endswith(".metadata.json"):
             commits.append(nth)
-    return sorted({*commits, *changes[turn::4], *rest[stride - 1 :: stride]})
+    return sorted({*commits, *changes[turn::6], *rest[stride - 1 :: stride]})
 
 
 def check_finished(subject: Subject, left: set[str]) -> None:
@@ -68,8 +68,8 @@ def check_finished(subject: Subject, left: set[str]) -> None:
 @pytest.mark.parametrize(
     ("failure", "turn", "stride"),
     [
-        ("before", 0, 31),
-        ("lost", 2, 61),
+        ("before", 0, 47),
+        ("lost", 2, 97),
         *(pytest.param(failure, 0, 1, marks=FULL) for failure in ("before", "lost", "after")),
     ],
 )
@@ -121,8 +121,8 @@ class InterruptedStore(WrappedStore):
 @pytest.mark.parametrize(
     ("moment", "times", "turn", "stride"),
     [
-        ("after", 1, 1, 47),
-        ("after", 2, 3, 59),
+        ("after", 1, 1, 71),
+        ("after", 2, 3, 89),
         *(pytest.param("after", times, 0, 1, marks=FULL) for times in (1, 2)),
         *(pytest.param("before", times, 0, 1, marks=FULL) for times in (1, 2)),
     ],
