@@ -67,6 +67,17 @@ if command -v go >/dev/null; then
     building=$!
 fi
 
+# The Spark peer lives in an environment of its own: its runtime fixes the version of PySpark.
+# icectl's own runs on Spark are tested there too. It is made beside the first.
+spark_version=4.1.4
+iceberg_version=1.12.0
+java_version() { java -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p'; }
+make_spark_environment() { make_environment spark "$root[spark,connect]" "pyspark==$spark_version"; }
+if [ "$(java_version || true)" -ge 17 ] 2>/dev/null; then
+    make_spark_environment >/dev/null 2>&1 &
+    making=$!
+fi
+
 environment=$(make_environment test "$root[test]")
 install_project "$environment"
 export PATH="$environment/bin:$PATH"
@@ -81,12 +92,6 @@ if [ ${#only_pytest[@]} -eq 0 ]; then
     python -m pytest --collect-only -q >/dev/null 2>&1 &
     compiling=$!
 fi
-
-# The Spark peer lives in an environment of its own: its runtime fixes the version of PySpark.
-# icectl's own runs on Spark are tested there too.
-spark_version=4.1.4
-iceberg_version=1.12.0
-java_version() { java -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p'; }
 
 # fetch_artifacts FOLDER GROUP:NAME:VERSION[:CLASSIFIER][@TYPE]...: files of Maven Central, fetched
 # once by the Ivy that PySpark brings. Of one module they follow each other. IVY_SETTINGS names
@@ -133,7 +138,8 @@ set_up_spark_peer() {
         export ICECTL_TEST_NO_SPARK="Java 17 or newer is not on the PATH; install a JDK, for example with \`apt-get install openjdk-17-jre-headless\`"
         return
     fi
-    if ! spark_peer=$(make_environment spark "$root[spark,connect]" "pyspark==$spark_version"); then
+    wait "$making" || true # tried again, to say what is wrong
+    if ! spark_peer=$(make_spark_environment); then
         export ICECTL_TEST_NO_SPARK="PySpark $spark_version could not be installed"
         return
     fi
