@@ -5,6 +5,7 @@ import http.server
 import itertools
 import socket
 import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,11 +46,10 @@ class Proxy:
         self, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
         """What the server answers."""
-        server = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        server.request(method, path, body, headers)
-        answer = server.getresponse()
-        content = answer.read()
-        server.close()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as server:
+            server.request(method, path, body, headers)
+            answer = server.getresponse()
+            content = answer.read()
         with self.lock:
             self.exchanges.append((method, path, len(body), len(content)))
         return answer.status, dict(answer.headers), content
