@@ -241,16 +241,6 @@ def listed_files(listed: ListedFiles) -> Iterator[ListedFile]:
         yield from map(ListedFile, *columns)
 
 
-def listed_together(parts: Iterable[ListedFiles]) -> ListedFiles:
-    """Return the files of several tables, at least one, in one. Order: kept."""
-    return ListedFiles(pa.concat_tables([part.table for part in parts]))
-
-
-def listed_none(listed: ListedFiles) -> ListedFiles:
-    """Return no files, in a table of the same columns."""
-    return ListedFiles(listed.table.slice(0, 0))
-
-
 def where(listed: ListedFiles, flags: Sequence[bool] | pa.BooleanArray) -> ListedFiles:
     """Return the files whose flag is set. Order: kept."""
     mask = flags if isinstance(flags, pa.BooleanArray) else pa.array(flags, pa.bool_())

@@ -37,6 +37,7 @@ from icectl.files.deletion_vectors import read_bitmap
 from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.storage.location import loosest_key, loosest_keys
+from icectl.storage.many_files import first_of_sizes
 from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
 from icectl.table.known_locations import PARTS, KnownLocations, file_hashes, parts_of
@@ -369,19 +370,18 @@ class LiveListed:
         _check_there(context, metadata, absent)
 
 
-def check_resized(resized: Mapping[str, int], to_delete: ListedFiles) -> None:
+def check_resized(resized: Mapping[str, int], to_delete: Iterable[ListedFiles]) -> None:
     """Do nothing where no file to delete may be the true one of an entry that names another.
 
     `resized` are files that have another size than entries say, with the stated sizes in bytes.
     Raises: CorruptTable R-063.
     """
-    sizes, locations = (to_delete.table[name] for name in ("size_bytes", "location"))
+    alike = first_of_sizes(to_delete, set(resized.values()))
     for location, size in resized.items():
-        at = pc.index(sizes, size).as_py()
-        if at >= 0:
+        if size in alike:
             raise CorruptTable(
                 f"`{location}` does not have {size:,} bytes, as its entry says; "
-                f"`{locations[at].as_py()}`, which would be deleted, has, and may be meant",
+                f"`{alike[size]}`, which would be deleted, has, and may be meant",
                 rule="R-063",
                 hint=_HIDDEN,
             )  # R-063
@@ -393,7 +393,7 @@ def missing_statistics(
     named: Files,
     places: Sequence[str],
     listed: KnownLocations,
-    to_delete: ListedFiles,
+    to_delete: Iterable[ListedFiles],
 ) -> list[str]:
     """Return the statistics files below `places` that neither were listed nor are there now.
 
@@ -405,8 +405,9 @@ def missing_statistics(
     stored = named.table["location"]
     is_listed = listed.contains_hashes(file_hashes(stored, named.table["size_bytes"]))
     is_absent = _are_below(named.table["key"], places) & ~is_listed
-    sizes, locations = (to_delete.table[name] for name in ("size_bytes", "location"))
-    is_alike = mask_of(pc.is_in(named.table["size_bytes"], pc.unique(sizes), skip_nulls=True))
+    stated = named.table["size_bytes"]
+    alike = first_of_sizes(to_delete, set(stated.drop_null().to_pylist()))
+    is_alike = mask_of(pc.is_in(stated, pa.array(list(alike), pa.int64()), skip_nulls=True))
     is_there = np.zeros(len(named), np.bool_)  # by the very name that the listing has
     for place in places:
         is_there |= mask_of(pc.starts_with(stored, f"{place.rstrip('/')}/"))
@@ -419,12 +420,11 @@ def missing_statistics(
     for item in compare_with_store(context, doubtful, metadata.location).discrepancies:
         if item.found is None and item.location not in absent:  # it was listed in another spelling
             continue
-        at = pc.index(sizes, item.expected).as_py()
-        if at >= 0:
+        if item.expected is not None and item.expected in alike:
             found = "is missing" if item.found is None else f"has {item.found:,} bytes"
             raise CorruptTable(
                 f"statistics file `{item.location}` {item.problem or found}; "
-                f"`{locations[at].as_py()}`, which would be deleted, may be it: it has "
+                f"`{alike[item.expected]}`, which would be deleted, may be it: it has "
                 f"{item.expected:,} bytes, as the entry says",
                 rule="R-140",
                 hint=_REMOVE_STATISTICS,

@@ -1,9 +1,10 @@
 """Files of a listing that a table does not reach: orphans, and why others stay."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import chain
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from icectl.entries.files import (
 )
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
+from icectl.storage.many_files import ManyFiles, by_location
 from icectl.storage.new_files import TEMPORARY
 from icectl.table.known_locations import KnownLocations
 from icectl.table.reviewed import DELETE_FILE, Reviewed, ReviewedAct, listed_file
@@ -65,8 +67,8 @@ class OrphanPlan:
     listed_count: int
     listed_bytes: int
     referenced_count: int
-    orphans: ListedFiles
-    outside: ListedFiles
+    orphans: ManyFiles
+    outside: ManyFiles
     left_alone: Mapping[OrphanVerdict, int]
     deletes_outside: bool
     max_fraction: float
@@ -74,8 +76,7 @@ class OrphanPlan:
 
     @property
     def deletable_bytes(self) -> int:
-        outside = total_bytes(self.outside) if self.deletes_outside else 0
-        return total_bytes(self.orphans) + outside
+        return self.orphans.total_bytes + (self.outside.total_bytes if self.deletes_outside else 0)
 
     @property
     def deletable_count(self) -> int:
@@ -84,7 +85,8 @@ class OrphanPlan:
     @property
     def unproven_bytes(self) -> int:
         """Bytes to delete without those of metadata files, whose uuid proves the place right."""
-        return self.deletable_bytes - total_bytes(including(self.orphans, self.former_metadata))
+        former = (including(part, self.former_metadata) for part in self.orphans)
+        return self.deletable_bytes - sum(map(total_bytes, former))
 
     @property
     def is_too_much(self) -> bool:
@@ -95,10 +97,10 @@ class OrphanPlan:
 def restrict_to_reviewed(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
     """Restrict a plan to the files that a reviewed plan names, with the same facts."""
 
-    orphans, outside = (
-        where(listed, [is_reviewed(file, only) for file in listed_files(listed)])
-        for listed in (plan.orphans, plan.outside)
-    )
+    def reviewed(part: ListedFiles) -> ListedFiles:
+        return where(part, [is_reviewed(file, only) for file in listed_files(part)])
+
+    orphans, outside = (ManyFiles(map(reviewed, every)) for every in (plan.orphans, plan.outside))
     return replace(plan, orphans=orphans, outside=outside)
 
 
@@ -181,42 +183,49 @@ def symbolic_links(listed: pa.RecordBatch) -> list[str]:
 
 def orphans_among(
     batches: Iterable[pa.RecordBatch], are_reached: Callable[[pa.Array], pa.BooleanArray]
-) -> tuple[ListedFiles, dict[OrphanVerdict, int]]:
+) -> tuple[ManyFiles, dict[OrphanVerdict, int]]:
     """Return the orphans among unreached files, and counts of the others by verdict.
 
     `are_reached` checks the orphans again, more closely.
     Shape: batches of UNREACHED_SCHEMA. Order: by location.
     """
-    parts, counts = [LISTING_SCHEMA.empty_table()], dict.fromkeys(OrphanVerdict, 0)
+    found, counts = ManyFiles(), dict.fromkeys(OrphanVerdict, 0)
     for batch in batches:
         for item in pc.value_counts(batch["verdict"]).to_pylist():
             counts[OrphanVerdict(item["values"])] += item["counts"]
         orphans = batch.filter(pc.equal(batch["verdict"], int(OrphanVerdict.ORPHAN)))
         orphans = orphans.filter(pc.invert(are_reached(described_files(orphans["location"]))))
-        parts.append(pa.Table.from_batches([orphans.select(LISTING_SCHEMA.names)]))
+        found.add(ListedFiles(pa.Table.from_batches([orphans.select(LISTING_SCHEMA.names)])))
     counts.pop(OrphanVerdict.ORPHAN)
-    return ListedFiles(pa.concat_tables(parts).sort_by("location")), counts
+    return by_location(found), counts
 
 
-def lone_check_sums(listed: ListedFiles) -> Sequence[tuple[str, str]]:
-    """Return checksums whose file is not listed, each with that file. Order: kept."""
-    stored = listed.table["location"]
-    if not pc.any(pc.ends_with(stored, ".crc"), min_count=0).as_py():
-        return ()
-    locations = stored.combine_chunks()
-    owners = described_files(locations)
-    is_listed = pc.is_in(owners, value_set=locations)
-    alone = pc.and_not(pc.not_equal(owners, locations), is_listed)
-    sums, files = locations.filter(alone).to_pylist(), owners.filter(alone).to_pylist()
-    return list(zip(sums, files, strict=True))
+def lone_check_sums(listed: ManyFiles) -> Iterator[tuple[str, str]]:
+    """Yield checksums whose file is not listed, each with that file. Order: kept."""
+    if not any(map(_has_check_sums, listed)):
+        return
+    known = KnownLocations()
+    for part in listed:
+        known.add(part.table["location"])
+    for part in filter(_has_check_sums, listed):
+        locations = part.table["location"].combine_chunks()
+        owners = described_files(locations)
+        is_alone = pc.and_not(pc.not_equal(owners, locations), known.contains(owners))
+        yield from zip(
+            locations.filter(is_alone).to_pylist(), owners.filter(is_alone).to_pylist(), strict=True
+        )
 
 
-def check_sums_last(listed: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
-    """Return files that are no checksums, and checksums. Order: kept."""
-    locations = listed.table["location"].combine_chunks()
-    is_check_sum = pc.not_equal(described_files(locations), locations)
-    others, check_sums = (listed.table.filter(f) for f in (pc.invert(is_check_sum), is_check_sum))
-    return ListedFiles(others), ListedFiles(check_sums)
+def _has_check_sums(listed: ListedFiles) -> bool:
+    return bool(pc.any(pc.ends_with(listed.table["location"], ".crc"), min_count=0).as_py())
+
+
+def check_sums_last(listed: Collection[ManyFiles]) -> Iterator[ListedFiles]:
+    """Yield files that are no checksums, then checksums. Order: kept otherwise."""
+    for is_sought in (pc.equal, pc.not_equal):
+        for part in chain.from_iterable(listed):
+            locations = part.table["location"].combine_chunks()
+            yield where(part, is_sought(described_files(locations), locations))
 
 
 def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> pa.Array:

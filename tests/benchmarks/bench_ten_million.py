@@ -11,8 +11,9 @@ half and all of the manifests: processor seconds, peak memory, and what that mak
 The table has no statistics of columns: planning carries none. The newest of its two snapshots lists
 all manifests, the one before half of them, and one that only it has.
 
-With KIND `deletes` one in a hundred files has position deletes of its own. With `sfc-1` an
-upgrade is measured, and plans of the table that it leaves.
+With KIND `orphans` each file has an orphan beside it, and the plan is saved. With `deletes` one in
+a hundred files has position deletes of its own. With `sfc-1` an upgrade is measured, and plans of
+the table that it leaves.
 """
 
 import shutil
@@ -55,6 +56,16 @@ _UPGRADE = ["upgrade-to-v4", "TABLE", "--layout", "sfc-1"]
 PLANS = {
     "inspect": ["inspect", "TABLE"],
     "remove-orphans -n": ["remove-orphans", "TABLE", "--inventory", "INVENTORY", *_ORPHANS],
+    "remove as many orphans -n": [
+        "remove-orphans",
+        "TABLE",
+        "--inventory",
+        "INVENTORY",
+        *_ORPHANS,
+        "--json",
+        "--save-plan",
+        "PLAN",
+    ],
     "expire-snapshots -n": ["expire-snapshots", "TABLE", *_EXPIRY],
     "rewrite-manifests -n": ["rewrite-manifests", "TABLE"],
     "compact -n": ["compact", "TABLE", "--engine", "local", *_SIZES],
@@ -75,6 +86,7 @@ KINDS = {
         "rewrite-manifests",
     ],
     "plans": ["remove-orphans -n", "expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
+    "orphans": ["remove as many orphans -n"],
     "deletes": ["expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
     "sfc-1": ["upgrade-to-v4 -n", "upgrade-to-v4", "rewrite all manifests -n", "compact -n"],
 }
@@ -83,6 +95,7 @@ KINDS = {
 _LARGEST_BYTES = {
     "inspect": 20,
     "remove-orphans -n": 19,
+    "remove as many orphans -n": 19,
     "expire-snapshots -n": 19,
     "rewrite-manifests -n": 19,
     "compact -n": 19,
@@ -101,8 +114,8 @@ _LISTED = pa.schema(
 )
 
 
-def inventory(file: Path, table: Path, manifests: Sequence[int], count: int) -> None:
-    """An inventory of all files of some manifests, and of an orphan beside those of each.
+def inventory(file: Path, table: Path, manifests: Sequence[int], count: int, orphans: int) -> None:
+    """An inventory of all files of some manifests, and of orphans beside those of each.
 
     The largest of the small files are there, without content: `compact` looks them up.
     """
@@ -116,8 +129,10 @@ def inventory(file: Path, table: Path, manifests: Sequence[int], count: int) -> 
                 sizes = files["file_size_in_bytes"]
                 listed += files["location"].chunks
                 bytes_of += sizes.chunks
-                listed.append(pa.array([f"{table}/data/column_5={number}/orphan.parquet"]))
-                bytes_of.append(pa.array([123_456]))
+                folder = f"{table}/data/column_5={number}"
+                named = [f"{folder}/orphan-{at:032x}.parquet" for at in range(orphans)]
+                listed.append(pa.array(named))
+                bytes_of.append(pa.array(np.full(orphans, 123_456)))
                 chosen = files.filter(pc.less(sizes, _SMALL_BYTES))
                 columns = chosen["file_size_in_bytes"], chosen["location"]
                 small += zip(*(column.to_pylist() for column in columns), strict=True)
@@ -229,7 +244,7 @@ def _snapshot(
 def run(name: str, table: Path) -> Run:
     """One process; plans change nothing."""
     icectl = str(Path(sys.executable).parent / "icectl")
-    places = {"TABLE": str(table), "INVENTORY": f"{table}.parquet"}
+    places = {"TABLE": str(table), "INVENTORY": f"{table}.parquet", "PLAN": f"{table}.plan"}
     words = [places.get(word, word) for word in PLANS[name]]
     return process([icectl, *words, *(["--dry-run"] if name.endswith("-n") else [])])
 
@@ -248,7 +263,8 @@ def main() -> int:
             deletes = [of_deletes(whole, table, first, count) for first in firsts]
             part_of(whole, table, manifests // part, deletes)
             listed = [*range(manifests // part), manifests]
-            inventory(table.with_suffix(".parquet"), table, listed, count)
+            orphans = count if kind == "orphans" else 1
+            inventory(table.with_suffix(".parquet"), table, listed, count, orphans)
             for name, runs in found.items():
                 runs.append(run(name, table))
             shutil.rmtree(table)

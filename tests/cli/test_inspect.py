@@ -14,8 +14,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.cli.document import Outcome
 from icectl.commands.inspect import clustering
+from icectl.commands.inspect import run as inspect_run
 from icectl.commands.inspect.views import VIEWS
+from icectl.errors import StorageError, TableNotFound
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
 from tests.builders.broken import Broken
@@ -817,3 +820,15 @@ def test_documents_of_a_damaged_table_keep_to_the_schema(inspect, tmp_path):
 def test_a_pipe_among_the_metadata_files_is_not_waited_for(inspect, table):
     os.mkfifo(Path(table.location, "metadata/v99.metadata.json"))
     assert inspect(table.location).code == 0
+
+
+def test_what_a_listing_failed_of_is_the_cause_of_the_first_error():
+    """No table is here; what the search below it met is not lost."""
+    first, denied = TableNotFound("no table"), StorageError("denied")
+
+    def look() -> Outcome:
+        raise denied
+
+    with pytest.raises(TableNotFound) as raised:
+        inspect_run._or_the_first(first, look)
+    assert (raised.value, raised.value.__cause__) == (first, denied)

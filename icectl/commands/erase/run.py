@@ -67,14 +67,7 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import DataOutputs, data_places, outputs_of
 from icectl.entries.file_verdicts import at_locations
-from icectl.entries.files import (
-    NO_FILES,
-    each_row,
-    including,
-    listed_files,
-    listed_none,
-    rows,
-)
+from icectl.entries.files import NO_FILES, each_row, including, rows
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
@@ -92,6 +85,7 @@ from icectl.rows.choice import EngineChoice
 from icectl.rows.local import LocalEngine
 from icectl.rows.orphan_search import LocalOrphanSearch
 from icectl.storage.location import parent, redacted
+from icectl.storage.many_files import ManyFiles, each_file
 from icectl.table.context import TableContext
 from icectl.table.guard import check_deletable, open_to_change
 from icectl.table.live_files import with_dropped_columns
@@ -577,21 +571,20 @@ class _Erasing:
         search = LocalOrphanSearch(context.store.list, context.progress, context.deadline)
         try:
             prepared = prepare_orphans(context, search, options)
-            orphans = including(prepared.plan.orphans, locations)
+            orphans = _named(prepared.plan.orphans, locations)
             purge = prepared.purge
             if purge is not None:
-                purge = replace(purge, files=including(purge.files, locations), lists=())
-            nothing = listed_none(prepared.plan.outside)
-            plan = replace(prepared.plan, orphans=orphans, outside=nothing)
+                purge = replace(purge, files=_named(purge.files, locations), lists=())
+            plan = replace(prepared.plan, orphans=orphans, outside=ManyFiles())
             if self.options.deletes_versions:
-                places = [file.location for file in listed_files(orphans)]
+                places = [file.location for file in each_file(orphans)]
                 versions.record_locations(context, loaded, places)
             gone = delete_orphans(context, replace(prepared, plan=plan, purge=purge))
         except Refused as error:  # it lies where others may have files: it is told of as left
             context.progress.warn(f"no orphan is deleted: {error.message}")
             return
         for removed in (gone.removed, gone.purged):
-            self.deleted_files += [file.location for file in listed_files(removed)]
+            self.deleted_files += [file.location for file in each_file(removed)]
 
     def expire_history(self) -> None:
         """Drop the tags that were named, expire snapshots that hold rows, delete their files."""
@@ -623,3 +616,7 @@ class _Erasing:
         self.left += [Left(it.location, f"it was not deleted: {it.error}") for it in removal.failed]
         if removal.stopped:
             self.left.append(Left("files to delete", "the run stopped; run the command again"))
+
+
+def _named(listed: ManyFiles, locations: Sequence[str]) -> ManyFiles:
+    return ManyFiles(including(part, locations) for part in listed)

@@ -1,9 +1,7 @@
 """Deleting orphans, or moving them: each file is looked at once more before it goes."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Literal
 
 from icectl.catalog.protocol import LoadedTable
@@ -15,13 +13,12 @@ from icectl.entries.files import (
     ListedFiles,
     excluding,
     listed_files,
-    listed_none,
-    listed_together,
     slices,
     where,
 )
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
+from icectl.storage.many_files import ManyFiles
 from icectl.storage.store import FailedRemoval
 from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import check_sums_last, described_files
@@ -41,8 +38,8 @@ class OrphansGone:
     `purged` are files of the quarantine that were deleted.
     """
 
-    removed: ListedFiles
-    purged: ListedFiles
+    removed: ManyFiles = field(default_factory=ManyFiles)
+    purged: ManyFiles = field(default_factory=ManyFiles)
     failed: list[FailedRemoval] = field(default_factory=list)
     spared: Counter[Spared] = field(default_factory=Counter)
     stopped: bool = False
@@ -59,11 +56,15 @@ def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
     if context.dropped.uuids:  # one may have been registered again since the plan
         OtherTables(context).check_dropped_everywhere()
     deletion = _Deletion(context, prepared, prepared.loaded)
-    purged = listed_none(prepared.plan.orphans) if prepared.purge is None else prepared.purge.files
-    total = len(prepared.doomed) + len(purged)
+    purged = ManyFiles() if prepared.purge is None else prepared.purge.files
+    total = sum(map(len, prepared.doomed)) + len(purged)
     context.progress.phase("deleting files", total=total)
-    batches = [(deletion.remove, batch) for batch in _batches(prepared.doomed)]
-    batches += [(deletion.purge, batch) for batch in _batches(purged)]
+    batches = (
+        (remove, batch)
+        for remove, listed in ((deletion.remove, prepared.doomed), (deletion.purge, [purged]))
+        for part in check_sums_last(listed)
+        for batch in slices(part, BATCH)
+    )
     for remove, batch in batches:
         if context.deadline.passed:
             deletion.done.stopped = True
@@ -82,12 +83,6 @@ def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
     return deletion.done
 
 
-def _batches(listed: ListedFiles) -> Iterator[ListedFiles]:
-    """Yield files in the order of deletion."""
-    files, check_sums = check_sums_last(listed)
-    yield from chain(slices(files, BATCH), slices(check_sums, BATCH))
-
-
 class _Deletion:
     """A run; `newest` is the last state of the table whose references are known."""
 
@@ -97,8 +92,7 @@ class _Deletion:
         self.context = context
         self.prepared = prepared
         self.newest = newest
-        none = listed_none(prepared.plan.orphans)
-        self.done = OrphansGone(none, none)
+        self.done = OrphansGone()
         quarantine, table, env = prepared.options.quarantine, prepared.places.table, context.env
         if quarantine is not None:  # in a folder of the run, which no other run uses
             instant = print_instant(env.now_ms() // 1000 * 1000).replace("-", "").replace(":", "")
@@ -121,16 +115,14 @@ class _Deletion:
             to_remove = excluding(to_remove, [*missing, *(item.location for item in failed)])
         failed = remove_batch(self.context, [file.location for file in listed_files(to_remove)])
         self.done.failed += failed
-        removed = excluding(to_remove, [item.location for item in failed])
-        self.done.removed = listed_together([self.done.removed, removed])
+        self.done.removed.add(excluding(to_remove, [item.location for item in failed]))
 
     def purge(self, batch: ListedFiles) -> None:
         """Delete what may go of a batch of files in the quarantine."""
         to_remove = self._unreferenced(self._unchanged(batch))
         failed = remove_batch(self.context, [file.location for file in listed_files(to_remove)])
         self.done.failed += failed
-        purged = excluding(to_remove, [item.location for item in failed])
-        self.done.purged = listed_together([self.done.purged, purged])
+        self.done.purged.add(excluding(to_remove, [item.location for item in failed]))
 
     def _unchanged(self, batch: ListedFiles) -> ListedFiles:
         """Return the unchanged files; a checksum only if its own file is missing."""

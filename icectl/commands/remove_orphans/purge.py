@@ -20,6 +20,7 @@ from icectl.errors import UsageError
 from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
 from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.many_files import ManyFiles, each_file
 from icectl.storage.open import add_root
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
@@ -58,13 +59,13 @@ class PurgePlan:
     """
 
     older_than_ms: int
-    files: ListedFiles
+    files: ManyFiles
     lists: tuple[str, ...]
     left_alone: Mapping[Unpurged, int]
 
     def restricted(self, only: Reviewed) -> "PurgePlan":
         """Restrict a plan to the files that a reviewed plan names; lists stay then."""
-        files = [file for file in listed_files(self.files) if is_reviewed(file, only)]
+        files = [file for file in each_file(self.files) if is_reviewed(file, only)]
         lists = self.lists if len(files) == len(self.files) else ()
         return replace(self, files=_together(files), lists=lists)
 
@@ -186,10 +187,10 @@ def _instant_ms(text: str) -> int:
     return parse_instant(text, _ANY_TIME_MS)
 
 
-def _together(files: Sequence[ListedFile]) -> ListedFiles:
+def _together(files: Sequence[ListedFile]) -> ManyFiles:
     columns = [
         pa.array([file.location for file in files], pa.string()),
         pa.array([file.size_bytes for file in files], pa.int64()),
         pa.array([file.modified_ms for file in files], pa.int64()),
     ]
-    return ListedFiles(pa.Table.from_arrays(columns, schema=LISTING_SCHEMA))
+    return ManyFiles([ListedFiles(pa.Table.from_arrays(columns, schema=LISTING_SCHEMA))])

@@ -1,8 +1,9 @@
 """The plan and the outcome of a removal of orphans, as result members and as text."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, get_args
 
 from icectl.cli.console import Console
@@ -10,13 +11,7 @@ from icectl.cli.document import Listed
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.remove_orphans.deletion import OrphansGone, Spared
 from icectl.commands.remove_orphans.purge import PurgePlan, Unpurged
-from icectl.entries.files import (
-    ListedFiles,
-    listed_files,
-    listed_none,
-    listed_together,
-    total_bytes,
-)
+from icectl.storage.many_files import ManyFiles, each_file, first_files
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import print_count, print_instant, print_limit, print_second, print_size
 
@@ -64,7 +59,7 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
     """Return the result: the orphans, and how many were deleted or moved."""
     plan, outcome = report.plan, report.outcome
     count = 0 if outcome is None else len(outcome.removed)
-    total = 0 if outcome is None else total_bytes(outcome.removed)
+    total = 0 if outcome is None else outcome.removed.total_bytes
     quarantine = None
     if outcome is not None and outcome.quarantine is not None:
         folder = outcome.quarantine
@@ -76,7 +71,7 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
         "listed_bytes": plan.listed_bytes,
         "referenced": plan.referenced_count,
         "orphans": _files(plan.orphans),
-        "orphan_bytes": total_bytes(plan.orphans),
+        "orphan_bytes": plan.orphans.total_bytes,
         "outside": _files(plan.outside),
         "left_alone": _left_alone(report),
         "removed": 0 if report.moves else count,
@@ -89,13 +84,13 @@ def orphans_result(report: Orphans) -> dict[str, Any]:
         else {
             "older_than": print_limit(report.purge.older_than_ms),
             "files": _files(report.purge.files),
-            "bytes": total_bytes(report.purge.files),
+            "bytes": report.purge.files.total_bytes,
             "left_alone": {
                 name: report.purge.left_alone.get(name, 0) for name in get_args(Unpurged)
             },
         },
         "purged": 0 if outcome is None else len(outcome.purged),
-        "purged_bytes": 0 if outcome is None else total_bytes(outcome.purged),
+        "purged_bytes": 0 if outcome is None else outcome.purged.total_bytes,
         "failed": [
             {"path": item.location, "error": item.error}
             for item in (() if outcome is None else outcome.failed)
@@ -111,7 +106,7 @@ def orphans_line(report: Orphans) -> str:
         orphans, size = print_count(plan.deletable_count, "orphan"), plan.deletable_bytes
         line = f"{orphans} to be {verb}, {print_size(size)}"
     else:
-        orphans, size = print_count(len(outcome.removed), "orphan"), total_bytes(outcome.removed)
+        orphans, size = print_count(len(outcome.removed), "orphan"), outcome.removed.total_bytes
         line = f"{orphans} {verb}, {print_size(size)}"
     purged = _purged(report)
     if not len(purged):
@@ -120,18 +115,18 @@ def orphans_line(report: Orphans) -> str:
     return f"{line}; {to_be}purged from the quarantine: {_amount(purged)}"
 
 
-def _amount(files: ListedFiles) -> str:
-    return f"{print_count(len(files), 'file')}, {print_size(total_bytes(files))}"
+def _amount(files: ManyFiles) -> str:
+    return f"{print_count(len(files), 'file')}, {print_size(files.total_bytes)}"
 
 
-def _purged(report: Orphans) -> ListedFiles:
+def _purged(report: Orphans) -> ManyFiles:
     """Return the files that are purged from the quarantine, or would be."""
     if report.outcome is not None:
         return report.outcome.purged
-    return listed_none(report.plan.orphans) if report.purge is None else report.purge.files
+    return ManyFiles() if report.purge is None else report.purge.files
 
 
-def _files(files: ListedFiles) -> Listed:
+def _files(files: ManyFiles) -> Listed:
     return Listed(
         len(files),
         lambda: (
@@ -140,7 +135,7 @@ def _files(files: ListedFiles) -> Listed:
                 "size_bytes": file.size_bytes,
                 "modified": None if file.modified_ms is None else print_instant(file.modified_ms),
             }
-            for file in listed_files(files)
+            for file in each_file(files)
         ),
     )
 
@@ -172,12 +167,10 @@ def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
         _print_removed(console, report, report.outcome)
         return
     plan = report.plan
-    every = listed_together(
-        [plan.orphans, plan.outside] if plan.deletes_outside else [plan.orphans]
-    )
     purged = _purged(report)
-    if len(every) + len(purged):
-        _print_files(console, report, listed_together([every, purged]), whole=whole)
+    if plan.deletable_count + len(purged):
+        outside = [plan.outside] if plan.deletes_outside else []
+        _print_files(console, report, [plan.orphans, *outside, purged], whole=whole)
     if whole:
         _print_left_alone(console, report)
         _print_unpurged(console, report)
@@ -189,28 +182,28 @@ def print_orphans(console: Console, report: Orphans, *, whole: bool) -> None:
         console.say(
             f"{_amount(purged)}, would be purged from the quarantine: moved there before {limit}"
         )
-    if not len(every) and not len(purged):
+    if not plan.deletable_count and not len(purged):
         if not whole:
             _print_left_alone(console, report)
         console.say(f"nothing to do: no orphans among {print_count(plan.listed_count, 'file')}")
         return
-    if not len(every):
+    if not plan.deletable_count:
         return
     console.say(
-        f"{print_count(len(every), 'file')} of {plan.listed_count:,}, "
-        f"{print_size(total_bytes(every))} of {print_size(plan.listed_bytes)}, would be {verb}: "
+        f"{print_count(plan.deletable_count, 'file')} of {plan.listed_count:,}, "
+        f"{print_size(plan.deletable_bytes)} of {print_size(plan.listed_bytes)}, would be {verb}: "
         f"not referred to, and older than {print_limit(plan.rule.older_than_ms // 1000 * 1000)}"
     )
 
 
 def _print_removed(console: Console, report: Orphans, outcome: OrphansGone) -> None:
     removed, verb = outcome.removed, "moved" if report.moves else "deleted"
-    for file in listed_files(ListedFiles(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+    for file in first_files(removed, LISTED_WITHOUT_VERBOSE):
         console.detail(f"{verb} {file.location}")
     _print_left_alone(console, report)
     _print_outside(console, report)
     where = "" if outcome.quarantine is None else f" to {outcome.quarantine.folder}"
-    size = print_size(total_bytes(removed))
+    size = print_size(removed.total_bytes)
     console.say(f"{print_count(len(removed), 'file')} {verb}{where}, {size}")
     if len(outcome.purged):
         console.say(f"{_amount(outcome.purged)}, purged from the quarantine")
@@ -220,25 +213,28 @@ def _print_removed(console: Console, report: Orphans, outcome: OrphansGone) -> N
         console.warn("it stopped early; run the command again to finish")
 
 
-def _print_files(console: Console, report: Orphans, every: ListedFiles, *, whole: bool) -> None:
-    shown = every if whole else ListedFiles(every.table.slice(0, LISTED_WITHOUT_VERBOSE))
+def _print_files(
+    console: Console, report: Orphans, every: Sequence[ManyFiles], *, whole: bool
+) -> None:
+    count = sum(map(len, every))
+    shown = count if whole else min(count, LISTED_WITHOUT_VERBOSE)
     base = report.table_location.rstrip("/") + "/"
     size_column = TableColumn("bytes", align="right")
     columns = (size_column, TableColumn("modified"), TableColumn("file", cut="middle"))
     table = Listed(
-        len(shown),
+        shown,
         lambda: (
             (
                 f"{file.size_bytes:,}",
                 "?" if file.modified_ms is None else print_second(file.modified_ms),
                 file.location.removeprefix(base),
             )
-            for file in listed_files(shown)
+            for file in islice(each_file(chain.from_iterable(every)), shown)
         ),
     )
     print_table(console, columns, table)
-    if len(shown) < len(every):
-        console.print(f"and {len(every) - len(shown):,} more: `--dry-run` lists all")
+    if shown < count:
+        console.print(f"and {count - shown:,} more: `--dry-run` lists all")
     console.print()
 
 
@@ -261,5 +257,5 @@ def _print_outside(console: Console, report: Orphans) -> None:
         return
     count = print_count(len(plan.outside), "file")
     console.note(f"{count} outside the table's location: kept (see `--delete-outside`)")
-    for file in listed_files(ListedFiles(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+    for file in first_files(plan.outside, LISTED_WITHOUT_VERBOSE):
         console.note(f"  {file.location}")

@@ -27,7 +27,6 @@ from icectl.commands.remove_orphans.report import (
 )
 from icectl.commands.remove_orphans.search import COMMAND, OrphanOptions, prepare
 from icectl.commands.remove_orphans.step import check_purge_options
-from icectl.entries.files import listed_files, listed_none
 from icectl.errors import Refused, UsageError
 from icectl.rows.orphan_search import LocalOrphanSearch, OrphanSearch
 from icectl.rows.spark_orphans import SparkOrphanSearch
@@ -35,6 +34,7 @@ from icectl.storage.identity import SameStore
 from icectl.storage.inventory import InventoryFiles
 from icectl.storage.local.store import LocalStore
 from icectl.storage.location import is_local, name, scheme
+from icectl.storage.many_files import ManyFiles, each_file
 from icectl.table.orphan_verdicts import OrphanPlan
 from icectl.units import parse_instant
 
@@ -78,12 +78,12 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
             removed=(
                 file.location
                 for files in (deleted.removed, deleted.purged)
-                for file in listed_files(files)
+                for file in each_file(files)
             ),
         )
 
     refusal = _too_much(plan) if plan.deletable_count and plan.is_too_much else None
-    no_files = listed_none(plan.orphans)
+    no_files = ManyFiles()
     planned = PlannedChange(
         command=COMMAND,
         loaded=loaded,

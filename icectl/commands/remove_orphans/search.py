@@ -1,7 +1,8 @@
 """The search for orphans: where they are looked for, what the table refers to, what is left."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from shlex import quote
 
 import pyarrow.compute as pc
@@ -11,7 +12,7 @@ from icectl.catalog.metadata_files import metadata_version
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commands.remove_orphans.purge import PurgePlan, plan_purge
 from icectl.commit.output_journal import running
-from icectl.entries.files import ListedFiles, below, excluding, listed_together
+from icectl.entries.files import ListedFiles, below, excluding
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.files.metadata_file import read_version_hint
 from icectl.format.file_names import VERSION_HINT, named_folders
@@ -20,6 +21,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.rows.orphan_search import Listing, OrphanSearch
 from icectl.storage.identity import SameStore, place_key, real_location
 from icectl.storage.location import is_within, join, redacted
+from icectl.storage.many_files import ManyFiles
 from icectl.storage.open import add_root
 from icectl.storage.store import dating_clock_ms
 from icectl.table.context import TableContext, open_table
@@ -167,10 +169,14 @@ class PreparedRemoval:
     purge: PurgePlan | None = None
 
     @property
-    def doomed(self) -> ListedFiles:
+    def doomed(self) -> Sequence[ManyFiles]:
         """The files that a run deletes or moves."""
-        outside = [self.plan.outside] if self.plan.deletes_outside else []
-        return listed_together([self.plan.orphans, *outside])
+        return [self.plan.orphans, *([self.plan.outside] if self.plan.deletes_outside else [])]
+
+    def gone(self) -> Iterator[ListedFiles]:
+        """Yield the files that a run deletes or moves, and those that it purges."""
+        purged = [] if self.purge is None else [self.purge.files]
+        return chain.from_iterable([*self.doomed, *purged])
 
 
 def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
@@ -224,7 +230,7 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         plan = restrict_to_reviewed(plan, options.only)
         purge = None if purge is None else purge.restricted(options.only)
     prepared = PreparedRemoval(loaded, options, places, plan, references, purge)
-    check_resized(references.resized, prepared.doomed)
+    check_resized(references.resized, chain.from_iterable(prepared.doomed))
     _check_statistics(context, prepared, listed)
     _check_snapshots(prepared)
     return prepared
@@ -239,35 +245,34 @@ def _check_snapshots(prepared: PreparedRemoval) -> None:
 
     Writers cut the log when snapshots expire: the metadata has lost the snapshot.
     """
-    metadata, purge = prepared.loaded.metadata, prepared.purge
+    metadata = prepared.loaded.metadata
     known = metadata.snapshots_by_id
     gone = {one.snapshot_id for one in metadata.snapshot_log if one.snapshot_id not in known}
     if not gone:
         return
-    doomed = listed_together([prepared.doomed, *([] if purge is None else [purge.files])])
-    stored = doomed.table["location"]
-    names = stored.filter(pc.match_substring_regex(stored, _LIST_NAME))
-    ids = pc.struct_field(pc.extract_regex(names, _LIST_NAME), "id").to_pylist()
-    for location, text in zip(names.to_pylist(), ids, strict=True):
-        if int(text) in gone:
-            raise CorruptTable(
-                f"the snapshot log names snapshot {text}, which the metadata does not have; "
-                f"`{redacted(location)}`, which would be deleted, is its list",
-                rule="R-026",
-                hint="restore the metadata file from a copy; if the snapshot has expired, "
-                f"`icectl expire-snapshots {quote(metadata.location)}` cuts the log once another "
-                "snapshot expires",
-            )
+    for part in prepared.gone():
+        stored = part.table["location"]
+        names = stored.filter(pc.match_substring_regex(stored, _LIST_NAME))
+        ids = pc.struct_field(pc.extract_regex(names, _LIST_NAME), "id").to_pylist()
+        for location, text in zip(names.to_pylist(), ids, strict=True):
+            if int(text) in gone:
+                raise CorruptTable(
+                    f"the snapshot log names snapshot {text}, which the metadata does not have; "
+                    f"`{redacted(location)}`, which would be deleted, is its list",
+                    rule="R-026",
+                    hint="restore the metadata file from a copy; if the snapshot has expired, "
+                    f"`icectl expire-snapshots {quote(metadata.location)}` cuts the log once "
+                    "another snapshot expires",
+                )
 
 
 def _check_statistics(
     context: TableContext, prepared: PreparedRemoval, listed: KnownLocations
 ) -> None:
     """Warn of statistics files that are missing. Raises: CorruptTable R-140; StorageError."""
-    metadata, purge = prepared.loaded.metadata, prepared.purge
-    to_delete = listed_together([prepared.doomed, *([] if purge is None else [purge.files])])
+    metadata = prepared.loaded.metadata
     named, places = every_statistics_file(metadata), prepared.places.listed
-    missing = missing_statistics(context, metadata, named, places, listed, to_delete)
+    missing = missing_statistics(context, metadata, named, places, listed, prepared.gone())
     if missing:
         others = f" and {len(missing) - 1:,} more are" if len(missing) > 1 else " is"
         context.progress.warn(
@@ -446,7 +451,11 @@ def _plan(
     ]
     left_alone[OrphanVerdict.RECENT] += len(check_sums)  # with the file that each belongs to
     own = (places.table,) if places.owns_table else ()
-    orphans, outside = below(excluding(unneeded, check_sums), own)
+    orphans, outside = ManyFiles(), ManyFiles()
+    for part in unneeded:
+        inside, beyond = below(excluding(part, check_sums), own)
+        orphans.add(inside)
+        outside.add(beyond)
     return OrphanPlan(
         rule=rule,
         listed_count=listing.file_count,

@@ -19,11 +19,12 @@ from icectl.commands.remove_orphans import deletion as orphan_deletion
 from icectl.commands.remove_orphans.deletion import OrphansGone, execute
 from icectl.commands.remove_orphans.quarantine import Quarantine, plain
 from icectl.commands.remove_orphans.search import OrphanOptions, PreparedRemoval, prepare
-from icectl.entries.files import ListedFiles, listed_files
+from icectl.entries.files import ListedFiles
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.rows.orphan_search import LocalListing, LocalOrphanSearch
 from icectl.storage.local.store import LocalStore
+from icectl.storage.many_files import each_file
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from icectl.table.context import TableContext
 from icectl.table.known_locations import KnownLocations
@@ -76,7 +77,7 @@ class Removal:
 
 
 def names(done: OrphansGone) -> list[str]:
-    return [Path(file.location).name for file in listed_files(done.removed)]
+    return [Path(file.location).name for file in each_file(done.removed)]
 
 
 def spared(done: OrphansGone) -> dict[str, int]:
@@ -187,7 +188,7 @@ def test_r157_what_the_newest_metadata_refers_to_stays(table, tmp_path):
     shutil.move(newest, tmp_path / newest.name)
     (table.directory / "metadata" / "version-hint.text").unlink()
     removal = Removal(table)
-    assert len(removal.prepared.doomed) == 4  # a data file, its manifest and its list
+    assert removal.prepared.plan.deletable_count == 4  # a data file, its manifest and its list
     shutil.move(tmp_path / newest.name, newest)
     done = removal.done()
     assert (names(done), spared(done)) == (["lost.parquet"], {"referenced": 3})
