@@ -32,7 +32,7 @@ from icectl.entries.rows import (
     take,
     where,
 )
-from icectl.errors import CorruptTable, MissingFile, StorageError
+from icectl.errors import CorruptTable, MissingFile, Refused, StorageError
 from icectl.files.deletion_vectors import read_bitmap
 from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -57,6 +57,8 @@ _REMOVE_STATISTICS = "`icectl repair TABLE` removes the entry, or restore the me
 _STATISTICS = (FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES)
 _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
+_MOST_UNLIKE = 1_000_000
+"""Files that a listing shows otherwise than entries: to look for more is to list again."""
 
 
 _LIVE = pa.schema(
@@ -328,7 +330,7 @@ class LiveListed:
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`.
 
-        Raises: CorruptTable R-063, R-140.
+        Raises: CorruptTable R-063, R-140; Refused, where too many are not as the listing shows.
         """
         named = where(alive, self._known.contains(alive.table["location"])).table["location"]
         if len(named):
@@ -351,6 +353,13 @@ class LiveListed:
             # Tools that move tables rewrite position deletes, and keep the size that entries say.
             if content != Content.POSITION_DELETES or kind == FileFormat.PUFFIN:
                 self.resized[location] = size
+        if len(self.resized) > _MOST_UNLIKE:
+            raise Refused(
+                f"the listing shows more than {_MOST_UNLIKE:,} live files with another size than "
+                "their entries, or not at all",
+                hint="if it is an inventory, use a newer one or list without `--inventory`",
+                id="unlike-listing",
+            )
 
     def _refuse_described(self, named: pa.ChunkedArray) -> None:
         keys = loosest_keys(named)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -394,6 +395,18 @@ def test_an_inventory_takes_the_place_of_a_listing(icectl, littered, tmp_path):
     assert found["removed"] == 1
     assert (found["left_alone"]["gone"], found["left_alone"]["changed"]) == (1, 1)
     assert rewritten.exists()
+
+
+def test_an_inventory_of_other_sizes_is_refused_where_looking_up_is_listing(
+    icectl, littered, tmp_path, monkeypatch
+):
+    inventory = write_inventory(tmp_path / "files.csv", littered.directory)
+    inventory.write_text(re.sub(r"parquet,[0-9]+,", "parquet,7,", inventory.read_text()))
+    monkeypatch.setattr("icectl.table.live_file_check._MOST_UNLIKE", 1)
+    before = littered.content()
+    ended = icectl(littered.directory, "--inventory", inventory, "--yes", "--json")
+    assert error(ended) == (5, "unlike-listing")
+    assert littered.content() == before
 
 
 def test_an_inventory_of_elsewhere_is_wrong_usage(icectl, littered, tmp_path):

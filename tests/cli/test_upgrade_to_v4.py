@@ -225,6 +225,18 @@ def test_the_document_names_steps_and_versions(tmp_path, icectl):
     assert ran.document["table"]["metadata_location_after"].endswith(".metadata.json")
 
 
+def test_manifests_that_no_root_lists_are_not_counted(tmp_path, icectl):
+    """One has only a removed file: sfc-1 C-36."""
+    table = TableBuilder(tmp_path / "t")
+    for id_ in range(3):
+        table.append([id_])
+    table.remove_data_files(1)
+    ran = icectl("upgrade-to-v4", "--layout=sfc-1", str(tmp_path / "t"), "--yes", "--json")
+    result = ran.document["result"]
+    assert result["legacy_manifests"] == len(live_leaves(tmp_path / "t")) == 2
+    assert result["steps"][-1]["detail"] == "branch main gets a root that lists its 2 manifests"
+
+
 def test_the_metadata_is_that_of_version_4(tmp_path, icectl):
     directory = tmp_path / "t"
     build(directory, 1)

@@ -90,9 +90,14 @@ class BranchHead:
     unreadable: str | None = None
 
     @property
+    def listed(self) -> Sequence[ManifestFile]:
+        """Manifests that a root lists, or that are rewritten as leaves (sfc-1 C-36)."""
+        return [item for item in self.manifests if item.live_files != 0]
+
+    @property
     def legacy_count(self) -> int:
         """Manifests of older versions that a root may list as they are."""
-        return len(self.manifests) - len(self.foreign)
+        return sum(item.manifest_path not in self.foreign for item in self.listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ def plan(
     elif mode == "eager":
         branches = [head.branch for head in heads if not head.has_root or head.legacy_leaves]
     manifests = sum(
-        head.legacy_leaves if head.has_root else len(head.manifests)
+        head.legacy_leaves if head.has_root else len(head.listed)
         for head in heads
         if head.branch in branches
     )
