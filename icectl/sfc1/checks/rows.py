@@ -391,7 +391,7 @@ ROW_RULES = (
                  lambda one: np.diff(_ORDER[one.content], prepend=_ORDER[one.content[:1]]) < 0)),
     rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT,
          Check(RootRows, _mismatched_layout)),
-    rule("V4-050", "every entry has a status that there is", "Entries", "error", ROLL_BACK),
+    rule("V4-050", "every entry has a known status", "Entries", "error", ROLL_BACK),
     rule("V4-051", "every entry has a location, unless its content is inline", "Entries", "error",
          ROLL_BACK,
          in_rows("has a location where it must not, or none where it must",
@@ -403,7 +403,7 @@ ROW_RULES = (
     rule("V4-052", "the file format is one that the content can have", "Entries", "error",
          ROLL_BACK, in_rows("has a file format that its content cannot have", _of_other_format),
          Check(LiveRows, unreadable_formats)),
-    rule("V4-053", "delete vectors say where their bitmap is", "Entries", "error", ROLL_BACK,
+    rule("V4-053", "vectors say where their bitmap is", "Entries", "error", ROLL_BACK,
          in_rows("does not say in one way where its bitmap is", _without_one_place),
          Check(LiveRows, incomplete_vectors)),
     rule("V4-054", "the partition spec of every entry exists", "Entries", "error",
@@ -418,7 +418,7 @@ ROW_RULES = (
                  lambda one: one.present("sort_order_id") & one.of(_DATA)
                  & ~np.isin(one.numbers("sort_order_id"),
                             [order.order_id for order in one.metadata.sort_orders]), "warning")),
-    rule("V4-056", "record counts make sense", "Entries", "error", ROLL_BACK,
+    rule("V4-056", "record counts are possible", "Entries", "error", ROLL_BACK,
          in_rows("has an invalid record count",
                  lambda one: (one.numbers("record_count") < 0)
                  | (one.of(_VECTOR, Content.MANIFEST_DV) & (one.numbers("record_count") < 1)))),

@@ -437,7 +437,7 @@ STATISTICS_RULES = (
          REWRITE_MANIFESTS,
          in_leaf("absent", "has statistics that its root lacks", of_older="info"),
          in_leaf("wide", "has tighter bounds than its root says", "info", "info")),
-    rule("V4-148", "delete vectors over leaves have no statistics", "Statistics", "error",
+    rule("V4-148", "manifest delete vectors have no statistics", "Statistics", "error",
          REWRITE_MANIFESTS,
          in_statistics("is a bitmap with statistics of columns",
                        lambda one: one.rows.of(Content.MANIFEST_DV) & ~one.is_null)),

@@ -323,7 +323,7 @@ STEP_RULES = (
          in_step("lives on with other numbers than before", _renumbered)),
     rule("V4-163", "the data sequence number of a file never changes", "Across snapshots", "error",
          ROLL_BACK, Check(TreeHistory, _mismatched_sequence_numbers), Check(LiveRows, renumbered)),
-    rule("V4-164", "a delete vector that replaces another deletes no less", "Across snapshots",
+    rule("V4-164", "a deletion vector that replaces another deletes no less", "Across snapshots",
          "error", SHORTER_VECTOR, Check(ReplacedVector, _lost_positions)),
     rule("V4-165", "no deleted rows come back", "Across snapshots", "warning", ROLL_BACK,
          in_step("was a delete vector of a file that lives on without one", _restored_rows)),
