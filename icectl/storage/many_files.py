@@ -12,7 +12,7 @@ from icectl.entries.files import ListedFile, ListedFiles, listed_files, total_by
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.spill import Spill
 
-_SORTED_ROWS = 1 << 19
+_SORTED_ROWS = 1 << 17
 """Rows that are sorted at once."""
 _MOST_RANGES = 256
 _SAMPLED = 50_000
