@@ -49,14 +49,22 @@ def shorten(store: Store, journal: DeletionJournal, remaining: Files) -> None:
 
 
 def _content(journal: DeletionJournal) -> bytes:
+    """Return the JSON object of a journal; `files` is made part by part, as it may be long."""
     content = {
         "icectl-journal": VERSION,
         "table-uuid": journal.table_uuid,
         "created-ms": journal.created_ms,
         "snapshot-ids": journal.snapshot_ids,
-        "files": [[place, int(kind), size] for place, kind, size in rows(journal.files)],
     }
-    return json.dumps(content, separators=(",", ":")).encode()
+    listed = b",".join(
+        _json([[place, int(kind), size] for place, kind, size in rows(part)])[1:-1]
+        for part in slices(journal.files, STEP)
+    )
+    return b"".join([_json(content)[:-1], b',"files":[', listed, b"]}"])
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def unfinished_journals(

@@ -95,7 +95,7 @@ KINDS = {
 _LARGEST_BYTES = {
     "inspect": 20,
     "remove-orphans -n": 19,
-    "remove as many orphans -n": 19,
+    "remove as many orphans -n": 28,
     "expire-snapshots -n": 19,
     "rewrite-manifests -n": 19,
     "compact -n": 19,
