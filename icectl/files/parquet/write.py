@@ -34,9 +34,7 @@ _MOST_VALUES = 1024
 _SAMPLE_BYTES = 1 << 20
 """Of one sample; its rows are fewer where they are wide, and never less than _FEWEST_ROWS."""
 _FEWEST_ROWS = 4
-_SAMPLES, _SAMPLE_ROWS = 8, 4096
-_DISTINCT = 0.8
-"""Part of different values in a sample from which a dictionary hardly has a value twice."""
+_SAMPLES = 8
 
 Place = Sequence[int]
 """Field ids from a top-level column down to one inside it."""
@@ -142,7 +140,7 @@ class ParquetWriter:
                 version="2.6",
                 compression=options.compression,
                 compression_level=options.compression_level,
-                use_dictionary=columns_with_dictionary(rows),
+                use_dictionary=columns_with_dictionary(rows, options.page_row_limit),
                 data_page_size=options.page_size_bytes,
                 write_batch_size=_values_at_a_time(rows, options.page_size_bytes),
                 max_rows_per_page=options.page_row_limit,
@@ -240,13 +238,13 @@ def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:
     return max(1, min(_MOST_VALUES, page_size_bytes // max(widest, 1)))
 
 
-def columns_with_dictionary(rows: pa.Table) -> list[str] | bool:
-    """Return columns worth a dictionary by some rows, nested ones always; True is all."""
-    sample = _sample(rows)
+def columns_with_dictionary(rows: pa.Table, page_row_limit: int) -> list[str] | bool:
+    """Return columns worth a dictionary by a page of some rows, nested ones always; True is all."""
+    sample = _sample(rows, page_row_limit)
     fruitless = {
         field.name
         for field, column in zip(rows.schema, sample.columns, strict=True)
-        if not pa.types.is_nested(field.type) and _is_distinct(column)
+        if not pa.types.is_nested(field.type) and not _is_shorter_by_dictionary(column)
     }
     if not fruitless:
         return True
@@ -257,20 +255,38 @@ def columns_with_dictionary(rows: pa.Table) -> list[str] | bool:
     return [path for path in paths if path not in fruitless]
 
 
-def _sample(rows: pa.Table) -> pa.Table:
+def _sample(rows: pa.Table, row_count: int) -> pa.Table:
     most = _SAMPLE_BYTES * rows.num_rows // max(rows.nbytes, 1)
-    size = max(_FEWEST_ROWS, min(_SAMPLE_ROWS, most))
+    size = max(_FEWEST_ROWS, min(row_count // _SAMPLES, most))
     if rows.num_rows <= _SAMPLES * size:
         return rows
     step = (rows.num_rows - size) // (_SAMPLES - 1)
     return pa.concat_tables([rows.slice(at * step, size) for at in range(_SAMPLES)])
 
 
-def _is_distinct(column: pa.ChunkedArray) -> bool:
-    present = len(column) - column.null_count
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks])
-    return bool(present) and int(pc.count_distinct(column).as_py()) > _DISTINCT * present
+def _is_shorter_by_dictionary(column: pa.ChunkedArray) -> bool:
+    """Whether the values of a page are longer than a dictionary and codes, or there is no value.
+
+    So parquet-java decides by the first page: a look-up of one row reads a whole dictionary.
+    """
+    values = column.drop_null()
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = pa.chunked_array([chunk.storage for chunk in values.chunks])
+    if not len(values):
+        return True
+    different = values.unique()
+    code_bits = (len(different) - 1).bit_length()
+    return _plain_bits(different) + code_bits * len(values) < _plain_bits(values)
+
+
+def _plain_bits(values: pa.Array | pa.ChunkedArray) -> int:
+    kind = values.type
+    if pa.types.is_decimal(kind):  # R-095
+        digits = kind.precision
+        return len(values) * (32 if digits <= 9 else 64 if digits <= 18 else kind.bit_width)
+    if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind):
+        return len(values) * int(kind.bit_width)
+    return 8 * (int(pc.sum(pc.binary_length(values)).as_py()) + 4 * len(values))
 
 
 def rewrite_rows(content: bytes, change: Callable[[pa.Table], pa.Table]) -> bytes:

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -94,20 +95,45 @@ def rows(count=COUNT):
 
 
 def test_columns_of_ever_new_values_get_none():
-    found = columns_with_dictionary(rows())
+    found = columns_with_dictionary(rows(), 20_000)
     assert found == [
         "kind", "nothing", "tags.key_value.key", "tags.key_value.value.x",
     ]  # fmt: skip
 
 
 def test_a_file_where_all_values_come_again_has_one_for_every_column():
-    assert columns_with_dictionary(pa.table({"a": [1, 1, 2] * 100, "b": ["x"] * 300})) is True
-    assert columns_with_dictionary(rows(0)) is True
+    assert (
+        columns_with_dictionary(pa.table({"a": [1, 1, 2] * 100, "b": ["x"] * 300}), 20_000) is True
+    )
+    assert columns_with_dictionary(rows(0), 20_000) is True
 
 
 def test_sorted_columns_are_judged_by_all_of_their_parts():
     repeated = pa.table({"a": np.arange(COUNT) // 4, "b": np.repeat(np.arange(COUNT // 2), 2)})
-    assert columns_with_dictionary(repeated) is True
+    assert columns_with_dictionary(repeated, 20_000) is True
+
+
+@pytest.mark.parametrize(
+    ("different", "kind", "is_worth_it"),
+    [
+        (16_000, pa.int64(), False),  # 128,000 + 35,000 bytes against 160,000
+        (15_000, pa.int64(), True),
+        (12_000, pa.int32(), False),  # 48,000 + 35,000 bytes against 80,000
+        (11_000, pa.int32(), True),
+        (12_000, pa.decimal128(9, 2), False),
+        (16_000, pa.decimal128(18, 2), False),
+        (16_000, pa.decimal128(19, 2), True),  # 256,000 + 35,000 bytes against 320,000
+        (19_000, pa.string(), False),  # 551,000 + 37,500 bytes against 580,000
+        (17_000, pa.string(), True),
+    ],
+)
+def test_dictionaries_are_to_be_shorter_than_a_page_of_values(different, kind, is_worth_it):
+    numbers = pa.array(np.arange(20_000) % different).cast(pa.int32())
+    if pa.types.is_string(kind):
+        column = pc.utf8_lpad(numbers.cast(kind), 25)
+    else:
+        column = numbers.cast(pa.decimal128(10)).cast(kind, safe=False)
+    assert columns_with_dictionary(pa.table({"c": column}), 20_000) == (is_worth_it or [])
 
 
 def test_files_are_written_with_what_was_found():
