@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import IO
 
 import numpy as np
@@ -30,7 +31,8 @@ Flags = npt.NDArray[np.bool_]
 class DeletedPositions:
     """Deleted rows of some data files, by the location of each.
 
-    `scheme` is added to paths in delete files without one (sfc-1 L2), unless it is empty.
+    `scheme` is added to paths in delete files without one (sfc-1 L2), unless it is empty. Several
+    threads may add positions.
     Memory: a byte for each row of the data files that have deletes.
     """
 
@@ -40,6 +42,7 @@ class DeletedPositions:
         self._flags: dict[str, Flags] = {}
         self._otherwise_spelled: dict[str, Flags] = {}
         self._by_key = {loosest_key(location): location for location in record_counts}
+        self._lock = Lock()
 
     def of(self, location: str) -> Flags | None:
         """Return the flags of a data file; None if no row is deleted."""
@@ -77,11 +80,12 @@ class DeletedPositions:
         self, marked: dict[str, Flags], location: str, positions: npt.NDArray[np.integer]
     ) -> None:
         count = self._record_counts[location]
-        flags = marked.get(location)
-        if flags is None:
-            flags = marked[location] = np.zeros(count, np.bool_)
         inside = positions[(positions >= 0) & (positions < count)]
-        flags[inside.astype(np.int64)] = True
+        with self._lock:
+            flags = marked.get(location)
+            if flags is None:
+                flags = marked[location] = np.zeros(count, np.bool_)
+            flags[inside.astype(np.int64)] = True
 
 
 def spelled_otherwise(location: str, row_count: int) -> Unsupported:

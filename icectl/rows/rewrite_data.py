@@ -58,7 +58,7 @@ from icectl.rows.write_data import (
     with_joined_bounds,
 )
 from icectl.storage.location import name
-from icectl.table.reading import in_threads, streamed_in_threads
+from icectl.table.reading import bundles, in_threads, read_in_threads, streamed_in_threads
 from icectl.table.rewrite_tasks import even_splits
 
 _VARIANT = PrimitiveType("variant")
@@ -68,6 +68,9 @@ _READ_BYTES = 48 << 20
 
 _PART_BYTES = 16 << 20
 """Stored bytes of a file that threads read apart from its others."""
+
+_PARTS_A_THREAD = 4
+"""Several small files are read one after the other, but each thread has so many parts to read."""
 
 _FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
 """Rows, bytes of rows, and parts of a row group up to which batches are joined: each takes time."""
@@ -191,7 +194,8 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) 
     # A file begins with its first row group, once the rows of this were read.
     filters = ChainMap({**options.parquet.bloom_filters}, read.filters)
     options = replace(options, parquet=replace(options.parquet, bloom_filters=filters))
-    with closing(live_batches(group, outputs, read, _key_maker(group))) as batches:
+    of_rows = read, _key_maker(group), _joined_bytes(options)
+    with closing(live_batches(group, outputs, *of_rows)) as batches:
         files, totals = write_rows(group, batches, options, outputs, read.live)
     stated = [file.stated.metrics for file in group.files if file.stated is not None]
     if len(stated) == len(group.files):
@@ -215,8 +219,7 @@ def write_rows(
     record_count = sum(file.record_count for file in group.files)
     row_size_bytes = group.size_bytes / max(record_count, 1)
     before, after = RowTotals() if counted is None else counted, RowTotals()
-    most_bytes = min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
-    batches = joined(batches, most_bytes)
+    batches = joined(batches, _joined_bytes(options))
     columns = group.columns
     of_files = options, outputs, row_size_bytes, columns.shredding
     with DataWriter(columns.written, *of_files) as writer:
@@ -239,6 +242,10 @@ def write_rows(
             after.add_totals(totals)
     check_rows(before, after, [written.footer for written in files])
     return tuple(files), before
+
+
+def _joined_bytes(options: WriteOptions) -> int:
+    return min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
 
 
 def joined(
@@ -345,16 +352,21 @@ class RowsRead:
 
 
 def live_batches(
-    group: FileGroup, outputs: FileOutputs, read: RowsRead, keys: KeyMaker | None = None
+    group: FileGroup,
+    outputs: FileOutputs,
+    read: RowsRead,
+    keys: KeyMaker | None = None,
+    joined_bytes: int = 0,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a group that are not deleted, with the columns to write and their keys.
 
-    Parts of files are read by as many threads as `outputs` has. Close it to stop early.
+    Parts of files, or several small ones, are read by as many threads as `outputs` has. They join
+    small batches up to `joined_bytes`. Close it to stop early.
     Order: as of stored_rows.
     """
 
     def counting(part: Callable[[], Iterator[StoredRows]]) -> Iterator[pa.RecordBatch]:
-        rows = read.counting(part())
+        rows = joined(read.counting(part()), joined_bytes)
         return rows if keys is None else keyed(rows, keys)
 
     parts = [partial(counting, part) for part in _parts(group, outputs)]
@@ -409,7 +421,7 @@ def _parts(
     more: Collection[int] = (),
     is_wanted: IsWanted = lambda _: True,
 ) -> Sequence[Callable[[], Iterator[StoredRows]]]:
-    """Return what reads each file of a group, or each part of one, once deletes are read."""
+    """Return what reads several small files, or each part of a large one, once deletes are read."""
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
     by_rank = equality_indexes(
@@ -419,11 +431,19 @@ def _parts(
         # Each part of very many deletes, except the last, needs its own pass over the rows.
         _mark(group, outputs, indexes, deleted)
         indexes = part
-    return [
-        partial(_file_rows, file, group.columns, outputs, deleted, indexes, more, is_wanted)
-        for file in group.files
-        for file in _split(file, outputs.threads)
+    files = [part for file in group.files for part in _split(file, outputs.threads)]
+    sizes = [
+        stop - start for start, stop in (file.split or (0, file.size_bytes or 0) for file in files)
     ]
+
+    def rows(bundle: range) -> Iterator[StoredRows]:
+        for place in bundle:
+            yield from _file_rows(
+                files[place], group.columns, outputs, deleted, indexes, more, is_wanted
+            )
+
+    most = max(1, len(files) // (_PARTS_A_THREAD * outputs.threads))
+    return [partial(rows, bundle) for bundle in bundles(sizes, most, _FEW_BYTES)]
 
 
 def _split(file: SourceFile, threads: int) -> Sequence[SourceFile]:
@@ -499,9 +519,16 @@ def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositio
     deleted = DeletedPositions(counts, group.deletes.scheme)
     for vector, positions in positions_of(group.deletes.vectors, outputs):
         deleted.add(vector.data_file, positions)
-    for deletes in group.deletes.position_deletes:
+
+    def add(deletes: PositionDeletes) -> None:
         with outputs.reading(deletes.file.location) as file:
             deleted.add_file(deletes.open(file), deletes.applies_to, deletes.named)
+
+    files = group.deletes.position_deletes
+    sizes = [deletes.file.size_bytes or 0 for deletes in files]
+    with closing(read_in_threads(add, files, sizes, threads=outputs.threads)) as added:
+        for _ in added:
+            pass
     deleted.check_spelling()
     return deleted
 

@@ -232,24 +232,24 @@ def read_in_threads(
     read: Callable[[_Item], _Done], items: Sequence[_Item], sizes: Sequence[int], *, threads: int
 ) -> Generator[_Done, None, None]:
     """Work as in_threads, for files that may be small and many: a thread reads several in a row."""
-    bundles = _bundles(sizes, max(1, min(_MOST_AT_ONCE, len(items) // (4 * threads))))
+    ranges = bundles(sizes, max(1, min(_MOST_AT_ONCE, len(items) // (4 * threads))))
 
     def read_all(bundle: range) -> list[_Done]:
         return [read(items[place]) for place in bundle]
 
-    of_bundles = [sum(sizes[bundle.start : bundle.stop]) for bundle in bundles]
-    with closing(in_threads(read_all, bundles, of_bundles, threads=threads)) as results:
+    of_bundles = [sum(sizes[bundle.start : bundle.stop]) for bundle in ranges]
+    with closing(in_threads(read_all, ranges, of_bundles, threads=threads)) as results:
         for result in results:
             yield from result
 
 
-def _bundles(sizes: Sequence[int], most: int) -> Sequence[range]:
-    """Places side by side, at most so many together, and only small ones."""
-    bundles: list[range] = []
+def bundles(sizes: Sequence[int], most: int, most_bytes: int = _BYTES_AT_ONCE) -> Sequence[range]:
+    """Return places side by side: at most so many together, of items that are small together."""
+    found: list[range] = []
     start = size = 0
     for place, file_size in enumerate(sizes):
-        if place > start and (place - start == most or size + file_size > _BYTES_AT_ONCE):
-            bundles.append(range(start, place))
+        if place > start and (place - start == most or size + file_size > most_bytes):
+            found.append(range(start, place))
             start, size = place, 0
         size += file_size
-    return [*bundles, range(start, len(sizes))] if sizes else []
+    return [*found, range(start, len(sizes))] if sizes else []

@@ -143,19 +143,23 @@ class ParquetDataFile:
         None where that takes more than a look: of several row groups, of many columns, or without
         compiled loops.
         """
-        metadata = self.file.metadata
-        if metadata.num_row_groups != 1 or metadata.num_columns > _MOST_AT_A_LOOK:
-            return None
-        with reading_data_file(_KIND):
-            chunks = chunk_facts(footer_bytes(metadata))
-        columns = leaves(self.schema)
-        if chunks is None or len(chunks) != len(columns):
+        columns, chunks = leaves(self.schema), self._chunk_facts
+        if chunks is None:
             return None
         return {
             leaf.field_id: (leaf.type, chunk)
             for leaf, chunk in zip(columns, chunks, strict=True)
             if leaf.field_id is not None and leaf.part is None and not leaf.is_repeated
         }
+
+    @cached_property
+    def _chunk_facts(self) -> Sequence[ChunkFacts] | None:
+        metadata = self.file.metadata
+        if metadata.num_row_groups != 1 or metadata.num_columns > _MOST_AT_A_LOOK:
+            return None
+        with reading_data_file(_KIND):
+            chunks = chunk_facts(footer_bytes(metadata))
+        return chunks if chunks and len(chunks) == len(leaves(self.schema)) else None
 
     @property
     def split_offsets(self) -> tuple[int, ...]:
@@ -282,9 +286,14 @@ class ParquetDataFile:
         fixed_bytes = sum((width or _OFFSET_BYTES) * chunk.num_values for width, chunk in chunks)
         if fixed_bytes > _LARGEST_WORST_BYTES:
             return False
-        first = number * self.file.metadata.num_columns
-        varying = [first + column for column in columns if not self._widths[column]]
-        value_bytes = self._footer.value_bytes(varying)
+        varying = [column for column in columns if not self._widths[column]]
+        if self._chunk_facts is not None:
+            stated = [self._chunk_facts[column].value_bytes for column in varying]
+            sizes = [size for size in stated if size is not None and size >= 0]
+            value_bytes = sum(sizes) if len(sizes) == len(stated) else None
+        else:
+            first = number * self.file.metadata.num_columns
+            value_bytes = self._footer.value_bytes([first + column for column in varying])
         return value_bytes is not None and fixed_bytes + value_bytes <= _LARGEST_WORST_BYTES
 
     @cached_property

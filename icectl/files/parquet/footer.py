@@ -60,15 +60,17 @@ _CHUNKS_AND_STATISTICS = np.array(
 )
 
 
-_STATED = 6
+_STATED = 7
 _CHUNKS_AND_FACTS = np.array(
     [
-        *_CHUNKS_AND_STATISTICS[:6].tolist(),  # up to _STATED
+        *_CHUNKS_AND_STATISTICS[:6].tolist(),
+        (5, _SIZE_STATISTICS, STRUCT),  # _STATED
         (5, 5, NUMBER),
         (5, 7, NUMBER),
-        (_STATED, 3, NUMBER),
-        (_STATED, 6, BINARY),
-        (_STATED, 5, BINARY),
+        (_STATED, _BYTES_OF_VALUES, NUMBER),
+        (6, 3, NUMBER),
+        (6, 6, BINARY),
+        (6, 5, BINARY),
     ],
     np.int64,
 )
@@ -304,13 +306,14 @@ def chunk_statistics(footer: bytes) -> ChunkStatistics:
 
 
 class ChunkFacts(NamedTuple):
-    """What a footer says of a column chunk: counts, bytes as stored, and bounds as they are there.
+    """What a footer says of a column chunk: counts, bytes, and bounds as they are there.
 
-    None is not stated.
+    `size_bytes` are as stored, `value_bytes` those of texts and bytes. None is not stated.
     """
 
     value_count: int | None
     size_bytes: int | None
+    value_bytes: int | None
     null_count: int | None
     lower: bytes | None
     upper: bytes | None
@@ -329,7 +332,7 @@ def chunk_facts(footer: bytes) -> list[ChunkFacts] | None:
         if node == _CHUNK:
             found.append([None] * len(ChunkFacts._fields))
         elif node > _STATED:
-            is_bound = node > _STATED + 3
+            is_bound = node > _STATED + 4
             found[-1][node - _STATED - 1] = footer[end - number : end] if is_bound else number
     return [ChunkFacts(*facts) for facts in found]
 

@@ -97,9 +97,9 @@ def test_of_delete_files_one_sign_is_enough_and_bytes_are_none(sign):
 
 
 def facts(**changes: Any) -> dict[int, tuple[pa.DataType, ChunkFacts]]:
-    name = ChunkFacts(3, 60, 1, b"b", b"d")
+    name = ChunkFacts(3, 60, None, 1, b"b", b"d")
     return {
-        1: (pa.int64(), ChunkFacts(3, 50, 0, *(end.to_bytes(8, "little") for end in (1, 9)))),
+        1: (pa.int64(), ChunkFacts(3, 50, None, 0, *(end.to_bytes(8, "little") for end in (1, 9)))),
         2: (pa.string(), name._replace(**changes)),
     }
 
@@ -131,7 +131,7 @@ def test_bounds_of_text_may_be_cut_where_an_entry_states_them_and_those_of_numbe
     assert not is_alike(STATED, facts(lower=b"ba", upper=b"dz"))
     lower = replace(OWN, lower_bounds=bounds(id=256, name="b"))  # less than 1 by its bytes
     assert not is_alike(StatedFile(100, lower, (ID, NAME)), facts())
-    narrow = facts() | {1: (pa.int32(), ChunkFacts(3, 50, 0, b"\1\0\0\0", b"\x09\0\0\0"))}
+    narrow = facts() | {1: (pa.int32(), ChunkFacts(3, 50, None, 0, b"\1\0\0\0", b"\x09\0\0\0"))}
     assert not is_alike(STATED, narrow)
     assert not is_alike(STATED, facts() | {1: (pa.uint64(), facts()[1][1])})
 
