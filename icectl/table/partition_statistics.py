@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from icectl.entries.columns import whole
 from icectl.entries.partition_key import decode_key, encode_keys, java_sort_key
 from icectl.entries.rows import Entries, live, of_status
 from icectl.entries.summary import PARTITION_SOURCES, by_partition, merge_partitions
 from icectl.errors import CorruptTable, MissingFile, Unsupported
 from icectl.files.arrow_failures import reading_data_file
 from icectl.files.manifest.parquet_columns import Columns, ParquetColumns
-from icectl.files.parquet.schema import arrow_schema, flat_type
+from icectl.files.parquet.schema import arrow_schema, child_fields, flat_type
 from icectl.format.layout import layout_of
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
@@ -333,31 +334,34 @@ def partition_file(metadata: TableMetadata, counts: PartitionCounts) -> bytes:
     Raises: Unsupported.
     """
     partition = partition_type(metadata)
-    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
-
-    def values(group: Mapping[str, Any]) -> dict[int, Any]:
-        spec = specs[group["spec_id"]]
-        tuple_ = decode_key(group["partition_key"], result_types(spec, metadata.schemas))
-        return {item.field_id: value for item, value in zip(spec.fields, tuple_, strict=True)}
-
-    rows = [(values(group), group) for group in counts.table.to_pylist()]
+    specs = {
+        spec.spec_id: (
+            [item.field_id for item in spec.fields],
+            result_types(spec, metadata.schemas),
+        )
+        for spec in metadata.partition_specs
+    }
     ids = [item.id for item in partition.fields]
-    rows.sort(key=lambda row: (*(java_sort_key(row[0].get(id_)) for id_ in ids), row[1]["spec_id"]))
+
+    def row_of(spec_id: int, key: bytes) -> tuple[list[Any], int]:
+        fields, types = specs[spec_id]
+        values = dict(zip(fields, decode_key(key, types), strict=True))
+        return [values.get(id_) for id_ in ids], spec_id
+
+    keys = (counts.table[name].to_pylist() for name in ("spec_id", "partition_key"))
+    rows = list(map(row_of, *keys))
+    order = sorted(range(len(rows)), key=lambda at: (*map(java_sort_key, rows[at][0]), rows[at][1]))
     schema = arrow_schema(statistics_schema(partition, metadata.format_version))
-    tuples = [_column(kind, [row.get(id_) for row, _ in rows]) for id_, kind in _kinds(ids, schema)]
-    columns = [pa.StructArray.from_arrays(tuples, fields=list(schema.field("partition").type))]
-    stored = [_stored(group, counts.instants, metadata.format_version) for _, group in rows]
-    columns += [
-        pa.array([row[item.name] for row in stored], item.type) for item in list(schema)[1:]
+    kinds = [item.type for item in child_fields(schema.field("partition").type)]
+    tuples = [
+        _column(kind, [rows[at][0][place] for at in order]) for place, kind in enumerate(kinds)
     ]
+    stored = _stored(counts.table.take(pa.array(order, pa.int64())), counts.instants)
+    columns = [pa.StructArray.from_arrays(tuples, fields=list(schema.field("partition").type))]
+    columns += [whole(stored[item.name]).cast(item.type) for item in list(schema)[1:]]
     sink = BytesIO()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
     return sink.getvalue()
-
-
-def _kinds(ids: Sequence[int], schema: pa.Schema) -> list[tuple[int, pa.DataType]]:
-    fields = schema.field("partition").type
-    return [(id_, fields.field(place).type) for place, id_ in enumerate(ids)]
 
 
 def _column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
@@ -367,24 +371,23 @@ def _column(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _stored(
-    group: Mapping[str, Any], instants: Sequence[tuple[int, int]], format_version: int
-) -> dict[str, Any]:
-    deleted = group["position_delete_record_count"] + group[_VECTOR_RECORDS]
-    is_known = not group["equality_delete_file_count"] and not group["position_delete_file_count"]
-    rank = group["updated_ms"]
-    time_ms, snapshot_id = (None, None) if rank is None else instants[rank]
-    counts = {
-        "spec_id": group["spec_id"],
-        "data_record_count": group["record_count"],
-        "data_file_count": group["file_count"],
-        "total_data_file_size_in_bytes": group["size_bytes"],
+def _stored(counts: pa.Table, instants: Sequence[tuple[int, int]]) -> Mapping[str, pa.ChunkedArray]:
+    """Return the columns of the file besides the partition, by name, dv_count for every version."""
+    deleted = pc.add(counts["position_delete_record_count"], counts[_VECTOR_RECORDS])
+    files = pc.add(counts["equality_delete_file_count"], counts["position_delete_file_count"])
+    total = pc.subtract(counts["record_count"], deleted)
+    times, snapshot_ids = (pa.array([of[at] for of in instants], pa.int64()) for at in (0, 1))
+    return {
+        "spec_id": counts["spec_id"],
+        "data_record_count": counts["record_count"],
+        "data_file_count": counts["file_count"],
+        "total_data_file_size_in_bytes": counts["size_bytes"],
         "position_delete_record_count": deleted,
-        "position_delete_file_count": group["position_delete_file_count"],
-        "equality_delete_record_count": group["equality_delete_record_count"],
-        "equality_delete_file_count": group["equality_delete_file_count"],
-        "total_record_count": group["record_count"] - deleted if is_known else None,
-        "last_updated_at": time_ms,
-        "last_updated_snapshot_id": snapshot_id,
+        "position_delete_file_count": counts["position_delete_file_count"],
+        "equality_delete_record_count": counts["equality_delete_record_count"],
+        "equality_delete_file_count": counts["equality_delete_file_count"],
+        "total_record_count": pc.if_else(pc.equal(files, 0), total, None),
+        "last_updated_at": times.take(whole(counts["updated_ms"])),
+        "last_updated_snapshot_id": snapshot_ids.take(whole(counts["updated_ms"])),
+        "dv_count": counts["deletion_vector_count"],
     }
-    return counts | ({"dv_count": group["deletion_vector_count"]} if format_version >= 3 else {})
