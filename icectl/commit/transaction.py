@@ -132,9 +132,9 @@ def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> Da
 class DataOutputs:
     """The locations of a run's new data files; they, or the run, are recorded beforehand."""
 
-    def __init__(self, metadata: TableMetadata, outputs: Outputs, mark: str = "") -> None:
+    def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
         uuid = outputs.journal.uuid
-        self.names = FileNames(metadata.location, metadata.properties, uuid, mark)
+        self.names = FileNames(metadata.location, metadata.properties, uuid)
         self._outputs = outputs
         self._counts: Counter[str] = Counter()
         self._lock = Lock()

@@ -167,12 +167,11 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """The locations of a run's new files: names have the `uuid`, those of data files the `mark`."""
+    """The locations of a run's new files, whose names have its `uuid`."""
 
     table_location: str
     properties: Mapping[str, str]
     uuid: str
-    mark: str = ""
 
     def location(self, of: Task | int, writer: int, partition: str, count: int) -> str:
         """Return the location of file number `count` of a writer.
@@ -184,7 +183,8 @@ class FileNames:
             name = delete_file_name(of.group, writer, self.uuid, count, is_vector=is_vector)
         else:
             group = of if isinstance(of, int) else of.group
-            name = data_file_name(group, writer, self.uuid, count, self.mark)
+            mark = of.mark if isinstance(of, RewriteTask) else ""
+            name = data_file_name(group, writer, self.uuid, count, mark)
         return data_location(self.table_location, self.properties, partition, name)
 
 

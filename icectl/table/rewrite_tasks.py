@@ -86,7 +86,8 @@ class RewriteTask:
     """Data files whose live rows become new files: most often one.
 
     New files lie in the partition of `partition_key`; None lets the spec decide row by row. They
-    carry `sequence_number` (R-045), and another begins where one has `roll_bytes`.
+    carry `sequence_number` (R-045) and in their names the `mark`; another begins where one has
+    `roll_bytes`.
     """
 
     task_id: str
@@ -99,6 +100,7 @@ class RewriteTask:
     roll_bytes: int
     expected_bytes: int
     method: Method = "rewrite"
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.bound_values import Reals
 from icectl.entries.clustering import Key, keys_of_order, metrics_of, places_of, shares, spans_of
 from icectl.entries.columns import Integers, Mask
-from icectl.entries.rows import Entries, take
+from icectl.entries.rows import Entries, numbers, take
 from icectl.format.schema import Schema
 from icectl.rows.sort_rows import Curve, RowOrder
 
@@ -29,11 +30,17 @@ MIN_DEPTH = 2
 SORT_RATIO = 8
 """Files are sorted together with newer ones of which they have at most so many times the rows."""
 
+_ROUNDED = 1e-6
+"""By how much shares that are equal may differ, as sums over all partitions are rounded."""
+
 _RUN = (
-    r"(?P<group>\d{5,})-\d+-(?P<run>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-    r"-\d+-c[0-9a-f]{8}\.parquet$"
+    r"(?P<group>\d{5,18})-\d+-(?P<run>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"-\d+-(?:g(?P<groups>\d{1,18})-)?c[0-9a-f]{8}\.parquet$"
 )
-"""The end of the name of a data file that an earlier run has made, as data_file_name makes it."""
+"""The end of the name of a data file that an earlier run has made, as data_file_name makes it.
+
+`groups` are those that the run has had in the partition.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,52 +96,31 @@ class _Items:
     is_new: Mask
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What earlier runs in the same order have made, by the data files of a table.
+def new_files(data: Entries, rows: Integers, seen: Mask, sequence_numbers: Integers) -> Mask:
+    """Return whether no run has seen each of some data files.
 
-    A run has `seen` all that there was, unless it had limits (`parted`). It may have lost groups of
-    files, though: so files are new if they came after all those that a run has made over their
-    values, by `sequence_numbers`. Without these, up to version 1, all that no run has made are new.
+    `seen` are files of runs in the same order, without limits, among all of `data`. Such a run has
+    seen all files of a partition up to its sequence number, if none of its groups there is lost.
     """
-
-    seen: Mask
-    parted: Mask
-    sequence_numbers: Integers | None
-
-    def are_new(self, rows: Integers, lower: Integers, upper: Integers) -> Mask:
-        """Return whether some files are new; the places are their bounds, none with equal ends."""
-        is_new = ~self.seen[rows]
-        if self.sequence_numbers is None or is_new.all():
-            return is_new
-        numbers = self.sequence_numbers[rows]
-        last = _highest(lower, upper, np.where(is_new, -1, numbers))
-        return is_new & (self.parted[rows] | (numbers > last))
-
-
-def _highest(lower: Integers, upper: Integers, values: Integers) -> Integers:
-    """Return the highest value, or -1, of all that overlap each pair of places.
-
-    Cost: two passes over the places for each doubling of the widest. A pair is two blocks of as
-    many places as a power of 2.
-    """
-    exponents = np.frexp(upper - lower)[1] - 1
-    top = np.full(int(upper.max()), -1)
-    levels = range(int(exponents.max()) + 1)
-    # What lies over each place: blocks, halved again and again.
-    for level in reversed(levels):
-        here, size = exponents == level, 1 << level
-        np.maximum.at(top, lower[here], values[here])
-        np.maximum.at(top, upper[here] - size, values[here])
-        if half := size >> 1:
-            top[half:] = np.maximum(top[half:], top[:-half])
-    # What lies over each block: places, joined again and again.
-    highest = np.empty(len(values), np.int64)
-    for level in levels:
-        here, size = exponents == level, 1 << level
-        highest[here] = np.maximum(top[lower[here]], top[upper[here] - size])
-        top[:-size] = np.maximum(top[:-size], top[size:])
-    return highest
+    files = take(data, rows)
+    number_of, is_made = sequence_numbers[rows], seen[rows]
+    partitions = _codes(files.table["partition_key"])
+    names = _names(files)
+    texts = pc.struct_field(names, "groups")
+    counts = pc.if_else(pc.greater(texts, ""), texts, None).cast(pa.int64())
+    made = pa.table({
+        "partition": partitions,
+        "number": number_of,
+        "group": pc.if_else(counts.is_valid(), pc.struct_field(names, "group"), None),
+        "count": pc.fill_null(counts, 0),
+    }).filter(pa.array(is_made))  # fmt: skip
+    runs = made.group_by(["partition", "number"]).aggregate(
+        [("group", "count_distinct"), ("count", "max")]
+    )
+    whole = runs.filter(pc.greater_equal(runs["group_count_distinct"], runs["count_max"]))
+    last = np.full(int(partitions.max(initial=-1)) + 1, -1)
+    np.maximum.at(last, whole["partition"].to_numpy(), whole["number"].to_numpy())
+    return ~is_made & (number_of > last[partitions])
 
 
 def clustering_of(
@@ -142,20 +128,20 @@ def clustering_of(
     rows: Integers,
     order: RowOrder,
     schema: Schema,
-    sizes: Integers,
-    made: Made,
+    is_made: Mask,
+    is_new: Mask,
     min_depth: int,
     sort_ratio: int = SORT_RATIO,
 ) -> Clustering:
     """Return how some data files lie in an order, those of each partition by themselves.
 
-    `rows` are of one spec; `sizes` are the bytes of all of `data`.
+    `rows` are of one spec. Of all of `data`, `is_made` are those that runs in the same order have
+    made, and `is_new` those that no run has seen.
     Cost: a sort for each key, and a pass for each doubling of shares.
     """
     files = take(data, rows)
-    keys = files.table["partition_key"].combine_chunks().dictionary_encode("encode")
-    groups = np.asarray(keys.indices.to_numpy(), np.int64)
-    runs = _runs(files, (made.seen | made.parted)[rows])
+    sizes = numbers(data, "file_size_in_bytes")
+    groups, runs = _codes(files.table["partition_key"]), _runs(files, is_made[rows])
     overlaps: list[Overlap] = []
     weighed = np.zeros(3)  # depths before and after, and bytes
     places: Mapping[int, int] = {}
@@ -169,8 +155,7 @@ def clustering_of(
         is_wide, is_point = upper > lower, (upper == lower) & (lower >= 0)
         if is_wide.any():
             wide, ends = left[is_wide], (lower[is_wide], upper[is_wide])
-            is_new = made.are_new(rows[wide], *ends)
-            items = _items(rows[wide], runs[wide], *ends, sizes[rows[wide]], is_new)
+            items = _items(rows[wide], runs[wide], *ends, sizes[rows[wide]], is_new[rows[wide]])
             found, depths, size = _overlaps(items, gaps, min_depth, sort_ratio)
             overlaps += found
             weighed += (depths[0] * size, depths[1] * size, size)
@@ -194,9 +179,20 @@ def _keys(order: RowOrder, schema: Schema) -> Iterator[Key | None]:
         yield key
 
 
+def _names(files: Entries) -> pa.Array:
+    """Return the parts of the names of files, null of those that no run can have made."""
+    return pc.extract_regex(files.table["location"].combine_chunks(), _RUN)
+
+
+def _codes(values: pa.ChunkedArray) -> Integers:
+    """Number equal values alike, from 0."""
+    indices = values.combine_chunks().dictionary_encode("encode").indices
+    return np.asarray(indices.to_numpy(), np.int64)
+
+
 def _runs(files: Entries, is_made: Mask) -> Integers:
     """Number the runs of files: each file that no run has made is one of its own."""
-    found = pc.extract_regex(files.table["location"].combine_chunks(), _RUN)
+    found = _names(files)
     named = pc.binary_join_element_wise(
         pc.struct_field(found, "group"), pc.struct_field(found, "run"), "-"
     )
@@ -292,7 +288,7 @@ def _overlaps(
     depth = _covering(lower, upper, count)
     total = float(items.sizes.sum())
     average = float(np.average(depth, weights=evenly))
-    levels = np.floor(np.log2(share)).astype(np.int64)
+    levels = np.floor(np.log2(share) + _ROUNDED).astype(np.int64)
     # From small shares to large ones: where all up to a level are merged.
     merged = np.full(count, np.iinfo(np.int64).min)
     below, new = np.zeros(count), np.zeros(count)
@@ -303,7 +299,8 @@ def _overlaps(
         shared = _covering(*ends, share[of_level])
         is_new = of_level & items.is_new
         new += _covering(lower[is_new], upper[is_new], count)
-        is_near = (here > 1) | ((below > 0) & (shared <= sort_ratio * below * here))
+        most = sort_ratio * below * here
+        is_near = (here > 1) | ((below > 0) & (shared <= most + most * _ROUNDED))
         merged[(here > 0) & (new > 0) & is_near] = level
         below += np.where(here > 0, shared, 0.0)
     merged[depth < min_depth] = np.iinfo(np.int64).min

@@ -123,7 +123,8 @@ class Grouping:
     """The planning of groups: the files with rows, and bytes, stored and without deleted rows.
 
     `verdicts` are changed where a candidate is left alone after all; `as_made` tells files that
-    are only rewritten together with others. `layout` is that in the order of rows.
+    are only rewritten together with others, `is_new` those that no run in the order of rows has
+    seen. `layout` is that in this order.
     """
 
     files: LiveFiles
@@ -132,6 +133,7 @@ class Grouping:
     stored: Integers
     live: Integers
     as_made: Mask
+    is_new: Mask
     layout: Clustering
     mergeable: Mergeable
 
@@ -245,13 +247,15 @@ class Grouping:
     def _is_worth_it(self, rows: list[int]) -> bool:
         """Whether candidates of a partition are rewritten, as the reference implementation says.
 
-        What a compaction to the same sizes has made is no reason.
+        What a compaction to the same sizes has made, or has seen and left, is no reason.
         """
         rows = self._others(rows)
         if not rows:
             return False
         if self.options.every or self.verdicts[rows].max() >= min(DELETES):
             return True
+        if not self.is_new[rows].any():
+            return False
         size = self.stored_bytes(rows)
         enough = len(rows) >= self.options.min_input_files or size > self.options.sizes.target
         return (len(rows) > 1 and enough) or size > self.options.sizes.largest

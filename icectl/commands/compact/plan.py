@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from typing import Self
 
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
 from icectl.commands.compact.clustering import (
     Clustering,
-    Made,
     clustering_of,
+    new_files,
 )
 from icectl.commands.compact.equality_plan import (
     are_few_deleted,
@@ -144,12 +145,23 @@ class CompactPlan:
         return {LEFT_ALONE[reason]: counts[reason] for reason in LEFT_ALONE if counts[reason]}
 
     @property
-    def mark(self) -> str:
-        """The mark of new files. A limit that has left nothing to other runs is none."""
+    def marks(self) -> Mapping[int, str]:
+        """The mark of new files by the numbers of groups, with that of groups in the partition.
+
+        A limit that has left nothing to other runs is none.
+        """
         options = self.options
         left = np.isin(self.verdicts, (FileVerdict.LATER, FileVerdict.OVER_BUDGET))
         is_limited = options.where is not None or options.only is not None or bool(left.any())
-        return options.marks[is_limited]
+        mark = options.marks[is_limited]
+        # A group whose rows are all deleted becomes no file.
+        counts = Counter(group.partition_key for group in self.groups if group.expected_bytes)
+        return {
+            group.number: mark
+            if options.order is None or group.partition_key is None
+            else f"g{counts[group.partition_key]}-{mark}"
+            for group in self.groups
+        }
 
     @property
     def has_work(self) -> bool:
@@ -190,15 +202,19 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
     as_made = (seen | parted) & (not options.every)
     for reason in DELETES:
         as_made[verdicts == reason] = False
-    layout = Clustering()
+    layout, is_new = Clustering(), everything(files.data)
     if options.order is not None and not options.every:
         read = np.flatnonzero(is_read & of_specs(files.data, [spec.spec_id]))
         stays = ~may_leave(files.data, read, spec, types, metadata.current_schema)
-        numbered = metadata.format_version > 1
-        made = Made(seen, parted, numbers(files.data, "sequence_number") if numbered else None)
-        rows, schema = read[stays], metadata.current_schema
-        limits = options.min_depth, options.sort_ratio
-        layout = clustering_of(files.data, rows, options.order, schema, stored, made, *limits)
+        rows, schema, made = read[stays], metadata.current_schema, seen | parted
+        if metadata.format_version > 1:
+            is_new[rows] = new_files(files.data, rows, seen, numbers(files.data, "sequence_number"))
+        else:  # nothing tells when a file came
+            is_new = ~seen
+        layout = clustering_of(
+            files.data, rows, options.order, schema, made, is_new,
+            options.min_depth, options.sort_ratio,
+        )  # fmt: skip
         overlapping = np.fromiter(layout.overlap_of, np.int64)
         is_fine = verdicts[overlapping] == FileVerdict.FINE
         verdicts[overlapping[is_fine]] = FileVerdict.OVERLAPPING
@@ -209,6 +225,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         stored=stored,
         live=live_bytes(files.matches, stored),
         as_made=as_made,
+        is_new=is_new,
         layout=layout,
         mergeable=mergeable(
             files, verdicts, options.output_spec_id, metadata.format_version, options.sizes
@@ -364,6 +381,35 @@ class ChosenFiles:
 
         `stated` is what entries state of equality deletes, and of the files that these apply to.
         """
+        conversions = self.conversions(stated or {})
+        sooner = self._beside(conversions)
+        if sooner is not None:
+            converted = sooner.conversions(stated or {})  # of files, too, that stay then
+            most = self.planning.options.max_bytes
+            if sooner.stored_bytes + sum(group.input_bytes for group in converted) <= (most or 0):
+                return sooner.planned_with(branch, converted)
+        return self.planned_with(branch, conversions)
+
+    def _beside(self, conversions: Sequence[CompactGroup]) -> Self | None:
+        """Return the groups of files that a run's bytes have room for beside conversions.
+
+        None if all have room, or if these save fewer files for their bytes.
+        """
+        options, planning = self.planning.options, self.planning
+        size, stored = sum(group.input_bytes for group in conversions), self.stored_bytes
+        if options.max_bytes is None or size + stored <= options.max_bytes:
+            return None
+        deletes = sum(group.input_files for group in conversions)
+        if deletes * stored <= max(len(self.rows) - self.expected_files, 0) * size:
+            return None
+        room = replace(options, max_bytes=options.max_bytes - size)
+        planning = replace(planning, verdicts=planning.verdicts.copy(), options=room)
+        drafts = planning.within_limits(self.drafts)
+        planning = replace(planning, options=options)
+        return replace(self, planning=planning, drafts=tuple(drafts))
+
+    def planned_with(self, branch: Branch, conversions: Sequence[CompactGroup]) -> CompactPlan:
+        """Return the plan, with as many conversions as a run's bytes have room for."""
         planning, files, options = self.planning, self.planning.files, self.planning.options
         make = TaskMaker(files.data, files.deletes, files.index, self.rows.tolist())
         groups = [
@@ -372,7 +418,7 @@ class ChosenFiles:
         ]
         left: list[CompactGroup] = []
         if self.converted is not None:
-            groups, left = within_budget(options, groups, self.conversions(stated or {}))
+            groups, left = within_budget(options, groups, conversions)
             for group in left:
                 planning.leave(group.files, FileVerdict.OVER_BUDGET)
         sizes = [group.input_bytes for group in left]

@@ -566,12 +566,17 @@ class _Run:
         results: Iterable[TaskResult]
         outputs.begin()
         tasks = self._with_stated(batch)
-        places = DataOutputs(metadata, outputs, self._prepared.plan.mark)
+        places = DataOutputs(metadata, outputs)
         if options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
             results = self._engine.merge(merging, merge_job(metadata), places)
         else:
-            rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
+            marks = self._prepared.plan.marks
+            rewriting = [
+                replace(task, mark=marks[task.group])
+                for task in tasks
+                if isinstance(task, RewriteTask)
+            ]
             merge_options = MergeOptions(
                 options.min_delete_ratio, verifies_rows=options.verifies_rows
             )

@@ -5,15 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from icectl.commands.compact.clustering import (
     Clustering,
-    Made,
     Overlap,
-    _highest,
     clustering_of,
+    new_files,
     within,
 )
 from icectl.format.schema import Schema
@@ -62,14 +59,11 @@ def layout(
     limited: bool = False,
 ) -> Clustering:
     found = entries(*files)
-    sizes, numbers = (
-        found.table[name].to_numpy() for name in ("file_size_in_bytes", "sequence_number")
-    )
+    numbers = found.table["sequence_number"].to_numpy()
     made = np.array(["-c0" in row["location"] for row in files])
-    none = np.zeros(len(files), np.bool_)
-    seen, parted = (none, made) if limited else (made, none)
     rows, limits = np.arange(len(files)), (min_depth, ratio)
-    return clustering_of(found, rows, by, SCHEMA, sizes, Made(seen, parted, numbers), *limits)
+    is_new = new_files(found, rows, made & (not limited), numbers)
+    return clustering_of(found, rows, by, SCHEMA, made, is_new, *limits)
 
 
 def groups(*files: Any, **options: Any) -> list[tuple[int, ...]]:
@@ -128,22 +122,19 @@ def test_what_a_run_has_seen_is_no_work_again_but_for_one_that_had_limits(by):
     assert groups(*files[:2], late, by=by) == [(0, 1, 2)]
 
 
-def test_a_run_has_not_seen_what_lies_beside_all_that_it_made():
+def test_a_run_has_seen_nothing_where_a_group_of_it_is_lost():
+    def made(number: int, of: int, **more: Any) -> Any:
+        name = f"d/{number:05}-0-{UUID.format(1)}-00001-g{of}-c00000001.parquet"
+        return file(number * 10, number * 10 + 10, run=1, **more) | {"location": name}
+
     lost = [file(20, 30), file(20, 30)]
-    assert groups(file(0, 10, 100, 1), *lost) == [(1, 2)]
-    assert groups(file(0, 20, 100, 1), *lost) == [(1, 2)]  # ends may touch
-    assert groups(file(0, 21, 100, 1), *lost) == []
-    assert groups(file(0, 10, 100, 1), file(0, 30, 10), *lost) == [(1, 2, 3)]
-
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20), st.integers(-1, 5)), min_size=1))
-def test_the_highest_of_what_overlaps_is_that_of_comparing_all_pairs(drawn):
-    lower, width, values = np.array(drawn).T
-    upper = lower + width
-    expected = [
-        values[(lower < high) & (low < upper)].max() for low, high in zip(lower, upper, strict=True)
-    ]
-    assert _highest(lower, upper, values).tolist() == expected
+    assert groups(made(0, 1), *lost) == []
+    assert groups(made(0, 2), *lost) == [(1, 2)]
+    assert groups(made(0, 2), made(0, 2), *lost) == [(2, 3)]
+    assert groups(made(0, 2), made(1, 2), *lost) == []
+    assert groups(made(0, 2), made(1, 1, partition_key=key("x")), *lost) == [(2, 3)]
+    assert groups(made(0, 2), made(1, 2, sequence_number=2), *lost) == [(2, 3)]
+    assert groups(made(0, 2), made(1, 1, sequence_number=2), *lost) == []
 
 
 def test_a_depth_is_asked_for():
@@ -205,10 +196,10 @@ class Table:
             )
         )
         seen = np.array(["-c0" in name for name, _, _ in self.files])
-        made = Made(seen, np.zeros_like(seen), np.array([number for _, number, _ in self.files]))
-        sizes = np.array([len(keys) for _, _, keys in self.files])
-        rows, limits = np.arange(len(sizes)), (2, self.ratio)
-        return clustering_of(found, rows, BY_A, SCHEMA, sizes, made, *limits)
+        numbers = np.array([number for _, number, _ in self.files])
+        rows, limits = np.arange(len(seen)), (2, self.ratio)
+        is_new = new_files(found, rows, seen, numbers)
+        return clustering_of(found, rows, BY_A, SCHEMA, seen, is_new, *limits)
 
     def run(self) -> int:
         """Sort what is to be sorted; returns the rows that were rewritten."""

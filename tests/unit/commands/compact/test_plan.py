@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from icectl.commands.compact.groups_plan import CompactGroup
 from icectl.commands.compact.plan import Branch, CompactPlan, plan
 from icectl.commands.compact.plan_options import CompactOptions
+from icectl.commands.steps import OVER_BUDGET
 from icectl.entries.conditions import Column, Compare
 from icectl.entries.partition_key import encode_key
 from icectl.errors import CorruptTable, Unsupported, UsageError
@@ -249,6 +250,33 @@ def test_equality_deletes_of_few_rows_are_converted_and_of_many_applied(each, co
     assert planned(*rows, min_delete_files=6).groups == ()
     (group,) = planned(*rows, min_delete_files=5, converts=False).groups
     assert group.reason == "2 with 5 delete files or more"
+
+
+@pytest.mark.parametrize(
+    ("sequence_number", "size", "converted"),
+    [
+        (20, 10, [True]),  # 5 files fewer for 2,050 bytes, against 1 for 1,200
+        (20, 2000, [False]),  # 12,000 bytes
+        (1, 10, [False]),  # keys would be looked up in the small files, too
+    ],
+)
+def test_what_saves_most_files_for_its_bytes_comes_first_in_a_budget(
+    sequence_number, size, converted
+):
+    rows = [
+        *files(1000, 2, record_count=100),
+        *files(600, 2, "small", sequence_number=sequence_number),
+        *keys(5, 9, file_size_in_bytes=size),
+    ]
+    both = planned(*rows, min_delete_files=5)
+    assert [group.keeps_files for group in both.groups] == [False, True]
+    total = sum(group.input_bytes for group in both.groups)
+    found = [planned(*rows, min_delete_files=5, max_bytes=most) for most in (total, total - 1)]
+    assert [[group.keeps_files for group in one.groups] for one in found] == [
+        [False, True],
+        converted,
+    ]
+    assert found[1].left_alone == {OVER_BUDGET: 2}
 
 
 def test_keys_are_set_against_rows_of_all_files_that_they_apply_to():
@@ -644,10 +672,10 @@ def test_a_budget_that_leaves_nothing_to_other_runs_is_no_limit():
     keys = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
     rows = files(1000, 4, **ends)
     budgets = [{}, *({"max_bytes": size, "max_group_bytes": size} for size in (4000, 3999))]
-    marks = [planned(*rows, order=keys, **budget) for budget in budgets]
-    whole, limited = marks[0].options.marks
-    assert [found.mark for found in marks] == [whole, whole, limited]
-    assert [len(found.groups[0].files) for found in marks] == [4, 4, 3]
-    assert planned(*rows, order=keys, max_groups=1).mark == whole
+    plans = [planned(*rows, order=keys, **budget) for budget in budgets]
+    whole, limited = (f"g1-{mark}" for mark in plans[0].options.marks)
+    assert [found.marks for found in plans] == [{0: whole}, {0: whole}, {0: limited}]
+    assert [len(found.groups[0].files) for found in plans] == [4, 4, 3]
+    assert planned(*rows, order=keys, max_groups=1).marks == {0: whole}
     where = Compare(Column("c", PrimitiveType("string"), 1), "<", "z")
-    assert planned(*rows, order=keys, where=where).mark == limited
+    assert planned(*rows, order=keys, where=where).marks == {0: limited}
