@@ -178,11 +178,10 @@ class RunBudget:
         """
         if share.step != "compact" or share.most_bytes is not None:
             return share
-        if not share.rewritten_bytes:
-            if self.rewritten_bytes is None:
-                return share
-            free = max(int(self.rewritten_bytes), 0)
-            self.rewritten_bytes -= free
+        if not share.rewritten_bytes:  # what more would cost is not known
+            free = max(int(self.rewritten_bytes or 0), 0)
+            if self.rewritten_bytes is not None:
+                self.rewritten_bytes -= free
             return replace(share, most_bytes=free)
         limits = [max(left, 0.0) / wanted for left, wanted, *_ in self._limits(share) if wanted > 0]
         if not limits:

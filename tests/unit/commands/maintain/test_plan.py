@@ -242,6 +242,9 @@ def test_a_compaction_that_seems_to_rewrite_nothing_may_use_what_is_free_alone()
     figures = {"rewritten_bytes": 50, "converted_bytes": 100}
     tables[0].ended(StepEnd("compact", "done", figures=figures), None)
     assert budget.rewritten_bytes == 50
+    (one,) = in_budget(RunBudget(price=5), priced("compact", 1))  # at no price for bytes
+    ended(one, VALIDATE)
+    assert one.start(None) == 0
 
 
 def test_a_budget_of_the_policy_that_is_less_is_the_one_that_is_told():
