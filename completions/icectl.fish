@@ -139,7 +139,7 @@ complete -c icectl -n '__fish_seen_subcommand_from repair' -l path-map-file -r -
 
 complete -c icectl -n '__fish_seen_subcommand_from maintain; and test (count (commandline -opc)) -eq 2' -F -a '(__icectl_ask)'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l policy -r -F -d 'rules for tables: icectl man maintain.toml'
-complete -c icectl -n '__fish_seen_subcommand_from maintain' -l untrusted-policy -d 'refuse Spark and erase settings in the policy (as of pull requests)'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l untrusted-policy -d 'refuse Spark settings and steps that delete rows in the policy'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l exclude -x -d 'omit these tables; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l only -x -a 'expire-rows erase compact rewrite-manifests analyze expire-snapshots remove-orphans' -d 'run only these steps'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l explain -d 'print the policy of a table, each value with its origin'

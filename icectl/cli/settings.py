@@ -367,7 +367,7 @@ ERASE_DEADLINE: Setting[str] = Setting(
 )  # fmt: skip
 UNTRUSTED_POLICY: Setting[bool] = Setting(
     "maintain.untrusted-policy", "BOOL", parse_switch, built_in=False,
-    about="refuse Spark and erase settings in the policy (as of pull requests)",
+    about="refuse Spark settings and steps that delete rows in the policy",
 )  # fmt: skip
 VALIDATE_LEVEL: Setting[str] = _choice(
     "validate.level", "LEVEL", ("metadata", "files", "footers", "data"), "files",

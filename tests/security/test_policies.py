@@ -58,16 +58,27 @@ def test_an_untrusted_policy_says_nothing_of_spark(server, run, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    "line", ["keys = '/k.csv'", "max-fraction = '100%'", "expire-history = true", "deadline = '9d'"]
+    "line",
+    [
+        "erase.keys = '/k.csv'",
+        "erase.expire-history = true",
+        "expire-rows.where = \"at < 'now - 1d'\"",
+        "expire-rows.max-fraction = '100%'",
+        "expire-rows.expired-rows = '50%'",
+        "steps = ['compact', 'expire-rows']",
+        "steps = 'erase'",
+    ],
 )
-def test_an_untrusted_policy_erases_nothing(tmp_path, line):
+def test_an_untrusted_policy_deletes_no_rows(tmp_path, line):
     place = tmp_path / "maintain.toml"
-    place.write_text(f"[[rule]]\ntables = '**'\nerase.{line}\n")
+    place.write_text(f"[[rule]]\ntables = '**'\n{line}\n")
     place.chmod(0o644)
     read_policy(str(place))
-    with pytest.raises(Refused, match=f"`erase.{line.split()[0]}`, rule 1 in") as error:
+    with pytest.raises(Refused, match=f"`{line.split()[0]}`, rule 1 in") as error:
         read_policy(str(place), is_trusted=False)
     assert error.value.error_id == "untrusted-policy"
+    place.write_text("steps = ['compact']\n")
+    read_policy(str(place), is_trusted=False)
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])

@@ -162,7 +162,7 @@ def maintain(
 
     Spark settings in a policy (`master`, `remote`, `spark-conf`) can start programs and send
     secrets. icectl uses them only if the caller or root owns the file, and no other user can write
-    it; `--untrusted-policy` refuses them, and the keys of `erase`. `--master`, `--remote` and
+    it; `--untrusted-policy` refuses them, and steps that delete rows. `--master`, `--remote` and
     `--spark-conf` take precedence.
 
     `--dry-run --save-plan FILE` saves the plans of all steps for review. `icectl apply FILE` then

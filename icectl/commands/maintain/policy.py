@@ -161,8 +161,7 @@ def _limit_keys() -> Iterator[Key]:
             yield Key(f"{step}.{limit.name}", metavar, limit.policy_help, parse, default)
 
 
-_ERASE = "erase"
-DELETES_ROWS = ("expire-rows", _ERASE)
+DELETES_ROWS = ("expire-rows", "erase")
 """Steps that run only if they are asked for: properties of a table alone delete no rows."""
 
 _BUILT_IN = "built-in"
@@ -375,8 +374,8 @@ def idle_rules(
 def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
     """Read a policy file. Raises: UsageError, which names the key and the rule.
 
-    Refused, for keys of Spark in a file that is not trusted, or that others may change, and for
-    keys of `erase` in one that is not trusted.
+    Refused, for keys of Spark in a file that is not trusted, or that others may change, and where
+    one that is not trusted asks for a step that deletes rows.
     """
     try:
         with Path(path).open("rb") as file:
@@ -408,12 +407,13 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
                     f"`--{key.rpartition('.')[2]}`",
                     id="untrusted-policy",
                 )
-        erasing = sorted(key for key in rule.values if key.startswith(f"{_ERASE}."))
-        if erasing and not is_trusted:
+        deleting = [key for key in sorted(rule.values) if KEYS[key].section in DELETES_ROWS]
+        if not {*DELETES_ROWS}.isdisjoint(rule.values.get("steps", ())):
+            deleting.append("steps")
+        if deleting and not is_trusted:
             raise Refused(
-                f"`{erasing[0]}`, {rule.origin}: it says which rows are lost for good, and the "
-                "policy is untrusted",
-                hint="take it out, and erase by a policy of your own",
+                f"`{deleting[0]}`, {rule.origin}: it may delete rows, and the policy is untrusted",
+                hint="take it out, and delete rows by a policy of your own",
                 id="untrusted-policy",
             )
     return MaintenancePolicy(tuple(policy_rules), renamed=tuple(renamed))
