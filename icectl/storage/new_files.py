@@ -13,7 +13,7 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -203,6 +203,13 @@ def create_own(store: Store, env: Env, location: str, content: bytes) -> None:
                 raise
 
     retry(create, env, is_transient=_may_be_asked_again, translated=_unchanged)
+
+
+def create_if_none(store: Store, env: Env, location: str) -> None:
+    """Create an empty file unless one is there. Raises: as create_own, but FileExistsError."""
+    create = partial(store.create, location, b"")
+    with suppress(FileExistsError):
+        retry(create, env, is_transient=_may_be_asked_again, translated=_unchanged)
 
 
 def _may_be_asked_again(error: Exception) -> bool:

@@ -60,10 +60,15 @@ def moto() -> Iterator[S3Server]:
 
 @contextmanager
 def versitygw(binary: str, directory: Path) -> Iterator[S3Server]:
-    """Versity's gateway over a directory."""
-    port = free_port()
+    """Versity's gateway over a directory, with another one for versions of objects.
+
+    It takes a deleted object of a versioned bucket for one that is there (If-None-Match).
+    """
+    port, versions = free_port(), directory.with_suffix(".versions")
+    versions.mkdir()
     command = [binary, "--quiet", "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret"]
-    with _process([*command, SECRET, "posix", str(directory)], directory, port) as found:
+    of_files = ["posix", "--versioning-dir", str(versions), str(directory)]
+    with _process([*command, SECRET, *of_files], directory, port) as found:
         yield found
 
 

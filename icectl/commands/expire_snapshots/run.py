@@ -1,7 +1,6 @@
 """The run of `icectl expire-snapshots`: load, plan, record, commit, clean up."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
@@ -61,7 +60,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update, with_log
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.location import is_local, join, loosest_key, redacted
-from icectl.storage.new_files import PROBE, create_own, old_temporaries
+from icectl.storage.new_files import PROBE, create_if_none, old_temporaries
 from icectl.storage.open import files_behind_links
 from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
@@ -363,8 +362,7 @@ def _prove_deletion(context: TableContext, prepared: PreparedExpiry) -> None:
     """Fail before the commit where files cannot be deleted after it."""
     folder = prepared.loaded.metadata_folder
     probe = join(folder, PROBE)
-    with suppress(FileExistsError):  # of a run that could not delete it
-        create_own(context.store, context.env, probe, b"")
+    create_if_none(context.store, context.env, probe)  # one may be of a run that can't delete
     try:
         failed = [item.error for item in context.store.remove([probe])]
     except StorageError as error:
