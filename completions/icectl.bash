@@ -122,12 +122,13 @@ _icectl() {
             esac
             ;;
         erase)
-            options="--where --keys --key-columns --digest-key --expire-history --drop-tags --delete-versions --max-fraction --rounds --report --sign-key --verify --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--where --keys --key-columns --digest-key --expire-history --drop-tags --delete-versions --max-fraction --rounds --report --sign-key --verify --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --no-pager --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
+                --engine) words="auto local spark" ;;
                 --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --catalog) asks="yes" ;;
-                --where|--key-columns|--drop-tags|--max-fraction|--rounds|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
+                --where|--key-columns|--drop-tags|--max-fraction|--rounds|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         analyze)

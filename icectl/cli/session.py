@@ -168,6 +168,11 @@ def open_session(
     )
 
 
+def connect_to(common: Common, table: str) -> TableContext:
+    """Connect a command to another table than its own, to read it. Raises: as open_session."""
+    return open_session(common, table, read_only=True).context
+
+
 def _open(
     common: Common,
     table: str,

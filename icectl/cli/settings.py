@@ -352,14 +352,14 @@ COMPACT_VERIFY: Setting[str] = _choice(
 )  # fmt: skip
 ERASE_KEYS: Setting[str | None] = Setting(
     "erase.keys", "FILE", str, None,
-    "erase rows with a key of FILE: Parquet, CSV with a header, or text with one a line",
+    "erase rows with a key of FILE: Parquet, CSV, or text with one a line; or of a table",
 )  # fmt: skip
 ERASE_KEY_COLUMNS: Setting[str | None] = Setting(
     "erase.key-columns", "NAMES", str, None, "the columns of the keys, as in a,b"
 )
 ERASE_REQUESTED_AT: Setting[str | None] = Setting(
     "erase.requested-at", "NAME", str, None,
-    "column of the keys' file with the time of each request (default: the file's time)",
+    "column of the keys with the time of each request (default: the time of their file)",
 )  # fmt: skip
 ERASE_DEADLINE: Setting[str] = Setting(
     "erase.deadline", "DURATION", str, "30d",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,17 +28,20 @@ from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import (
     EMPTY,
     Entries,
+    are_at,
     by_row,
     concat,
     data_files,
     delete_files,
     equality_delete_files,
     live,
+    part,
     position_delete_files,
     repeats,
     total,
     where,
 )
+from icectl.entries.stats import column_bytes
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.parquet.schema import child_fields, field_id
@@ -47,17 +50,18 @@ from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestId
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.rows.compact_job import TypedSpec
-from icectl.rows.find_job import FindJob, FoundRows, Keys, matches, run_find
+from icectl.rows.find_job import FindJob, FoundRows, Keys, Tried, matches, run_find, try_find
 from icectl.rows.write_data import FileOutputs
+from icectl.table.context import TableContext
 from icectl.table.live_files import every_column
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.reader import Reader
 from icectl.table.reading import in_threads, naming
-from icectl.table.rewrite_tasks import InputFile, data_inputs
+from icectl.table.rewrite_tasks import InputFile, RewriteTask, data_inputs
 
 _SOURCES = METRICS | {
     "content", "status", "location", "file_format", "spec_id", "partition_key", "record_count",
-    "file_size_in_bytes", "sequence_number", "first_row_id", "equality_ids",
+    "file_size_in_bytes", "sequence_number", "first_row_id", "equality_ids", "column_sizes",
 }  # fmt: skip
 
 WITH_ROWS = ("data", "equality-deletes")
@@ -68,6 +72,8 @@ _ROW_ID = 2147483544
 """The field of whole rows in position delete files."""
 _MEMBERS = ("location", "content", "file_format", "record_count", "file_size_in_bytes")
 _FOOTER_BYTES = 64 << 10
+_FILES_AT_ONCE = 100_000
+"""Files that are described in memory while they are looked into."""
 
 _Members = tuple[str, int, int, int, int]
 """The members of an entry that _MEMBERS names."""
@@ -120,17 +126,50 @@ class Matches:
         return tuple(id_ for id_, listed in self.manifests.items() if listed & named)
 
 
+class Searcher(Protocol):
+    """What looks into files, wherever it reads them."""
+
+    def search(self, tasks: Sequence[RewriteTask], job: FindJob) -> Iterable[Tried]:
+        """Find rows in the file of each task, or say why it can't be read. Order: of the tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ThreadSearcher:
+    """Looks into files in threads of this process."""
+
+    context: TableContext
+
+    def search(self, tasks: Sequence[RewriteTask], job: FindJob) -> Iterable[Tried]:
+        """Find rows in the file of each task, or say why it can't be read. Order: of the tasks."""
+        context, outputs = self.context, FileOutputs.without_places(self.context.store)
+
+        def find(task: RewriteTask) -> Tried:
+            context.deadline.check()
+            found = try_find(task, job, outputs)
+            context.progress.advance(1)
+            return found
+
+        sizes = [task.expected_bytes for task in tasks]
+        context.progress.phase("reading data files", total=len(tasks))
+        return in_threads(find, tasks, sizes, threads=context.concurrency)
+
+
 @dataclass(slots=True)
 class MatchSearch:
     """A search for rows; what was found in a file holds for every later look.
 
     With `deleted_files`, entries of any status count, and so do the dead rows of leaves: these name
     a file, and its bounds, even where it is gone. A file that can't be read is no error then.
+    `searcher` looks into files, threads of this process by default. `rows` are those found, by the
+    locations of their data files; deletes count for nothing in them.
     """
 
     wanted: WantedRows
     deleted_files: bool = False
+    searcher: Searcher | None = None
+    rows: dict[str, FoundRows] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
+    _last: "tuple[object, _Candidates] | None" = None
 
     def look(self, reader: Reader, sifted: "Sifted | None" = None) -> Matches:
         """Look for rows in the files that the manifests of all snapshots list.
@@ -140,7 +179,7 @@ class MatchSearch:
         Cost: the manifests of all snapshots that may list such files, and the needed columns of the
         files that may hold a match; none of the former if these are `sifted`.
         """
-        stored, lists, manifests, chosen, candidates = sifted or self.sift(reader)
+        stored, lists, manifests, chosen, candidates, _ = sifted or self.sift(reader)
         unread = self._search(reader, candidates.files)
         gone = [location for location, problem in unread.items() if _is_missing(problem)]
         if self.deleted_files and gone:
@@ -192,8 +231,27 @@ class MatchSearch:
             specs, schemas = metadata.partition_specs, metadata.schemas
             may = manifests_may_match(manifests, self.wanted.within, specs, schemas)
             chosen = tuple(manifests[at] for at in may.nonzero()[0])
-        candidates = self._candidates(reader, chosen)
-        return Sifted(stored, lists, manifests, chosen, candidates)
+        candidates = self._sifted(reader, chosen)
+        size = int(column_bytes(candidates.files, [*self.field_ids]).sum())
+        return Sifted(stored, lists, manifests, chosen, candidates, size)
+
+    def _sifted(self, reader: Reader, chosen: Sequence[ManifestFile]) -> "_Candidates":
+        """Return the files that may hold a match; the same manifests are read once."""
+        metadata, identities = reader.metadata, tuple(item.identity for item in chosen)
+        key = metadata.schemas, metadata.partition_specs, identities
+        if self._last is None or self._last[0] != key or reader.gaps is not None:
+            self._last = key, self._candidates(reader, chosen)
+        return self._last[1]
+
+    def count_sifted(self, reader: Reader, sifted: "Sifted") -> int:
+        """Count the files that may hold a match; position deletes do only with whole rows.
+
+        Cost: the footers of position delete files, and the rows of those that have some.
+        """
+        candidates = sifted.candidates
+        self._search_positions(reader, candidates.positions, {})
+        ruled_out = {file[0] for file in candidates.positions if self._counts.get(file[0]) == 0}
+        return len(candidates.places.keys() - (ruled_out - candidates.telling.keys()))
 
     @property
     def field_ids(self) -> frozenset[int]:
@@ -318,42 +376,31 @@ class MatchSearch:
         return count
 
     def _search(self, reader: Reader, files: Entries) -> dict[str, _Problem]:
-        """Read files, several at a time; return those that cannot be read."""
-        context = reader.context
-        blank = blank_task(reader.metadata)
-        outputs = FileOutputs.without_places(context.store)
-        jobs = _Jobs(reader, self.wanted)
-
-        def find(item: tuple[InputFile, FindJob | None]) -> list[FoundRows] | _Problem:
-            file, job = item
-            context.deadline.check()
-            try:
-                if job is None:
-                    return []
-                return run_find(replace(blank, inputs=(file,)), job, outputs)
-            except FileNotFoundError:
-                return MissingFile(file.location)
-            except (CorruptTable, StorageError, Unsupported) as error:
-                return error
-            finally:
-                context.progress.advance(1)
-
-        of_deletes = (ids or () if kind == Content.EQUALITY_DELETES else None
-                      for kind, ids in by_row(files, "content", "equality_ids"))  # fmt: skip
-        items = [
-            (file, jobs.of(ids))
-            for file, ids in zip(data_inputs(files), of_deletes, strict=True)
-            if file.location not in self._counts
-        ]
-        context.progress.phase("reading data files", total=len(items))
-        sizes = [file.size_bytes for file, _ in items]
+        """Look into files that were not looked into yet; return those that cannot be read."""
+        searcher = self.searcher or _ThreadSearcher(reader.context)
+        blank, jobs = blank_task(reader.metadata), _Jobs(reader, self.wanted)
+        fresh = where(files, ~are_at(files, self._counts.keys()))
         problems: dict[str, _Problem] = {}
-        found = in_threads(find, items, sizes, threads=context.concurrency)
-        for (file, _), result in zip(items, found, strict=True):
-            if isinstance(result, list):
-                self._counts[file.location] = sum(rows.count for rows in result)
-            else:
-                problems[file.location] = result
+        for start in range(0, len(fresh), _FILES_AT_ONCE):
+            some = part(fresh, start, start + _FILES_AT_ONCE)
+            tasks: dict[frozenset[int] | None, list[RewriteTask]] = {}
+            contents = by_row(some, "content", "equality_ids")
+            sizes = column_bytes(some, [*self.field_ids]).tolist()
+            for file, size, (content, ids) in zip(data_inputs(some), sizes, contents, strict=True):
+                columns = frozenset(ids or ()) if content == Content.EQUALITY_DELETES else None
+                task = replace(blank, inputs=(file,), expected_bytes=size)
+                tasks.setdefault(columns, []).append(task)
+            for columns, of_columns in tasks.items():
+                job = jobs.of(columns)
+                tried = searcher.search(of_columns, job) if job else ([] for _ in of_columns)
+                for task, found in zip(of_columns, tried, strict=True):
+                    location = task.inputs[0].location
+                    if not isinstance(found, list):
+                        problems[location] = found
+                        continue
+                    self._counts[location] = sum(rows.count for rows in found)
+                    if columns is None and found:
+                        self.rows[location] = found[0]
         return problems
 
 
@@ -375,7 +422,7 @@ class _Candidates:
 class Sifted(NamedTuple):
     """Manifests of snapshots by their ids, as stored and as looked at, all of these, and some.
 
-    The last have the candidates.
+    The last have the candidates, whose columns to look into take about `read_bytes`.
     """
 
     stored: Mapping[int, Sequence[ManifestFile]]
@@ -383,11 +430,7 @@ class Sifted(NamedTuple):
     manifests: Sequence[ManifestFile]
     chosen: Sequence[ManifestFile]
     candidates: _Candidates
-
-    @property
-    def file_count(self) -> int:
-        """How many files may hold a match."""
-        return len(self.candidates.places)
+    read_bytes: int
 
 
 def _is_missing(problem: _Problem) -> bool:
@@ -412,9 +455,8 @@ class _Jobs:
         whole = FindJob(condition_job(self._metadata, wanted.within), wanted.rows)
         self._jobs: dict[frozenset[int] | None, FindJob | None] = {None: whole}
 
-    def of(self, equality_ids: Sequence[int] | None) -> FindJob | None:
+    def of(self, ids: frozenset[int] | None) -> FindJob | None:
         """Return what is looked for in a file; None where it has no column of the rows."""
-        ids = None if equality_ids is None else frozenset(equality_ids)
         if ids not in self._jobs:
             self._jobs[ids] = self._of_deletes(ids or frozenset())
         return self._jobs[ids]

@@ -1,6 +1,6 @@
 """What is read of a table to judge what it needs: each part once, and only if it is asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -23,6 +23,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
+from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, require_safe_base
 from icectl.table.live_files import (
     LiveFiles,
@@ -51,13 +52,14 @@ class Sight:
     """A table as it is judged, at one snapshot.
 
     `is_exact` where manifests of older snapshots are read for what expiring frees, and data files
-    for expired rows; else summaries and bounds must do.
+    for expired rows; else summaries and bounds must do. `other` connects to another table.
     """
 
     reader: Reader
     settings: Settings
     snapshot: Snapshot | None
     is_exact: bool = True
+    other: Callable[[str], TableContext] | None = None
     _headers: dict[int, ManifestHeader] = field(default_factory=dict)
 
     @property

@@ -4,6 +4,7 @@ Maps stay in the encoding they came in: bounds are single-value bytes of the typ
 (R-096), and a missing map or key is unknown (R-130).
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns import replace_column
-from icectl.entries.rows import E
+from icectl.entries.columns import Integers, replace_column
+from icectl.entries.rows import E, Entries, numbers
 from icectl.format.manifest import Content
 
 DELETE_FILE_PATH_ID = 2147483546
@@ -99,3 +100,22 @@ def with_referenced_data_files(entries: E) -> E:
     contradicted = pc.fill_null(pc.not_equal(stated, by_bounds), fill_value=False)
     filled = pc.if_else(contradicted, None, pc.coalesce(stated, by_bounds))
     return type(entries)(replace_column(entries.table, column, filled))
+
+
+def column_bytes(data: Entries, ids: Sequence[int]) -> Integers:
+    """Return about how many bytes some columns take in each file: as entries say, else all."""
+    sizes = []
+    for chunk in data.table["column_sizes"].chunks:
+        first, last = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+        keys, values = (
+            part.slice(first, last - first).fill_null(0).to_numpy(zero_copy_only=False)
+            for part in (chunk.keys, chunk.items)
+        )
+        lengths = np.diff(chunk.offsets.to_numpy())
+        rows = np.repeat(np.arange(len(chunk)), lengths)
+        wanted = np.isin(keys, ids)
+        found = np.bincount(rows[wanted], weights=values[wanted], minlength=len(chunk))
+        counts = np.bincount(rows[wanted], minlength=len(chunk))
+        sizes.append(np.where(counts == len(ids), found, -1).astype(np.int64))
+    known: Integers = np.concatenate([np.empty(0, np.int64), *sizes])
+    return np.where(known < 0, numbers(data, "file_size_in_bytes"), known)

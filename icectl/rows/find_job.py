@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import numpy as np
@@ -26,13 +27,14 @@ from icectl.entries.conditions import (
     StartsWith,
     leaves,
 )
-from icectl.errors import Refused
+from icectl.errors import CorruptTable, MissingFile, Refused, StorageError, Unsupported
 from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import Positions, read_dv, write_dv
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.files.parquet.value_filters import ValueFilters
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
+from icectl.files.row_hash import Hashes
 from icectl.format.schema import Schema
 from icectl.format.types import (
     DecimalType,
@@ -130,10 +132,16 @@ class Keys:
 
     def of_columns(self, field_ids: tuple[int, ...]) -> "Keys":
         """Return the values of some of the columns, in memory unless they are all."""
-        if field_ids == self.field_ids:
+        return (
+            self if field_ids == self.field_ids else replace(self.in_memory(), field_ids=field_ids)
+        )
+
+    def in_memory(self) -> "Keys":
+        """Return the same keys without a folder, for other machines."""
+        if not self.folder:
             return self
         with self.open() as file:
-            return Keys(file.read(), self.count, field_ids)
+            return Keys(file.read(), self.count, self.field_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +207,20 @@ def run_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> list[Foun
     return found_rows
 
 
+Tried = list[FoundRows] | CorruptTable | StorageError | Unsupported
+"""What a search has found in a file, or why it can't be read."""
+
+
+def try_find(task: RewriteTask, job: FindJob, outputs: FileOutputs) -> Tried:
+    """Find rows in the file of a task, or return what is wrong with it."""
+    try:
+        return run_find(task, job, outputs)
+    except FileNotFoundError:
+        return MissingFile(task.inputs[0].location)
+    except (CorruptTable, StorageError, Unsupported) as error:
+        return error
+
+
 def _searches(job: FindJob) -> Iterator[tuple[_Hits, set[int]]]:
     """Yield each pass over the rows: its test, and the further columns that it needs."""
     target = job.rows
@@ -206,12 +228,8 @@ def _searches(job: FindJob) -> Iterator[tuple[_Hits, set[int]]]:
         yield partial(_of_condition, target), set()
         return
     columns = _columns(job, target)
-    if target.folder:
-        index = _mapped_index(target, columns)
-        yield partial(_of_keys, index), index.read_ids
-        return
-    is_small = len(target.content) <= MOST_KEPT_BYTES
-    for index in _kept_indexes(target, columns) if is_small else _indexes(target, columns):
+    is_large = target.folder or len(target.content) > MOST_KEPT_BYTES
+    for index in [_mapped_index(target, columns)] if is_large else _indexes(target, columns):
         yield partial(_of_keys, index), index.read_ids
 
 
@@ -238,22 +256,25 @@ def _schema(columns: _Columns) -> Schema:
     return Schema(0, tuple(fields))
 
 
-def _indexes(keys: Keys, columns: _Columns) -> Iterator[EqualityIndex]:
-    deletes = [_as_deletes(keys)]
-    for part in equality_indexes(deletes, keys.open, _schema(columns), LARGEST_INDEX_ROWS):
-        yield from part
-
-
 @lru_cache(maxsize=2)
-def _kept_indexes(keys: Keys, columns: _Columns) -> Sequence[EqualityIndex]:
+def _indexes(keys: Keys, columns: _Columns) -> Sequence[EqualityIndex]:
     """Return few keys sorted, once for all files."""
-    return list(_indexes(keys, columns))
+    parts = equality_indexes([_as_deletes(keys)], keys.open, _schema(columns), LARGEST_INDEX_ROWS)
+    return [index for part in parts for index in part]
 
 
 @lru_cache(maxsize=2)
 def _mapped_index(keys: Keys, columns: _Columns) -> EqualityIndex:
-    """Return many keys that are sorted in files."""
-    return map_keys(Path(keys.folder), _chain(keys, _schema(columns)))
+    """Return many keys that are sorted in files, which only this process has if they are its own.
+
+    Raises: StorageError, without room for them.
+    """
+    schema = _schema(columns)
+    if keys.folder:
+        return map_keys(Path(keys.folder), _chain(keys, schema))
+    with TemporaryDirectory(prefix="icectl-keys-") as folder:
+        sort_keys_into(Path(folder), _chain(keys, schema), _hashed(keys, schema))
+        return map_keys(Path(folder), _chain(keys, schema))  # without a name until the process ends
 
 
 def _chain(keys: Keys, schema: Schema) -> Chain:
@@ -280,10 +301,13 @@ def sorted_in(folder: Path, keys: Keys, schema: Schema) -> Keys:
     with temporary_file():
         (folder / _STORED).write_bytes(keys.content)
     moved = replace(keys, content=b"", folder=str(folder))
-    chain = _chain(moved, schema)
-    read = read_keys(_as_deletes(moved), chain, moved.open)
-    sort_keys_into(folder, chain, ((hashes, encoded) for hashes, encoded, _ in read))
+    sort_keys_into(folder, _chain(moved, schema), _hashed(moved, schema))
     return moved
+
+
+def _hashed(keys: Keys, schema: Schema) -> Iterator[tuple[Hashes, pa.Array]]:
+    read = read_keys(_as_deletes(keys), _chain(keys, schema), keys.open)
+    return ((hashes, encoded) for hashes, encoded, _ in read)
 
 
 def _may_have(job: FindJob) -> Callable[[RowSource], bool]:

@@ -51,6 +51,7 @@ from icectl.rows.compact_job import (
 )
 from icectl.rows.convert_deletes import run_convert
 from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
+from icectl.rows.find_job import FindJob, FoundRows, Keys, Tried, run_find, try_find
 from icectl.rows.merge_deletes import run_merge
 from icectl.rows.partition_rows import partitioner
 from icectl.rows.rewrite_data import (
@@ -66,9 +67,10 @@ from icectl.rows.sort_rows import RowKeys, sort_keys
 from icectl.rows.spark import Spark, TaskAttempt, batch_payload, payload_batch
 from icectl.rows.spark_classic import SparkOptions
 from icectl.rows.spark_connect import open_spark
-from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks
+from icectl.rows.worker_context import OutputsOf, T, WorkerContext, bundle_small_tasks
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
+from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import (
     ConvertTask,
     InputFile,
@@ -78,14 +80,15 @@ from icectl.table.rewrite_tasks import (
     even_splits,
 )
 
-J = TypeVar("J", CompactJob, MergeJob, ConvertJob, SketchJob)
-Found = TypeVar("Found", FoundDeletes, FoundSketches)
+J = TypeVar("J", CompactJob, MergeJob, ConvertJob, SketchJob, FindJob)
+Found = TypeVar("Found")
 _PIECE_BYTES = 64 << 20
 _SEVERAL = 2
 _SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
 _ROOM = 1.15
 """How far the file of a range may grow: ranges are estimates, and a tiny file more is no gain."""
 
+_BUNDLES_A_CORE, _FILES_A_CORE = 4, 4
 _WAITING_BYTES = 64 << 20
 """Rows that wait for more of their range."""
 _COMPARED_BYTES = 256
@@ -429,21 +432,39 @@ class SparkEngine:
         phase = "reading columns on Spark"
         yield from self._only_read(tasks, places, phase, partial(_found, run_sketches, job))
 
+    def find(
+        self, tasks: Sequence[RewriteTask], job: FindJob, places: OutputPlaces
+    ) -> Iterator[FoundRows]:
+        """Find rows on workers."""
+        phase, kernel = "looking for rows on Spark", partial(_found, run_find, _sent(job))
+        for found in self._only_read(tasks, places, phase, kernel):
+            yield from found
+
+    def search(
+        self, tasks: Sequence[RewriteTask], job: FindJob, places: OutputPlaces
+    ) -> Iterator[Tried]:
+        """Find rows in the file of each task on workers, or say why it can't be read."""
+        phase, kernel = "reading data files on Spark", partial(_tried, _sent(job))
+        yield from self._only_read(tasks, places, phase, kernel, bundled=_even_bundles)
+
     def _only_read(
         self,
         tasks: Sequence[T],
         places: OutputPlaces,
         phase: str,
         kernel: Callable[[WorkerContext, Sequence[T]], list[Found]],
+        *,
+        bundled: Callable[[Sequence[T], int], Sequence[Sequence[T]]] = bundle_small_tasks,
     ) -> Iterator[Found]:
         """Run tasks that write nothing, and yield their results in order."""
         if not tasks:
             return
         spark, at = self._opened(), WorkerContext.of(self.storage, places.names)
-        bundles = bundle_small_tasks(tasks, spark.core_count)
+        bundles = bundled(tasks, spark.core_count)
         spark.progress.phase(phase, total=len(bundles))
+        types = FoundDeletes, FoundSketches, FoundRows
         try:
-            answers = spark.each(partial(kernel, at), bundles, (FoundDeletes, FoundSketches))
+            answers = spark.each(partial(kernel, at), bundles, types)
         except BaseException:
             self._stop()
             raise
@@ -512,3 +533,28 @@ def _found(
     """Run tasks that write nothing, on a worker."""
     with at.attempt(TaskAttempt.current().unique_id, tasks) as outputs:
         return [run(task, job, outputs(task)) for task in tasks]
+
+
+def _sent(job: FindJob) -> FindJob:
+    """Return a search for workers, which have no folder of this machine."""
+    return replace(job, rows=job.rows.in_memory()) if isinstance(job.rows, Keys) else job
+
+
+def _even_bundles(tasks: Sequence[T], core_count: int) -> Sequence[Sequence[T]]:
+    """Return tasks that read little of each file together, as many in each bundle."""
+    count = min(_BUNDLES_A_CORE * core_count, len(tasks))
+    ends = (len(tasks) * number // count for number in range(count + 1))
+    return [tasks[start:stop] for start, stop in pairwise(ends)]
+
+
+def _tried(job: FindJob, at: WorkerContext, tasks: Sequence[RewriteTask]) -> list[Tried]:
+    """Look into files on a worker, some at a time: it mostly waits for the storage."""
+    with at.attempt(TaskAttempt.current().unique_id) as outputs:
+        first = try_find(tasks[0], job, outputs(tasks[0]))  # sorts the keys, for all of them
+        find = partial(_try_in, outputs, job)
+        others = in_threads(find, tasks[1:], [0] * (len(tasks) - 1), threads=_FILES_A_CORE)
+        return [first, *others]
+
+
+def _try_in(outputs: OutputsOf, job: FindJob, task: RewriteTask) -> Tried:
+    return try_find(task, job, outputs(task))

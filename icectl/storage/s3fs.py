@@ -144,6 +144,7 @@ def object_versions(filesystem: Any, location: str, call: Call) -> Iterator[Obje
                 entry["VersionId"],
                 entry.get("Size"),
                 is_newest=entry["IsLatest"],
+                etag=entry.get("ETag"),
             )
         if not answer.get("IsTruncated"):
             return

@@ -37,6 +37,7 @@ class ObjectVersion:
     id: str
     size_bytes: int | None
     is_newest: bool
+    etag: str | None = None
 
     @property
     def is_marker(self) -> bool:

@@ -20,6 +20,7 @@ from icectl.commands.erase.run import _Erasing as Erasing
 from icectl.commands.matching import MatchSearch
 from icectl.commands.rows.deletion import RowDeletion
 from icectl.env import Env
+from icectl.errors import CommitUnknown, StorageError
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.manifest import Content, FileFormat
 from icectl.format.partition import PartitionField
@@ -202,9 +203,9 @@ def test_a_look_alone_reads_manifests_once(erase, tmp_path, monkeypatch, words):
     built(directory, 2)
     whole, looks = MatchSearch.look, []
 
-    def counted(search: MatchSearch, reader: Any) -> Any:
+    def counted(search: MatchSearch, reader: Any, *sifted: Any) -> Any:
         looks.append(reader)
-        return whole(search, reader)
+        return whole(search, reader, *sifted)
 
     monkeypatch.setattr(MatchSearch, "look", counted)
     assert result(erase(directory, "--where", "id = 99", *words, "--json"))["is_proved"] is True
@@ -248,6 +249,52 @@ def test_keys_of_a_file_are_erased_and_told_nowhere(erase, tmp_path):
     assert again["keys_digest"] == done["keys_digest"] != None  # noqa: E711
     other = keys(tmp_path / "other.csv", "id,note\n3,note 3\n")
     assert result(erase(*of_words, *looked, other))["keys_digest"] != done["keys_digest"]
+
+
+def test_keys_are_live_rows_of_another_table(erase, tmp_path):
+    directory = tmp_path / "t"
+    built(directory, 2)
+    gone = TableBuilder(tmp_path / "gone", partitioning="identity")
+    gone.append([3, 5, MARKED])
+    gone.delete_rows([5])
+    words = ("--key-columns", "note,id", *ALL[2:], "--keys")
+    done = result_of(erase(directory, *words, tmp_path / "gone"))
+    assert (done["key_count"], done["is_proved"]) == (2, True)
+    assert ids(directory) == [id_ for id_ in range(20) if id_ != 3]
+    assert ids(tmp_path / "gone") == [3, MARKED]
+    for keys_of, message in (
+        (directory, "rows of the table itself"),
+        (tmp_path, "no Iceberg table"),
+    ):
+        ended = erase(directory, *words, keys_of)
+        assert (ended.code, message in ended.document["error"]["message"]) == (2, True), ended.err
+    gone.delete_rows([3, MARKED])
+    assert "has no key" in erase(directory, *words, tmp_path / "gone").err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [(StorageError("the disk is away"), 3, "incomplete"), (CommitUnknown("lost"), 12, "unknown")],
+)
+def test_a_run_that_ends_early_reports_what_it_did(
+    erase, tmp_path, monkeypatch, error, code, status
+):
+    directory, report = tmp_path / "t", tmp_path / "report.json"
+    built(directory, 2)
+    report.write_text('{"result": {"is_proved": true}}')
+
+    def stop(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Erasing, "expire_history", stop)
+    assert erase(directory, *ALL, "--report", report).code == code
+    written = json.loads(report.read_text())
+    found = written["result"]
+    assert (written["status"], found["is_proved"], found["erased_row_count"]) == (status, False, 1)
+    assert found["new_snapshot_ids"]
+    left = {one["subject"]: one["reason"] for one in found["left"]}
+    assert error.message in left["the run"]
+    assert {f"snapshot {it['snapshot_id']}" for it in found["snapshots"]} < left.keys()
 
 
 @pytest.mark.parametrize(
@@ -677,8 +724,8 @@ def test_snapshots_that_go_or_get_a_tag_before_they_expire_are_no_failure(
     table.append(range(5, 9))
     look = MatchSearch.look
 
-    def overtaken(search: MatchSearch, reader: Any) -> Any:
-        found = look(search, reader)
+    def overtaken(search: MatchSearch, reader: Any, *sifted: Any) -> Any:
+        found = look(search, reader, *sifted)
         if old not in {ref.snapshot_id for ref in reader.metadata.refs.values()} and not came:
             came.append(erase(directory, *other, "--yes", command=command))
         return found
@@ -698,6 +745,32 @@ def test_snapshots_that_go_or_get_a_tag_before_they_expire_are_no_failure(
     assert came[0].code == 0
     assert [one["subject"] for one in done["left"]][:1] == ([] if goes else ["tag late"])
     assert (hits_below(directory, [MARK]) == []) == goes
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["clean_branches", "_rewrite_rows", "_rewrite_manifests", "expire_history", "look_again"],
+)
+def test_an_erasure_beside_another_ends_well(erase, tmp_path, monkeypatch, point):
+    directory = tmp_path / "t"
+    table = built(directory, 2)
+    table.ref("audit", "branch")
+    table.delete_rows([3, MARKED])
+    whole, came = getattr(Erasing, point), []
+
+    def overtaken(erasing: Any, *words: Any) -> Any:
+        if not came:
+            came.append(None)
+            came.append(erase(directory, *ALL))
+        return whole(erasing, *words)
+
+    monkeypatch.setattr(Erasing, point, overtaken)
+    codes = {erase(directory, *ALL).code, came[1].code}
+    assert codes <= {0, 3, 11}, came[1].err
+    assert result_of(erase(directory, *WHERE, "--verify", "--json"))["is_proved"] is True
+    assert hits_below(directory, [MARK]) == []
+    assert ids(directory) == [id_ for id_ in range(20) if id_ != 3]
+    clean(erase, directory)
 
 
 def test_rows_that_come_before_the_commit_go_with_it(

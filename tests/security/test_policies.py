@@ -21,6 +21,9 @@ LINES = {
     "analyze.spark-conf": 'spark-conf = ["spark.python.daemon.module=evil"]',
     "analyze.master": 'master = "spark://thief:7077"',
     "analyze.remote": 'remote = "sc://thief:15002"',
+    "erase.spark-conf": 'spark-conf = ["spark.python.daemon.module=evil"]',
+    "erase.master": 'master = "spark://thief:7077"',
+    "erase.remote": 'remote = "sc://thief:15002"',
     "remove-orphans.spark-conf": 'spark-conf = ["spark.python.daemon.module=evil"]',
     "remove-orphans.master": 'master = "spark://thief:7077"',
 }

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from icectl.entries.columns import Integers
-from icectl.entries.rows import Entries, numbers, total, where
+from icectl.entries.rows import Entries, total, where
+from icectl.entries.stats import column_bytes
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import similar_name_hint
@@ -312,22 +312,3 @@ def _with_own_deletes(
         for file in inputs
     )
     return own, tuple(deletes[at] for at in used)
-
-
-def column_bytes(data: Entries, ids: Sequence[int]) -> Integers:
-    """Return about how many bytes some columns take in each file: as entries say, else all."""
-    sizes = []
-    for chunk in data.table["column_sizes"].chunks:
-        first, last = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
-        keys, values = (
-            part.slice(first, last - first).fill_null(0).to_numpy(zero_copy_only=False)
-            for part in (chunk.keys, chunk.items)
-        )
-        lengths = np.diff(chunk.offsets.to_numpy())
-        rows = np.repeat(np.arange(len(chunk)), lengths)
-        wanted = np.isin(keys, ids)
-        found = np.bincount(rows[wanted], weights=values[wanted], minlength=len(chunk))
-        counts = np.bincount(rows[wanted], minlength=len(chunk))
-        sizes.append(np.where(counts == len(ids), found, -1).astype(np.int64))
-    known: Integers = np.concatenate([np.empty(0, np.int64), *sizes])
-    return np.where(known < 0, numbers(data, "file_size_in_bytes"), known)

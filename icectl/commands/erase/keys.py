@@ -1,4 +1,7 @@
-"""The keys of a file: Parquet, CSV or text. They hold personal data: no message shows one."""
+"""The keys of a file, Parquet, CSV or text, or of a table.
+
+They hold personal data: no message shows one.
+"""
 
 import csv
 import hashlib
@@ -7,7 +10,7 @@ import io
 import math
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,14 +23,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commands.rows.deletion import WantedRows
-from icectl.errors import CorruptTable, Refused, Unsupported, UsageError
+from icectl.commands.rows.read import Selection, load
+from icectl.errors import (
+    CorruptTable,
+    IcectlError,
+    Refused,
+    TableNotFound,
+    Unsupported,
+    UsageError,
+)
 from icectl.files.data_file import open_data_file
-from icectl.files.parquet.schema import arrow_values
+from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import similar_name_hint
 from icectl.format.single_value import from_json
 from icectl.format.types import NestedField, PrimitiveType, Type, is_comparable, type_text
+from icectl.rows.compact_job import file_group
 from icectl.rows.find_job import MOST_KEPT_BYTES, Keys, keys_of, sorted_in
+from icectl.rows.rewrite_data import RowsRead, live_batches
+from icectl.rows.spark_frames import LoadJob
+from icectl.rows.write_data import FileOutputs
+from icectl.storage.location import loosest_key
+from icectl.table.context import TableContext, open_table
+from icectl.table.rewrite_tasks import RewriteTask
 from icectl.units import iso_instant
 
 _LEAST_SECRET_BYTES = 16
@@ -60,16 +78,18 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A file of keys: `names` are the columns that make a key, with commas between them.
+    """A file or table of keys: `names` are the columns that make a key, with commas between them.
 
-    Column `requested_at` says when each was asked for, else the time of the file does. In a queue
-    (`is_queue`) a key may be repeated: it counts once, from when it was first asked for.
+    Column `requested_at` says when each was asked for, else the time of the file, or of the table's
+    newest snapshot. In a queue (`is_queue`) a key may be repeated: it counts once, from when it was
+    first asked for. `other` connects to a table; without it there are files alone.
     """
 
     file: str
     names: str
     requested_at: str | None = None
     is_queue: bool = False
+    other: Callable[[str], TableContext] | None = None
 
     def overdue(
         self, metadata: TableMetadata, before_ms: int, files: ExitStack
@@ -78,11 +98,10 @@ class KeyFile:
 
         Raises: as read_keys.
         """
-        columns = _columns(self.names, metadata)
-        frame, place = _frame(self.file, columns, self.requested_at)
+        frame, place, changed_ms = _frame(self, metadata, self.requested_at)
         if self.requested_at is not None:
             frame = frame.filter(pc.less(frame[_ASKED], before_ms))
-        elif Path(self.file).stat().st_mtime_ns >= before_ms * 1_000_000:
+        elif changed_ms >= before_ms:
             return None
         if not len(frame):
             return None
@@ -95,36 +114,53 @@ def read_keys(
     metadata: TableMetadata,
     files: ExitStack | None = None,
 ) -> KeySet:
-    """Read the keys of a file as values of the table's columns.
+    """Read the keys of a file or table as values of the table's columns.
 
     Many of them are kept in a temporary folder until `files` is closed; without it in memory.
 
     Raises: NoKeys; UsageError, which names the line but no key.
     """
-    columns = _columns(file.names, metadata)
+    _columns(file.names, metadata)
     secret = None if digest_key is None else _secret(digest_key)
-    frame, place = _frame(file.file, columns, None)
+    frame, place, _ = _frame(file, metadata, None)
     return _key_set(frame, file, place, metadata, secret, files)
 
 
 def _frame(
-    file: str, columns: Sequence[NestedField], requested_at: str | None
-) -> tuple[pa.Table, str]:
-    """Return the keys of a file, and what a line of it is called. Raises: NoKeys; UsageError."""
+    keys: KeyFile, metadata: TableMetadata, requested_at: str | None
+) -> tuple[pa.Table, str, int]:
+    """Return keys, what a line of them is called, and when they changed last, in ms.
+
+    Raises: NoKeys; UsageError.
+    """
+    file, columns = keys.file, _columns(keys.names, metadata)
+    path, place = Path(file), "row"
     try:
-        content = Path(file).read_bytes()
+        is_file = path.exists() and not path.is_dir()
+        if keys.other is not None and not is_file:
+            content, frame, changed_ms = b"", *_of_table(keys, metadata, requested_at)
+        else:
+            content, changed_ms = path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
+            frame = None
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot read the keys in {file}: {reason}") from error
-    if not content:
-        raise NoKeys(f"{file} has no key")
-    if content[:4] == b"PAR1":
-        frame, place = _of_parquet(content, file, columns, requested_at), "row"
-    else:
+    except IcectlError as error:
+        if isinstance(error, UsageError):
+            raise
+        reason = error.message
+        if isinstance(error, TableNotFound):
+            reason = f"there is no such file; {reason}"
+        raise UsageError(f"cannot read the keys in {file}: {reason}", hint=error.hint) from error
+    if frame is not None:
+        frame = _chosen(frame, file, columns, requested_at)
+    elif content[:4] == b"PAR1":
+        frame = _of_parquet(content, file, columns, requested_at)
+    elif content:
         frame, place = _of_text(content, file, columns, requested_at), "line"
-    if not len(frame):
+    if not frame:
         raise NoKeys(f"{file} has no key")
-    return frame, place
+    return frame, place, changed_ms
 
 
 def _key_set(
@@ -219,7 +255,48 @@ def _of_parquet(
         batches = [rows.batch for rows in opened.batches(None)]
     except (CorruptTable, Unsupported) as error:
         raise UsageError(f"{file} can't be read as Parquet") from error
-    table = pa.Table.from_batches(batches, schema)
+    return _chosen(pa.Table.from_batches(batches, schema), file, columns, requested_at)
+
+
+def _of_table(
+    keys: KeyFile, metadata: TableMetadata, requested_at: str | None
+) -> tuple[pa.Table, int]:
+    """Return the columns of a table of keys, and when its newest snapshot was made, in ms.
+
+    Raises: UsageError, for the table that the keys are to go from; what reading it raises.
+    """
+    assert keys.other is not None
+    context = keys.other(keys.file)
+    of_keys = open_table(context.catalog).metadata
+    if loosest_key(of_keys.location) == loosest_key(metadata.location):
+        raise UsageError(f"the keys in {keys.file} are rows of the table itself, and would go, too")
+    names = [*keys.names.split(","), *filter(None, [requested_at])]
+    newest = of_keys.current_snapshot
+    frame = load(context, _Rows(context), Selection(columns=list(dict.fromkeys(names))))
+    return frame, 0 if newest is None else newest.timestamp_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Reads the live rows of tasks in this process."""
+
+    context: TableContext
+
+    def load(self, tasks: Sequence[RewriteTask], job: LoadJob) -> pa.Table:
+        """Return the columns of all rows. Raises: as live_batches."""
+        outputs = FileOutputs.without_places(self.context.store)
+        schema = arrow_schema(job.rows.columns)
+        groups = (file_group(task, job.reading) for task in tasks)
+        batches = (one for group in groups for one in live_batches(group, outputs, RowsRead()))
+        parts = [batch.select(list(range(len(schema)))) for batch in batches]
+        return pa.Table.from_batches(parts, schema)
+
+
+def _chosen(
+    table: pa.Table, file: str, columns: Sequence[NestedField], requested_at: str | None
+) -> pa.Table:
+    """Return the keys, their rows, and when each was asked for, of a table with such columns."""
+    names = [item.name for item in columns]
     for item in columns:
         column = table[item.name]
         _check_given(column, file, item.name)

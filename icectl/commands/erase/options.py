@@ -4,7 +4,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.document import Outcome
-from icectl.cli.options import Change, Common, TableArgument, command, option, option_of
+from icectl.cli.options import (
+    ENGINE,
+    Change,
+    Common,
+    SparkConf,
+    SparkMaster,
+    SparkRemote,
+    TableArgument,
+    command,
+    option,
+    option_of,
+)
 from icectl.cli.settings import ERASE_KEY_COLUMNS, ERASE_KEYS, parse_count
 from icectl.commands.launch import run_of
 from icectl.units import parse_ratio
@@ -74,8 +85,21 @@ class EraseRequest:
         ),
     ] = None
     verify: Annotated[
-        bool, option("--verify", "only look whether such rows are left; exit 4 if so")
+        bool, option("--verify", "only look for such rows; exit 4 if any is left")
     ] = False
+    engine: Annotated[
+        str,
+        option(
+            "--engine",
+            "auto (default), local, or spark for 1 GiB or more",
+            ENGINE,
+            "ENGINE",
+            choices=("auto", "local", "spark"),
+        ),
+    ] = "auto"
+    master: SparkMaster = None
+    remote: SparkRemote = None
+    spark_conf: SparkConf = None
 
 
 @command(

@@ -22,6 +22,7 @@ from icectl.commands.rows.read import condition_ids
 from icectl.entries.conditions import parse_where
 from icectl.errors import UsageError
 from icectl.format.metadata import TableMetadata
+from icectl.table.context import TableContext
 from icectl.table.live_files import with_dropped_columns
 
 
@@ -29,8 +30,8 @@ from icectl.table.live_files import with_dropped_columns
 class EraseOptions:
     """The options of an erasure; `sought` reads what is looked for, for a table.
 
-    `keys` are the file of keys, if it is these. Orphans with such rows are deleted if older than
-    `orphans_older_than`, an age or instant.
+    `keys` are the file or table of keys, if it is these. Orphans with such rows are deleted if
+    older than `orphans_older_than`, an age or instant.
     """
 
     sought: Callable[[TableMetadata], tuple[Sought, WantedRows]]
@@ -44,8 +45,10 @@ class EraseOptions:
     deletes_versions: bool
 
 
-def key_file(request: EraseRequest, settings: Settings) -> KeyFile | None:
-    """Return the file of keys; None where a condition takes its place. Raises: UsageError."""
+def key_file(
+    request: EraseRequest, settings: Settings, other: Callable[[str], TableContext] | None
+) -> KeyFile | None:
+    """Return the keys' file or table; None for a condition. Raises: UsageError."""
     file, names = settings.read(ERASE_KEYS), settings.read(ERASE_KEY_COLUMNS)
     is_option = settings.origin(ERASE_KEYS).layer is Layer.OPTION
     if (request.where is None and file is None) or (request.where is not None and is_option):
@@ -60,15 +63,23 @@ def key_file(request: EraseRequest, settings: Settings) -> KeyFile | None:
     if not names:
         hint = "`--key-columns user_id` names them"
         raise UsageError("`--keys` needs the columns of the keys", hint=hint)
-    return KeyFile(file, names, settings.read(ERASE_REQUESTED_AT), is_queue=not is_option)
+    asked = settings.read(ERASE_REQUESTED_AT)
+    return KeyFile(file, names, asked, is_queue=not is_option, other=other)
 
 
 def options_of(
-    request: EraseRequest, settings: Settings, now_ms: int, files: ExitStack | None = None
+    request: EraseRequest,
+    settings: Settings,
+    now_ms: int,
+    files: ExitStack | None = None,
+    other: Callable[[str], TableContext] | None = None,
 ) -> EraseOptions:
-    """Read and check the options; `files` are those of many keys. Raises: UsageError."""
+    """Read and check the options; `files` are those of many keys, `other` connects to their table.
+
+    Raises: UsageError.
+    """
     values = read_options(request)
-    keys, where = key_file(request, settings), request.where
+    keys, where = key_file(request, settings, other), request.where
     if request.digest_key is not None and keys is None:
         raise UsageError("`--digest-key` needs `--keys`")
     of_history = {"--drop-tags": request.drop_tags, "--delete-versions": request.delete_versions}

@@ -28,6 +28,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.storage.identity import unlisted
 from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
 from icectl.storage.new_files import PROBE
+from icectl.storage.store import ObjectVersion
 from icectl.storage.versions import versions_below
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.partition_statistics import named_partitions
@@ -55,12 +56,14 @@ _PARTITIONS = "partitions."
 
 @dataclass(frozen=True, slots=True)
 class ProvedObject:
-    """A file below the table's location that holds no match, and how that is known."""
+    """A file that holds no match, and how that is known; in S3 with its ETag and version."""
 
     location: str
     size_bytes: int
     kind: str
     known_by: str
+    etag: str | None = None
+    version_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,9 @@ def prove(
     """
     judging, away = _judged(reader, search, found, quarantine)
     judging.elsewhere()
-    judging.previous(reader.metadata.location)
-    objects = sorted((*judging.objects, *away.objects), key=attrgetter("location"))
+    newest = judging.previous(reader.metadata.location)
+    found_objects = (*judging.objects, *away.objects)
+    objects = sorted((_versioned(it, newest) for it in found_objects), key=attrgetter("location"))
     left = sorted((*judging.left, *away.left), key=attrgetter("subject"))
     return Proof(
         tuple(objects),
@@ -100,6 +104,13 @@ def prove(
         tuple(sorted(away.orphans)),
         has_unreadable=judging.has_unreadable or away.has_unreadable,
     )
+
+
+def _versioned(one: ProvedObject, newest: Mapping[str, ObjectVersion]) -> ProvedObject:
+    version = newest.get(one.location)
+    if version is None:
+        return one
+    return replace(one, etag=version.etag, version_id=version.id)
 
 
 def unnamed_matches(
@@ -244,15 +255,23 @@ class _Judging:
         rows = self.search.wanted.rows
         return any(of_wanted_partitions(part, rows, metadata).any() for part in parts)
 
-    def previous(self, folder: str) -> None:
-        """Judge previous versions of objects: what was deleted may be among them."""
+    def previous(self, folder: str) -> Mapping[str, ObjectVersion]:
+        """Judge previous versions of objects: what was deleted may be among them.
+
+        Returns the newest versions, by location.
+        """
+        newest: dict[str, ObjectVersion] = {}
+        counts: Counter[str] = Counter()
         try:
             versions = versions_below(self.reader.context.store, folder)
-            previous = (one for one in versions or () if one.size_bytes and not one.is_newest)
-            counts = Counter(one.location for one in previous)
+            for one in versions or ():
+                if one.is_newest:
+                    newest[one.location] = one
+                elif one.size_bytes:
+                    counts[one.location] += 1
         except StorageError as error:
             self._unreadable(f"previous versions below {redacted(folder)}", error)
-            return
+            return {}
         if versions is None:
             reason = "previous versions of its objects were not looked at"
             self.left.append(Left(folder, reason))
@@ -260,6 +279,7 @@ class _Judging:
             if not _is_named_as_metadata(name(location)) and name(location) != PROBE:
                 versions_kept = print_count(count, "previous version")
                 self.left.append(Left(location, f"the bucket keeps {versions_kept} of it"))
+        return newest
 
     def _loose(self, location: str, size: int) -> None:
         """Judge a file that nothing names: what it holds decides, not what it is called."""

@@ -19,7 +19,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What an execution has changed; `left` is what may still hold rows, `proof` the last look."""
+    """What an execution has changed; `left` is what may still hold rows, `proof` the last look.
+
+    A run that ended early has none.
+    """
 
     row_count: int
     snapshot_ids: tuple[int, ...]
@@ -27,7 +30,7 @@ class Erased:
     dropped_tags: tuple[str, ...]
     deleted_files: tuple[str, ...]
     left: tuple[Left, ...]
-    proof: Proof
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,10 @@ class Erasure:
 
     @property
     def is_proved(self) -> bool | None:
-        """Whether nothing is left; None before the first look."""
-        return None if self.last_look is None else not self.everything_left
+        """Whether nothing is left; None before the first look, unless the run ended without one."""
+        if self.last_look is None:
+            return None if self.outcome is None else False
+        return not self.everything_left
 
 
 def erasure_result(report: Erasure) -> dict[str, Any]:
@@ -118,6 +123,8 @@ def erasure_result(report: Erasure) -> dict[str, Any]:
                 "size_bytes": item.size_bytes,
                 "kind": item.kind,
                 "known_by": item.known_by,
+                "etag": item.etag,
+                "version_id": item.version_id,
             }
             for item in proof.objects
         ],

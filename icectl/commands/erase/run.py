@@ -1,15 +1,17 @@
 """The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.cli.document import Outcome
+from icectl.cli.document import Outcome, document, failure
 from icectl.cli.engines import engine_of
 from icectl.cli.failures import error_and_code
 from icectl.cli.options import Change, Common, RunLimits
-from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.session import connect_to, identity_of, open_session
 from icectl.cli.settings import ERASE_KEYS
 from icectl.commands.change import Finished, MetadataReport, PlannedChange, carry_out
 from icectl.commands.change import commit_metadata as commit_refs
@@ -24,6 +26,7 @@ from icectl.commands.erase.plan import (
     ErasePlan,
     HoldingBranch,
     Left,
+    Sought,
     is_dropped,
     plan_erasure,
     question,
@@ -45,7 +48,7 @@ from icectl.commands.expire_rows.run import EngineFinder, rewriter
 from icectl.commands.expire_snapshots.report import ExpireOptions, PreparedExpiry
 from icectl.commands.expire_snapshots.run import execute as expire
 from icectl.commands.expire_snapshots.run import prepare as prepare_expiry
-from icectl.commands.matching import Matches, MatchSearch
+from icectl.commands.matching import Matches, MatchSearch, Sifted
 from icectl.commands.refs.plan import plan_drop
 from icectl.commands.refs.plan import updates as refs_updates
 from icectl.commands.remove_orphans.deletion import execute as delete_orphans
@@ -61,7 +64,6 @@ from icectl.commands.rows.deletion import (
     FoundDeletion,
     RowDeletion,
     RowSearch,
-    WantedRows,
 )
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
@@ -71,19 +73,23 @@ from icectl.entries.files import NO_FILES, each_row, including, rows
 from icectl.errors import (
     CommitConflict,
     CommitUnknown,
+    Declined,
     IcectlError,
     Incomplete,
     ProblemsFound,
     Refused,
     SelfCheckFailed,
+    StorageError,
     UsageError,
 )
 from icectl.format.manifest import Content, ManifestContent
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE
-from icectl.rows.choice import EngineChoice
+from icectl.rows.choice import choose_engine, confirm_engine, weigh_engine
+from icectl.rows.find_job import FindJob, Tried
 from icectl.rows.local import LocalEngine
 from icectl.rows.orphan_search import LocalOrphanSearch
+from icectl.rows.spark_rewrite import SparkEngine
 from icectl.storage.location import parent, redacted
 from icectl.storage.many_files import ManyFiles, each_file
 from icectl.table.context import TableContext
@@ -94,6 +100,7 @@ from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reader import Gaps, Reader
 from icectl.table.retention import AskedRetention
 from icectl.table.reviewed import REWRITE_MANIFEST, Reviewed, ReviewedAct
+from icectl.table.rewrite_tasks import RewriteTask
 from icectl.units import parse_instant
 
 COMMAND = "erase"
@@ -112,17 +119,41 @@ class PreparedErasure:
     pending: PreparedExpiry | None = None
 
 
+class Sifting(NamedTuple):
+    """What is looked for in a table, and the files that may hold it by partitions and bounds."""
+
+    reader: Reader
+    sought: Sought
+    search: MatchSearch
+    sifted: Sifted
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkSearcher:
+    """Looks into files on Spark."""
+
+    engine: SparkEngine
+    places: DataOutputs
+
+    def search(self, tasks: Sequence[RewriteTask], job: FindJob) -> Iterable[Tried]:
+        """Find rows in the file of each task, or say why it can't be read. Order: of the tasks."""
+        return self.engine.search(tasks, job, self.places)
+
+
 def run(common: Common, table: str, request: EraseRequest, change: Change) -> Outcome:
     """Plan the erasure and, unless only the plan was asked for, carry it out; or look alone.
 
-    Write the report, if it is asked for.
+    Write the report, if it is asked for, also where the run ends early.
     """
     with ExitStack() as files:
         settings = common.shell.settings
-        options = options_of(request, settings, common.shell.env.now_ms(), files)
+        other = partial(connect_to, common)
+        options = options_of(request, settings, common.shell.env.now_ms(), files, other)
         _check_change(request, change)
+        so_far: list[Erasure] = []
+        carried_out = partial(_run, common, table, request, change, options, so_far.append)
         if request.report is None:
-            return _run(common, table, request, change, options)
+            return carried_out()
         read = {
             "--keys": settings.read(ERASE_KEYS),
             "--digest-key": request.digest_key,
@@ -130,21 +161,55 @@ def run(common: Common, table: str, request: EraseRequest, change: Change) -> Ou
         }
         check_place(request.report, read)
         sign = None if request.sign_key is None else signer_of(request.sign_key)
-        outcome = _run(common, table, request, change, options)
-        write_report(request.report, outcome, sign, common.shell.env)
+        write = partial(write_report, request.report, sign=sign, env=common.shell.env)
+        try:
+            outcome = carried_out()
+        except (UsageError, Declined):
+            raise
+        except BaseException as ended:
+            error, code = error_and_code(ended)
+            error.message = common.shell.console.redact(error.message)
+            result = erasure_result(so_far[-1]) if so_far else None
+            with suppress(StorageError):
+                write(failure(error, code, COMMAND) | {"result": result})
+            raise
+        write(document(outcome))
         return outcome
 
 
 def _run(
-    common: Common, table: str, request: EraseRequest, change: Change, options: EraseOptions
+    common: Common,
+    table: str,
+    request: EraseRequest,
+    change: Change,
+    options: EraseOptions,
+    noted: Callable[[Erasure], None],
 ) -> Outcome:
+    """Run the command; what is known so far is `noted`."""
     session = open_session(common, table, read_only=request.verify, change=change)
+    has_session = session.spark is not None
+    for_spark = bool(request.master or request.remote or request.spark_conf or has_session)
+    choice = choose_engine(request.engine, for_spark=for_spark)
+    spark = request.spark_conf or (), request.remote
+    engine_of(session, choice, *spark)  # refuses options of another engine before any work
+    context = session.context
     if request.verify:
-        return _verified(session, options)
-    context = replace(session.context, store=NotingStore(session.context.store))
-    with engine_of(session, EngineChoice("local"), (), None) as engine:
-        assert isinstance(engine, LocalEngine)
-        prepared = prepare(context, engine, options)
+        reader = session.open_for_reading("looked at")
+        sifting = sift(replace(reader, gaps=Gaps()), options)
+    else:
+        context = replace(context, store=NotingStore(context.store))
+        loaded = open_to_change(context.catalog)
+        check_deletable(context.catalog, loaded, context.env.now_ms())
+        sifting = sift(Reader(context, loaded), options)
+    choice = confirm_engine(weigh_engine(choice, sifting.sifted.read_bytes))
+    if choice.name == "spark":
+        session.console.note(str(choice))
+    with engine_of(session, choice, *spark) as engine:
+        if isinstance(engine, SparkEngine):
+            sifting.search.searcher = _SparkSearcher(engine, _places(context, sifting.reader))
+        if request.verify:
+            return _verified(sifting, options)
+        prepared = prepare(context, engine, sifting, options)
         plan, loaded = prepared.plan, prepared.loaded
         report = Erasure(loaded.metadata, plan)
         has_work = bool(plan.found.files or plan.found.unread or prepared.pending)
@@ -154,9 +219,13 @@ def _run(
             reader = Reader(context, loaded)
             report = _looked(report, reader, prepared.search, options.quarantine)
             has_work = bool(report.left)
+        noted(report)
 
         def finish() -> Finished[Erasure]:
-            erased, landed = execute(context, engine, prepared, options)
+            def note(erased: Erased) -> None:
+                noted(replace(report, outcome=erased))
+
+            erased, landed = execute(context, engine, prepared, options, note)
             return Finished(
                 replace(report, outcome=erased),
                 landed.metadata_location,
@@ -210,14 +279,10 @@ def _check_change(request: EraseRequest, change: Change) -> None:
         raise UsageError("erase makes several commits, and `--metadata-file` allows only one")
 
 
-def _verified(session: Session, options: EraseOptions) -> Outcome:
+def _verified(sifting: Sifting, options: EraseOptions) -> Outcome:
     """Look whether such rows are left; nothing is written."""
-    context = session.context
-    loaded = session.open_for_reading("looked at").loaded
-    sought, wanted = options.sought(loaded.metadata)
-    search = MatchSearch(wanted, deleted_files=True)
-    reader = Reader(context, loaded, Gaps())
-    found = search.look(reader)
+    reader, sought, search, sifted = sifting
+    loaded, found = reader.loaded, search.look(reader, sifted)
     plan = plan_erasure(
         loaded.metadata, sought, found, (), (), expires=False, max_fraction=options.max_fraction
     )
@@ -256,40 +321,53 @@ def _gaps(gaps: Gaps | None, found: Matches) -> list[Left]:
     ]
 
 
-def prepare(context: TableContext, engine: LocalEngine, options: EraseOptions) -> PreparedErasure:
-    """Load the table and find what holds rows to erase; nothing is written.
+def prepare(
+    context: TableContext,
+    engine: LocalEngine | SparkEngine,
+    sifting: Sifting,
+    options: EraseOptions,
+) -> PreparedErasure:
+    """Find what holds rows to erase; nothing is written.
 
-    Raises: UsageError, for a column that there is not, and keys that are none; Refused, where files
-    must not be deleted, or the table does not own one that holds rows; Unsupported; CorruptTable;
+    Raises: Refused, where the table does not own a file that holds rows; Unsupported; CorruptTable;
     StorageError.
     """
-    loaded = open_to_change(context.catalog)
-    check_deletable(context.catalog, loaded, context.env.now_ms())
-    plan, search = planned(Reader(context, loaded), _finder(context, engine, loaded), options)
+    reader, loaded = sifting.reader, sifting.reader.loaded
+    plan = planned(sifting, EngineFinder(engine, _places(context, reader)), options)
     _check_own(context, loaded, plan.found)
     pending = None
     if options.expires:
         nothing = prepare_expiry(context, _expiry_of(()))
         pending = nothing if nothing.unfinished else None
-    return PreparedErasure(loaded, plan, search, pending)
+    return PreparedErasure(loaded, plan, sifting.search, pending)
 
 
-def planned(reader: Reader, finder: Finder, options: EraseOptions) -> tuple[ErasePlan, MatchSearch]:
-    """Find what holds rows to erase, with the search that did. Raises: as prepare, but Refused."""
-    context, metadata = reader.context, reader.metadata
-    sought, wanted = options.sought(metadata)
+def sift(reader: Reader, options: EraseOptions) -> Sifting:
+    """Read what is looked for, and which files may hold it by partitions and bounds.
+
+    Raises: UsageError, for a column that there is not, and keys that are none; CorruptTable;
+    StorageError.
+    """
+    sought, wanted = options.sought(reader.metadata)
     search = MatchSearch(wanted, deleted_files=True)
-    found = search.look(reader)
+    return Sifting(reader, sought, search, search.sift(reader))
+
+
+def planned(sifting: Sifting, finder: Finder, options: EraseOptions) -> ErasePlan:
+    """Find what holds rows to erase. Raises: as prepare, but Refused."""
+    reader, sought, search, sifted = sifting
+    context, metadata = reader.context, reader.metadata
+    found = search.look(reader, sifted)
     holding = found.snapshots_of(found.files)
     branches = []
     for name in refs_on(metadata.refs, "branch", holding):
-        branch_search = _row_search(context, finder, wanted, found)
+        branch_search = _row_search(context, finder, search, found)
         looked = branch_search.look(metadata, metadata.snapshot(metadata.refs[name].snapshot_id))
         live = branch_search.live_count(looked, options.max_fraction)
         parts = expiring_files(looked, branch_search.counted)
         files = [file for part in parts for file in part]
         branches.append(HoldingBranch(name, live, tuple(files)))
-    plan = plan_erasure(
+    return plan_erasure(
         metadata,
         sought,
         found,
@@ -298,7 +376,6 @@ def planned(reader: Reader, finder: Finder, options: EraseOptions) -> tuple[Eras
         expires=options.expires,
         max_fraction=options.max_fraction,
     )
-    return plan, search
 
 
 def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> None:
@@ -330,13 +407,14 @@ def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> No
     )
 
 
-def _finder(context: TableContext, engine: LocalEngine, loaded: LoadedTable) -> Finder:
-    outputs = outputs_of(context.store, context.env, loaded, COMMAND)
-    return EngineFinder(engine, DataOutputs(loaded.metadata, outputs))
+def _places(context: TableContext, reader: Reader) -> DataOutputs:
+    """Return where workers would write files; they write none."""
+    outputs = outputs_of(context.store, context.env, reader.loaded, COMMAND)
+    return DataOutputs(reader.metadata, outputs)
 
 
 def _row_search(
-    context: TableContext, finder: Finder, wanted: WantedRows, found: Matches
+    context: TableContext, finder: Finder, search: MatchSearch, found: Matches
 ) -> RowSearch:
     """Return a search for rows of a head, deleted ones too, in files that hold some or are new.
 
@@ -351,7 +429,9 @@ def _row_search(
         rows = [row for row in (*chosen.whole, *chosen.partial) if not is_known[row]]
         return replace(chosen, whole=[], partial=sorted(rows))
 
-    return RowSearch(context, finder, wanted, restrict, finds_deleted=True)
+    return RowSearch(
+        context, finder, search.wanted, restrict, finds_deleted=True, known=search.rows
+    )
 
 
 def _expiry_of(holding: Collection[int]) -> ExpireOptions:
@@ -368,11 +448,16 @@ def _expiry_of(holding: Collection[int]) -> ExpireOptions:
 
 
 def execute(
-    context: TableContext, engine: LocalEngine, prepared: PreparedErasure, options: EraseOptions
+    context: TableContext,
+    engine: LocalEngine | SparkEngine,
+    prepared: PreparedErasure,
+    options: EraseOptions,
+    noted: Callable[[Erased], None],
 ) -> tuple[Erased, LoadedTable]:
     """Rewrite the branches, expire history if asked to, and look again.
 
-    Each commit leaves a table from which another run goes on.
+    Each commit leaves a table from which another run goes on: what fails after the first ends the
+    run without a proof. What was done by then is `noted` if this raises.
     Raises: Refused, where other commits made them too many rows; CommitUnknown; SelfCheckFailed; as
     prepare.
     """
@@ -387,17 +472,17 @@ def execute(
         loaded = open_to_change(context.catalog)
         Leftovers(context, (COMMAND,)).remove(loaded)
         erased = erasing.look_again(loaded)
-        if options.expires and erasing.remove_more(loaded, erased.proof):
+        if options.expires and erased.proof and erasing.remove_more(loaded, erased.proof):
             erased = erasing.look_again(loaded)
-    except (CommitUnknown, SelfCheckFailed):
-        raise
-    except (IcectlError, OSError) as error:
-        if not erasing.has_changed:
+    except BaseException as ended:
+        error = error_and_code(ended)[0]
+        erased, loaded = erasing.ended(prepared.plan, error.message), prepared.loaded
+        is_told = isinstance(ended, IcectlError | OSError) and erasing.has_changed
+        if not is_told or isinstance(ended, CommitUnknown | SelfCheckFailed):
+            noted(erased)
             raise
-        raise Incomplete(
-            f"the table was changed, and then: {error_and_code(error)[0].message}",
-            hint="run the command again: it goes on from there",
-        ) from error
+        with suppress(IcectlError, OSError):
+            loaded = open_to_change(context.catalog)
     return erased, loaded
 
 
@@ -406,7 +491,7 @@ class _Erasing:
     """An erasure under way: what was changed so far."""
 
     context: TableContext
-    engine: LocalEngine
+    engine: LocalEngine | SparkEngine
     search: MatchSearch
     options: EraseOptions
     row_count: int = 0
@@ -443,6 +528,24 @@ class _Erasing:
             tuple(self.deleted_files),
             (*held, *self.left, *proof.left),
             proof,
+        )
+
+    def ended(self, plan: ErasePlan, reason: str) -> Erased:
+        """Return what was done by a run that ended early, and what may be left, without a look."""
+        refs = [
+            *(f"branch {branch.name}" for branch in plan.branches),
+            *(f"tag {name}" for name in plan.tags if name not in self.dropped_tags),
+            *(f"snapshot {id_}" for id_ in plan.snapshot_ids if id_ not in self.expired_ids),
+        ]
+        left = [Left(ref, "it named files with such rows when the run began") for ref in refs]
+        why = Left("the run", f"it ended early: {reason}; run the command again, which goes on")
+        return Erased(
+            self.row_count,
+            tuple(self.snapshot_ids),
+            tuple(self.expired_ids),
+            tuple(self.dropped_tags),
+            tuple(self.deleted_files),
+            (why, *left, *self.left),
         )
 
     def clean_branches(self) -> None:
@@ -488,8 +591,8 @@ class _Erasing:
         """Rewrite data files of a branch without the rows, also those that are deleted already."""
         context, engine = self.noting, self.engine
         loaded = open_to_change(context.catalog)
-        finder = _finder(context, engine, loaded)
-        search = _row_search(context, finder, self.search.wanted, found)
+        finder = EngineFinder(engine, _places(context, Reader(context, loaded)))
+        search = _row_search(context, finder, self.search, found)
 
         def check(looked: FoundDeletion) -> None:
             most = self.options.max_fraction

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from icectl.cli.document import Outcome, document, json_parts, put_in_place
+from icectl.cli.document import json_parts, put_in_place
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported, UsageError
 from icectl.units import print_instant
@@ -52,13 +53,13 @@ def check_place(file: str, inputs: Mapping[str, str | None]) -> None:
             raise UsageError(f"`--report` would replace the file of `{name}`")
 
 
-def write_report(file: str, outcome: Outcome, sign: Sign | None, env: Env) -> None:
+def write_report(file: str, built: Mapping[str, Any], sign: Sign | None, env: Env) -> None:
     """Write the JSON document of a run, with the time, and its signature beside it.
 
     Raises: StorageError.
     """
-    built = {"at": print_instant(env.now_ms()), **document(outcome)}
-    content = "".join(json_parts(built, indent=2)) + "\n"
+    dated = {"at": print_instant(env.now_ms()), **built}
+    content = "".join(json_parts(dated, indent=2)) + "\n"
     try:
         put_in_place(Path(file), [content], env)
         if sign is not None:

@@ -82,26 +82,24 @@ def plan(sight: Sight, request: EraseRequest) -> Judgement:
 def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[ErasureFigures, Any]:
     """Return what is found, and the refusal of the command, if it would end with one."""
     from icectl.commands.erase.parsed_options import options_of
-    from icectl.commands.erase.run import planned
+    from icectl.commands.erase.run import planned, sift
     from icectl.commands.matching import MatchSearch
     from icectl.commands.rows.deletion import ThreadFinder
     from icectl.table.live_files import with_dropped_columns
 
     # With gaps, what is left out might hold a key, and other checks would count it as theirs.
     reader, settings = replace(sight.reader, gaps=None), sight.settings
-    options = options_of(request, settings, sight.now_ms, files)
-    unfinished = ""
+    options = options_of(request, settings, sight.now_ms, files, sight.other)
+    unfinished, sifting = "", sift(reader, options)
     if sight.is_exact:
-        found, _ = planned(reader, ThreadFinder(reader.context), options)
+        found = planned(sifting, ThreadFinder(reader.context), options)
         count, refusal = len(found.found.files) + len(found.found.unread), found.refusal
-        key_count = found.sought.key_count
     else:
-        sought, wanted = options.sought(sight.metadata)
-        search = MatchSearch(wanted, deleted_files=True)
-        sifted = search.sift(reader)
-        count, refusal, key_count = sifted.file_count, None, sought.key_count
+        search = sifting.search
+        count, refusal = search.count_sifted(reader, sifting.sifted), None
         if not count:
-            unfinished = _unfinished(sight, search, search.look(reader, sifted), options)
+            found_none = search.look(reader, sifting.sifted)
+            unfinished = _unfinished(sight, search, found_none, options)
     deadline_ms = settings.read_as(ERASE_DEADLINE, parse_duration) or 0
     overdue = None
     if count and options.keys is not None:
@@ -111,10 +109,12 @@ def _looked(sight: Sight, request: EraseRequest, files: ExitStack) -> tuple[Eras
     if overdue is not None:
         search = MatchSearch(overdue, deleted_files=True)
         overdue_count = (
-            len(search.look(reader).files) if sight.is_exact else search.sift(reader).file_count
+            len(search.look(reader).files)
+            if sight.is_exact
+            else search.count_sifted(reader, search.sift(reader))
         )
     figures = ErasureFigures(
-        key_count,
+        sifting.sought.key_count,
         count,
         overdue_count,
         settings.read(ERASE_DEADLINE),

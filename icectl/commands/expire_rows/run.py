@@ -56,6 +56,7 @@ from icectl.rows.compact_job import carried_metrics
 from icectl.rows.find_job import FindJob, FoundRows
 from icectl.rows.jobs import check_output, job_of
 from icectl.rows.local import LocalEngine
+from icectl.rows.spark_rewrite import SparkEngine
 from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
@@ -210,7 +211,7 @@ def _null_count(files: LiveFiles, chosen: RowFilter) -> int | None:
 class EngineFinder:
     """Finds rows in the workers of an engine."""
 
-    engine: LocalEngine
+    engine: LocalEngine | SparkEngine
     places: DataOutputs
 
     def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> Sequence[FoundRows]:
@@ -328,7 +329,7 @@ def execute(
     return done, landed
 
 
-def rewriter(context: TableContext, engine: LocalEngine, outputs: Outputs) -> Rewrite:
+def rewriter(context: TableContext, engine: LocalEngine | SparkEngine, outputs: Outputs) -> Rewrite:
     """Return what rewrites files without the rows that go, and compares the other rows."""
 
     def rewrite(

@@ -1,7 +1,7 @@
 """The health view of a table: what all steps would do is asked, and shown."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -25,6 +25,7 @@ from icectl.commands.sight import Sight
 from icectl.commands.steps import judge_all
 from icectl.format.properties import TARGET_FILE_SIZE_BYTES, read_or_default
 from icectl.storage.location import is_local
+from icectl.table.context import TableContext
 from icectl.table.reader import Reader, SnapshotChoice, chosen_snapshot
 from icectl.units import print_count, print_size
 
@@ -45,15 +46,21 @@ def limits_of(settings: Settings) -> HealthLimits:
     }
 
 
-def health(reader: Reader, choice: SnapshotChoice, settings: Settings, table: str) -> Health:
+def health(
+    reader: Reader,
+    choice: SnapshotChoice,
+    settings: Settings,
+    table: str,
+    other: Callable[[str], TableContext],
+) -> Health:
     """Judge the chosen snapshot and the table's metadata by what each command would do.
 
-    Hints call the table `table`.
+    Hints call the table `table`; `other` connects to another table.
     Raises: UsageError for a snapshot that is not there; what reading manifests raises.
     Cost: the manifests of all snapshots, where some are past retention.
     """
     metadata = reader.metadata
-    sight = Sight(reader, settings, chosen_snapshot(metadata, choice))
+    sight = Sight(reader, settings, chosen_snapshot(metadata, choice), other=other)
     limits = limits_of(settings)
     attention = {name: limit.attention for name, limit in limits.items()}
     files = sight.files.data  # what cannot be read ends the look

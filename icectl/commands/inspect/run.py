@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from errno import ENOSPC
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
@@ -22,7 +23,7 @@ from icectl.cli.naming import (
 )
 from icectl.cli.options import Common, read_options
 from icectl.cli.patterns import is_pattern
-from icectl.cli.session import identity_of, open_session
+from icectl.cli.session import connect_to, identity_of, open_session
 from icectl.cli.settings import DEFAULT_CATALOG, Settings, parse_option
 from icectl.cli.targets import is_many as is_many_tables
 from icectl.commands.inspect.options import ViewRequest
@@ -39,6 +40,7 @@ from icectl.errors import (
     UsageError,
 )
 from icectl.storage.kept import KeepingStore
+from icectl.table.context import TableContext
 from icectl.table.reader import Gaps, Reader, SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.units import parse_instant
 
@@ -64,6 +66,7 @@ class _ParsedRequest:
     table: str
     hint_options: str
     name_in_logs: str | None
+    other: Callable[[str], TableContext]
 
     @property
     def is_name(self) -> bool:
@@ -287,7 +290,7 @@ def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
 
     context = replace(reader.context, store=KeepingStore(reader.context.store))
     reader = replace(reader, context=context)
-    shown = health(reader, request.choice, request.settings, request.table)
+    shown = health(reader, request.choice, request.settings, request.table, request.other)
     return shown.row, lambda console: print_health(
         console, shown, request.table, request.hint_options
     )
@@ -485,6 +488,7 @@ def _parse(common: Common, table: str, view_name: str, options: ViewRequest) -> 
         table=name_in_hints(common, table),
         hint_options=options_in_hints(common),
         name_in_logs=None if name is None else ".".join(name.parts),
+        other=partial(connect_to, common),
     )
 
 

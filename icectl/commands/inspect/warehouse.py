@@ -12,7 +12,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import Outcome
 from icectl.cli.naming import name_in_catalog, name_in_hints, options_in_hints, warehouse_of
 from icectl.cli.options import Common
-from icectl.cli.session import identity_of, open_session, storage_of
+from icectl.cli.session import connect_to, identity_of, open_session, storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
 from icectl.cli.tables import print_pairs
 from icectl.cli.targets import (
@@ -166,7 +166,8 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
 def _assess(common: Common, table: str, *, with_clustering: bool) -> Outcome:
     """Assess one table, as `icectl inspect TABLE health` does, and how well a sorted one is."""
     reader = open_session(common, table, read_only=True).open_for_reading("shown")
-    judged = health(reader, SnapshotChoice(), common.shell.settings, name_in_hints(common, table))
+    settings, name = common.shell.settings, name_in_hints(common, table)
+    judged = health(reader, SnapshotChoice(), settings, name, partial(connect_to, common))
     result = {"view": "health", **judged.row, "history": history(reader.metadata)}
     order = reader.metadata.sort_order(reader.metadata.default_sort_order_id)
     if with_clustering and order is not None and order.fields:

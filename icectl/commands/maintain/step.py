@@ -9,6 +9,7 @@ import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from icectl.catalog.protocol import LoadedTable, PlacesByCatalog
@@ -19,7 +20,7 @@ from icectl.cli.metrics import numbers_of
 from icectl.cli.naming import name_in_hints
 from icectl.cli.options import SPARK_OPTIONS, Change, Common, RunLimits, Shell
 from icectl.cli.plans import Review, TableState, settings_in_full
-from icectl.cli.session import Session, open_session
+from icectl.cli.session import Session, connect_to, open_session
 from icectl.cli.settings import (
     CONCURRENCY,
     ERASE_DEADLINE,
@@ -198,7 +199,7 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
             loaded = open_table(session.context.catalog)
             if read(loaded.metadata.properties, MAINTAIN_ENABLED):
                 session.context.catalog.check_writable(loaded)
-                end, seen = StepEnd(ASSESS, "done"), _judged(session, loaded, job)
+                end, seen = StepEnd(ASSESS, "done"), _judged(common, session, loaded, job)
             else:
                 reason = "its property `icectl.maintain.enabled` is false"
                 end = StepEnd(ASSESS, "skipped", reason=reason)
@@ -213,10 +214,13 @@ def carry_out(job: StepRequest, place: StepContext) -> Done:
     return replace(end, warnings=warnings, seconds=took), seen
 
 
-def _judged(session: Session, loaded: LoadedTable, job: StepRequest) -> AssessedTable:
+def _judged(
+    common: Common, session: Session, loaded: LoadedTable, job: StepRequest
+) -> AssessedTable:
     """Judge a table by its policy: of older snapshots only summaries are read."""
     reader, read_key = Reader(session.context, loaded), job.policy.read
-    sight = Sight(reader, session.settings, loaded.metadata.current_snapshot, is_exact=False)
+    snapshot, other = loaded.metadata.current_snapshot, partial(connect_to, common)
+    sight = Sight(reader, session.settings, snapshot, is_exact=False, other=other)
     _ = sight.entries  # what cannot be read ends the look
     judged = judge_all(sight, lambda step: _request(step.command, job.policy))
     limits = {
@@ -253,7 +257,7 @@ def _seen_after(common: Common, job: StepRequest) -> AssessedTable | None:
         deadline = Deadline(env, env.monotonic_seconds() + _LOOK_SECONDS)
         free = replace(common, shell=replace(common.shell, review=None, deadline=deadline))
         session = open_session(free, job.table, read_only=False)
-        return _judged(session, open_table(session.context.catalog), job)
+        return _judged(free, session, open_table(session.context.catalog), job)
     except Exception:  # noqa: BLE001 - the step itself has ended well
         return None
 

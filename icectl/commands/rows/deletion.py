@@ -199,7 +199,8 @@ class RowSearch:
     """A search for the rows that go; what was found in a file holds while its deletes are the same.
 
     `restrict` may take files out, and have whole ones read. With `finds_deleted`, files are found
-    too of which such rows are deleted, but still there.
+    too of which such rows are deleted, but still there. `known` is what is in files, by location,
+    whatever was deleted of them: those without deletes are not read again.
     """
 
     context: TableContext
@@ -207,6 +208,7 @@ class RowSearch:
     wanted: WantedRows
     restrict: Callable[[TableMetadata, ChosenFiles], ChosenFiles] = lambda _, chosen: chosen
     finds_deleted: bool = False
+    known: Mapping[str, FoundRows] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
     """The live rows of data files that were read for live_count."""
 
@@ -279,6 +281,10 @@ class RowSearch:
         self, metadata: TableMetadata, maker: TaskMaker, file_rows: Sequence[int]
     ) -> list[FoundRows]:
         tasks = [maker.rewrite(Bin((row,), None, 0), blank_task(metadata)) for row in file_rows]
+        for task in tasks:
+            (file,) = task.inputs
+            if file.location in self.known and not task.delete_files and file.vector is None:
+                self._found[_key(task)] = self.known[file.location]
         fresh = [task for task in tasks if _key(task) not in self._found]
         if fresh:
             reading = condition_job(metadata, self.wanted.within)

@@ -1,5 +1,6 @@
 """Rows that are looked up by keys or values: files that can't have any are not read."""
 
+import tempfile
 from dataclasses import replace
 from decimal import Decimal
 from io import BytesIO
@@ -18,7 +19,8 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, NestedField, PrimitiveType
-from icectl.rows import equality_deletes
+from icectl.rows import equality_deletes, find_job
+from icectl.rows import sorted_keys as sorted_keys_of
 from icectl.rows.find_job import FindJob, Keys, keys_of, run_find
 from icectl.rows.key_ranges import KeyRanges
 from icectl.table.rewrite_tasks import InputFile
@@ -103,7 +105,13 @@ def test_bounds_that_no_decimal_of_the_column_has_rule_nothing_out():
         assert ranges.may_be_in(FileMetrics(5, {}, *counts, {}, {1: low}, {1: high}))
 
 
-def test_keys_are_sorted_once_for_all_files(monkeypatch):
+@pytest.mark.parametrize("is_large", [False, True])
+def test_keys_are_sorted_once_for_all_files(monkeypatch, tmp_path, is_large):
+    """Many keys on a worker: in temporary files, whose names are gone by then."""
+    if is_large:
+        monkeypatch.setattr(find_job, "MOST_KEPT_BYTES", 0)
+        monkeypatch.setattr(sorted_keys_of, "_PARTS_BITS", 1)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     sorted_keys = []
     index = equality_deletes.EqualityIndex
 
@@ -111,13 +119,15 @@ def test_keys_are_sorted_once_for_all_files(monkeypatch):
         sorted_keys.append(parts)
         return index(*parts)
 
-    monkeypatch.setattr(equality_deletes, "EqualityIndex", counted)
-    wanted = keys(4, 711)
+    module = sorted_keys_of if is_large else equality_deletes
+    monkeypatch.setattr(module, "EqualityIndex", counted)
+    wanted = keys(4, 711 + is_large)  # of which no other test has an index
     for first in range(3):
         files = MemoryFiles()
         files.add("f", table([ID], [(first + n,) for n in range(9)]))
         assert found(files, wanted) == {"f": [4 - first]}
-    assert len(sorted_keys) == 1
+        assert list(tmp_path.iterdir()) == []
+    assert 1 <= len(sorted_keys) <= 1 + is_large
 
 
 def test_rows_of_files_without_a_column_have_its_default():
