@@ -241,14 +241,15 @@ def chain_of(
 
 
 def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tuple[Line, ...]:
-    lines = [schema.line_to(id_) for id_ in ids]
+    lines, location = [schema.line_to(id_) for id_ in ids], deletes.file.location
     if not all(lines) or not lines:
-        message = f"{deletes.file.location} compares columns that no schema of the table has"
-        raise CorruptTable(message, rule="R-123")  # R-123
+        message = f"`{location}` compares columns that no schema of the table has"
+        raise CorruptTable(message, rule="R-123", location=location)  # R-123
     for column in (line[-1] for line in lines):
         if not is_comparable(column.type):
             kind = "which has fields" if is_nested(column.type) else f"a {type_text(column.type)}"
-            raise Unsupported(f"{deletes.file.location} compares `{column.name}`, {kind}")
+            message = f"`{location}` compares `{column.name}`, {kind}"
+            raise Unsupported(message, location=location)
     # Older and newer files may lack a column, even a required one.
     return tuple((*around, replace(column, required=False)) for *around, column in lines)
 
@@ -260,13 +261,13 @@ def read_keys(
 
     Raises: CorruptTable R-099, R-123; Unsupported. Errors of the file pass.
     """
-    fields = chain.fields
-    with open_file(deletes.file.location) as file:
+    fields, location = chain.fields, deletes.file.location
+    with open_file(location) as file:
         source = open_source(file, deletes.file, Schema(0, ()), ())
         for item in fields:
             if path_to(source.opened.schema, item.id) is None:
-                message = f"{deletes.file.location} lacks the column `{item.name}` that it compares"
-                raise CorruptTable(message, rule="R-123")  # R-123
+                message = f"`{location}` lacks the column `{item.name}` that it compares"
+                raise CorruptTable(message, rule="R-123", location=location)  # R-123
         for rows in source.stored([item.id for item in fields]):
             columns = [source.values(rows.batch, line) for line in chain.lines]
             hashes = row_hashes(columns, rows.batch.num_rows)

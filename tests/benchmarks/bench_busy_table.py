@@ -7,7 +7,7 @@ Half of the commits are upserts as Flink writes them (a small data file, and an 
 with its keys), the others plain appends and a few deletes; with `--plain` there are no upserts.
 After each 100, `maintain` runs beside the writer, and is killed 20 times by chance; a commit comes
 each SECONDS (0.5), on a busy machine as much later as each core has programs that wait for it.
-After each sixth run it runs once more while the writer waits. Now the rows must be those of a
+After each fourth run it runs once more while the writer waits. Now the rows must be those of a
 model, and reading the table at most 1.1 times as dear as reading the same rows freshly rewritten.
 With `--spark`, every 1,000th commit is a MERGE of Spark's, beside `maintain` as elsewhere, and
 Spark reads both tables.
@@ -92,7 +92,7 @@ retain-last = 1
 """
 FIRST_ROWS, ROWS, NEW_KEYS, DELETED = 50_000, 200, 40, 20
 UPSERTS, DELETES = 0.5, 0.05
-EVERY, RUNS, MERGE_EVERY, MERGED, KILLS = 100, 6, 1_000, 100, 20
+EVERY, RUNS, MERGE_EVERY, MERGED, KILLS = 100, 4, 1_000, 100, 20
 MOST_READ, MOST_GROWTH, MOST_FILES = 1.1, 1.25, 2.0
 CHANCE_OF_KILL, MOST_SECONDS = 0.45, 3600
 MERGE_TRIES, READS, MOST_FAILED = 9, 9, 30

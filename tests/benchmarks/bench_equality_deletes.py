@@ -1,6 +1,6 @@
 """Upserts compacted by `compact`, with and without `--deletes-only`, against Spark's rewrite.
 
-    python tests/benchmarks/bench_equality_deletes.py [SCALE]
+    python tests/benchmarks/bench_equality_deletes.py [SCALE] [--compacted]
 
 40 files of 500,000 rows and 200 commits of 5,000 keys, each an equality delete file and a data file
 with the same keys: version 3, unpartitioned, target size that of the 40 files. With a SCALE below 1
@@ -8,9 +8,14 @@ files and commits are as many, with fewer rows. Spark rewrites all by `rewrite_d
 are seconds, bytes read of key columns as planned, bytes written, and the processor time in which
 Spark reads each table then: beside other programs only this is comparable.
 
+At full size Spark's rewrite takes most of an hour. With `--compacted`, `compact` has converted the
+equality deletes of its table before. So Spark writes the same files in minutes: what it writes and
+how fast they are read is as without, its time only the least that it can take.
+
 Needs the Spark peer that tests/run.sh sets up. Spark is warm: it has rewritten a small table.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -108,7 +113,7 @@ def compact(directory: Path, *options: str) -> Run:
     return process([*ICECTL, "compact", str(directory), "--engine", "local", "--yes", *options])
 
 
-def bench(warehouse: Path, scale: float) -> list[bool]:
+def bench(warehouse: Path, scale: float, *, compacted: bool) -> list[bool]:
     """Print the figures; whether each target is reached."""
     places = {name: warehouse / "db" / name for name in ("plain", "deletes", "theirs")}
     write_files(warehouse / "files", scale)
@@ -131,6 +136,8 @@ def bench(warehouse: Path, scale: float) -> list[bool]:
         runs["deletes"], sizes["deletes"] = written(
             places["deletes"], lambda: compact(places["deletes"], "--deletes-only")
         )
+        if compacted:
+            compact(places["theirs"])
         runs["theirs"], sizes["theirs"] = written(
             places["theirs"], lambda: spark.ask(do="rewrite", table="theirs", options=options)
         )
@@ -151,8 +158,11 @@ def bench(warehouse: Path, scale: float) -> list[bool]:
         less = runs["theirs"].cpu_seconds / runs[name].cpu_seconds
         fewer, read = sizes["theirs"] / sizes[name], best[name] / best["theirs"]
         print(f"  {WHAT[name]}: {less:.1f} times less processor time")
+        if compacted:
+            print(f"    at least {faster:.1f} times as fast")
+        else:
+            reached.append(verdict("times as fast", faster, LEAST_TIMES_AS_FAST, at_most=False))
         reached += [
-            verdict("times as fast", faster, LEAST_TIMES_AS_FAST, at_most=False),
             verdict("times fewer bytes", fewer, LEAST_TIMES_FEWER_BYTES, at_most=False),
             verdict("memory of icectl, of 2 GiB", runs[name].peak_bytes / MEMORY_BYTES, 1),
         ]
@@ -167,13 +177,15 @@ def bench(warehouse: Path, scale: float) -> list[bool]:
 
 def main() -> int:
     """Print the figures; the exit code says whether the targets are reached."""
-    skipped = why_skipped()
-    if skipped:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scale", type=float, nargs="?", default=1.0)
+    parser.add_argument("--compacted", action="store_true")
+    options = parser.parse_args()
+    if skipped := why_skipped():
         print(f"skipped: {skipped}")
         return 0
-    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
     with tempfile.TemporaryDirectory() as directory:
-        reached = bench(Path(directory), scale)
+        reached = bench(Path(directory), options.scale, compacted=options.compacted)
     return 0 if all(reached) else 1
 
 

@@ -258,10 +258,10 @@ def test_narrow_columns_are_found_by_wide_keys():
 @pytest.mark.parametrize(
     ("ids", "rows", "kind", "message"),
     [
-        ((1,), table([B], [("x",)]), CorruptTable, "d0 lacks the column `a`"),
-        ((9,), table([A], [(1,)]), CorruptTable, "d0 compares columns that no schema"),
-        ((), table([A], [(1,)]), CorruptTable, "d0 compares columns that no schema"),
-        ((4,), table([A], [(1,)]), Unsupported, "d0 compares `v`"),
+        ((1,), table([B], [("x",)]), CorruptTable, "d0` lacks the column `a`"),
+        ((9,), table([A], [(1,)]), CorruptTable, "d0` compares columns that no schema"),
+        ((), table([A], [(1,)]), CorruptTable, "d0` compares columns that no schema"),
+        ((4,), table([A], [(1,)]), Unsupported, "d0` compares `v`"),
     ],
 )
 def test_r123_deletes_that_make_no_sense_are_named(ids, rows, kind, message):

@@ -268,7 +268,7 @@ def test_no_delete_rows_delete_nothing():
 def test_r123_a_delete_file_without_a_column_that_it_compares_is_damage():
     deleting = Deleting()
     deleting.add([1, 2], table([A], [(1,)]))
-    with pytest.raises(CorruptTable, match="d0 lacks the column `b`") as raised:
+    with pytest.raises(CorruptTable, match="d0` lacks the column `b`") as raised:
         list(deleting.parts())
     assert raised.value.rule == "R-123"
 
