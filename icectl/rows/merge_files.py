@@ -519,5 +519,5 @@ def _with_live_groups(
     counts = deleted_before[ends] - deleted_before[ends - source.group_rows]
     live = source.without(np.flatnonzero(counts == source.group_rows))
     if counts[live.groups].sum() >= merging.most_deleted * max(live.row_count, 1):
-        raise NotMergeable("many rows of it are deleted")
+        raise NotMergeable("many of its rows are deleted")
     return live

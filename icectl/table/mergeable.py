@@ -23,10 +23,10 @@ CARRYING_VERSION = 2
 """The first format version in which deletes by position are carried to new files."""
 
 _OBSTACLES = (
-    "it has a file that is not Parquet",
-    "many rows of it are deleted, or by many files",
-    "rows of it move to another partition",
-    "rows of it have no ids yet",
+    "it is not in Parquet",
+    "many of its rows are deleted, or by many files",
+    "its rows move to another partition",
+    "its rows have no ids yet",
 )
 
 
@@ -50,14 +50,21 @@ class Mergeable:
     row_groups: Integers
     sizes: Sizes
 
+    def is_fit(self, rows: Integers) -> npt.NDArray[np.bool_]:
+        """Return which files a merge with others can take."""
+        fit: npt.NDArray[np.bool_] = ~self.obstacles[:, rows].any(axis=0)
+        return fit
+
+    def obstacle(self, rows: Sequence[int]) -> str | None:
+        """Return why a merge can't take all of some files."""
+        numbers = np.flatnonzero(self.obstacles[:, list(rows)].any(axis=1))
+        return _OBSTACLES[numbers[0]] if len(numbers) else None
+
     def why_not(self, bin_: Bin) -> str | None:
         rows = list(bin_.files)
         if bin_.split is not None or self.stored[rows].sum() > self.sizes.roll:
             return "it has a file to be cut"
-        if len(rows) < 2:
-            return "it is a single file"
-        numbers = np.flatnonzero(self.obstacles[:, rows].any(axis=1))
-        return _OBSTACLES[numbers[0]] if len(numbers) else None
+        return self.obstacle(rows) or ("it is a single file" if len(rows) < 2 else None)
 
     def row_group_bytes(self, rows: Sequence[int]) -> int | None:
         """Return the median size of the row groups of some files; None if not known."""

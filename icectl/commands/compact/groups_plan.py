@@ -124,7 +124,7 @@ class Grouping:
 
     `verdicts` are changed where a candidate is left alone after all; `as_made` tells files that
     are only rewritten together with others, `is_new` those that no run in the order of rows has
-    seen. `layout` is that in this order.
+    seen. `layout` is that in this order. `odd` tells why files that stay can't be merged.
     """
 
     files: LiveFiles
@@ -136,6 +136,7 @@ class Grouping:
     is_new: Mask
     layout: Clustering
     mergeable: Mergeable
+    odd: dict[int, str] = field(default_factory=dict)
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
@@ -146,13 +147,11 @@ class Grouping:
     def drafts(self, key: bytes | None, rows: list[int]) -> list[GroupDraft]:
         """Return the groups of one partition, or of all files whose rows come to any."""
         if key is None or self.options.order is not None:
+            why = f"its rows {'move to another partition' if key is None else 'are to be sorted'}"
             if self.options.method == "merge":
-                self.leave(rows, FileVerdict.NOT_MERGEABLE)
+                self._keep_odd(rows, why)
                 return []
-            choice = REWRITE
-            if self.options.method == "auto":
-                why = "move to another partition" if key is None else "are to be sorted"
-                choice = MethodChoice("rewrite", f"rows of it {why}")
+            choice = MethodChoice("rewrite", why) if self.options.method == "auto" else REWRITE
             whole = self._whole_drafts(key, rows) if key is None else self._sorted(key, rows)
             return [replace(draft, choice=choice) for draft in whole]
         if not self._is_worth_it(rows):
@@ -163,18 +162,44 @@ class Grouping:
             self.leave(rows, FileVerdict.NO_GAIN)
             return []
         drafts: list[GroupDraft] = []
-        for bins in self._bins(rows):
-            if self._only_copies(bins):
-                self.leave(bins[0].files, FileVerdict.NO_GAIN)
-            else:
+        apart = self._apart(rows)
+        taken = {row for bins in apart for bin_ in bins for row in bin_.files}
+        for bins in apart + self._bins([row for row in rows if row not in taken]):
+            if not self._only_copies(bins):
                 drafts.append(GroupDraft(key, bins, self._choice(bins)))
+            elif taken and (why_not := self.mergeable.obstacle(bins[0].files)):
+                self._keep_odd(bins[0].files, why_not)
+            else:
+                self.leave(bins[0].files, FileVerdict.NO_GAIN)
         merging = [draft for draft in drafts if draft.choice.method != "rewrite"]
         rewriting = [draft for draft in drafts if draft.choice.method == "rewrite"]
         if self.options.method == "merge":
             for draft in rewriting:
-                self.leave(draft.files, FileVerdict.NOT_MERGEABLE)
+                self._keep_odd(draft.files, draft.choice.why)
             rewriting = []
         return self._pack(merging) + self._pack(rewriting)
+
+    def _keep_odd(self, rows: Sequence[int], why: str) -> None:
+        """Leave files alone that can't be merged, for reasons of their own or of their group."""
+        self.leave(rows, FileVerdict.NOT_MERGEABLE)
+        for row in rows:
+            if self.verdicts[row] == FileVerdict.NOT_MERGEABLE:
+                self.odd[row] = self.mergeable.obstacle([row]) or why
+
+    def _apart(self, rows: list[int]) -> list[tuple[Bin, ...]]:
+        """Return bins of files that are planned apart from others, which can't be merged.
+
+        There is none if all can be, or if `auto` would leave hardly fewer files than there are.
+        """
+        places = np.array(rows, np.int64)
+        is_fit = self.mergeable.is_fit(places)
+        if is_fit.all():
+            return []
+        bins = self._bins(places[is_fit].tolist())
+        if self.options.method == "merge":
+            return bins
+        merged = [of_one for of_one in bins if self._choice(of_one).method != "rewrite"]
+        return merged if 2 * (len(merged) + 1) <= len(rows) else []
 
     def moving(self, draft: GroupDraft) -> GroupDraft:
         """Return a draft whose rows move one by one, in tasks that read whole files."""

@@ -59,7 +59,7 @@ from icectl.entries.file_verdicts import (
 from icectl.entries.may_match import may_match
 from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import Entries, numbers
+from icectl.entries.rows import Entries, numbers, take
 from icectl.errors import Unsupported, UsageError
 from icectl.format.file_names import marked_end
 from icectl.format.metadata import TableMetadata
@@ -421,6 +421,7 @@ class ChosenFiles:
             groups, left = within_budget(options, groups, conversions)
             for group in left:
                 planning.leave(group.files, FileVerdict.OVER_BUDGET)
+        odd = take(files.data, [*planning.odd]).table
         sizes = [group.input_bytes for group in left]
         if self.smallest_bytes is not None and self.smallest_bytes > (options.max_bytes or 0):
             sizes.append(self.smallest_bytes)
@@ -431,6 +432,7 @@ class ChosenFiles:
             planning.verdicts,
             dangling_of(files, options),
             None if groups else min(sizes, default=None),
+            dict(zip(odd["location"].to_pylist(), planning.odd.values(), strict=True)),
             unread=files.unread_file_count,
             settled=files.settled,
             saved_depth=self.saved_depth,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,12 +19,15 @@ from icectl.rows.compact_job import TaskCounts
 from icectl.table.mergeable import Mergeable, choose_method
 from icectl.table.output_sizes import Sizes
 from icectl.table.rewrite_tasks import Bin
+from tests.builders.broken import Broken
 from tests.builders.compactions import compacted, lineage, planned
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import head, live_entries, rows_without_lineage
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.stores.fixed_env import FixedEnv
+
+MANY_DELETED = "many of its rows are deleted, or by many files"
 
 
 def built(directory: Path, version: int, partitioning: str = "none") -> TableBuilder:
@@ -134,17 +138,38 @@ def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(tmp_path, versio
 
 
 @pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
-def test_files_with_many_deletes_are_left_alone_or_rewritten(tmp_path, chosen):
+def test_files_with_many_deletes_stay_or_are_rewritten_and_others_are_merged(tmp_path, chosen):
     table = built(tmp_path, 2)
     table.delete_rows([3])
+    before = rows_without_lineage(tmp_path)
+    prepared = planned(tmp_path, method="auto", merge_row_group=1, **chosen)
+    assert [
+        (group.choice.method, group.choice.why, group.input_files) for group in prepared.plan.groups
+    ] == [("auto", ANY, 5), ("rewrite", MANY_DELETED, 1)]
+    compacted(tmp_path, planned(tmp_path, method="merge", **chosen))
+    assert rows_without_lineage(tmp_path) == before
+    left = {file["record_count"]: file["file_path"] for file in data_files(tmp_path)}
+    assert left.keys() == {6, 30}
     plan = planned(tmp_path, method="merge", **chosen).plan
     assert not plan.groups
-    assert plan.left_alone[LEFT_ALONE[FileVerdict.NOT_MERGEABLE]] == 6
-    plan = planned(tmp_path, method="auto", merge_row_group=1, **chosen).plan
-    assert [group.choice.why for group in plan.groups] == [
-        "many rows of it are deleted, or by many files"
-    ]
-    assert {task.method for group in plan.groups for task in group.tasks} == {"rewrite"}
+    plan = planned(tmp_path, method="merge", every=True, **chosen).plan
+    assert plan.odd == {left[6]: MANY_DELETED, left[30]: "it is a single file"}
+
+
+def test_a_file_that_is_not_parquet_stays_and_the_others_are_merged(tmp_path):
+    built(tmp_path, 2)
+    Broken(tmp_path).edit_manifest(
+        lambda entries: entries[0]["data_file"].update(file_format="AVRO")
+    )
+    (odd,) = (file["file_path"] for file in data_files(tmp_path) if file["file_format"] == "AVRO")
+    for method in ("merge", "auto"):
+        plan = planned(tmp_path, method=method, merge_row_group=1).plan
+        assert [(group.choice.method, group.input_files) for group in plan.groups] == [(method, 5)]
+        assert plan.odd == {odd: "it is not in Parquet"}
+        assert plan.left_alone == {LEFT_ALONE[FileVerdict.NOT_MERGEABLE]: 1}
+    least = planned(tmp_path, method="auto", merge_row_group=1 << 20).plan
+    assert [group.choice.method for group in least.groups] == ["rewrite"]
+    assert not least.odd
 
 
 @pytest.mark.parametrize(
@@ -378,10 +403,7 @@ def test_bins_that_no_merge_makes():
     assert choose_method("auto", found, [Bin((0, 1), None, 80)], 21).method == "rewrite"
     assert choose_method("merge", found, [Bin((0, 2), None, 80)], 21).method == "merge"
     moving = replace(found, obstacles=np.eye(4, 3, dtype=bool))
-    assert (
-        choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why
-        == "many rows of it are deleted, or by many files"
-    )
+    assert choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why == MANY_DELETED
 
 
 def test_tables_of_sfc_1_are_merged_without_deletes(tmp_path):
