@@ -52,7 +52,7 @@ class Mergeable:
 
     def is_fit(self, rows: Integers) -> npt.NDArray[np.bool_]:
         """Return which files a merge with others can take."""
-        fit: npt.NDArray[np.bool_] = ~self.obstacles[:, rows].any(axis=0)
+        fit: npt.NDArray[np.bool_] = np.logical_not(self.obstacles[:, rows].any(axis=0))
         return fit
 
     def obstacle(self, rows: Sequence[int]) -> str | None:
