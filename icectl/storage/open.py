@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import IO, Literal
+from typing import IO
 
 import pyarrow as pa
 
@@ -13,6 +13,8 @@ from icectl.env import Deadline, Env
 from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.credentials import Places, Renewed, Vendor, joined
+from icectl.storage.forwarding import ForwardingStore, Named
+from icectl.storage.kept import store_behind
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import (
     CREATABLE,
@@ -180,12 +182,13 @@ def files_behind_links(store: Store, files: pa.ChunkedArray) -> list[str]:
 
 
 def _local(store: Store) -> LocalStore | None:
-    local = store.local if isinstance(store, SchemeStore) else store
+    behind = store_behind(store)
+    local = behind.local if isinstance(behind, SchemeStore) else behind
     return local if isinstance(local, LocalStore) else None
 
 
 @dataclass(frozen=True, slots=True)
-class SchemeStore:
+class SchemeStore(ForwardingStore):
     """A Store that passes each location on to the store of its scheme, authority and options."""
 
     options: StorageOptions
@@ -196,7 +199,7 @@ class SchemeStore:
     remote: dict[str, Callable[[str | None], Store]] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def of(self, location: str, what: Literal["file", "folder", "bucket"] = "file") -> Store:
+    def of(self, location: str, named: Named = "file") -> Store:
         """The store for a file, folder or bucket. Raises: Unsupported; Refused, as Home.check."""
         self.home.check(location)
         if locations.is_local(location):
@@ -223,49 +226,11 @@ class SchemeStore:
                 )
                 self.remote[key] = bucket_store(driver)
             opened = self.remote[key]
-        return opened({"file": location, "folder": location.rstrip("/"), "bucket": None}[what])
+        return opened({"file": location, "folder": location.rstrip("/"), "bucket": None}[named])
 
-    def read(self, location: str) -> bytes:
-        return self._of("read", location).read(location)
-
-    def read_range(self, location: str, offset: int, length: int) -> bytes:
-        return self._of("read_range", location).read_range(location, offset, length)
-
-    def open(self, location: str) -> IO[bytes]:
-        return self._of("open", location).open(location)
-
-    def stat(self, location: str) -> FileStatus | None:
-        return self._of("stat", location).stat(location)
-
-    def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        return self._of("list", location, "folder").list(location)
-
-    def split(self, location: str, count: int) -> ListingSplit:
-        return self._of("split", location, "folder").split(location, count)
-
-    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
-        return self._of("list_parts", parts[0].location, "folder").list_parts(parts)
-
-    def list_directory(self, location: str) -> Sequence[FileStatus]:
-        return self._of("list_directory", location, "folder").list_directory(location)
-
-    def create(self, location: str, content: bytes) -> None:
-        self._of("create", location).create(location, content)
-
-    def replace(self, location: str, content: bytes) -> None:
-        self._of("replace", location).replace(location, content)
-
-    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        return self._of("open_new", location).open_new(location)
-
-    def assemble(self, location: str) -> AbstractContextManager[Assembly] | None:
-        return self._of("assemble", location).assemble(location)
-
-    def copy(self, source: str, target: str) -> None:
-        self._of("copy", source).copy(source, target)
-
-    def clock_ms(self, location: str) -> int | None:
-        return self._of("clock_ms", location, "bucket").clock_ms(location)
+    def target(self, call: str, location: str, named: Named = "file") -> Store:
+        _LOGGER.debug("%s %s", call, locations.redacted(location))
+        return self.of(location, named)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         now = self.options.now()
@@ -275,14 +240,8 @@ class SchemeStore:
         return [
             failed
             for group in by_store.values()
-            for failed in self._of("remove", group[0], "bucket").remove(group)
+            for failed in self.target("remove", group[0], "bucket").remove(group)
         ]
-
-    def _of(
-        self, call: str, location: str, what: Literal["file", "folder", "bucket"] = "file"
-    ) -> Store:
-        _LOGGER.debug("%s %s", call, locations.redacted(location))
-        return self.of(location, what)
 
 
 def _key(options: StorageOptions, location: str) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from icectl.storage import location as locations
 from icectl.storage.buckets.store import NativeStore
 from icectl.storage.failures import repeated
-from icectl.storage.kept import KeepingStore
+from icectl.storage.kept import store_behind
 from icectl.storage.open import SchemeStore
 from icectl.storage.remote import RemoteStore
 from icectl.storage.s3fs import object_versions
@@ -48,7 +48,7 @@ def remove_versions(
 
 
 def _s3(store: Store, folder: str) -> RemoteStore | None:
-    opened = store.store if isinstance(store, KeepingStore) else store
+    opened = store_behind(store)
     if not isinstance(opened, SchemeStore):
         return None
     opened = opened.of(folder, "bucket")
