@@ -18,7 +18,7 @@ import pyarrow as pa
 from icectl.entries.rows import E, by_row
 from icectl.entries.stats import flat
 from icectl.errors import CorruptTable, OtherFile
-from icectl.files.parquet.data_file import Facts
+from icectl.files.parquet.data_file import OnlyChunks
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import arrow_type
 from icectl.format import single_value
@@ -112,7 +112,7 @@ def _of_columns(entries: E, name: str, ids: npt.NDArray[np.int32]) -> list[dict[
 def is_just_as_stated(
     stated: StatedFile,
     size_bytes: int,
-    facts: Facts,
+    facts: OnlyChunks,
     split_offsets: tuple[int, ...],
 ) -> bool:
     """Return whether nothing in the footer of a Parquet file differs from its entry, at a glance.

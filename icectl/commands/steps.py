@@ -93,7 +93,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """A check of health, of the measures of some limits.
 
     `found` says in words what the figures of a step show, `members` for JSON.
@@ -124,7 +124,7 @@ class Step:
     plan: Callable[["Sight", Any], Judgement]
     nothing: Any
     limits: tuple[Limit, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[HealthCheck, ...]
     deletes: bool = False
     is_owed: bool = False
     not_in_policies: Mapping[str, str | None] = field(default_factory=dict)

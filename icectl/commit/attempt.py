@@ -23,7 +23,7 @@ from icectl.table.context import TableContext
 from icectl.table.guard import require_safe_base
 from icectl.table.own_places import (
     OtherTables,
-    check_metadata_folder,
+    check_owns_metadata_folder,
     metadata_files_among,
     own_places,
 )
@@ -79,7 +79,7 @@ def commit_changes(
             if reason is not None:
                 raise CommitConflict(reason)
             require_safe_base(newest.metadata)
-            check_metadata_folder(context, newest)
+            check_owns_metadata_folder(context, newest)
             updates = changes(newest.metadata)
             if not updates:
                 raise CommitConflict("another writer has made these changes already")

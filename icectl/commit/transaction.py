@@ -33,7 +33,7 @@ from icectl.rows.compact_job import FileNames
 from icectl.storage.location import join, loosest_key, name
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.own_places import check_metadata_folder
+from icectl.table.own_places import check_owns_metadata_folder
 from icectl.table.rewrite_tasks import Task
 
 
@@ -254,7 +254,7 @@ def transaction(
     Killed runs of the command are abandoned before it, and their files removed after the commit.
     `data` has the places of files outside of the metadata folder.
     """
-    check_metadata_folder(context, base)
+    check_owns_metadata_folder(context, base)
     with Leftovers(context, (command,)).removed_after(base):
         outputs = outputs_of(context.store, context.env, base, command, data)
         opened = Transaction(context, base, outputs)

@@ -41,7 +41,7 @@ Words = tuple[npt.NDArray[Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ClusteringKey:
     """What files may be clustered by: a column, or an order-keeping transform of it."""
 
     name: str
@@ -63,7 +63,7 @@ class Key:
         return "values of this type have no order"
 
 
-def keys_of_order(order: SortOrder, schema: Schema) -> list[Key]:
+def keys_of_order(order: SortOrder, schema: Schema) -> list[ClusteringKey]:
     """Return the keys of a sort order whose columns the schema has."""
     keys = []
     for field in order.fields:
@@ -71,12 +71,12 @@ def keys_of_order(order: SortOrder, schema: Schema) -> list[Key]:
         if source is not None:
             name = schema.name_of(source.id) or source.name
             shown = name if transform.name == "identity" else f"{transform.text}({name})"
-            keys.append(Key(shown, source.id, source.type, transform))
+            keys.append(ClusteringKey(shown, source.id, source.type, transform))
     return keys
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class KeyBounds:
     """The bounds of a key in some files; `known` where a file has usable ones.
 
     `rows` are those with a value, as far as nulls and NaN are counted; `is_empty` are files that
@@ -98,7 +98,7 @@ def metrics_of(data: Entries) -> Mapping[str, pa.Table]:
     return {name: flat(data, name) for name in _METRICS}
 
 
-def spans_of(data: Entries, metrics: Mapping[str, pa.Table], key: Key) -> Spans:
+def spans_of(data: Entries, metrics: Mapping[str, pa.Table], key: ClusteringKey) -> KeyBounds:
     """Return the bounds of a key in data files. Order: kept."""
     values = {name: of_field(metrics[name], key.field_id, len(data)) for name in _METRICS}
     records = numbers(data, "record_count")
@@ -119,10 +119,10 @@ def spans_of(data: Entries, metrics: Mapping[str, pa.Table], key: Key) -> Spans:
     longest = pc.max(pc.binary_length(of_known)).as_py() or 0
     is_text = isinstance(key.type, PrimitiveType) and key.type.name in _HAS_TEXT
     found = (lower.filter(mask), upper.filter(mask))
-    return Spans(known, is_empty, rows, *found, longest, is_text)
+    return KeyBounds(known, is_empty, rows, *found, longest, is_text)
 
 
-def joined(parts: Sequence[Spans]) -> Spans:
+def joined(parts: Sequence[KeyBounds]) -> KeyBounds:
     """Return the spans of all parts, one after the other."""
     known, is_empty, rows = (
         np.concatenate([getattr(part, name) for part in parts])
@@ -132,10 +132,10 @@ def joined(parts: Sequence[Spans]) -> Spans:
         pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("lower", "upper")
     )
     longest = max(part.longest for part in parts)
-    return Spans(known, is_empty, rows, lower, upper, longest, parts[0].is_text)
+    return KeyBounds(known, is_empty, rows, lower, upper, longest, parts[0].is_text)
 
 
-def _values(key: Key, stored: pa.Array) -> pa.Array:
+def _values(key: ClusteringKey, stored: pa.Array) -> pa.Array:
     """Return bounds as int64, float64, decimal256 or binary; null where they are not known."""
     values = _plain_values(key.type, stored)
     if key.transform.name == "identity" or isinstance(key.type, DecimalType | FixedType):
@@ -209,7 +209,7 @@ class Places:
     groups: Integers
 
 
-def places_of(spans: Spans, groups: Integers) -> Places:
+def places_of(spans: KeyBounds, groups: Integers) -> Places:
     """Return the places of bounds; `groups` numbers the group of each file that has known ones."""
     words = (*_words(pa.concat_arrays([spans.lower, spans.upper])), np.tile(groups, 2))
     order = np.lexsort(words)
@@ -224,7 +224,7 @@ def places_of(spans: Spans, groups: Integers) -> Places:
     return Places(places[:count], places[count:], _gaps(words, ends), np.tile(groups, 2)[ends])
 
 
-def depths(spans: Spans, groups: Integers, group_count: int) -> Depths:
+def depths(spans: KeyBounds, groups: Integers, group_count: int) -> Depths:
     """Return the depth of each file whose bounds are known, among the files of its group.
 
     `groups` numbers the group of each of them, from 0.

@@ -43,7 +43,7 @@ class DeleteRanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class DeleteMatches:
     """Live data files, live delete files, and which apply to which (R-111 to R-113).
 
     `vectors_by_name` are those of sfc-1, whose partition does not count.
@@ -66,7 +66,7 @@ class Matches:
 
 def match(
     entries: Entries, unpartitioned_spec_ids: Collection[int], *, vectors_by_name: bool = False
-) -> Matches:
+) -> DeleteMatches:
     """Find which live delete files apply to which live data files, by metadata alone.
 
     With `vectors_by_name`, a deletion vector applies to the file that it names, of any partition.
@@ -81,7 +81,7 @@ def match(
     data, deletes = rows.data_files(alive), rows.delete_files(alive)
     if not len(deletes):  # groups of many data files take memory
         none = _no_ranges(len(data))
-        return Matches(data, deletes, none, (none, none), (none, none))
+        return DeleteMatches(data, deletes, none, (none, none), (none, none))
     table = deletes.table
     position = mask_of(pc.equal(table["content"], Content.POSITION_DELETES))
     vector = position & mask_of(pc.equal(table["file_format"], FileFormat.PUFFIN))
@@ -103,7 +103,7 @@ def match(
 
     vectors = ranges(vector, by_file if vectors_by_name else both)  # R-113
     covered = vectors.counts > 0
-    return Matches(
+    return DeleteMatches(
         data=data,
         deletes=deletes,
         vectors=vectors,
@@ -155,23 +155,23 @@ class DeleteScopes:
         return np.where((spec < 0) | (key < 0), -1, spec * len(self._known[1]) + key)
 
 
-def delete_counts(matches: Matches) -> Integers:
+def delete_counts(matches: DeleteMatches) -> Integers:
     """Count the deletes of every kind that apply to each data file. Order: of `matches.data`."""
     return sum((part.counts for part in matches.ranges), np.zeros(len(matches.data), np.int64))
 
 
-def known_deleted_rows(matches: Matches) -> Integers:
+def known_deleted_rows(matches: DeleteMatches) -> Integers:
     """Rows of each data file that vectors and position deletes of it alone are known to delete."""
     records = rows.numbers(matches.deletes, "record_count")
     return _sums(matches, (matches.vectors, matches.position_deletes[1]), records)
 
 
-def equality_delete_counts(matches: Matches) -> Integers:
+def equality_delete_counts(matches: DeleteMatches) -> Integers:
     """Count the equality deletes that apply to each data file. Order: of `matches.data`."""
     return matches.equality_deletes[0].counts + matches.equality_deletes[1].counts
 
 
-def compared_keys(matches: Matches) -> Integers:
+def compared_keys(matches: DeleteMatches) -> Integers:
     """Count the keys that a reader compares with the rows of each data file. Order: of the data.
 
     They are those of all equality deletes that apply to it.
@@ -180,7 +180,7 @@ def compared_keys(matches: Matches) -> Integers:
     return _sums(matches, matches.equality_deletes, records)
 
 
-def compared_by_partition(matches: Matches) -> pa.Table:
+def compared_by_partition(matches: DeleteMatches) -> pa.Table:
     """Count, by partition, what a reader compares for equality deletes.
 
     Shape: GROUP_KEYS, with the data files that such deletes apply to (`files`), the keys that are
@@ -196,7 +196,7 @@ def compared_by_partition(matches: Matches) -> pa.Table:
     return named.sort_by([("keys", "descending"), ("spec_id", "ascending")])
 
 
-def compared_ratios(matches: Matches) -> npt.NDArray[np.float64]:
+def compared_ratios(matches: DeleteMatches) -> npt.NDArray[np.float64]:
     """Estimate the part of each data file's rows that equality deletes delete.
 
     Each key is one of one row, of all rows that it is compared with. Order: of `matches.data`.
@@ -208,22 +208,22 @@ def compared_ratios(matches: Matches) -> npt.NDArray[np.float64]:
     return _sums(matches, matches.equality_deletes, keys / np.maximum(compared, 1))
 
 
-def applying_to(matches: Matches, chosen: Mask) -> Mask:
+def applying_to(matches: DeleteMatches, chosen: Mask) -> Mask:
     """Return which equality deletes apply to any of the chosen data files."""
     return _per_delete_file(matches, matches.equality_deletes, chosen.astype(np.int64)) > 0
 
 
-def delete_files_of(matches: Matches, chosen: Mask) -> Mask:
+def delete_files_of(matches: DeleteMatches, chosen: Mask) -> Mask:
     """Return which delete files of any kind apply to any of the chosen data files."""
     return _per_delete_file(matches, matches.ranges, chosen.astype(np.int64)) > 0
 
 
-def count_among(matches: Matches, chosen: Mask) -> Integers:
+def count_among(matches: DeleteMatches, chosen: Mask) -> Integers:
     """Count those of the chosen equality deletes that apply to each data file."""
     return _sums(matches, matches.equality_deletes, chosen.astype(np.int64))
 
 
-def newest_among(matches: Matches, chosen: Mask) -> Integers:
+def newest_among(matches: DeleteMatches, chosen: Mask) -> Integers:
     """Return the highest sequence number of the chosen equality deletes that apply; 0 for none.
 
     Shape: one for each data file.
@@ -240,7 +240,7 @@ def newest_among(matches: Matches, chosen: Mask) -> Integers:
 
 
 def _sums(
-    matches: Matches, parts: Sequence[DeleteRanges], values: npt.NDArray[N]
+    matches: DeleteMatches, parts: Sequence[DeleteRanges], values: npt.NDArray[N]
 ) -> npt.NDArray[N]:
     """Add up a value of each delete file, for each data file that it applies to."""
     found = np.zeros(len(matches.data), values.dtype)
@@ -251,7 +251,9 @@ def _sums(
     return found
 
 
-def _per_delete_file(matches: Matches, parts: Sequence[DeleteRanges], values: Integers) -> Integers:
+def _per_delete_file(
+    matches: DeleteMatches, parts: Sequence[DeleteRanges], values: Integers
+) -> Integers:
     """Add up a value of each data file, for each delete file that applies to it."""
     found = np.zeros(len(matches.deletes), np.int64)
     for part in parts:
@@ -262,17 +264,17 @@ def _per_delete_file(matches: Matches, parts: Sequence[DeleteRanges], values: In
     return found
 
 
-def per_delete_file(matches: Matches) -> Integers:
+def per_delete_file(matches: DeleteMatches) -> Integers:
     """Count the data files that each delete file applies to. Order: of `matches.deletes`."""
     return _per_delete_file(matches, matches.ranges, np.ones(len(matches.data), np.int64))
 
 
-def dangling(matches: Matches) -> Entries:
+def dangling(matches: DeleteMatches) -> Entries:
     """Delete files that apply to no live data file. Order: kept."""
     return rows.where(matches.deletes, per_delete_file(matches) == 0)
 
 
-def pairs(matches: Matches) -> pa.Table:
+def pairs(matches: DeleteMatches) -> pa.Table:
     """Return (data_row, delete_row) of every pair that applies, in this order."""
     data_rows: list[Integers] = []
     delete_rows: list[Integers] = []
@@ -287,7 +289,7 @@ def pairs(matches: Matches) -> pa.Table:
     return pa.table({"data_row": data[order], "delete_row": deletes[order]})
 
 
-def misplaced_deletes(matches: Matches) -> tuple[Integers, Integers]:
+def misplaced_deletes(matches: DeleteMatches) -> tuple[Integers, Integers]:
     """Deletes that name one live data file, no newer one, of another spec or partition (R-211).
 
     Shape: rows of the delete files, and of the data files that they name.
@@ -305,7 +307,7 @@ def misplaced_deletes(matches: Matches) -> tuple[Integers, Integers]:
 
 
 def position_delete_applies(
-    matches: Matches, data_rows: Integers, delete_rows: Integers
+    matches: DeleteMatches, data_rows: Integers, delete_rows: Integers
 ) -> tuple[Mask, Mask]:
     """Whether data files are no newer than position deletes, and of their spec and partition.
 
@@ -420,7 +422,7 @@ def names_of(deletes: Entries, named: NamedFiles) -> frozenset[str]:
 
 
 def resolve_names(
-    matches: Matches, named: NamedFiles, spelling: Mapping[str, str]
+    matches: DeleteMatches, named: NamedFiles, spelling: Mapping[str, str]
 ) -> NamedPositionDeletes:
     """Find the live data files that position delete files name.
 
@@ -466,7 +468,7 @@ _NONE = Applied((), (), ())
 class DeleteIndex:
     """The deletes of data files one by one; cheap where a file has none."""
 
-    def __init__(self, matches: Matches, named: NamedPositionDeletes) -> None:
+    def __init__(self, matches: DeleteMatches, named: NamedPositionDeletes) -> None:
         self._matches = matches
         self._named = named
         self._has_some = delete_counts(matches) > 0
@@ -494,7 +496,7 @@ class DeleteIndex:
         return tuple(sorted(rows))
 
 
-def dangling_rows(matches: Matches, named: NamedPositionDeletes) -> Integers:
+def dangling_rows(matches: DeleteMatches, named: NamedPositionDeletes) -> Integers:
     """Return delete files that apply to no live data file, by any reader. Order: ascending."""
     counts = per_delete_file(matches)
     by_name = np.bincount(named.delete_rows, minlength=len(counts))
@@ -515,7 +517,7 @@ def sharing_deletes(named: NamedPositionDeletes, data_rows: Collection[int]) -> 
 
 
 def needed_elsewhere(
-    matches: Matches, named: NamedPositionDeletes, locations: Collection[str]
+    matches: DeleteMatches, named: NamedPositionDeletes, locations: Collection[str]
 ) -> Mask:
     """Position delete files of partitions that apply to data files at no such location, too.
 

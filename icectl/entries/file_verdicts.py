@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns import Integers, Mask, mask_of
-from icectl.entries.deletes import Matches, known_deleted_rows
+from icectl.entries.deletes import DeleteMatches, known_deleted_rows
 from icectl.entries.partition_key import decode_key, sort_key
 from icectl.entries.rows import Entries, numbers, take
 from icectl.format.manifest import FileFormat
@@ -64,7 +64,7 @@ class FileLimits:
     every: bool
 
 
-def judge(matches: Matches, limits: FileLimits, selected: Mask, counts: Integers) -> Verdicts:
+def judge(matches: DeleteMatches, limits: FileLimits, selected: Mask, counts: Integers) -> Verdicts:
     """Return the verdict on each data file: deletes count before size. Order: kept.
 
     `counts` are the deletes of each data file that it may be rewritten for.
@@ -98,7 +98,7 @@ def same_verdict(data: Entries, verdict: FileVerdict) -> Verdicts:
     return np.full(len(data), verdict, np.int8)
 
 
-def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
+def deleted_ratios(matches: DeleteMatches) -> npt.NDArray[np.float64]:
     """Return the part of each file's rows that deletes of this file alone are known to delete."""
     if not len(matches.deletes):
         return np.zeros(len(matches.data))
@@ -107,7 +107,7 @@ def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
     return np.asarray(deleted / np.maximum(records, 1), np.float64)
 
 
-def live_bytes(matches: Matches, stored: Integers) -> Integers:
+def live_bytes(matches: DeleteMatches, stored: Integers) -> Integers:
     """Estimated bytes of each file's rows that are not known to be deleted, of its stored bytes."""
     if not len(matches.deletes):
         return stored

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from icectl.entries.deletes import Matches, compared_by_partition
+from icectl.entries.deletes import DeleteMatches, compared_by_partition
 from icectl.entries.partition_key import decode_key
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec, partition_path, result_types
@@ -132,7 +132,7 @@ def _free_name(
     return f"{candidate.name}_{candidate.field_id}" if is_taken else candidate.name
 
 
-def compared_rows(matches: Matches, metadata: TableMetadata) -> Iterator[Mapping[str, Any]]:
+def compared_rows(matches: DeleteMatches, metadata: TableMetadata) -> Iterator[Mapping[str, Any]]:
     """Yield what readers compare for equality deletes, by partition. Order: most keys first."""
     partitions = partitions_of(metadata)
     for group in compared_by_partition(matches).to_pylist():

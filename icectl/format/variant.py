@@ -111,7 +111,7 @@ def write_metadata(names: Sequence[str]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class VariantParts:
     """The values in an object or an array, by their places; `keys` are ids of an object's names."""
 
     keys: Sequence[int] | None
@@ -184,7 +184,7 @@ def value_size(value: bytes, start: int, end: int) -> int | None:
     return size
 
 
-def _parts(value: bytes, start: int, end: int) -> Parts | None:
+def _parts(value: bytes, start: int, end: int) -> VariantParts | None:
     """Return where the values in an object or an array begin; None of a primitive."""
     kind, header = value[start] & 3, value[start] >> 2
     if kind < _OBJECT:
@@ -209,7 +209,7 @@ def _parts(value: bytes, start: int, end: int) -> Parts | None:
     keys = None
     if kind == _OBJECT:
         keys = [_number(value, ids_at + place * id_size, id_size) for place in range(count)]
-    return Parts(keys, [first + offset for offset in offsets], first + last)
+    return VariantParts(keys, [first + offset for offset in offsets], first + last)
 
 
 def is_object(value: bytes) -> bool:
@@ -228,7 +228,7 @@ def fields_of(names: Names, value: bytes) -> dict[str, bytes] | None:
     }
 
 
-def _values(value: bytes, parts: Parts) -> Iterator[bytes]:
+def _values(value: bytes, parts: VariantParts) -> Iterator[bytes]:
     """Yield the values in an object or an array. Raises: ValueError."""
     ends = dict(pairwise([*sorted(parts.starts), parts.end]))
     for start in parts.starts:

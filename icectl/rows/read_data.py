@@ -17,19 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.checks.file_identity import (
-    RESTORE_IT,
-    StatedFile,
-    check_own_file,
-    is_just_as_stated,
-)
+from icectl.checks.file_identity import RESTORE_IT, StatedFile, check_own_file, is_just_as_stated
 from icectl.entries.partition_key import sort_key
 from icectl.errors import CorruptTable, OtherFile, Unsupported
 from icectl.files.avro.data_file import AvroDataFile
 from icectl.files.data_file import DataFile, open_data_file
 from icectl.files.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_by_place, ids_of, retype_array
 from icectl.files.orc import OrcDataFile
-from icectl.files.parquet.data_file import Facts, ParquetDataFile
+from icectl.files.parquet.data_file import OnlyChunks, ParquetDataFile
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.files.parquet.schema import (
     NameMapping,
@@ -296,7 +291,9 @@ def open_own(
     return opened
 
 
-def _has_one_value(source: SourceFile, columns: Mapping[int, NestedField], facts: Facts) -> bool:
+def _has_one_value(
+    source: SourceFile, columns: Mapping[int, NestedField], facts: OnlyChunks
+) -> bool:
     """Return whether a footer shows the partition's value alone, as bytes, where it has columns."""
     for id_, value in source.constants.items():
         found = facts.get(id_)

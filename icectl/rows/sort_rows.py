@@ -25,8 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.clustering import Key as ClusteringKey
-from icectl.entries.clustering import Spans, metrics_of, spans_of
+from icectl.entries.clustering import ClusteringKey, KeyBounds, metrics_of, spans_of
 from icectl.entries.columns import Octets, byte_strings, decimal_words, integers, is_integer, plain
 from icectl.entries.partition_transforms import transform_column
 from icectl.entries.rows import Entries
@@ -201,7 +200,7 @@ def with_ranges(order: RowOrder, data: Entries, schema: Schema) -> RowOrder:
     return replace(order, ranges=tuple(ranges))
 
 
-def _range(key: ClusteringKey, spans: Spans) -> tuple[int, int]:
+def _range(key: ClusteringKey, spans: KeyBounds) -> tuple[int, int]:
     """Return the range of bounds, as `_word` has values."""
     is_shown = key.why_unordered is None and key.type != PrimitiveType("boolean")
     if not is_shown or not spans.known.any():

@@ -17,7 +17,7 @@ from icectl.errors import StorageError, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost, remote_errors, remote_failure, repeated
 from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
-from icectl.storage.new_files import PartWriter, Proof, prove_condition, temporary_name
+from icectl.storage.new_files import PartWriter, Proven, prove_condition, temporary_name
 from icectl.storage.store import Assembly, FailedRemoval, FileStatus, ListingPart, ListingSplit
 from icectl.storage.streams import Tail, range_reader
 
@@ -166,7 +166,7 @@ class HdfsStore:
     env: Env
     concurrency: int
     warn: Callable[[str], None]
-    proof: Proof = field(default_factory=Proof)
+    proof: Proven = field(default_factory=Proven)
     lock: Lock = field(default_factory=Lock)
 
     def read(self, location: str) -> bytes:

@@ -47,7 +47,7 @@ _HINT = (
     "last_modified; CSV files without a header line need their manifest.json"
 )
 
-Columns = Mapping[str, pa.Array]
+InventoryColumns = Mapping[str, pa.Array]
 
 
 class InventoryForm(StrEnum):
@@ -100,7 +100,7 @@ def parse_manifest(content: bytes) -> InventoryManifest:
         raise UsageError(f"not a manifest of S3 Inventory: {error}", hint=_HINT) from error
 
 
-def _parquet(file: IO[bytes]) -> Iterator[Columns]:
+def _parquet(file: IO[bytes]) -> Iterator[InventoryColumns]:
     opened = pq.ParquetFile(file, page_checksum_verification=True)
     names = opened.schema_arrow.names
     places = _places(names)
@@ -109,7 +109,7 @@ def _parquet(file: IO[bytes]) -> Iterator[Columns]:
         yield {name: plain(batch[names[place]]) for name, place in places.items()}
 
 
-def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[Columns]:
+def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[InventoryColumns]:
     names = columns or _header(file, gzipped=gzipped)
     places = _places(names)
     numbers = [str(place) for place in range(len(names))]
@@ -154,7 +154,7 @@ def _places(names: Sequence[str]) -> Mapping[str, int]:
     return places
 
 
-def _listed(columns: Columns) -> list[pa.Array]:
+def _listed(columns: InventoryColumns) -> list[pa.Array]:
     if "location" in columns:
         locations = _texts(columns, "location")
     else:
@@ -177,7 +177,7 @@ def _listed(columns: Columns) -> list[pa.Array]:
     return rows
 
 
-def _texts(columns: Columns, name: str) -> pa.Array:
+def _texts(columns: InventoryColumns, name: str) -> pa.Array:
     if not pa.types.is_integer(columns[name].type):
         return columns[name].cast(pa.string())
     raise UsageError(f"the {name} column holds numbers", hint=_HINT)

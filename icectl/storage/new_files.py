@@ -126,7 +126,7 @@ def put_once(
 
 
 @dataclass(slots=True)
-class Proof:
+class Proven:
     """The buckets that have shown that they honour conditions; shared by all writers of a run."""
 
     buckets: set[str] = field(default_factory=set)
@@ -134,7 +134,7 @@ class Proof:
 
 
 def prove_condition(
-    proof: Proof,
+    proof: Proven,
     location: str,
     put_new: Callable[[str, bytes], None],
     remove: Callable[[Sequence[str]], Sequence[FailedRemoval]],

@@ -21,7 +21,7 @@ from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import error_code, remote_errors, repeated
 from icectl.storage.listing import ListingRows, ListingStep, first_directories, run_steps
-from icectl.storage.new_files import Proof
+from icectl.storage.new_files import Proven
 from icectl.storage.s3fs import (
     S3Writer,
     has_objects,
@@ -101,7 +101,7 @@ def open_remote(
     writer = None
     if protocol == "s3":
         filesystem.retries = 1  # attempts; retry() is the only one to repeat
-        writer = S3Writer(filesystem, env, concurrency, secrets, Proof(), warn)
+        writer = S3Writer(filesystem, env, concurrency, secrets, Proven(), warn)
     return RemoteStore(filesystem, protocol, env, concurrency, secrets, writer, renews)
 
 

@@ -20,7 +20,7 @@ from icectl.storage import location as locations
 from icectl.storage.assembly import TAIL_BYTES, PartLimits, Source, assembled
 from icectl.storage.failures import error_code, remote_failure, repeated
 from icectl.storage.listing import ListingRows
-from icectl.storage.new_files import PartWriter, Proof, prove_condition, put_once, whole_or_none
+from icectl.storage.new_files import PartWriter, Proven, prove_condition, put_once, whole_or_none
 from icectl.storage.store import (
     Assembly,
     CopyRefused,
@@ -193,7 +193,7 @@ class S3Writer:
     env: Env
     concurrency: int
     secrets: tuple[str, ...]
-    proof: Proof
+    proof: Proven
     warn: Callable[[str], None]
 
     def create(self, location: str, content: bytes) -> None:

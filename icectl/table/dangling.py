@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.snapshots import removed_data_files
 from icectl.entries.columns import mask_of
-from icectl.entries.deletes import Matches, NamedFiles, misplaced_deletes, per_delete_file
+from icectl.entries.deletes import DeleteMatches, NamedFiles, misplaced_deletes, per_delete_file
 from icectl.entries.files import FileKind, files
 from icectl.entries.rows import (
     EMPTY,
@@ -57,7 +57,7 @@ def check_dangling(
     metadata: TableMetadata,
     snapshot: Snapshot,
     entries: Entries,
-    matches: Matches,
+    matches: DeleteMatches,
     named: NamedFiles,
     read_names: ReadNames,
 ) -> None:

@@ -15,8 +15,8 @@ from icectl.entries.columns import Integers, Mask, mask_of
 from icectl.entries.conditions import Predicate
 from icectl.entries.deletes import (
     DeleteIndex,
+    DeleteMatches,
     DeleteScopes,
-    Matches,
     NamedFiles,
     NamedPositionDeletes,
     dangling_rows,
@@ -115,7 +115,7 @@ class LiveFiles:
         return delete_files(live(self.entries))
 
     @cached_property
-    def matches(self) -> Matches:
+    def matches(self) -> DeleteMatches:
         """The deletes that apply to data files, with rows of `data` and `deletes`."""
         return match(
             self.entries, self.unpartitioned_spec_ids, vectors_by_name=self.vectors_by_name

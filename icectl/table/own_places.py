@@ -90,7 +90,7 @@ def own_places(loaded: LoadedTable) -> OwnPlaces:
     return OwnPlaces(location, tuple(folders))
 
 
-def check_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
+def check_owns_metadata_folder(context: TableContext, loaded: LoadedTable) -> None:
     """Refuse to write new metadata among the files of another table.
 
     Raises: Refused; StorageError.

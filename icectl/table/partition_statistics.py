@@ -16,7 +16,7 @@ from icectl.entries.rows import Entries, live, of_status
 from icectl.entries.summary import PARTITION_SOURCES, by_partition, merge_partitions
 from icectl.errors import CorruptTable, MissingFile, Unsupported
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.manifest.parquet_columns import Columns, ParquetColumns
+from icectl.files.manifest.parquet_columns import ColumnsById, ParquetColumns
 from icectl.files.parquet.schema import arrow_schema, child_fields, flat_type
 from icectl.format.layout import layout_of
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
@@ -254,7 +254,7 @@ def _counts_in(metadata: TableMetadata, stored: ParquetColumns) -> PartitionCoun
 
 
 def _keys(
-    metadata: TableMetadata, spec: PartitionSpec, stored: ParquetColumns, columns: Columns
+    metadata: TableMetadata, spec: PartitionSpec, stored: ParquetColumns, columns: ColumnsById
 ) -> pa.Array | None:
     """Return the keys of all rows as if they were of one spec; None if a field has another type.
 

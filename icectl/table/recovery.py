@@ -96,7 +96,7 @@ class Loss:
 NOTHING = Loss()
 
 
-def together(losses: Sequence[Loss]) -> Loss:
+def add_up(losses: Sequence[Loss]) -> Loss:
     """Add losses up."""
     return Loss(
         _total([loss.rows for loss in losses]),
@@ -324,7 +324,7 @@ class WholeSnapshots:
             return None
         if missing is None or not [*lost, *missing]:
             return None
-        loss = together([*lost, *missing])
+        loss = add_up([*lost, *missing])
         rows_found = total(data_files(live_entries), "record_count")
         is_all = rows_found <= sum(missing_file.rows or 0 for missing_file in missing)
         return None if is_all else loss

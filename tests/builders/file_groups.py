@@ -58,7 +58,9 @@ def whole_table(store: Store, metadata: TableMetadata) -> FileGroup:
     )
 
 
-def _deletes(matches: deletes.Matches, data: list[Row], ids: dict[str, Any]) -> DeletesOfGroup:
+def _deletes(
+    matches: deletes.DeleteMatches, data: list[Row], ids: dict[str, Any]
+) -> DeletesOfGroup:
     found = list(_rows(matches.deletes))
     applies_to = defaultdict(set)
     for data_row, delete_row in zip(

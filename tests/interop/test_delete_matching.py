@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.entries import deletes
-from icectl.entries.deletes import Matches
+from icectl.entries.deletes import DeleteMatches
 from icectl.entries.rows import PLANNING_COLUMNS
 from icectl.format.manifest import Content
 from icectl.table.manifest_lists import read_snapshot_manifests
@@ -12,7 +12,7 @@ from tests.builders.expiry import context_of
 from tests.builders.foreign_table import facts_of, open_foreign
 
 
-def match(fixtures_dir, name: str) -> Matches:
+def match(fixtures_dir, name: str) -> DeleteMatches:
     store, metadata = open_foreign(fixtures_dir, name)
     manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
     entries = load_entries(

@@ -9,7 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.entries.clustering import RANGE_OF_ROWS, Key, depths, joined, metrics_of, spans_of
+from icectl.entries.clustering import (
+    RANGE_OF_ROWS,
+    ClusteringKey,
+    depths,
+    joined,
+    metrics_of,
+    spans_of,
+)
 from icectl.entries.rows import part
 from icectl.format.single_value import encode
 from icectl.format.transforms import Transform
@@ -98,7 +105,7 @@ def test_depths_are_those_of_counting(draw):
             for at, (low, high, rows, _) in enumerate(files)
         )
     )
-    key = Key("c", 1, type_, Transform("identity", "identity"))
+    key = ClusteringKey("c", 1, type_, Transform("identity", "identity"))
     cut = draw.draw(st.integers(1, len(files)))
     batches = [part(found, 0, cut), part(found, cut, len(files))]
     spans = joined([spans_of(one, metrics_of(one), key) for one in batches if len(one)])

@@ -9,7 +9,7 @@ import pytest
 
 from icectl.cli import app, engines
 from icectl.errors import Refused
-from icectl.storage.new_files import Proof
+from icectl.storage.new_files import Proven
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.s3fs import S3Writer
 from tests.builders.commits import check_one_commits_each_version
@@ -148,7 +148,7 @@ def writer_of(bucket: Bucket) -> S3Writer:
 def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(bucket):
     writer = writer_of(bucket)
     careless = Careless(writer.filesystem)
-    broken = replace(writer, filesystem=careless, proof=Proof())
+    broken = replace(writer, filesystem=careless, proof=Proven())
     place = f"{bucket.location('t')}/metadata/v2.metadata.json"
     for _ in range(2):
         with pytest.raises(Refused, match="ignores conditions"):
@@ -165,7 +165,7 @@ def test_the_probe_is_made_once_for_a_bucket(bucket):
             seen.append(arguments.get("Key", method))
             return writer.filesystem.call_s3(method, **arguments)
 
-    counted = replace(writer, filesystem=Counting(writer.filesystem), proof=Proof())
+    counted = replace(writer, filesystem=Counting(writer.filesystem), proof=Proven())
     counted.create(f"{bucket.location('t')}/metadata/a", b"1")
     counted.create(f"{bucket.location('t')}/metadata/b", b"2")
     with pytest.raises(FileExistsError):

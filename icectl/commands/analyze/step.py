@@ -8,7 +8,7 @@ from icectl.commands.analyze.parsed_options import options_of
 from icectl.commands.analyze.plan import AnalyzePlan, changed_ratio
 from icectl.commands.bill import Work, gets_in_ranges
 from icectl.commands.sight import Sight
-from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.commands.steps import HealthCheck, Judgement, Limit, Measure, Step, first_error
 from icectl.errors import CorruptTable
 from icectl.format.metadata import TableMetadata
 from icectl.units import print_count, print_instant, print_size
@@ -133,7 +133,7 @@ STEP: Step = Step(
     plan,
     StatisticsFigures(),
     (_LIMIT,),
-    (Check("statistics", "statistics", (_LIMIT.name,), _found, _members),),
+    (HealthCheck("statistics", "statistics", (_LIMIT.name,), _found, _members),),
     not_in_policies={
         "branch": None,
         "full": None,

@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.bound_values import Reals
-from icectl.entries.clustering import Key, keys_of_order, metrics_of, places_of, shares, spans_of
+from icectl.entries.clustering import (
+    ClusteringKey,
+    keys_of_order,
+    metrics_of,
+    places_of,
+    shares,
+    spans_of,
+)
 from icectl.entries.columns import Integers, Mask
 from icectl.entries.rows import Entries, numbers, take
 from icectl.format.schema import Schema
@@ -168,7 +175,7 @@ def clustering_of(
     return Clustering(overlaps, places, *(weighed[:2] / weighed[2]).tolist())
 
 
-def _keys(order: RowOrder, schema: Schema) -> Iterator[Key | None]:
+def _keys(order: RowOrder, schema: Schema) -> Iterator[ClusteringKey | None]:
     """Yield the keys that bounds show, up to the first that they don't; None for a Z-order."""
     if isinstance(order, Curve):
         yield None
@@ -204,7 +211,7 @@ def _runs(files: Entries, is_made: Mask) -> Integers:
 
 
 def _spread_out(
-    files: Entries, key: Key | None, groups: Integers
+    files: Entries, key: ClusteringKey | None, groups: Integers
 ) -> tuple[Integers, Integers, Reals, Mask]:
     """Return the bounds of files as places, the gaps between places, and whether bounds are known.
 

@@ -17,7 +17,7 @@ from icectl.commands.compact.work import converting_work, rewriting_work, work_o
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
-    Check,
+    HealthCheck,
     Judgement,
     Limit,
     Measure,
@@ -390,16 +390,18 @@ STEP: Step = Step(
     CompactFigures(),
     _LIMITS,
     (
-        Check("small_files", "small files", ("files-to-save",), _small_files, _small_members),
-        Check("overlaps", "clustering", ("clustering-depth",), _clustering, _clustering_members),
-        Check(
+        HealthCheck("small_files", "small files", ("files-to-save",), _small_files, _small_members),
+        HealthCheck(
+            "overlaps", "clustering", ("clustering-depth",), _clustering, _clustering_members
+        ),
+        HealthCheck(
             "delete_debt",
             "deletes",
             ("deleted-rows", "deletes-per-file", "dangling-deletes"),
             _deletes,
             _delete_members,
         ),
-        Check(
+        HealthCheck(
             "bloom_filters",
             "Bloom filters",
             (),

@@ -63,7 +63,7 @@ _CREDENTIALS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Probe:
     """One thing that was looked at or tried; `absent` is no fault."""
 
     check: str
@@ -102,55 +102,55 @@ def run(common: Common, places: Sequence[str]) -> Outcome:
     )
 
 
-def _machine() -> Iterator[Check]:
+def _machine() -> Iterator[Probe]:
     loops = (
         "with compiled loops" if compiled.loops() is not None else "without compiled loops: slower"
     )
-    yield Check("icectl", __version__, "ok", f"{loops}; {Path(__file__).parents[2]}")
-    yield Check("python", platform.python_version(), "ok", sys.executable)
+    yield Probe("icectl", __version__, "ok", f"{loops}; {Path(__file__).parents[2]}")
+    yield Probe("python", platform.python_version(), "ok", sys.executable)
     for name in _LIBRARIES:
-        yield Check("library", name, "ok", version(name))
+        yield Probe("library", name, "ok", version(name))
     for name, (extra, purpose) in _EXTRAS.items():
         try:
-            yield Check("library", name, "ok", version(name))
+            yield Probe("library", name, "ok", version(name))
         except PackageNotFoundError:
             hint = f"`pip install 'icectl[{extra}]'`"
-            yield Check("library", name, "absent", f"for {purpose}", hint)
+            yield Probe("library", name, "absent", f"for {purpose}", hint)
     try:
         java, place = installed_java()
-        yield Check("java", java, "ok", place)
+        yield Probe("java", java, "ok", place)
     except EngineError as error:
-        yield Check("java", "Java", "absent", error.message, error.hint)
+        yield Probe("java", "Java", "absent", error.message, error.hint)
     try:
         check_installed()
-        yield Check("spark", "Spark on this machine", "ok", "PySpark and Java are installed")
+        yield Probe("spark", "Spark on this machine", "ok", "PySpark and Java are installed")
     except EngineError as error:
-        yield Check("spark", "Spark on this machine", "absent", error.message, error.hint)
+        yield Probe("spark", "Spark on this machine", "absent", error.message, error.hint)
 
 
-def _settings(common: Common, configuration: Configuration) -> Iterator[Check]:
+def _settings(common: Common, configuration: Configuration) -> Iterator[Probe]:
     file = common.shell.settings.file
     if file is None:
         hint = "`--config FILE` names one; the usual place is ~/.config/icectl/icectl.toml"
-        yield Check("settings", "icectl.toml", "absent", "there is none", hint)
+        yield Probe("settings", "icectl.toml", "absent", "there is none", hint)
     else:
-        yield Check("settings", "icectl.toml", "ok", str(file))
+        yield Probe("settings", "icectl.toml", "ok", str(file))
     if not configuration.catalogs:
-        yield Check(
+        yield Probe(
             "settings", "catalogs", "absent", "none is configured",
             "`[catalog.NAME]` in icectl.toml, or PyIceberg's .pyiceberg.yaml in your home",
         )  # fmt: skip
 
 
-def _credentials() -> Iterator[Check]:
+def _credentials() -> Iterator[Probe]:
     """Check for credentials in the environment and the home; no value is read."""
     for vendor, (variables, files) in _CREDENTIALS.items():
         set_names = [name for name in variables if os.environ.get(name)]
         set_names += [f"~/{file}" for file in files if _is_in_home(file)]
         if set_names:
-            yield Check("credentials", vendor, "ok", ", ".join(set_names))
+            yield Probe("credentials", vendor, "ok", ", ".join(set_names))
         else:
-            yield Check("credentials", vendor, "absent", "none in the environment or the home")
+            yield Probe("credentials", vendor, "absent", "none in the environment or the home")
 
 
 def _is_in_home(file: str) -> bool:
@@ -160,17 +160,17 @@ def _is_in_home(file: str) -> bool:
         return False
 
 
-def _tried(common: Common, check: str, subject: str, describe: Callable[[Common], str]) -> Check:
+def _tried(common: Common, check: str, subject: str, describe: Callable[[Common], str]) -> Probe:
     shell = common.shell
     seconds = min(_SECONDS, shell.deadline.remaining_seconds)
     deadline = Deadline(shell.env, shell.env.monotonic_seconds() + seconds)
     try:
         detail = describe(replace(common, shell=replace(shell, deadline=deadline)))
     except Incomplete:
-        return Check(check, subject, "failed", f"no response in {_SECONDS} seconds")
+        return Probe(check, subject, "failed", f"no response in {_SECONDS} seconds")
     except IcectlError as error:
-        return Check(check, subject, "failed", error.message, error.hint)
-    return Check(check, subject, "ok", detail)
+        return Probe(check, subject, "failed", error.message, error.hint)
+    return Probe(check, subject, "ok", detail)
 
 
 def _namespaces(configuration: Configuration, name: str, common: Common) -> str:
@@ -193,7 +193,7 @@ def _files(location: str, common: Common) -> str:
     return f"a table of version {table.format_version}{upgrade}"
 
 
-def _print(console: Console, checks: Sequence[Check], failed: int) -> None:
+def _print(console: Console, checks: Sequence[Probe], failed: int) -> None:
     columns = (
         TableColumn("check"),
         TableColumn("what", cut="middle"),

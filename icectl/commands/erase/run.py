@@ -59,11 +59,11 @@ from icectl.commands.rewrite_manifests.run import execute as rewrite_manifests
 from icectl.commands.rewrite_manifests.run import prepare as prepare_manifests
 from icectl.commands.rows.change import changing
 from icectl.commands.rows.deletion import (
-    ChosenFiles,
     Finder,
     FoundDeletion,
     RowDeletion,
     RowSearch,
+    SearchedFiles,
 )
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
@@ -423,7 +423,7 @@ def _row_search(
     known = frozenset(found.listed) - {file.location for file in found.files}
     known |= found.unread.keys()
 
-    def restrict(_: TableMetadata, chosen: ChosenFiles) -> ChosenFiles:
+    def restrict(_: TableMetadata, chosen: SearchedFiles) -> SearchedFiles:
         """Have every file read: bounds that are wrong must not drop another row."""
         is_known = at_locations(chosen.files.data, known)
         rows = [row for row in (*chosen.whole, *chosen.partial) if not is_known[row]]

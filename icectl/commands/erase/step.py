@@ -10,7 +10,7 @@ from icectl.cli.options import read_options
 from icectl.cli.settings import ERASE_DEADLINE, ERASE_KEYS, Settings
 from icectl.commands.erase.options import EraseRequest
 from icectl.commands.sight import Sight
-from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.commands.steps import HealthCheck, Judgement, Limit, Measure, Step, first_error
 from icectl.errors import CorruptTable, UsageError
 from icectl.units import parse_duration, print_count
 
@@ -194,7 +194,7 @@ STEP: Step = Step(
     plan,
     ErasureFigures(),
     (_LIMIT,),
-    (Check("erasures", "keys to erase", (_LIMIT.name,), _found, _members),),
+    (HealthCheck("erasures", "keys to erase", (_LIMIT.name,), _found, _members),),
     deletes=True,
     is_owed=True,
     not_in_policies={"where": None, "verify": None, "report": None, "sign-key": None},

@@ -22,20 +22,15 @@ from icectl.commands.expire_rows.plan import (
     filter_of,
     over_fraction,
 )
-from icectl.commands.expire_rows.report import (
-    ExpiredRows,
-    expiry_line,
-    expiry_result,
-    print_expiry,
-)
+from icectl.commands.expire_rows.report import ExpiredRows, expiry_line, expiry_result, print_expiry
 from icectl.commands.rows.change import changing
 from icectl.commands.rows.deletion import (
-    ChosenFiles,
     Finder,
     FoundDeletion,
     Rewrite,
     RowDeletion,
     RowSearch,
+    SearchedFiles,
 )
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.rewritten_groups import GroupResult
@@ -231,7 +226,7 @@ class _Restriction:
     doubted: set[str] = field(default_factory=set)
     _proved: dict[tuple[str, int, int], bool] = field(default_factory=dict)
 
-    def restrict(self, metadata: TableMetadata, chosen: ChosenFiles) -> ChosenFiles:
+    def restrict(self, metadata: TableMetadata, chosen: SearchedFiles) -> SearchedFiles:
         """Leave out files that were not reviewed, and have files read that are not proved."""
         whole, partial_ = chosen.whole, chosen.partial
         if self.options.only is not None:

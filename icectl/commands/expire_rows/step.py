@@ -10,7 +10,7 @@ from icectl.cli.options import read_options
 from icectl.commands.bill import GETS_OF_DATA_FILE, Work, gets_in_ranges, gets_of, puts_of
 from icectl.commands.expire_rows.options import ExpireRowsRequest
 from icectl.commands.sight import Sight
-from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.commands.steps import HealthCheck, Judgement, Limit, Measure, Step, first_error
 from icectl.entries.columns import Integers
 from icectl.entries.may_match import all_match, may_match
 from icectl.entries.rows import numbers
@@ -211,7 +211,7 @@ STEP: Step = Step(
     plan,
     ExpiringFigures(),
     (_LIMIT,),
-    (Check("expired_rows", "expired rows", (_LIMIT.name,), _found, _members),),
+    (HealthCheck("expired_rows", "expired rows", (_LIMIT.name,), _found, _members),),
     deletes=True,
     is_owed=True,
     not_in_policies={"branch": None, "yes-any-filter": None},

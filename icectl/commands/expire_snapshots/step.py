@@ -10,7 +10,7 @@ from icectl.commands.expire_snapshots.parsed_options import options_of, policy_o
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
-    Check,
+    HealthCheck,
     Judgement,
     Limit,
     Measure,
@@ -195,8 +195,8 @@ STEP: Step = Step(
     ExpireFigures(),
     (_COUNT, _BYTES),
     (
-        Check("snapshot_debt", "snapshots", (_COUNT.name,), _snapshots, _snapshot_members),
-        Check("reclaimable", "reclaimable", (_BYTES.name,), _reclaimable, _freed_members),
+        HealthCheck("snapshot_debt", "snapshots", (_COUNT.name,), _snapshots, _snapshot_members),
+        HealthCheck("reclaimable", "reclaimable", (_BYTES.name,), _reclaimable, _freed_members),
     ),
     deletes=True,
     not_in_policies={"snapshot-id": None, "leftover-uuid": None},

@@ -31,7 +31,7 @@ from icectl.commands.inspect.clustering_plan import Clustering, keys_of, read_cl
 from icectl.commands.inspect.views import Row
 from icectl.commands.query_logs import EQUALITY, Filter, Reads, read_query_logs
 from icectl.commands.rates import prices_of, rates_of
-from icectl.entries.clustering import CLUSTERING_SOURCES, Key
+from icectl.entries.clustering import CLUSTERING_SOURCES, ClusteringKey
 from icectl.entries.rows import Entries, data_files, live, numbers, take
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files.data_file import open_data_file
@@ -166,13 +166,13 @@ def _resolved(
     return known, unknown
 
 
-def _keys(filters: Mapping[Filter, int], schema: Schema) -> list[Key]:
+def _keys(filters: Mapping[Filter, int], schema: Schema) -> list[ClusteringKey]:
     identity = Transform("identity", "identity")
     keys = []
     for name in sorted({name for used in filters for name, _ in used}):
         item = schema.field_named(name)
         if item is not None and schema.line_to(item.id) and is_comparable(item.type):
-            keys.append(Key(name, item.id, item.type, identity))
+            keys.append(ClusteringKey(name, item.id, item.type, identity))
     return keys
 
 

@@ -21,7 +21,7 @@ from icectl.commands.inspect.clustering_plan import Clustering
 from icectl.commands.query_logs import EQUALITY, Filter
 from icectl.commands.steps import OPEN_COST_BYTES
 from icectl.entries.bound_values import Reals
-from icectl.entries.clustering import RANGE_OF_ROWS, Key, Spans, places_of
+from icectl.entries.clustering import RANGE_OF_ROWS, ClusteringKey, KeyBounds, places_of
 from icectl.entries.columns import Integers, Mask
 from icectl.format.types import PrimitiveType
 from icectl.rows.sort_rows import bits_in_turn, hilbert
@@ -134,7 +134,7 @@ class _Column:
     Files without usable bounds have all values, those without rows that have one none.
     """
 
-    key: Key
+    key: ClusteringKey
     low: Reals
     high: Reals
     has_values: Mask
@@ -257,7 +257,9 @@ def _known_filters(
 # -- values -----------------------------------------------------------------------------------
 
 
-def _column(found: Clustering, key: Key, spans: Spans, distinct: int | None) -> _Column:
+def _column(
+    found: Clustering, key: ClusteringKey, spans: KeyBounds, distinct: int | None
+) -> _Column:
     """Return the values of a key as numbers."""
     lower, upper, step = _numbers(spans)
     least, most = float(lower.min()), float(upper.max())
@@ -268,7 +270,7 @@ def _column(found: Clustering, key: Key, spans: Spans, distinct: int | None) -> 
     return _Column(key, low, high, ~spans.is_empty, least, step)
 
 
-def _numbers(spans: Spans) -> tuple[Reals, Reals, float]:
+def _numbers(spans: KeyBounds) -> tuple[Reals, Reals, float]:
     """Return bounds as numbers, and the distance of neighbouring values, 0 if it is not known."""
     if pa.types.is_integer(spans.lower.type):
         lower, upper = (ends.to_numpy().astype(np.float64) for ends in (spans.lower, spans.upper))
@@ -280,7 +282,7 @@ def _numbers(spans: Spans) -> tuple[Reals, Reals, float]:
     return at[places.lower], at[places.upper], 0.0
 
 
-def _text_numbers(spans: Spans) -> tuple[Reals, Reals, float]:
+def _text_numbers(spans: KeyBounds) -> tuple[Reals, Reals, float]:
     """Return bounds of bytes as numbers: their first bytes after those that all begin with."""
     lower, upper = spans.lower.to_pylist(), spans.upper.to_pylist()
     pairs = zip(min(lower), max(upper), strict=False)

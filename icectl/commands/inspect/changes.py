@@ -15,8 +15,8 @@ from icectl.commands.inspect.changes_plan import (
     by_roots,
     compose_changes,
     ends,
+    joined,
     own_manifests,
-    together,
 )
 from icectl.commands.inspect.changes_plan import changes as changes_view
 from icectl.commands.inspect.rows_report import print_rows
@@ -145,7 +145,7 @@ def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries
         if mark.unless_live:
             dead = beyond(dead, reader.load(reader.manifests(snapshot), CHANGES_SOURCES))
         removed.append(dead)
-    all_added, all_removed = together(*added), together(*removed)
+    all_added, all_removed = joined(*added), joined(*removed)
     return beyond(all_removed, all_added), beyond(all_added, all_removed)
 
 

@@ -88,13 +88,13 @@ def compose_changes(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, 
     removed, added = steps[0]
     for step_removed, step_added in steps[1:]:
         added, removed = (
-            together(beyond(added, step_removed), beyond(step_added, removed)),
-            together(beyond(removed, step_added), beyond(step_removed, added)),
+            joined(beyond(added, step_removed), beyond(step_added, removed)),
+            joined(beyond(removed, step_added), beyond(step_removed, added)),
         )
     return removed, added
 
 
-def together(*parts: Entries) -> Entries:
+def joined(*parts: Entries) -> Entries:
     """Put entries together."""
     return rows.concat([part for part in parts if len(part)])
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from icectl.commands.inspect.views import Row
 from icectl.entries.clustering import (
+    ClusteringKey,
     Depths,
-    Key,
-    Spans,
+    KeyBounds,
     depths,
     joined,
     keys_of_order,
@@ -45,9 +45,9 @@ class Clustering:
     `records` and `sizes` are the rows and bytes of each.
     """
 
-    keys: Sequence[Key]
+    keys: Sequence[ClusteringKey]
     order: SortOrder | None
-    spans: Mapping[Key, Spans]
+    spans: Mapping[ClusteringKey, KeyBounds]
     partitions: Integers
     specs: Integers
     partition_keys: pa.Array
@@ -58,7 +58,7 @@ class Clustering:
 
 def keys_of(
     metadata: TableMetadata, columns: Sequence[str] | None
-) -> tuple[list[Key], SortOrder | None]:
+) -> tuple[list[ClusteringKey], SortOrder | None]:
     """Return the named columns, or the keys of the sort order, which is second, or all columns.
 
     Raises: UsageError for a column that there is not, or that has no columns of bounds.
@@ -75,14 +75,14 @@ def keys_of(
                 raise UsageError(message, hint=similar_name_hint(name, names))
             if not schema.line_to(item.id) or not is_comparable(item.type):
                 raise UsageError(f"`--columns`: values of `{name}` have no order to be compared by")
-            keys.append(Key(name, item.id, item.type, identity))
+            keys.append(ClusteringKey(name, item.id, item.type, identity))
         return keys, None
     order = metadata.sort_order(metadata.default_sort_order_id)
     if order is not None and order.fields:
         return keys_of_order(order, schema), order
     leaves = ((id_, item) for id_, item in schema.all_fields.items() if schema.line_to(id_))
     every = [
-        Key(schema.name_of(id_) or item.name, id_, item.type, identity)
+        ClusteringKey(schema.name_of(id_) or item.name, id_, item.type, identity)
         for id_, item in leaves
         if is_comparable(item.type)
     ]
@@ -90,11 +90,11 @@ def keys_of(
 
 
 def read_clustering(
-    batches: Iterable[Entries], keys: Sequence[Key], order: SortOrder | None
+    batches: Iterable[Entries], keys: Sequence[ClusteringKey], order: SortOrder | None
 ) -> Clustering:
     """Return the bounds of keys in all live data files; `batches` have CLUSTERING_SOURCES."""
     totals, tables = Totals(), []
-    parts: dict[Key, list[Spans]] = {key: [] for key in keys}
+    parts: dict[ClusteringKey, list[KeyBounds]] = {key: [] for key in keys}
     for batch in batches:
         alive = live(batch)
         totals += summarise(alive)
@@ -158,7 +158,9 @@ _NOTHING: Row = {
 }  # fmt: skip
 
 
-def _of_key(found: Clustering, key: Key, metadata: TableMetadata, limit: int | None) -> Row:
+def _of_key(
+    found: Clustering, key: ClusteringKey, metadata: TableMetadata, limit: int | None
+) -> Row:
     spans, count = found.spans.get(key), len(found.partitions)
     known = 0 if spans is None else int(np.count_nonzero(spans.known))
     empty = 0 if spans is None else int(np.count_nonzero(spans.is_empty))
@@ -194,7 +196,7 @@ def _of_key(found: Clustering, key: Key, metadata: TableMetadata, limit: int | N
     }
 
 
-def _note(key: Key, spans: Spans | None, metadata: TableMetadata) -> str | None:
+def _note(key: ClusteringKey, spans: KeyBounds | None, metadata: TableMetadata) -> str | None:
     if key.why_unordered is not None:
         return key.why_unordered
     modes = metrics_modes(metadata.properties, metadata.current_schema, [key.field_id])
@@ -220,7 +222,7 @@ def _bands(depths: npt.NDArray[np.float64], rows: Integers) -> list[Row]:
 
 
 def _partitions(
-    found: Clustering, spans: Spans, of: Depths, metadata: TableMetadata, limit: int | None
+    found: Clustering, spans: KeyBounds, of: Depths, metadata: TableMetadata, limit: int | None
 ) -> list[Row]:
     count = len(found.specs)
     own, rows = found.partitions[spans.known], spans.rows[spans.known]

@@ -11,7 +11,7 @@ from enum import StrEnum
 from icectl.cli.document import id_text
 from icectl.commands.bill import Prices, Rates, bill, bill_row
 from icectl.commands.inspect.views import Row
-from icectl.commands.steps import STEPS, Check, Judgement, Limit, Step, step_of
+from icectl.commands.steps import STEPS, HealthCheck, Judgement, Limit, Step, step_of
 from icectl.entries.rows import Entries
 from icectl.entries.summary import SIZE_BANDS, Totals, size_histogram
 from icectl.format.snapshot import Snapshot
@@ -66,7 +66,7 @@ class HealthSource:
     is_whole: bool = True
 
 
-def every_check() -> Iterator[tuple[Step, Check]]:
+def every_check() -> Iterator[tuple[Step, HealthCheck]]:
     """Yield the checks of a table's health, each with the step that they are about."""
     for step in map(step_of, STEPS):
         for check in step.checks:
@@ -108,7 +108,7 @@ def health(source: HealthSource) -> Row:
     }
 
 
-def _check(step: Step, check: Check, judgement: Judgement, source: HealthSource) -> Row:
+def _check(step: Step, check: HealthCheck, judgement: Judgement, source: HealthSource) -> Row:
     """Return one check: a command only where there is something for it to do."""
     measures = [item for item in judgement.measures if item.limit in check.limits]
     error = judgement.error if measures or judgement.is_unknown else None

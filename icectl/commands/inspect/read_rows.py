@@ -222,7 +222,7 @@ class RowRequest:
     limit: int | None = None
 
 
-def rows(reader: Reader, request: RowRequest) -> RowSet:
+def read_view(reader: Reader, request: RowRequest) -> RowSet:
     """Read the rows of a view; those of files and entries are read while they are consumed.
 
     Raises: UsageError for a snapshot or column that is not there; what reading manifests raises.

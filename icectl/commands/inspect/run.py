@@ -385,7 +385,7 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
         from icectl.entries.conditions import parse_where
 
         where = parse_where(request.options.where, reader.metadata)
-    rows = read_rows.rows(
+    rows = read_rows.read_view(
         reader,
         read_rows.RowRequest(
             view=request.view,

@@ -26,7 +26,7 @@ from icectl.units import print_size
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TableSize:
     """The size of a table, as reports tell it before and after."""
 
     data_file_count: int
@@ -275,7 +275,7 @@ class StepEnd:
 class AssessedTable:
     """What a look at a table says: what it needs, or why nothing is done with it."""
 
-    facts: Facts | None = None
+    facts: TableSize | None = None
     needs: tuple[Need, ...] = ()
     withheld: tuple[WithheldStep, ...] = ()
     end: StepEnd | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from icectl.cli.console import Console
 from icectl.cli.tables import TableColumn, print_pairs, print_table
 from icectl.commands.bill import bill_lines, bill_of_all, bill_row
-from icectl.commands.maintain.plan import VALIDATE, Facts, Need, StepEnd, TableRun, WithheldStep
+from icectl.commands.maintain.plan import VALIDATE, Need, StepEnd, TableRun, TableSize, WithheldStep
 from icectl.commands.many import print_lines, print_troubles
 from icectl.commands.outcomes import STATUS_NAMES, STATUSES
 from icectl.commands.steps import ASSESS, OVER_BUDGET
@@ -232,12 +232,12 @@ def reason_of(table: TableRun) -> str | None:
     return None
 
 
-def file_count(facts: Facts | None) -> int | None:
+def file_count(facts: TableSize | None) -> int | None:
     """Return the number of a table's files, of data and deletes; None if they were not counted."""
     return None if facts is None else facts.data_file_count + facts.delete_file_count
 
 
-def _facts(facts: Facts | None) -> dict[str, Any] | None:
+def _facts(facts: TableSize | None) -> dict[str, Any] | None:
     """Return the figures of a table; planning a scan opens every manifest."""
     if facts is None:
         return None
@@ -252,7 +252,7 @@ def _facts(facts: Facts | None) -> dict[str, Any] | None:
     }
 
 
-def _sum(facts: Iterator[Facts | None]) -> dict[str, int]:
+def _sum(facts: Iterator[TableSize | None]) -> dict[str, int]:
     judged = [_facts(fact) for fact in facts if fact is not None]
     keys = ("file_count", "file_bytes", "snapshot_count", "planning_file_count", "planning_bytes")
     return {key: sum(item[key] for item in judged if item is not None) for key in keys}

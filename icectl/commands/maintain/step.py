@@ -40,7 +40,7 @@ from icectl.cli.settings import (
 from icectl.cli.signals import Interrupts
 from icectl.commands.bill import bill
 from icectl.commands.launch import run_of
-from icectl.commands.maintain.plan import VALIDATE, AssessedTable, Facts, StepEnd, needs
+from icectl.commands.maintain.plan import VALIDATE, AssessedTable, StepEnd, TableSize, needs
 from icectl.commands.maintain.policy import KEYS, TablePolicy
 from icectl.commands.many import finding_in_words, worst_finding
 from icectl.commands.outcomes import Status, status_of_error
@@ -53,12 +53,7 @@ from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.env import Deadline, Env, InstantEnv
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, MissingFile
 from icectl.format.metadata import TableMetadata
-from icectl.format.properties import (
-    LAST_ORPHAN_SCAN,
-    MAINTAIN_ENABLED,
-    last_orphan_scan_ms,
-    read,
-)
+from icectl.format.properties import LAST_ORPHAN_SCAN, MAINTAIN_ENABLED, last_orphan_scan_ms, read
 from icectl.format.updates import SetProperties, Update
 from icectl.storage.location import is_local
 from icectl.table.context import TableContext, open_table
@@ -89,10 +84,10 @@ def mark_looked_for(context: TableContext, at_ms: int) -> None:
         return
 
 
-def facts_of(sight: Sight, judged: Mapping[str, Judgement]) -> Facts:
+def facts_of(sight: Sight, judged: Mapping[str, Judgement]) -> TableSize:
     """Return the size of a table that is judged."""
     totals = sight.totals
-    return Facts(
+    return TableSize(
         data_file_count=totals.data_file_count,
         data_file_bytes=totals.data_file_bytes,
         delete_file_count=totals.delete_file_count,

@@ -17,9 +17,9 @@ from icectl.commands.bill import Bill, Rates, Work
 from icectl.commands.maintain.plan import (
     WORKER_ENDED,
     AssessedTable,
-    Facts,
     Need,
     StepEnd,
+    TableSize,
     WithheldStep,
 )
 from icectl.commands.maintain.step import Done, StepContext, StepRequest, carry_out
@@ -28,7 +28,7 @@ from icectl.errors import Incomplete
 from icectl.rows.spark_classic import keep_session
 from icectl.rows.workers import Ask, WorkerPool
 
-_ANSWERS = (StepEnd, AssessedTable, Facts, Need, WithheldStep, Bill, Work, Rates)
+_ANSWERS = (StepEnd, AssessedTable, TableSize, Need, WithheldStep, Bill, Work, Rates)
 _WAIT_SECONDS = 0.2
 _ASK_SECONDS = 0.5
 _GRACE_SECONDS = GRACE_SECONDS / 4

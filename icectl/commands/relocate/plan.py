@@ -277,7 +277,7 @@ class RelocatePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class NewFile:
+class Rewritten:
     """A rewritten file: where, its size, and of position deletes what they name.
 
     `file_format` is the new one where that differs; `paths` are the least and the greatest path.
@@ -290,12 +290,12 @@ class NewFile:
 
 
 @dataclass(slots=True)
-class Names:
+class Renames:
     """New names by old ones; `written` are rewritten files, by their `key`."""
 
     move: Move
     metadata: TableMetadata
-    written: dict[str, NewFile] = field(default_factory=dict)
+    written: dict[str, Rewritten] = field(default_factory=dict)
     data_files: frozenset[str] = frozenset()
     """Names of data files, without their folders."""
 
@@ -311,11 +311,11 @@ class Names:
             return f"{scheme_of(self.metadata)}{stored}"
         return absolute_location(self.metadata.location, stored)
 
-    def add(self, old: str, new: NewFile) -> None:
+    def add(self, old: str, new: Rewritten) -> None:
         """Note a rewritten file."""
         self.written[self.key(old)] = new
 
-    def file(self, stored: str) -> NewFile | None:
+    def file(self, stored: str) -> Rewritten | None:
         """Return what was written in the place of a file, if anything was."""
         return self.written.get(self.key(stored))
 

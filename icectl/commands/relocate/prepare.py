@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commands.relocate import rewrite
-from icectl.commands.relocate.plan import ADDED_SIZE, REMOVED_SIZE, TOTAL_SIZE, Move, Names, NewFile
+from icectl.commands.relocate.plan import (
+    ADDED_SIZE,
+    REMOVED_SIZE,
+    TOTAL_SIZE,
+    Move,
+    Renames,
+    Rewritten,
+)
 from icectl.entries import rows as entry_rows
 from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
 from icectl.entries.inherit import inherit
@@ -26,12 +33,7 @@ from icectl.table.dangling import check_footers
 from icectl.table.guard import ENTRY_COLUMNS, check_entries, check_lists
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
-from icectl.table.reachable import (
-    GatheredFiles,
-    Live,
-    all_manifests,
-    every_statistics_file,
-)
+from icectl.table.reachable import GatheredFiles, Live, all_manifests, every_statistics_file
 from icectl.table.reading import in_threads, naming, read_file
 
 DELETES = (FileKind.POSITION_DELETE_FILES, FileKind.DELETION_VECTOR_FILES)
@@ -89,11 +91,11 @@ class Preparation:
     uuid: str
     temporary: Path
     trusts_summaries: bool
-    names: Names = field(init=False)
+    names: Renames = field(init=False)
     _made: list[WaitingFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.names = Names(self.move, self.metadata)
+        self.names = Renames(self.move, self.metadata)
 
     def run(self) -> Prepared:
         """Make all new files.
@@ -211,13 +213,13 @@ class Preparation:
         self,
         phase: str,
         items: Sequence[tuple[str, int, int | None]],
-        make: Callable[[str, int, int], NewFile | None],
+        make: Callable[[str, int, int], Rewritten | None],
     ) -> None:
         """Write new files for old ones; `make` gets location, kind and a unique number."""
         self.context.progress.phase(phase, total=len(items))
         start = len(self._made)
 
-        def work(numbered: tuple[int, tuple[str, int, int | None]]) -> NewFile | None:
+        def work(numbered: tuple[int, tuple[str, int, int | None]]) -> Rewritten | None:
             self.context.deadline.check()
             number, (location, kind, _) = numbered
             with naming(location):
@@ -242,16 +244,16 @@ class Preparation:
     def _waiting(self, location: str) -> Path:
         return self.temporary / locations.name(location)
 
-    def _wait(self, location: str, content: bytes, **details: object) -> NewFile:
+    def _wait(self, location: str, content: bytes, **details: object) -> Rewritten:
         path = self._waiting(location)
         if path.exists():
             raise SelfCheckFailed(f"two new files have the name {path.name}")
         path.write_bytes(content)
-        return NewFile(location, len(content), **details)  # type: ignore[arg-type]
+        return Rewritten(location, len(content), **details)  # type: ignore[arg-type]
 
     # -- delete files -----------------------------------------------------------------------------
 
-    def _delete_file(self, location: str, kind: int, number: int) -> NewFile:
+    def _delete_file(self, location: str, kind: int, number: int) -> Rewritten:
         content = read_file(self.context.store, location)
         moved = self.move.of(self.names.whole(location))
         stem = locations.name(moved).rpartition(".")[0] or locations.name(moved)
@@ -276,7 +278,7 @@ class Preparation:
                 for location, size in listed:
                     yield self.names.whole(location), size
 
-    def _manifest(self, location: str, _: int, number: int) -> NewFile:
+    def _manifest(self, location: str, _: int, number: int) -> Rewritten:
         content = read_file(self.context.store, location)
         ending = "parquet" if rewrite.is_parquet(content) else "avro"
         place = locations.join(self.folder, f"{self.uuid}-m{number}.{ending}")
@@ -293,7 +295,7 @@ class Preparation:
         kind = int(FileKind.MANIFESTS)
         return [(location, kind, None) for location in by_location.values()]
 
-    def _bitmap(self, location: str, _: int, number: int) -> NewFile | None:
+    def _bitmap(self, location: str, _: int, number: int) -> Rewritten | None:
         place = locations.join(self.folder, f"{self.uuid}-{number}-mdv.puffin")
         with suppress(MissingFile):  # of a vector that is no more
             written = rewrite.vectors(read_file(self.context.store, location), self.names)
@@ -310,7 +312,7 @@ class Preparation:
         kind = int(FileKind.MANIFEST_LISTS)
         return [(place, kind, None) for place in dict.fromkeys(lists) if place is not None]
 
-    def _list(self, location: str, _: int, number: int) -> NewFile:
+    def _list(self, location: str, _: int, number: int) -> Rewritten:
         snapshot = next(
             one
             for one in self.metadata.snapshots

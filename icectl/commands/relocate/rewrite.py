@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.commands.relocate.plan import Names, NewFile
+from icectl.commands.relocate.plan import Renames, Rewritten
 from icectl.entries.columns import whole
 from icectl.entries.stats import DELETE_FILE_PATH_ID
 from icectl.errors import CorruptTable, Unsupported
@@ -55,7 +55,7 @@ _OF_WRITERS = ("ARROW:", "avro.", "parquet.", "org.apache.")
 _FORMATS = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 
 
-def manifest_list(content: bytes, names: Names) -> bytes:
+def manifest_list(content: bytes, names: Renames) -> bytes:
     """Return a manifest list: the new names and lengths of its manifests.
 
     Raises: CorruptTable; Unsupported; Refused.
@@ -76,7 +76,7 @@ def manifest_list(content: bytes, names: Names) -> bytes:
     return rewrite_records(content, changed)
 
 
-def manifest(content: bytes, names: Names) -> bytes:
+def manifest(content: bytes, names: Renames) -> bytes:
     """Return a manifest in Avro or in Parquet, a root or a leaf: new names and sizes of files.
 
     Raises: CorruptTable; Unsupported; Refused.
@@ -117,7 +117,7 @@ def listed_in_root(content: bytes, contents: Collection[Content]) -> list[tuple[
     return listed
 
 
-def vectors(content: bytes, names: Names) -> bytes:
+def vectors(content: bytes, names: Renames) -> bytes:
     """Return a Puffin file of deletion vectors: the new names of their data files, or leaves.
 
     Raises: CorruptTable; Unsupported; Refused.
@@ -130,7 +130,7 @@ def vectors(content: bytes, names: Names) -> bytes:
     return with_properties(content, change)
 
 
-def position_deletes(content: bytes, names: Names) -> tuple[bytes, tuple[str, str] | None]:
+def position_deletes(content: bytes, names: Renames) -> tuple[bytes, tuple[str, str] | None]:
     """Return a position delete file in Parquet, and the least and the greatest path in it.
 
     Files in Avro and ORC become Parquet: nothing here writes field ids into ORC. All columns and
@@ -182,7 +182,7 @@ def _each_once(values: pa.Array, of: Callable[[str], str]) -> pa.Array:
 # -- entries in Avro ------------------------------------------------------------------------------
 
 
-def _entry_change(schema: AvroType, names: Names) -> Change:
+def _entry_change(schema: AvroType, names: Renames) -> Change:
     """Return the change of an entry, by the writer's schema. Raises: CorruptTable."""
     of_entry = fields_by_id(schema, ENTRY_IDS)
     file_at, status_at = of_entry.get(DATA_FILE), str(of_entry.get(STATUS))
@@ -238,7 +238,7 @@ def _like(stored: str, new: str | None) -> str:
     return new.upper() if stored.isupper() else new
 
 
-def _bounds(stored: Mapping[int, bytes], new: NewFile | None, which: int) -> Mapping[int, bytes]:
+def _bounds(stored: Mapping[int, bytes], new: Rewritten | None, which: int) -> Mapping[int, bytes]:
     """Return exact bounds of a position delete file for its new paths, none if not known."""
     paths = None if new is None else new.paths
     return {
@@ -251,7 +251,7 @@ def _bounds(stored: Mapping[int, bytes], new: NewFile | None, which: int) -> Map
 # -- entries in Parquet ---------------------------------------------------------------------------
 
 
-def _entries(table: pa.Table, names: Names) -> pa.Table:
+def _entries(table: pa.Table, names: Renames) -> pa.Table:
     contents = column(table, (DATA_FILE, CONTENT))
     deletes = (
         [] if contents is None else pc.equal(contents, int(Content.POSITION_DELETES)).to_pylist()
@@ -277,15 +277,15 @@ def _entries(table: pa.Table, names: Names) -> pa.Table:
     return _renamed(table, names, (DATA_FILE,))
 
 
-def _renamed(table: pa.Table, names: Names, inside: Place) -> pa.Table:
+def _renamed(table: pa.Table, names: Renames, inside: Place) -> pa.Table:
     """Return rows with new locations, sizes and formats; columns lie in the structs `inside`."""
     stored = column(table, (*inside, _PATH))
     if stored is None:
         raise CorruptTable("the manifest has no locations", rule="R-063")
-    files: Sequence[NewFile | None] = [
+    files: Sequence[Rewritten | None] = [
         None if location is None else names.file(location) for location in stored.to_pylist()
     ]
-    changes: list[tuple[Place, Callable[[Any, NewFile], Any]]] = [
+    changes: list[tuple[Place, Callable[[Any, Rewritten], Any]]] = [
         ((*inside, _SIZE), lambda _, new: new.size_bytes),
         ((*inside, _FORMAT), lambda old, new: _like(old, new.file_format)),
     ]

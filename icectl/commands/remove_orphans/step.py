@@ -12,7 +12,7 @@ from icectl.cli.settings import (
 from icectl.commands.bill import Work
 from icectl.commands.remove_orphans.options import OrphansRequest
 from icectl.commands.sight import Sight
-from icectl.commands.steps import Check, Judgement, Limit, Measure, Step, first_error
+from icectl.commands.steps import HealthCheck, Judgement, Limit, Measure, Step, first_error
 from icectl.errors import UsageError
 from icectl.format.file_names import parse_metadata_file_name
 from icectl.format.properties import last_orphan_scan_ms
@@ -141,7 +141,7 @@ _LIMIT = Limit(
     "files not in the log",
     "search if the log lacks N metadata files or more",
 )
-_CHECK = Check("metadata_file_debt", "metadata files", (_LIMIT.name,), _found, _members)
+_CHECK = HealthCheck("metadata_file_debt", "metadata files", (_LIMIT.name,), _found, _members)
 
 STEP: Step = Step(
     COMMAND,

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from icectl.checks.rule import Finding
 from icectl.errors import UsageError
-from icectl.table.recovery import NOTHING, Loss, together
+from icectl.table.recovery import NOTHING, Loss, add_up
 
 RepairLevel = Literal["metadata", "files", "footers"]
 """How deep a repair looks, as `validate` does."""
@@ -113,7 +113,7 @@ class RepairPlan:
     @property
     def loss(self) -> Loss:
         """What all repairs together lose."""
-        return together([fix.loss for fix in self.fixes])
+        return add_up([fix.loss for fix in self.fixes])
 
     def of(self, *kinds: Kind) -> tuple[Fix, ...]:
         """Return the repairs of some kinds. Order: kept."""

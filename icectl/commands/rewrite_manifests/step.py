@@ -10,7 +10,7 @@ from icectl.commands.rewrite_manifests.plan import PLANS
 from icectl.commands.sight import Sight
 from icectl.commands.steps import (
     OPEN_COST_BYTES,
-    Check,
+    HealthCheck,
     Judgement,
     Limit,
     Measure,
@@ -140,7 +140,7 @@ def _members(figures: ManifestFigures) -> Mapping[str, object]:
 _LIMIT = Limit(
     "manifests-to-save", "fewer manifests", "rewrite manifests if that eliminates N or more"
 )
-_CHECK = Check("manifest_debt", "manifests", (_LIMIT.name,), _found, _members)
+_CHECK = HealthCheck("manifest_debt", "manifests", (_LIMIT.name,), _found, _members)
 
 STEP: Step = Step(
     COMMAND,

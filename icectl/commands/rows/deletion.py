@@ -103,7 +103,7 @@ class WantedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenFiles:
+class SearchedFiles:
     """Live files of a head: data files of which all rows go, and those to read, by their rows."""
 
     files: LiveFiles
@@ -117,7 +117,7 @@ def choose(
     snapshot: Snapshot | None,
     wanted: WantedRows,
     named: NamedFiles,
-) -> ChosenFiles:
+) -> SearchedFiles:
     """Choose data files by partitions and bounds. Raises: what loading live files raises."""
     files = live_files(context, metadata, snapshot, named, METRICS, wanted.within)
     specs, schemas = metadata.partition_specs, metadata.schemas
@@ -126,7 +126,7 @@ def choose(
     if not isinstance(wanted.rows, Keys):
         all_ = may & all_match(files.data, wanted.rows, specs, schemas)
         whole, may = all_.nonzero()[0].tolist(), may & ~all_
-    return ChosenFiles(files, whole, may.nonzero()[0].tolist())
+    return SearchedFiles(files, whole, may.nonzero()[0].tolist())
 
 
 def live_counts(files: LiveFiles) -> Integers:
@@ -206,7 +206,7 @@ class RowSearch:
     context: TableContext
     finder: Finder
     wanted: WantedRows
-    restrict: Callable[[TableMetadata, ChosenFiles], ChosenFiles] = lambda _, chosen: chosen
+    restrict: Callable[[TableMetadata, SearchedFiles], SearchedFiles] = lambda _, chosen: chosen
     finds_deleted: bool = False
     known: Mapping[str, FoundRows] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)

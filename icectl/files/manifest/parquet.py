@@ -15,7 +15,12 @@ from icectl.entries.partition_key import encode_keys
 from icectl.errors import CorruptTable
 from icectl.files.avro.schema import NO_ID
 from icectl.files.manifest.layout import RULE_OF_REQUIRED
-from icectl.files.manifest.parquet_columns import ROWS_IN_GROUP, Columns, ParquetColumns, Place
+from icectl.files.manifest.parquet_columns import (
+    ROWS_IN_GROUP,
+    ColumnsById,
+    ParquetColumns,
+    Place,
+)
 from icectl.files.manifest.records import Order
 from icectl.files.manifest.schema import (
     COLUMN_IDS,
@@ -104,7 +109,7 @@ class ParquetManifest:
             for name in wanted
         }
 
-    def _keys(self, decoded: Columns, order: Order) -> pa.Array:
+    def _keys(self, decoded: ColumnsById, order: Order) -> pa.Array:
         """Make the canonical keys of partitions (R-068)."""
         if not order:
             return pa.repeat(pa.scalar(b"", pa.binary()), decoded.row_count)

@@ -138,7 +138,7 @@ class ParquetColumns:
         field = self.find((None, group))
         return [] if field is None or not pa.types.is_struct(field.type) else list(field.type)
 
-    def read(self, places: Iterable[Place] | None = None) -> "Columns":
+    def read(self, places: Iterable[Place] | None = None) -> "ColumnsById":
         """Read columns that are there, or all. Raises: CorruptTable; UnusuallyLargeError."""
         names = None if places is None else self._shape.paths(places)
         footer = self.file.metadata
@@ -150,10 +150,10 @@ class ParquetColumns:
             raise CorruptTable("a manifest inflates to too much", rule=self._rule) from error
         with reading_data_file("manifest", self._rule):
             is_large = self._size_bytes > _WORTH_THREADS
-            return Columns(self.file.read(names, use_threads=is_large))
+            return ColumnsById(self.file.read(names, use_threads=is_large))
 
 
-class Columns:
+class ColumnsById:
     """Columns of a manifest by field id; each struct is taken apart once."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -297,7 +297,7 @@ def read_rows(
 
 
 def _column(
-    columns: Columns, layout: ManifestColumns, group: Group | None, column: Column
+    columns: ColumnsById, layout: ManifestColumns, group: Group | None, column: Column
 ) -> pa.Array:
     """Return a column of rows; null where the file lacks it."""
     wanted = layout.rows.field(column.name)

@@ -59,7 +59,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE
 _MOST_AT_A_LOOK = 100
 """Columns of a footer from which a look at all of them takes longer than reading a few."""
 
-Facts = Mapping[int, tuple[pa.DataType, ChunkFacts]]
+OnlyChunks = Mapping[int, tuple[pa.DataType, ChunkFacts]]
 """The types of columns, and what a footer says of the only chunk of each, by field id."""
 
 _READ_OPTIONS: Mapping[str, Any] = {
@@ -137,7 +137,7 @@ class ParquetDataFile:
         with reading_data_file(_KIND):
             return footer_metrics(self._footer, self.schema, schema, only=only)
 
-    def facts(self) -> Facts | None:
+    def facts(self) -> OnlyChunks | None:
         """Return what the footer says of columns outside of lists and variants, by their ids.
 
         None where that takes more than a look: of several row groups, of many columns, or without

@@ -38,7 +38,7 @@ from icectl.storage.buckets.s3 import s3_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import error_code, remote_errors
 from icectl.storage.hdfs import open_hdfs
-from icectl.storage.new_files import PartWriter, Proof, prove_condition, put_once, whole_or_none
+from icectl.storage.new_files import PartWriter, Proven, prove_condition, put_once, whole_or_none
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
 from icectl.storage.store import (
     Assembly,
@@ -143,7 +143,7 @@ class NativeStore:
     concurrency: int
     warn: Callable[[str], None]
     other: Callable[[], Store]
-    proof: Proof = field(default_factory=Proof)
+    proof: Proven = field(default_factory=Proven)
     warned: set[str] = field(default_factory=set)
     lock: Lock = field(default_factory=Lock)
 

@@ -4,7 +4,7 @@ from icectl.commands.label.options import LabelRequest
 from icectl.commands.label.plan import plan
 
 from icectl.commands.sight import Sight
-from icectl.commands.steps import Check, Judgement, Limit, Measure, Step
+from icectl.commands.steps import HealthCheck, Judgement, Limit, Measure, Step
 
 
 def _plan(sight: Sight, request: LabelRequest) -> Judgement:
@@ -13,7 +13,7 @@ def _plan(sight: Sight, request: LabelRequest) -> Judgement:
 
 
 _LIMIT = Limit("missing-labels", "missing labels", "label tables from N missing labels on")
-_CHECK = Check(
+_CHECK = HealthCheck(
     "labels",
     "labels",
     (_LIMIT.name,),

@@ -16,7 +16,7 @@ from icectl.checks.file_identity import (
 )
 from icectl.entries.rows import entries_from
 from icectl.errors import OtherFile
-from icectl.files.parquet.data_file import Facts
+from icectl.files.parquet.data_file import OnlyChunks
 from icectl.files.parquet.footer import ChunkFacts
 from icectl.files.parquet.metrics import FileMetrics
 from icectl.format import single_value
@@ -104,7 +104,7 @@ def facts(**changes: Any) -> dict[int, tuple[pa.DataType, ChunkFacts]]:
     }
 
 
-def is_alike(one: StatedFile, found: Facts, offsets: tuple[int, ...] = (4, 90)) -> bool:
+def is_alike(one: StatedFile, found: OnlyChunks, offsets: tuple[int, ...] = (4, 90)) -> bool:
     return is_just_as_stated(one, 100, found, offsets)
 
 

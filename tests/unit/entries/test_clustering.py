@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from icectl.entries.clustering import Depths, Key, Spans, depths, metrics_of, spans_of
+from icectl.entries.clustering import ClusteringKey, Depths, KeyBounds, depths, metrics_of, spans_of
 from icectl.format.single_value import encode
 from icectl.format.transforms import parse_transform
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
@@ -16,7 +16,7 @@ LONG, DOUBLE = PrimitiveType("long"), PrimitiveType("double")
 DAY = 86_400_000_000
 
 
-def spans(type_: Type, *files: Any, transform: str = "identity", **shared: Any) -> Spans:
+def spans(type_: Type, *files: Any, transform: str = "identity", **shared: Any) -> KeyBounds:
     """Files of 10 rows each, given as (lower, upper, further columns of their entry)."""
     rows = []
     for at, (low, high, *more) in enumerate(files):
@@ -26,10 +26,12 @@ def spans(type_: Type, *files: Any, transform: str = "identity", **shared: Any) 
         }
         rows.append(data(f"f{at}", **bounds, **shared, **(more[0] if more else {})))
     found = entries(*rows)
-    return spans_of(found, metrics_of(found), Key("c", 1, type_, parse_transform(transform)))
+    return spans_of(
+        found, metrics_of(found), ClusteringKey("c", 1, type_, parse_transform(transform))
+    )
 
 
-def among(found: Spans) -> Depths:
+def among(found: KeyBounds) -> Depths:
     return depths(found, np.zeros(int(found.known.sum()), np.int64), 1)
 
 
@@ -104,7 +106,7 @@ def test_bounds_from_before_a_promotion_are_those_of_the_type_now():
         data("new", lower_bounds=[(1, encode(LONG, 2))], upper_bounds=[(1, encode(LONG, 4))]),
     ]
     found = entries(*rows)
-    key = Key("c", 1, LONG, parse_transform("identity"))
+    key = ClusteringKey("c", 1, LONG, parse_transform("identity"))
     assert among(spans_of(found, metrics_of(found), key)).of_files.tolist() == [1.5, 1.5]
 
 
@@ -128,5 +130,5 @@ def test_a_key_with_a_transform_is_compared_by_its_results(type_, transform, fil
     [("long", "bucket[4]"), ("long", "void"), ("uuid", "identity"), ("unknown", "identity")],
 )
 def test_keys_whose_bounds_show_no_order_say_why(type_, transform):
-    assert Key("c", 1, PrimitiveType(type_), parse_transform(transform)).why_unordered
-    assert Key("c", 1, LONG, parse_transform("truncate[4]")).why_unordered is None
+    assert ClusteringKey("c", 1, PrimitiveType(type_), parse_transform(transform)).why_unordered
+    assert ClusteringKey("c", 1, LONG, parse_transform("truncate[4]")).why_unordered is None

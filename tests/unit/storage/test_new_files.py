@@ -11,7 +11,7 @@ from icectl.storage.local.store import LocalStore
 from icectl.storage.new_files import (
     PROBE,
     TEMPORARY,
-    Proof,
+    Proven,
     create_own,
     old_temporaries,
     prove_condition,
@@ -166,7 +166,9 @@ class Bucket:
 
     def prove(self) -> None:
         place = "s3://b/t/metadata/v2.metadata.json"
-        prove_condition(Proof(), place, self.put_new, self.remove, FixedEnv(), self.warnings.append)
+        prove_condition(
+            Proven(), place, self.put_new, self.remove, FixedEnv(), self.warnings.append
+        )
 
 
 @pytest.mark.parametrize("lost", ["", "1", "2", "12"])

@@ -23,7 +23,7 @@ from icectl.table.own_places import (
     OtherTables,
     OwnPlaces,
     check_foreign_files,
-    check_metadata_folder,
+    check_owns_metadata_folder,
     metadata_files_among,
     own_places,
 )
@@ -496,17 +496,17 @@ def test_metadata_go_among_no_files_of_another_table(tmp_path):
     context = context_of(tmp_path, store)
     location, named = f"{tmp_path}/t", f"{tmp_path}/m"
     usual = f"{location}/metadata"
-    check_metadata_folder(context, loaded(location, usual))
+    check_owns_metadata_folder(context, loaded(location, usual))
     assert not store.counts
-    check_metadata_folder(context, loaded(location, usual, named))
+    check_owns_metadata_folder(context, loaded(location, usual, named))
     assert store.counts
     for folder in (usual, named):
         Path(folder).mkdir(parents=True)
         (Path(folder) / "00001-a.metadata.json").write_text(f'{{"table-uuid": "{OTHER_UUID}"}}')
-    check_metadata_folder(context, loaded(location, usual))
+    check_owns_metadata_folder(context, loaded(location, usual))
     for holder, folder in ((usual, named), (named, usual)):
         with pytest.raises(Refused) as raised:
-            check_metadata_folder(context, loaded(location, holder, folder))
+            check_owns_metadata_folder(context, loaded(location, holder, folder))
         refused = raised.value
         assert refused.error_id == "other-table"
         assert refused.hint == "let `write.metadata.path` name a folder of the table's own"

@@ -16,10 +16,10 @@ from icectl.table.recovery import (
     WholeLevel,
     WholeMetadata,
     WholeSnapshots,
+    add_up,
     dropping,
     loss_of_going_back,
     newest_whole_metadata,
-    together,
 )
 from tests.builders.broken import Broken
 from tests.builders.expiry import context_of
@@ -91,9 +91,9 @@ def test_the_smallest_loss_comes_first_and_one_that_nobody_counted_last():
 
 
 def test_losses_add_up_and_stay_unknown_where_one_is():
-    assert together([Loss(1, 2, 0), Loss(3, 4, 0)]) == Loss(4, 6, 0)
-    assert together([Loss(None, 2, 0), Loss(3, 4, 0)]) == Loss(None, 6, 0)
-    assert together([]) == Loss()
+    assert add_up([Loss(1, 2, 0), Loss(3, 4, 0)]) == Loss(4, 6, 0)
+    assert add_up([Loss(None, 2, 0), Loss(3, 4, 0)]) == Loss(None, 6, 0)
+    assert add_up([]) == Loss()
 
 
 STORE = LocalStore()

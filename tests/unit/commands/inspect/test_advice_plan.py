@@ -8,7 +8,7 @@ import pytest
 from icectl.commands.inspect.advice_plan import Advice, RowGroups, Simulation, simulate
 from icectl.commands.inspect.clustering_plan import read_clustering
 from icectl.commands.query_logs import EQUALITY, RANGE, Filter
-from icectl.entries.clustering import Key
+from icectl.entries.clustering import ClusteringKey
 from icectl.format.single_value import encode
 from icectl.format.transforms import parse_transform
 from icectl.format.types import PrimitiveType
@@ -43,7 +43,7 @@ def simulated(
     partitioned_by: Sequence[str] = (),
 ) -> Simulation:
     identity = parse_transform("identity")
-    keys = [Key(name, id_, type_, identity) for name, (id_, type_) in COLUMNS.items()]
+    keys = [ClusteringKey(name, id_, type_, identity) for name, (id_, type_) in COLUMNS.items()]
     found = read_clustering([entries(*files)], keys, None)
     return simulate(found, filters, distinct or {}, target, partitioned_by, ())
 
@@ -150,7 +150,7 @@ def test_smaller_files_and_row_groups_are_told_of_where_look_ups_read_less_of_th
     target = 16 * MIB
     files = [file(target, a=(0, 10**9))] * 8
     identity = parse_transform("identity")
-    keys = [Key("a", 1, LONG, identity)]
+    keys = [ClusteringKey("a", 1, LONG, identity)]
     found = read_clustering([entries(*files)], keys, None)
     groups = RowGroups(8 * MIB, 2 * target / 1000)  # rows are twice as large in memory
     layouts = simulate(found, {equal("a"): 1}, {}, target, (), (), groups).layouts

@@ -11,12 +11,12 @@ from icectl.commands.maintain.plan import (
     VALIDATE,
     WORKER_ENDED,
     AssessedTable,
-    Facts,
     Need,
     RunBudget,
     Schedule,
     StepEnd,
     TableRun,
+    TableSize,
     needs,
 )
 from icectl.commands.maintain.policy import parse_window
@@ -87,7 +87,7 @@ def test_what_is_no_window_is_refused(text, message):
     assert caught.value.message == message
 
 
-FINE = Facts(
+FINE = TableSize(
     data_file_count=10, data_file_bytes=1_000_000, delete_file_count=0, delete_file_bytes=0,
     manifest_count=2, manifest_bytes=10_000, snapshot_count=3, expirable_snapshot_count=0,
     metadata_file_count=4,
