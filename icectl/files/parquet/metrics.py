@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import BytesIO
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -20,7 +20,14 @@ from icectl.files.parquet.footer import (
     changed,
     chunk_statistics,
 )
-from icectl.files.parquet.schema import METADATA, NameMapping, arrow_type, leaves, schema_with_ids
+from icectl.files.parquet.schema import (
+    METADATA,
+    Leaf,
+    NameMapping,
+    arrow_type,
+    leaves,
+    schema_with_ids,
+)
 from icectl.format import single_value
 from icectl.format.bounding_box import BoundingBox
 from icectl.format.schema import Schema
@@ -128,72 +135,88 @@ def _metrics(
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
-    bounds: dict[int, tuple[bytes, bytes]] = {}
-    exact: set[int] = set()
-    tight: dict[int, bool] = {}
     lengths: dict[int, int] = {}
+    bounds: dict[int, _Bounds] = {}
     metadata = footer.metadata
     for place, leaf in zip(range(metadata.num_columns), leaves(stored), strict=True):
-        if leaf.field_id is None or (only and schema.field(leaf.field_id) is None):
+        id_ = leaf.field_id
+        if id_ is None or (only and schema.field(id_) is None):
             continue
-        chunks = [group.column(place) for group in row_groups.values()]
         numbers = [number * metadata.num_columns + place for number in row_groups]
-        size_bytes = sum(chunk.total_compressed_size for chunk in chunks)
-        sizes[leaf.field_id] = sizes.get(leaf.field_id, 0) + size_bytes
+        chunks = [group.column(place) for group in row_groups.values()]
+        sizes[id_] = sizes.get(id_, 0) + sum(chunk.total_compressed_size for chunk in chunks)
         if leaf.part not in (None, METADATA):
             continue  # a variant is counted by its metadata, which each one has
-        values[leaf.field_id] = sum(chunk.num_values for chunk in chunks)
+        values[id_] = sum(chunk.num_values for chunk in chunks)
         statistics = [chunk.statistics for chunk in chunks]
         if all(stated is not None and stated.has_null_count for stated in statistics):
-            nulls[leaf.field_id] = sum(int(stated.null_count) for stated in statistics)
-        column = schema.field(leaf.field_id)
+            nulls[id_] = sum(int(stated.null_count) for stated in statistics)
+        column = schema.field(id_)
         if column is None or leaf.is_repeated or leaf.part is not None:
             continue
         descriptor = metadata.schema.column(place)
         is_bytes = descriptor.physical_type in _BYTES
-        if is_bytes:
-            total, count = footer.value_bytes(numbers), values[leaf.field_id]
-            count -= nulls.get(leaf.field_id, count)
-            if total is not None and count > 0:
-                lengths[leaf.field_id] = total // count
-        if leaf.type in (pa.uint32(), pa.uint64()):
-            continue  # pyarrow gives these bounds as signed numbers
-        if isinstance(column.type, GeometryType | GeographyType):
-            box = _box(chunks, is_geography=isinstance(column.type, GeographyType))
-            if box is not None:
-                bounds[leaf.field_id] = box.bounds()
-            continue
-        with_values = [
-            (number, stated)
-            for number, chunk, stated in zip(numbers, chunks, statistics, strict=True)
-            if stated is None
-            or not (stated.has_null_count and stated.null_count == chunk.num_values)
-        ]
-        range_ = _range([of for _, of in with_values], _reader(column.type, descriptor))
-        if range_ is not None:
-            try:
-                smallest, largest = (single_value.encode(column.type, bound) for bound in range_)
-            except ValueError:  # beyond the type, as year 9999 of dates promoted to nanoseconds
-                continue
-            bounds[leaf.field_id] = smallest, largest
-            wanted = arrow_type(column.type)
-            is_same = leaf.type == wanted and not any(map(_is_zero, range_))
-            if is_same and footer.is_exact([number for number, _ in with_values]):
-                tight[leaf.field_id] = True
-            # Only bounds of bytes are ever cut, and those in nanoseconds rounded.
-            if not is_bytes and not _is_finer(leaf.type, wanted):
-                exact.add(leaf.field_id)
+        total = footer.value_bytes(numbers) if is_bytes else None
+        count = values[id_] - nulls.get(id_, values[id_])
+        if total is not None and count > 0:
+            lengths[id_] = total // count
+        numbered = list(zip(numbers, chunks, statistics, strict=True))
+        if (found := _bounds(footer, leaf, column.type, descriptor, numbered)) is not None:
+            bounds[id_] = found
     return FileMetrics(
         record_count=record_count,
         column_sizes=sizes,
         value_counts=values,
         null_value_counts=nulls,
-        lower_bounds={number: lower for number, (lower, _) in bounds.items()},
-        upper_bounds={number: upper for number, (_, upper) in bounds.items()},
-        exact_bounds=frozenset(exact),
-        tight_bounds=tight,
+        lower_bounds={id_: found.lower for id_, found in bounds.items()},
+        upper_bounds={id_: found.upper for id_, found in bounds.items()},
+        exact_bounds=frozenset(id_ for id_, found in bounds.items() if found.is_exact),
+        tight_bounds={id_: True for id_, found in bounds.items() if found.is_tight},
         average_lengths=lengths,
         split_offsets=split_offsets(row_groups.values()),
+    )
+
+
+class _Bounds(NamedTuple):
+    lower: bytes
+    upper: bytes
+    is_exact: bool = False
+    is_tight: bool = False
+
+
+def _bounds(
+    footer: Footer,
+    leaf: Leaf,
+    type_: Type,
+    descriptor: Any,
+    chunks: Sequence[tuple[int, Any, Any]],
+) -> _Bounds | None:
+    """Return a column's bounds by its chunks: each with its number in the footer and statistics."""
+    if leaf.type in (pa.uint32(), pa.uint64()):
+        return None  # pyarrow gives these bounds as signed numbers
+    if isinstance(type_, GeometryType | GeographyType):
+        box = _box([chunk for _, chunk, _ in chunks], is_geography=isinstance(type_, GeographyType))
+        return None if box is None else _Bounds(*box.bounds())
+    with_values = [
+        (number, stated)
+        for number, chunk, stated in chunks
+        if stated is None or not (stated.has_null_count and stated.null_count == chunk.num_values)
+    ]
+    range_ = _range([stated for _, stated in with_values], _reader(type_, descriptor))
+    if range_ is None:
+        return None
+    try:
+        lower, upper = (single_value.encode(type_, bound) for bound in range_)
+    except ValueError:  # beyond the type, as year 9999 of dates promoted to nanoseconds
+        return None
+    wanted = arrow_type(type_)
+    is_tight = leaf.type == wanted and not any(map(_is_zero, range_))
+    return _Bounds(
+        lower,
+        upper,
+        # Only bounds of bytes are ever cut, and those in nanoseconds rounded.
+        is_exact=descriptor.physical_type not in _BYTES and not _is_finer(leaf.type, wanted),
+        is_tight=is_tight and footer.is_exact([number for number, _ in with_values]),
     )
 
 
