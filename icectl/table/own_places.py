@@ -9,6 +9,7 @@ directly in it. OtherTables checks that no other table lies there too.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from icectl.catalog.metadata_files import (
     METADATA_FOLDER,
@@ -247,40 +248,19 @@ class OtherTables:
         just committing to the table is not read. Files of dropped tables need proof (`dropped`).
         Raises: Refused for any other, with any uuid; StorageError.
         """
-        metadata = loaded.metadata
-        logged = {loosest_key(entry.metadata_file) for entry in metadata.metadata_log}
-        current = loosest_key(loaded.metadata_location)
-        own_folders = {
-            loosest_key(folder)
-            for folder in (loaded.metadata_folder, join(metadata.location, "metadata"))
-        }
-        unchecked = [
-            place
-            for place in locations
-            if place not in self.accepted
-            and place not in self.left_over
-            and place not in self._logged
-            and loosest_key(place) != current
-        ]
-        for location in unchecked:
-            is_beside = loosest_key(parent(location)) in own_folders
-            if not is_beside and loosest_key(location) not in logged:
-                raise _other_table(location, "it is in another folder than the table's")
-        if loaded.capabilities.numbers_versions:
-            unchecked = [place for place in unchecked if not self._is_under_way(place)]
+        unchecked = self._unchecked(loaded, locations)
         results = in_threads(
             lambda location: _look(self.context.store, loaded, location),
-            unchecked,
+            [*unchecked],
             [BEGINNING_BYTES] * len(unchecked),
             threads=self.context.concurrency,
         )
         foreign: dict[str, _Foreign] = {}
-        for location, result in zip(unchecked, results, strict=True):
-            is_logged = loosest_key(location) in logged
-            may_be_own = is_logged and loosest_key(parent(location)) in own_folders
+        for (location, known), result in zip(unchecked.items(), results, strict=True):
+            may_be_own = known.is_logged and known.is_beside
             if isinstance(result, _Foreign) and not (may_be_own and result.is_doubtful(loaded)):
                 foreign[location] = result
-            elif is_logged:
+            elif known.is_logged:
                 self._logged.add(location)
             elif not isinstance(result, _Foreign):
                 self.accepted[location] = result
@@ -295,6 +275,29 @@ class OtherTables:
         if dropped:
             self._check_dropped(loaded, dropped)
             self.left_over.update(dropped)
+
+    def _unchecked(self, loaded: LoadedTable, locations: Sequence[str]) -> "dict[str, _Known]":
+        """Return metadata files to read. Raises: Refused, for one that can't be the table's own."""
+        metadata, numbers_versions = loaded.metadata, loaded.capabilities.numbers_versions
+        current = loosest_key(loaded.metadata_location)
+        logged = {loosest_key(entry.metadata_file) for entry in metadata.metadata_log}
+        folders = loaded.metadata_folder, join(metadata.location, METADATA_FOLDER)
+        own_folders = {loosest_key(folder) for folder in folders}
+        checked = {*self.accepted, *self.left_over, *self._logged}
+        unchecked = {}
+        for place in locations:
+            key = loosest_key(place)
+            if place in checked or key == current:
+                continue
+            known = _Known(key in logged, loosest_key(parent(place)) in own_folders)
+            if not (known.is_logged or known.is_beside):
+                raise _other_table(place, "it is in another folder than the table's")
+            unchecked[place] = known
+        return {
+            place: known
+            for place, known in unchecked.items()
+            if not (numbers_versions and self._is_under_way(place))
+        }
 
     def _check_dropped(self, loaded: LoadedTable, files: Mapping[str, "_Foreign"]) -> None:
         """Check that tables whose metadata files lie here were dropped before this one was made.
@@ -410,6 +413,13 @@ def _parents(place: str) -> Iterator[str]:
     while (above := parent(place)) != place:
         yield above
         place = above
+
+
+class _Known(NamedTuple):
+    """Whether a metadata file is in the table's log, and whether in a folder of its own."""
+
+    is_logged: bool
+    is_beside: bool
 
 
 @dataclass(frozen=True, slots=True)

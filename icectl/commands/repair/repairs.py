@@ -484,22 +484,13 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
     if footer is None:
         return {}
     size_bytes, metrics = footer
-    if _is_of_another_partition(reader.metadata, entry, metrics):
+    bounds = _bounds(entry, metrics, reader.metadata.current_schema)
+    if _may_be_another_file(reader.metadata, entry, size_bytes, metrics, has_bounds=not bounds):
         return {}
     columns: dict[str, Any] = {}
     if entry["record_count"] != metrics.record_count:
-        if size_bytes != entry["file_size_in_bytes"] or reader.metadata.format_version > 2:
-            return {}
         columns["record_count"] = metrics.record_count
-    if size_bytes != entry["file_size_in_bytes"]:
-        values = dict(entry["value_counts"] or ())
-        nulls = dict(entry["null_value_counts"] or ())
-        if (
-            not values
-            or any(metrics.value_counts.get(id_) != count for id_, count in values.items())
-            or any(metrics.null_value_counts.get(id_) != count for id_, count in nulls.items())
-        ):
-            return {}
+    if entry["file_size_in_bytes"] != size_bytes:
         columns["file_size_in_bytes"] = size_bytes
     offsets = entry["split_offsets"]
     if offsets is not None and sorted(set(offsets)) != list(offsets):
@@ -508,15 +499,36 @@ def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, A
         stated, counted = dict(entry[name_] or ()), getattr(metrics, name_)
         if any(counted.get(id_, count) != count for id_, count in stated.items()):
             columns[name_] = [(id_, counted[id_]) for id_ in stated if id_ in counted]
-    bounds = _bounds(entry, metrics, reader.metadata.current_schema)
-    if bounds and {"file_size_in_bytes", "record_count"} & columns.keys():
-        return {}
-    lower, upper = (dict(entry[name] or ()) for name in BOUNDS)
-    bounded = FileMetrics(entry["record_count"], lower_bounds=lower, upper_bounds=upper)
-    columns_of_table = reader.metadata.current_schema.fields
-    if sum(is_outside(column, bounded, metrics) for column in columns_of_table) > 1:
-        return {}
     return {**columns, **bounds}
+
+
+def _may_be_another_file(
+    metadata: TableMetadata,
+    entry: Mapping[str, Any],
+    size_bytes: int,
+    metrics: FileMetrics,
+    *,
+    has_bounds: bool,
+) -> bool:
+    """Return whether a file may not be that of the entry; `has_bounds`: all of its bounds hold."""
+    has_size = size_bytes == entry["file_size_in_bytes"]
+    has_count = metrics.record_count == entry["record_count"]
+    values, nulls = (dict(entry[name] or ()) for name in ("value_counts", "null_value_counts"))
+    has_counts = (
+        bool(values)
+        and all(metrics.value_counts.get(id_) == count for id_, count in values.items())
+        and all(metrics.null_value_counts.get(id_) == count for id_, count in nulls.items())
+    )
+    lower, upper = (dict(entry[name] or ()) for name in BOUNDS)
+    stated = FileMetrics(entry["record_count"], lower_bounds=lower, upper_bounds=upper)
+    columns = metadata.current_schema.fields
+    return (
+        _is_of_another_partition(metadata, entry, metrics)
+        or not (has_count or (has_size and metadata.format_version <= 2))
+        or not (has_size or has_counts)
+        or not (has_bounds or (has_size and has_count))
+        or sum(is_outside(column, stated, metrics) for column in columns) > 1
+    )
 
 
 def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
