@@ -215,13 +215,12 @@ class OtherTables:
 
         Raises: Refused; StorageError, if a folder above cannot be listed.
         """
-        folders = dict.fromkeys(
-            above  # also those behind symbolic links
-            for place in places
-            for above in (place, *_parents(place), *_parents(real_location(place)))
-        )
+        folders: dict[str, str] = {}
+        for place in places:
+            for above in (place, *_parents(place), *_parents(real_location(place))):  # behind links
+                folders.setdefault(loosest_key(above), above)
         metadata_files = []
-        for above in folders:
+        for above in folders.values():
             try:
                 metadata_files += self._metadata_files_in([join(above, "metadata")])
             except StorageError as error:
@@ -233,7 +232,7 @@ class OtherTables:
                 )
         metadata_files += [
             status.location
-            for above in folders
+            for above in folders.values()
             if is_within(above, loaded.metadata.location)
             for folder, names in _OTHER_FORMATS.items()
             for status in self.context.store.list_directory(join(above, folder))

@@ -16,6 +16,7 @@ from icectl.errors import Refused, StorageError
 from icectl.format.metadata import MetadataLogEntry
 from icectl.progress import SilentProgress
 from icectl.storage.local.store import LocalStore
+from icectl.storage.location import loosest_key
 from icectl.storage.store import Store
 from icectl.table import own_places as places_module
 from icectl.table.context import CatalogTables
@@ -218,6 +219,13 @@ def test_folders_above_are_those_before_and_behind_a_link(world, above):
     world.others().check_above(world.loaded(), [place])
     world.put(f"{above}/metadata/v1.metadata.json")
     refusal(lambda: world.others().check_above(world.loaded(), [place]))
+
+
+def test_a_folder_is_listed_once_however_it_is_spelled(world):
+    store = CountingStore(LocalStore())
+    world.others(store).check_above(world.loaded(), [world.location, f"file:{world.location}"])
+    listed = [loosest_key(place) for method, place in store.calls if method == "list_directory"]
+    assert sorted(listed) == sorted(set(listed))
 
 
 def in_metadata(world: World, *names: str) -> Sequence[str]:
