@@ -4,11 +4,13 @@ import logging
 from dataclasses import replace
 
 import fsspec
+import pyarrow as pa
 import pytest
 
 from icectl.errors import Refused
+from icectl.storage.kept import KeepingStore
 from icectl.storage.local.store import LocalStore
-from icectl.storage.open import PathMapStore, StorageOptions, open_store
+from icectl.storage.open import PathMapStore, StorageOptions, files_behind_links, open_store
 
 
 def test_each_location_goes_to_the_store_of_its_scheme(tmp_path, fixed_env):
@@ -23,6 +25,18 @@ def test_each_location_goes_to_the_store_of_its_scheme(tmp_path, fixed_env):
     assert list(in_memory.remove(["memory://schemes/a"])) == []
     assert store.stat(f"{tmp_path}/a") is None
     assert in_memory.stat("memory://schemes/a") is None
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_files_behind_links_are_found_in_a_store_that_keeps_manifests_too(
+    tmp_path, fixed_env, wrapped
+):
+    (tmp_path / "t/data").mkdir(parents=True)
+    (tmp_path / "t/link").symlink_to(tmp_path / "t/data")
+    store = open_store(StorageOptions(home=f"{tmp_path}/t"), fixed_env)
+    files = [f"{tmp_path}/t/{folder}/a" for folder in ("data", "link")]
+    kept = KeepingStore(store) if wrapped else store
+    assert files_behind_links(kept, pa.chunked_array([files])) == files[1:]
 
 
 def test_a_path_map_makes_the_store_read_only(tmp_path, fixed_env):
