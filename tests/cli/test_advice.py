@@ -1,6 +1,7 @@
 """What advice tells of layouts and sizes, held against the files of a real rewrite."""
 
 import shlex
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +61,25 @@ def test_files_and_row_groups_of_the_advised_size_are_read_as_was_told(run, tmp_
     assert size == pytest.approx(best["bytes_per_read"], rel=0.2)
 
 
-def add_bucket(table: Path, count: int) -> None:
-    """Partition new files by user_id, as Spark's ADD PARTITION FIELD does."""
-    field = {"name": "b", "transform": f"bucket[{count}]", "source-id": 2, "field-id": 1000}
+def add_partition(table: Path, transform: str, source_id: int) -> None:
+    """Partition new files, as Spark's ADD PARTITION FIELD does."""
+    field = {"name": "p", "transform": transform, "source-id": source_id, "field-id": 1000}
     specs = [{"spec-id": 0, "fields": []}, {"spec-id": 1, "fields": [field]}]
     edit_metadata(table, partition_specs=specs, default_spec_id=1, last_partition_id=1000)
 
 
-def may_hold(entry: dict[str, Any], column: int, value: int) -> bool:
+def may_hold(entry: dict[str, Any], column: int, value: Any) -> bool:
     """Whether a file may hold a value: by footer, bucket as PyIceberg has it, and Bloom filter."""
     path = local(entry["file_path"])
     footer = pq.read_metadata(path)
     told = [footer.row_group(at).column(column).statistics for at in range(footer.num_row_groups)]
     if not any(one.min <= value <= one.max for one in told):
         return False
-    bucket = entry["partition"].get("b")
-    if bucket is not None and column == 1:
-        count = BUCKETS
-        return bool(BucketTransform(count).transform(LongType())(value) == bucket)
+    part = entry["partition"].get("p")
+    if isinstance(part, date):
+        return bool(value.date() == part)
+    if part is not None and column == COLUMNS["user_id"]:
+        return bool(BucketTransform(BUCKETS).transform(LongType())(value) == part)
     rows = duckdb.execute(
         "SELECT bloom_filter_excludes FROM parquet_bloom_probe(?, ?, ?)",
         [str(path), footer.row_group(0).column(column).path_in_schema, value],
@@ -86,11 +88,13 @@ def may_hold(entry: dict[str, Any], column: int, value: int) -> bool:
 
 
 BUCKETS = 4
+COLUMNS = {"id": 0, "user_id": 1, "at": 4}
 TERMS = {
     "compact": (),
     "sort": ("user_id",),
     "hilbert": ("id", "user_id"),
     "partition": (f"bucket[{BUCKETS}](user_id)",),
+    "day": ("day(at)",),
     "bloom": ("user_id",),
 }
 
@@ -103,7 +107,8 @@ TERMS = {
     ],
 )
 def test_layouts_are_read_as_was_told(run, tmp_path, kind):
-    table, columns = tmp_path / "t", ("user_id", "id") if kind == "hilbert" else ("user_id",)
+    table = tmp_path / "t"
+    columns = {"hilbert": ("user_id", "id"), "day": ("at",)}.get(kind, ("user_id",))
     build(table, 24 if kind == "compact" else 6, 5_000 if kind == "compact" else 20_000)
     target = "130000" if kind == "hilbert" else "800000"
     set_properties(table, SystemEnv(), {"write.target-file-size-bytes": target})
@@ -113,10 +118,13 @@ def test_layouts_are_read_as_was_told(run, tmp_path, kind):
         assert run("analyze", str(table), "--yes").code == 0
     words = ("inspect", str(table), "advice", "--columns", ",".join(columns), "--json")
     layouts = {(one["kind"], tuple(one["terms"])): one for one in result_of(run(*words))["advice"]}
-    best = layouts[kind, TERMS[kind]]
+    best = layouts["partition" if kind == "day" else kind, TERMS[kind]]
     if kind == "partition":
         assert best["first"].endswith(f"ADD PARTITION FIELD bucket({BUCKETS}, user_id)")
-        add_bucket(table, BUCKETS)
+        add_partition(table, f"bucket[{BUCKETS}]", 2)
+    elif kind == "day":
+        assert best["first"].endswith("ADD PARTITION FIELD day(at)")
+        add_partition(table, "day", 5)
     elif best["first"]:
         assert run(*shlex.split(best["first"])[1:], "--yes").code == 0
     assert run(*shlex.split(best["command"])[1:], "--yes").code == 0
@@ -124,10 +132,11 @@ def test_layouts_are_read_as_was_told(run, tmp_path, kind):
     assert len(entries) == pytest.approx(best["data_file_count"], rel=0.2)
     read, size = [], []
     for name in columns:
-        column = 1 if name == "user_id" else 0
-        values = np.concatenate([pq.read_table(local(one["file_path"]))[name] for one in entries])
-        for value in np.random.default_rng(3).choice(values, 40).tolist():
-            hit = [entry for entry in entries if may_hold(entry, column, value)]
+        files = [pq.read_table(local(one["file_path"]), partitioning=None) for one in entries]
+        values = pa.concat_tables(files)[name]
+        for at in np.random.default_rng(3).choice(len(values), 40).tolist():
+            value = values[at].as_py()
+            hit = [entry for entry in entries if may_hold(entry, COLUMNS[name], value)]
             read.append(len(hit))
             size.append(sum(entry["file_size_in_bytes"] for entry in hit))
     if kind != "bloom":  # whose files are opened for their filters

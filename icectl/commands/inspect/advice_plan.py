@@ -48,18 +48,12 @@ _FALSE_POSITIVES = 0.01
 _SEED = 20_261_129
 _PLACES = 1 << 16
 
-_SPANS_OF_TIME: Mapping[str, tuple[tuple[str, int], ...]] = {
-    "date": (("month", 30), ("day", 1)),
-    **{
-        name: (("month", 30 * day), ("day", day), ("hour", day // 24))
-        for names, day in (
-            (("timestamp", "timestamptz"), 86_400_000_000),
-            (("timestamp_ns", "timestamptz_ns"), 86_400_000_000_000),
-        )
-        for name in names
-    },
+_DAYS: Mapping[str, int] = {
+    "date": 1,
+    **dict.fromkeys(("timestamp", "timestamptz"), 86_400_000_000),
+    **dict.fromkeys(("timestamp_ns", "timestamptz_ns"), 86_400_000_000_000),
 }
-"""Transforms of times, each with its length in the units of the type."""
+"""The length of a day in the units of types of times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,8 +458,12 @@ def _parts(
     """Yield transforms of a column: term, the part of each row, and parts that are buckets."""
     values, name = sample.values[column.key.name], column.key.name
     kind = column.key.type.name if isinstance(column.key.type, PrimitiveType) else ""
-    for transform, length in _SPANS_OF_TIME.get(kind, ()):
-        yield f"{transform}({name})", _whole(values / length), None
+    if day := _DAYS.get(kind):
+        days = _whole(values / day)
+        yield f"month({name})", days.astype("M8[D]").astype("M8[M]").astype(np.int64), None
+        yield f"day({name})", days, None
+        if day > 1:
+            yield f"hour({name})", _whole(values / (day // 24)), None
     if has_equality and kind not in ("boolean", "float", "double"):
         count = 1
         per_partition = sample.bytes.sum() / max(len(np.unique(sample.partitions)), 1)

@@ -102,6 +102,8 @@ def test_partitions_by_day_hold_the_reads_of_a_day():
     layout = of(found, "partition", "day(at)")
     assert 2 <= layout.reading.files <= 3
     assert [one for one in found.layouts if one.terms == ("hour(at)",)] == []  # too small
+    january = simulated([file(at=(0, 31 * DAY - 1))], {equal("at"): 1})
+    assert of(january, "partition", "month(at)").file_count == 1
     again = simulated(files, {equal("at"): 1}, partitioned_by=["day(at)"])
     assert [one for one in again.layouts if one.terms == ("day(at)",)] == []
 
