@@ -1,5 +1,6 @@
 """Partition values beside bounds of their own entry; those here are computed by hand."""
 
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -178,7 +179,10 @@ def test_r073_buckets_are_compared_where_both_bounds_are_one_value(type_, value,
 
 @pytest.mark.parametrize("type_", [STRING, BINARY, FixedType(25)])
 def test_r073_bounds_that_may_be_cut_are_no_value(type_):
-    """Some writers cut both bounds at 16 characters alike: a file of one value looks so, too."""
+    """Some writers cut both bounds alike: a file of one value looks so, too.
+
+    At 16 characters, or where a property of the table says.
+    """
     value, metadata = b"customer-0000000000000777", of_column(type_, transform="bucket[16]")
     one = value.decode() if type_ == STRING else value
     right = apply(parse_transform("bucket[16]"), type_, one)
@@ -189,6 +193,14 @@ def test_r073_bounds_that_may_be_cut_are_no_value(type_):
         short = apply(parse_transform("bucket[16]"), type_, one[:15])
         wrong = rows(metadata, (short + 1) % 16, value[:15], value[:15])
         assert found(metadata, wrong) == ["R-073"]
+        for name, text, rules in (
+            ("default", "Truncate(15)", []),
+            ("column.x", "truncate(9)", []),
+            ("column.x", "truncate(99)", ["R-073"]),
+            ("column.x", "counts", ["R-073"]),
+        ):
+            modes = {f"write.metadata.metrics.{name}": text}
+            assert found(replace(metadata, properties=modes), wrong) == rules
 
 
 def test_r073_decimals_are_not_looked_at():
