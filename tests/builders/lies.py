@@ -124,8 +124,10 @@ class Lies:
         for at in range(len(parquet.schema_arrow)):
             yield Place(path, (at,), "footer")
 
-    def tell(self, place: Place, rng: random.Random) -> Any | None:
-        """Write a lie in place; returns it, None where the file can't have it, or anybody may lie.
+    def tell(self, place: Place, rng: random.Random) -> tuple[Any, Any] | None:
+        """Write a lie in place, and return what is true there, and the lie.
+
+        None where the file can't have it, or anybody may lie.
 
         A name of a column is as good as another: rows are told by field ids.
         """
@@ -138,7 +140,7 @@ class Lies:
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError, IndexError):
             return None
         true, lie = told
-        return None if lie == true else (lie,)
+        return None if lie == true else told
 
     def names_a_twin(self, place: Place, lie: Any) -> bool:
         """Return whether an entry names a file of its commit with as many rows and bytes.

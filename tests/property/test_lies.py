@@ -12,18 +12,26 @@ file of theirs is gone. The true rows are
   damage that it cannot prove has to stay, whatever it has repaired beside it
 - of `maintain`: the same after each step, even if a later one is refused
 - of `relocate`: the same in the copy, snapshot by snapshot.
+
+A name of no file, or of one that only older snapshots have, may be written again in manifests by
+commands that do not open the file (docs/safety.md). Then no file is gone, `validate` still tells of
+the name, and with the true one in its place all rows are those above.
 """
 
 import csv
+import io
 import json
 import random
+import re
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
@@ -35,12 +43,22 @@ from icectl.errors import IcectlError
 from icectl.format.metadata import TableMetadata
 from icectl.format.sort import SortField, SortOrder
 from icectl.format.transforms import parse_transform
+from tests.builders.broken import read_records, rewrite_avro
+from tests.builders.broken_tree import rewrite_parquet
 from tests.builders.compactions import compacted, compaction_of, options
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.folders import contents_by_name
 from tests.builders.lies import MAPPING, Lies, Place
 from tests.builders.orphans import age
-from tests.builders.rows import Row, current_metadata, local, read_metadata, read_rows
+from tests.builders.rows import (
+    Row,
+    current_metadata,
+    head,
+    live_entries,
+    local,
+    read_metadata,
+    read_rows,
+)
 from tests.builders.table_builder import TableBuilder
 from tests.builders.twins import TreeTwin
 
@@ -187,7 +205,8 @@ _relocate("relocate", is_copied=False)
 class Case:
     """A true table, the rows of its snapshots, and the places where lies can be told of it.
 
-    `first` is the first snapshot of main, `copy` where a copy of the table comes to.
+    `first` is the first snapshot of main, `copy` where a copy of the table comes to; `live` are the
+    names of the live files of its head.
     """
 
     name: str
@@ -197,6 +216,7 @@ class Case:
     copy: Path = field(init=False)
     metadata: dict[str, Any] = field(init=False)
     rows: dict[int, Any] = field(init=False)
+    live: set[str] = field(init=False)
     lies: Lies = field(init=False)
     content: dict[str, bytes] = field(init=False)
 
@@ -208,6 +228,8 @@ class Case:
             one["snapshot-id"]: read_rows(self.metadata, one["snapshot-id"])
             for one in self.metadata["snapshots"]
         }
+        entries = live_entries(head(self.table))
+        self.live = {one["data_file"]["file_path"] for one in entries}
         self.lies = Lies(self.table)
         self.content = contents_by_name(self.table)
 
@@ -236,9 +258,9 @@ def broken_law(case: Case, name: str, rng: random.Random, place: Place) -> str |
     """Tell a lie and run a command: how it breaks the law; None if it holds, "" without a lie."""
     case.restore()
     told = case.lies.tell(place, rng)
-    if told is None or case.lies.names_a_twin(place, told[0]):
+    if told is None or case.lies.names_a_twin(place, told[1]):
         return ""
-    lie = told[0]
+    true, lie = told
     before = contents_by_name(case.table)
     lied = {name for name, content in before.items() if content != case.content.get(name)}
     where = f"{case.name}, {name}: {place.kind} {place.file.name} {place.keys} = {lie!r}"
@@ -255,7 +277,58 @@ def broken_law(case: Case, name: str, rng: random.Random, place: Place) -> str |
     for name in lied & after.keys():  # the truth is back, where the lie was not rewritten
         if after[name] == before[name]:
             (case.table / name).write_bytes(case.content[name])
+    is_name = place.kind in ("entry", "tree") and place.keys[-1] in ("file_path", "location")
+    if is_name and lie and _is_any(true, case.live) and not _is_any(lie, case.live):
+        manifests = [case.table / name for name in after.keys() - before.keys() if _LISTED(name)]
+        repeated = [path for path in manifests if _is_any(lie, _names(path))]
+        if repeated and not _is_told(case, lie):
+            return f"{where}: written again, and not told"
+        for path in repeated:
+            _put_right(path, lie, true)
     return _other_rows(case, command, where, unnamed) or _other_copy(case, where)
+
+
+_LISTED = re.compile(r"metadata/.*\.(avro|parquet)").fullmatch
+
+
+def _is_any(name: str, stored: Iterable[str | None]) -> bool:
+    """Whether a name is among others, of which it or they may be relative."""
+    return any(one and (one.endswith(name) or name.endswith(one)) for one in stored)
+
+
+def _files(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The parts of entries that name files of rows, with the member that does."""
+    for row in rows:
+        if "data_file" in row:
+            yield row["data_file"], "file_path"
+        elif row.get("content_type", 9) < 3:  # in a root, others are leaves
+            yield row, "location"
+
+
+def _names(manifest: Path) -> list[str | None]:
+    is_avro = manifest.suffix == ".avro"
+    rows = read_records(manifest) if is_avro else pq.read_table(manifest).to_pylist()
+    return [file[name] for file, name in _files(rows)]
+
+
+def _put_right(manifest: Path, lie: str, true: str) -> None:
+    def edit(rows: list[Any]) -> None:
+        for file, name in _files(rows):
+            if _is_any(lie, [file[name]]):
+                file[name] = true
+
+    rewrite_avro(manifest, edit) if manifest.suffix == ".avro" else rewrite_parquet(manifest, edit)
+
+
+def _is_told(case: Case, name: str) -> bool:
+    """Whether `validate` finds something wrong with a file."""
+    words = ["validate", str(case.table), "--all-snapshots", "--level", "footers", "--json"]
+    with redirect_stdout(io.StringIO()) as out:
+        app.main(words, env=Clock(NOW_MS))
+    findings = json.loads(out.getvalue())["result"]["findings"]
+    return any(
+        one["severity"] == "error" and name in one["subject"] + one["message"] for one in findings
+    )
 
 
 def _list(snapshot: dict[str, Any]) -> Path:
