@@ -4,8 +4,8 @@ Snapshots share most of their manifests. What a rule needs is looked up once ove
 distinct manifests; a snapshot then only has to choose among the few candidates found.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,14 +22,13 @@ from icectl.entries.columns import (
     Mask,
     distinct_count,
     mask_of,
-    text_hashes,
 )
 from icectl.entries.rows import Entries, location_keys, numbers, repeats
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DATA_PATH
-from icectl.format.rule import Fault
+from icectl.format.rule import REMOVE_STATISTICS, Fault
 from icectl.format.snapshot import Snapshot
 
 _TAIL = 64
@@ -334,6 +333,65 @@ def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.
 # -- what a change is planned with ----------------------------------------------------------------
 
 
+_LOCAL = ("file:", "file://")
+"""What may come before a path of this machine."""
+
+_OF_METADATA = (".avro", ".json", ".gz", ".text")
+"""How names of metadata files end, beside those that only the lists of a table tell."""
+
+
+class RowlessFiles:
+    """The files of a table that hold no rows: its metadata files, and those of statistics.
+
+    `manifests` are known ones. Those that only older snapshots list are known by their names, in
+    the folders of the others. One of these objects is for all parts of a plan.
+    """
+
+    def __init__(self, metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> None:
+        known = {item.manifest_list or item.root_manifest for item in metadata.snapshots}
+        known |= {item.manifest_path for item in manifests}
+        logged = (item.metadata_file for item in metadata.metadata_log)
+        known |= {file for file in logged if file.endswith((".metadata.json", ".metadata.json.gz"))}
+        named = pa.array(filter(None, known), pa.string())
+        self._metadata = _spelled(named)
+        self._folders = {_folder(key) for key in location_keys(named).to_pylist()}
+        statistics = {item.statistics_path for item in metadata.every_statistics}
+        self._statistics = _spelled(pa.array(statistics, pa.string()))
+
+    def metadata_among(self, table: pa.Table) -> Mask:
+        """Find entries that name a metadata file; `table` has their location and format."""
+        locations = table["location"]
+        found = mask_of(pc.is_in(locations, self._metadata))
+        is_odd = ~mask_of(pc.ends_with(locations, ".parquet"))
+        is_odd &= mask_of(pc.not_equal(table["file_format"], int(FileFormat.AVRO)))
+        for ending in _OF_METADATA if is_odd.any() else ():
+            places = np.flatnonzero(is_odd & mask_of(pc.ends_with(locations, ending)))
+            keys = location_keys(locations.take(pa.array(places))).to_pylist()
+            found[places] |= np.array([_folder(key) in self._folders for key in keys], np.bool_)
+        return found
+
+    def statistics_among(self, table: pa.Table) -> Mask:
+        """Find entries that name a file of statistics; `table` has their location."""
+        return mask_of(pc.is_in(table["location"], self._statistics))
+
+    def has(self, location: str) -> bool:
+        """Return whether a file that is none of rows in Avro is one of these."""
+        columns = {"location": [[location]], "file_format": [[int(FileFormat.PARQUET)]]}
+        table = pa.table({name: pa.chunked_array(parts) for name, parts in columns.items()})
+        return bool(self.metadata_among(table)[0] or self.statistics_among(table)[0])
+
+
+def _folder(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def _spelled(locations: pa.Array) -> pa.Array:
+    """Return locations in all spellings that a path of this machine may have."""
+    keys = location_keys(locations).to_pylist()
+    spelled = [f"{scheme}{key}" for key in keys for scheme in _LOCAL if key[:1] == "/"]
+    return pa.array([*keys, *spelled], pa.string())
+
+
 class LiveView(Protocol):
     """The live files of a snapshot, by their rows in columns of entries."""
 
@@ -362,7 +420,8 @@ class LiveRows:
     """The live rows of entries that a change of a snapshot is planned with.
 
     Columns that were not loaded are not there; what they would show is not looked for. Rows may
-    be part of a snapshot that has deletes elsewhere (`beside_deletes`), and other `manifests`.
+    be part of a snapshot that has deletes elsewhere (`beside_deletes`). `rowless` are files that no
+    row may name.
     """
 
     def __init__(
@@ -373,10 +432,10 @@ class LiveRows:
         subject: str | None = None,
         *,
         beside_deletes: bool = False,
-        manifests: Sequence[ManifestFile] = (),
+        rowless: RowlessFiles | None = None,
     ) -> None:
         self.beside_deletes = beside_deletes
-        self.manifests = manifests
+        self.rowless = rowless or RowlessFiles(metadata, ())
         self.table = entries.table
         self.metadata = metadata
         self.snapshot = snapshot
@@ -479,29 +538,19 @@ def unreadable_formats(live: LiveRows) -> Iterator[Breach]:
         yield from live.breaches("is in a format that has no rows", np.flatnonzero(wrong))
 
 
-_LOCAL = ("file:", "file://")
-"""What may come before a path of this machine."""
-
-
 def metadata_files(live: LiveRows) -> Iterator[Breach]:
-    """Find data and delete files that are metadata or statistics files, too (R-063)."""
-    metadata = live.metadata
-    known = {item.manifest_list or item.root_manifest for item in metadata.snapshots}
-    known |= {item.manifest_path for item in live.manifests}
-    logged = (item.metadata_file for item in metadata.metadata_log)
-    known |= {file for file in logged if file.endswith((".metadata.json", ".metadata.json.gz"))}
-    known |= {item.statistics_path for item in metadata.every_statistics}
-    keys = location_keys(pa.array(filter(None, known), pa.string())).to_pylist()
-    spelled = [f"{scheme}{key}" for key in keys for scheme in _LOCAL if key[:1] == "/"]
-    places = pa.chunked_array([[*keys, *spelled]], pa.string())
+    """Find data and delete files that are metadata files, too (R-063)."""
+    if live.has("location", "file_format"):
+        named = np.flatnonzero(live.is_live & live.rowless.metadata_among(live.table))
+        yield from live.breaches("is a metadata file of the table, too", named)
+
+
+def statistics_files(live: LiveRows) -> Iterator[Breach]:
+    """Find data and delete files that are statistics files, too (R-140)."""
     if live.has("location"):
-        named = mask_of(pc.is_in(live.table["location"], places))
-    elif live.has(LOCATION_HASH):
-        named = np.isin(live.table[LOCATION_HASH].to_numpy(), text_hashes(places))
-    else:
-        return
-    what = "is a metadata or statistics file of the table, too"
-    yield from live.breaches(what, np.flatnonzero(live.is_live & named))
+        named = np.flatnonzero(live.is_live & live.rowless.statistics_among(live.table))
+        for breach in live.breaches("is a statistics file of the table, too", named):
+            yield replace(breach, severity="error", hint=REMOVE_STATISTICS)
 
 
 def incomplete_vectors(live: LiveRows) -> Iterator[Breach]:

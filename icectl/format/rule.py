@@ -33,6 +33,7 @@ REPARTITION = (
     "compare the file with a copy: where it is the right one, `icectl compact TABLE --rewrite-all "
     "--repartition` moves its rows to their partitions; if it is another's, restore it"
 )
+REMOVE_STATISTICS = "`icectl repair TABLE` removes the entry, or restore the metadata from a copy"
 COMPACT = "`icectl compact TABLE --rewrite-all` rewrites the data files"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 WRITE_DELETES_AGAIN = "`icectl compact TABLE --deletes-only` rewrites the deletes"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.live_entries import RowlessFiles
 from icectl.checks.rule import Finding, RuleSet
 from icectl.entries.columns import NONE, Positions, whole
 from icectl.entries.conditions import Predicate
@@ -257,6 +258,7 @@ class RootReader(SnapshotReader):
         entries: Entries,
         *,
         beside_deletes: bool = False,
+        rowless: RowlessFiles | None = None,
     ) -> Iterator[Finding]:
         places = {
             comparison_key(manifest.manifest_path): at for at, manifest in enumerate(manifests)
@@ -273,7 +275,7 @@ class RootReader(SnapshotReader):
             snapshot,
             affiliated=affiliated,
             beside_deletes=beside_deletes,
-            manifests=manifests,
+            rowless=rowless or RowlessFiles(metadata, manifests),
         )
         return SFC1_RULES.findings(tree)
 

@@ -7,7 +7,7 @@ before they plan, with what they read for planning anyway.
 from collections.abc import Collection, Mapping, Sequence
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.checks.live_entries import LiveRows
+from icectl.checks.live_entries import LiveRows, RowlessFiles
 from icectl.checks.metadata import other_snapshots
 from icectl.checks.objects import CommitBase, ListedChain
 from icectl.checks.partitions import BOUNDED
@@ -54,8 +54,8 @@ def check_live(
     """Do nothing where the live entries of a snapshot agree with each other.
 
     `entries` index `manifests`; what they have no column for is not looked at.
-    Raises: CorruptTable R-044, R-063, R-104, R-120; of version 4 V4-051, V4-064, V4-067, V4-114,
-        V4-120 to V4-124, V4-126.
+    Raises: CorruptTable R-044, R-063, R-104, R-120, R-140; of version 4 V4-051, V4-064, V4-067,
+        V4-114, V4-120 to V4-124, V4-126.
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
     refuse(snapshot_reader(metadata, snapshot).risks(snapshot, manifests, entries))
@@ -69,18 +69,22 @@ ENTRY_COLUMNS = BOUNDED | frozenset(
 """The columns of entries that `check_entries` needs."""
 
 
-def check_entries(metadata: TableMetadata, entries: Entries, *, beside_deletes: bool) -> None:
+def check_entries(
+    metadata: TableMetadata, entries: Entries, rowless: RowlessFiles, *, beside_deletes: bool
+) -> None:
     """Do nothing where each live entry, of whatever snapshot, says how its file is read.
 
-    Other manifests than theirs may have deletes (`beside_deletes`).
-    Raises: CorruptTable R-044, R-063, R-071 to R-074, R-118; of version 4 V4-052, V4-053, V4-149,
-        V4-163.
+    Other manifests than theirs may have deletes (`beside_deletes`). None names a `rowless` file.
+    Raises: CorruptTable R-044, R-063, R-071 to R-074, R-118, R-140; of version 4 V4-051 to V4-053,
+        V4-149, V4-163.
     """
     newest = max(metadata.snapshots, key=lambda one: one.sequence_number)
-    rows = LiveRows(entries, metadata, newest, "the table", beside_deletes=beside_deletes)
+    rows = LiveRows(
+        entries, metadata, newest, "the table", beside_deletes=beside_deletes, rowless=rowless
+    )
     only = (
-        "R-044", "R-063", "R-071", "R-072", "R-073", "R-074", "R-118", "V4-052", "V4-053",
-        "V4-149", "V4-163",
+        "R-044", "R-063", "R-071", "R-072", "R-073", "R-074", "R-118", "R-140", "V4-051", "V4-052",
+        "V4-053", "V4-149", "V4-163",
     )  # fmt: skip
     refuse(snapshot_reader(metadata, newest).rules.findings(rows, only))
 

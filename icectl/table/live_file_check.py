@@ -12,6 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, contradiction, stated_files
+from icectl.checks.live_entries import (
+    LiveRows,
+    RowlessFiles,
+    metadata_files,
+    statistics_files,
+)
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
 from icectl.entries.files import (
     FileKind,
@@ -26,6 +32,7 @@ from icectl.entries.files import (
 from icectl.entries.rows import (
     Entries,
     RawEntries,
+    Rows,
     by_row,
     live,
     numbers,
@@ -36,6 +43,7 @@ from icectl.errors import CorruptTable, MissingFile, Refused, StorageError
 from icectl.files.deletion_vectors import read_bitmap
 from icectl.format.manifest import Content, FileFormat, ManifestFile
 from icectl.format.metadata import TableMetadata
+from icectl.format.rule import REMOVE_STATISTICS
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.many_files import first_of_sizes
 from icectl.storage.spill import Spill
@@ -53,7 +61,6 @@ _CONTRADICTORY = (
     "nothing was changed, since the metadata may name another file than it means; "
     "`icectl validate TABLE --all-snapshots --level footers` compares the files with the entries"
 )
-_REMOVE_STATISTICS = "`icectl repair TABLE` removes the entry, or restore the metadata from a copy"
 _STATISTICS = (FileKind.STATISTICS_FILES, FileKind.PARTITION_STATISTICS_FILES)
 _MOST_SUSPECTS = 10_000
 """Kept files as large as files to delete that are looked up: of more the sizes tell nothing."""
@@ -298,12 +305,24 @@ def _have_in_common(
     return bool(len(pc.unique(keys)) < len(keys))
 
 
+def check_apart(metadata: TableMetadata, alive: Rows, rowless: RowlessFiles) -> None:
+    """Do nothing where no live entry names a file of the table that holds no rows.
+
+    Raises: CorruptTable R-063, R-140.
+    """
+    newest = max(metadata.snapshots, key=lambda one: one.sequence_number)
+    rows = LiveRows(Entries(alive.table), metadata, newest, "the table", rowless=rowless)
+    for breach in metadata_files(rows):
+        raise CorruptTable(breach.message, rule="R-063", hint=_HIDDEN)  # R-063
+    for breach in statistics_files(rows):
+        raise CorruptTable(breach.message, rule="R-140", hint=breach.hint)  # R-140
+
+
 class LiveListed:
     """A check that live files below `places` were listed, or are there now.
 
-    None of them may be among `described`, the files of the table that hold no rows. `resized` are
-    those that have another size than entries say, with the stated sizes in bytes; not position
-    delete files.
+    `resized` are those that have another size than entries say, with the stated sizes in bytes; not
+    position delete files.
     """
 
     def __init__(
@@ -311,14 +330,9 @@ class LiveListed:
         places: Sequence[str],
         manifests: Sequence[ManifestFile],
         listed: KnownLocations,
-        described: Files,
-        hashed: Callable[[pa.ChunkedArray], Hashes],
     ) -> None:
         self._places = places
         self._listed = listed
-        self._described = described.table
-        self._known = KnownLocations(hashed)
-        self._known.add(described.table["location"])
         self.resized: dict[str, int] = {}
         self._absent: dict[str, None] = {}
         self._dead: dict[str, Positions] = {}
@@ -330,11 +344,8 @@ class LiveListed:
     def add(self, manifests: Sequence[ManifestFile], alive: RawEntries) -> None:
         """Take in live entries, whose `manifest` is a place in `manifests`.
 
-        Raises: CorruptTable R-063, R-140; Refused, where too many are not as the listing shows.
+        Raises: Refused, where too many are not as the listing shows.
         """
-        named = where(alive, self._known.contains(alive.table["location"])).table["location"]
-        if len(named):
-            self._refuse_described(named)
         stated = alive.table["location"], alive.table["file_size_in_bytes"]
         listed = self._listed.contains_hashes(file_hashes(*stated))
         if listed.all():
@@ -360,17 +371,6 @@ class LiveListed:
                 hint="if it is an inventory, use a newer one or list without `--inventory`",
                 id="unlike-listing",
             )
-
-    def _refuse_described(self, named: pa.ChunkedArray) -> None:
-        keys = loosest_keys(named)
-        for at, key in enumerate(keys.to_pylist()):
-            place = pc.index(self._described["key"], key).as_py()
-            if place >= 0 and self._described["kind"][place].as_py() in _STATISTICS:
-                message = f"entries call `{named[at]}` a data file, and a statistics file"
-                raise CorruptTable(message, rule="R-140", hint=_REMOVE_STATISTICS)  # R-140
-            if place >= 0:
-                message = f"an entry names `{named[at]}`, which is a metadata file"
-                raise CorruptTable(message, rule="R-063", hint=_HIDDEN)  # R-063
 
     def check(self, context: TableContext, metadata: TableMetadata) -> None:
         """Look up what was not listed. Raises: CorruptTable R-034; StorageError."""
@@ -436,7 +436,7 @@ def missing_statistics(
                 f"`{alike[item.expected]}`, which would be deleted, may be it: it has "
                 f"{item.expected:,} bytes, as the entry says",
                 rule="R-140",
-                hint=_REMOVE_STATISTICS,
+                hint=REMOVE_STATISTICS,
             )  # R-140
         if item.found is None and item.problem is None:
             missing.append(item.location)
@@ -478,13 +478,17 @@ def _are_below(keys: pa.ChunkedArray, places: Sequence[str]) -> Mask:
 
 
 def check_kept(
-    context: TableContext, metadata: TableMetadata, to_delete: Files, staying: Iterable[Files]
+    context: TableContext,
+    metadata: TableMetadata,
+    to_delete: Files,
+    staying: Iterable[Files],
+    going: Iterable[Files],
 ) -> None:
     """Do nothing where no file to delete may be one that stays under another name.
 
     Only the location of an entry is taken to be wrong: then a file that stays is as large by its
     entry as one to delete, and is not there, or of another size. `staying` are parts with no key in
-    two of them.
+    two of them, `going` those with what entries that go say.
     Raises: CorruptTable R-034, R-063; StorageError.
     Cost: a look-up for each file that stays and is as large.
     """
@@ -498,7 +502,7 @@ def check_kept(
         if sum(map(len, suspects)) > _MOST_SUSPECTS:
             return
     if suspects:
-        _check_there(context, metadata, in_order(together(suspects)))
+        _check_there(context, metadata, in_order(together(suspects)), going)
 
 
 def check_copies(
@@ -532,17 +536,35 @@ def check_largest(context: TableContext, metadata: TableMetadata, data: Entries)
             _refuse(item)
 
 
-def _check_there(context: TableContext, metadata: TableMetadata, expected: Files) -> None:
+def _check_there(
+    context: TableContext, metadata: TableMetadata, expected: Files, others: Iterable[Files] = ()
+) -> None:
     """Do nothing where files are there, as large as they should be.
 
-    Tools that move tables rewrite position deletes, and keep the size that entries say.
+    Tools that move tables rewrite position deletes, and keep the size that entries say. The entry
+    is wrong all the same if `others` say the size that is there, or the file has no rows.
     """
     if not len(expected):
         return
     for item in compare_with_store(context, expected, metadata.location).discrepancies:
-        is_rewritten = item.found is not None and item.kind is FileKind.POSITION_DELETE_FILES
+        is_rewritten = (
+            item.found is not None
+            and item.kind is FileKind.POSITION_DELETE_FILES
+            and not _is_described(item, others)
+            and not RowlessFiles(metadata, ()).has(item.location)
+        )
         if item.problem is None and not is_rewritten:
             _refuse(item)
+
+
+def _is_described(item: Discrepancy, others: Iterable[Files]) -> bool:
+    """Return whether one of some files has the key of another, and the size that is there."""
+    key, size = loosest_key(item.location), item.found
+    same = (
+        pc.and_(pc.equal(part.table["key"], key), pc.equal(part.table["size_bytes"], size))
+        for part in others
+    )
+    return any(pc.any(mask).as_py() for mask in same)
 
 
 def _refuse(item: Discrepancy) -> None:

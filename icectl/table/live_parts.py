@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.live_entries import LiveRows, overlapping
+from icectl.checks.live_entries import LiveRows, RowlessFiles, overlapping
 from icectl.entries.columns import (
     LOCATION_HASH,
     Hashes,
@@ -54,6 +54,7 @@ class LiveParts:
         self._reader = snapshot_reader(metadata, snapshot)
         self._has_deletes = any(item.content is ManifestContent.DELETES for item in manifests)
         self._hashed = hashed
+        self._rowless = RowlessFiles(metadata, manifests)
         self._manifests = manifests
         self._pairs: list[Entries] | None = None
         self._named = KnownLocations()
@@ -77,7 +78,11 @@ class LiveParts:
             self._pairs.append(self._paired(entries, rows.is_data))
         manifests = self._manifests if self._pairs is None else ()
         risks = self._reader.risks(
-            self._snapshot, manifests, alone, beside_deletes=self._has_deletes
+            self._snapshot,
+            manifests,
+            alone,
+            beside_deletes=self._has_deletes,
+            rowless=self._rowless,
         )
         self._is_wrong = self._is_wrong or any(True for _ in risks)
         if rows.has(LOCATION_HASH):
@@ -98,7 +103,9 @@ class LiveParts:
         self._join_ranges()
         if self._pairs:
             pairs = concat(self._pairs)
-            risks = self._reader.risks(self._snapshot, self._manifests, pairs)
+            risks = self._reader.risks(
+                self._snapshot, self._manifests, pairs, rowless=self._rowless
+            )
             self._is_wrong = self._is_wrong or any(True for _ in risks)
         return self._is_wrong or self._has_repeats()
 

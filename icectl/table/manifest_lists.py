@@ -43,6 +43,7 @@ from icectl.table.reading import (
 )
 
 if TYPE_CHECKING:  # a start without findings and conditions does not load these
+    from icectl.checks.live_entries import RowlessFiles
     from icectl.checks.rule import Finding, RuleSet
     from icectl.entries.conditions import Predicate
 
@@ -186,10 +187,12 @@ class SnapshotReader(Protocol):
         entries: Entries,
         *,
         beside_deletes: bool = False,
+        rowless: "RowlessFiles | None" = None,
     ) -> Iterator["Finding"]:
         """Find doubts about the live entries of a snapshot, or their rows.
 
-        Without `manifests` they are a part of them, perhaps `beside_deletes`.
+        Without `manifests` they are a part of them, perhaps `beside_deletes`. They must name none
+        of the `rowless` files, which are those of the table and the manifests unless given.
         """
 
 
@@ -454,15 +457,16 @@ class ListReader(SnapshotReader):
         entries: Entries,
         *,
         beside_deletes: bool = False,
+        rowless: "RowlessFiles | None" = None,
     ) -> Iterator["Finding"]:
-        from icectl.checks.live_entries import LiveRows
+        from icectl.checks.live_entries import LiveRows, RowlessFiles
 
         rows = LiveRows(
             entries,
             self.metadata,
             snapshot,
             beside_deletes=beside_deletes,
-            manifests=manifests,
+            rowless=rowless or RowlessFiles(self.metadata, manifests),
         )
         return self.rules.findings(rows)
 

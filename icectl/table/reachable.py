@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.identity import difference
+from icectl.checks.live_entries import RowlessFiles
 from icectl.entries.columns import Hashes, Integers, Mask, distinct_count, mask_of, whole
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.inherit import inherit
@@ -38,7 +39,7 @@ from icectl.table.known_locations import (
     location_hashes,
     parts_of,
 )
-from icectl.table.live_file_check import LiveListed, LiveOnce
+from icectl.table.live_file_check import LiveListed, LiveOnce, check_apart
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 
@@ -511,9 +512,9 @@ class References:
                 every_statistics_file(metadata),
             ]
         )
-        listed_ones = None
+        listed_ones, rowless = None, RowlessFiles(metadata, listed)
         if listed_files is not None:
-            listed_ones = LiveListed(self._places, to_check, listed_files, described, self._hashed)
+            listed_ones = LiveListed(self._places, to_check, listed_files)
         table = metadata.location
         self._add(described.table["location"].combine_chunks(), table)
         folders = [loaded.metadata_folder, join(metadata.location, "metadata")]
@@ -523,6 +524,7 @@ class References:
             alive = live(part.rows)
             live_once.add(manifests, alive, self._hashed(alive.table["location"]))
             if listed_ones is not None:
+                check_apart(metadata, alive, rowless)
                 listed_ones.add(manifests, alive)
             for stored in part.rows.table["location"].chunks:
                 self._add(stored, table)

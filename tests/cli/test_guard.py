@@ -554,13 +554,18 @@ def test_r063_an_entry_that_names_an_orphan_of_another_size_makes_no_orphan(brok
 
 
 @pytest.mark.parametrize("words", [MERGE, MANIFESTS, EXPIRE_ROWS])
-@pytest.mark.parametrize("lie", ["manifest", "older list", "metadata", "with a scheme"])
+@pytest.mark.parametrize(
+    "lie", ["manifest", "older manifest", "older list", "metadata", "current", "with a scheme"]
+)
 def test_r063_no_commit_keeps_an_entry_that_names_a_metadata_file(broken, capsys, words, lie):
     """A manifest that is written again would lose the name of the file for good."""
+    older = {row["manifest_path"] for path in broken.lists() for row in read_records(path)}
     log = read_metadata(current_metadata(broken.directory))["metadata-log"]
     places = {
         "manifest": broken.manifests()[0]["manifest_path"],
+        "older manifest": min(older - {row["manifest_path"] for row in broken.manifests()}),
         "older list": str(broken.lists()[-1]),
+        "current": str(current_metadata(broken.directory)),
         "metadata": log[0]["metadata-file"],
         "with a scheme": f"file://{local(str(broken.lists()[-1]))}",
     }
@@ -663,6 +668,45 @@ def test_r140_a_wrong_path_of_statistics_costs_no_file(broken, capsys, lie, kind
     warning = f"{named} stays: an entry calls it statistics" in capsys.readouterr().err
     assert warning == (is_own_and_unreached and not stays)
     assert len(before) > len(contents(broken.directory.parent))
+
+
+@pytest.mark.parametrize("lie", ["older manifest", "metadata", "statistics", "older deletes"])
+def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(tmp_path, capsys, lie):
+    """Tools that move tables rewrite deletes: another size alone is no sign of a wrong name."""
+    table = TableBuilder(tmp_path / "t", partitioning="none")
+    table.append(range(20))
+    for ids in ([1, 2, 3, 4], [5]):
+        table.delete_rows(ids)
+    broken = Broken(table.directory)
+    places = {
+        "older manifest": broken.manifests(1)[0]["manifest_path"],
+        "older deletes": broken.entries(1)[0]["data_file"]["file_path"],
+    }
+    steps = (DELETES, ("analyze",), ("rewrite-manifests", "--rewrite-all"))
+    for at, (command, *options) in enumerate(steps):
+        line = [command, str(table.directory), *options, "--yes", "--quiet"]
+        assert app.main(line, env=Clock(NOW_MS + at)) == 0
+    places["metadata"] = str(current_metadata(table.directory))
+    places["statistics"] = broken.members()["statistics"][0]["statistics-path"]
+    assert places["older deletes"] not in [
+        entry["data_file"]["file_path"] for entry in broken.entries(1)
+    ]
+    in_entries(broken, lambda file: file.update(file_path=places[lie]), content=1, count=1)
+    assert refused(broken, EXPIRE, capsys) == (15, "R-063")
+
+
+def test_r140_statistics_by_the_name_of_a_data_file_stop_changes_until_they_are_repaired(
+    broken, capsys
+):
+    assert run(broken, ("analyze",)) == 0
+    data = broken.entries()[0]["data_file"]["file_path"]
+    broken.edit(lambda members: members["statistics"][0].update({"statistics-path": data}))
+    age(broken.directory, 30)
+    for words in (MERGE, MANIFESTS, EXPIRE_ROWS, ORPHANS):
+        assert refused(broken, words, capsys) == (15, "R-140")
+    rows = ids_of(broken.directory)
+    assert [run(broken, words) for words in (("repair",), MERGE)] == [0, 0]
+    assert ids_of(broken.directory) == rows
 
 
 # -- layout sfc-1 ---------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ def plan_expiry(
     if deletes:
         inside = _true_statistics(context, metadata, inside, sizes)
         with unless_removed(context):
-            check_kept(context, metadata, inside, reached.staying)
+            check_kept(context, metadata, inside, reached.staying, reached.going)
             check_replacements(context, metadata, inside, reached.replacements)
     return PreparedExpiry(
         loaded,

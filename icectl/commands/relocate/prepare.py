@@ -9,9 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from icectl.checks.live_entries import RowlessFiles
 from icectl.commands.relocate import rewrite
 from icectl.commands.relocate.plan import (
     ADDED_SIZE,
@@ -24,7 +22,7 @@ from icectl.commands.relocate.plan import (
 from icectl.entries import rows as entry_rows
 from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
 from icectl.entries.inherit import inherit
-from icectl.errors import CorruptTable, MissingFile, SelfCheckFailed
+from icectl.errors import MissingFile, SelfCheckFailed
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
@@ -118,11 +116,11 @@ class Preparation:
         if self.trusts_summaries:
             check_lists(metadata, lists)
         self._check_moved(location for location, _, _ in rows(live))
-        self._check_apart(live, manifests)
         has_deletes = any(one.content is ManifestContent.DELETES for one in manifests)
+        rowless = RowlessFiles(metadata, manifests)
         for part in scan_manifests(self.context, metadata, manifests, ENTRY_COLUMNS):
             alive = entry_rows.live(inherit(part.rows, manifests))
-            check_entries(metadata, alive, beside_deletes=has_deletes)
+            check_entries(metadata, alive, rowless, beside_deletes=has_deletes)
             check_footers(self.context, entry_rows.deletion_vectors(alive))
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(
@@ -195,19 +193,6 @@ class Preparation:
     def _check_moved(self, locations_read: Iterator[str] | Sequence[str]) -> None:
         for location in locations_read:
             self.names.of(location)
-
-    def _check_apart(self, live: Files, manifests: Sequence[ManifestFile]) -> None:
-        """Raise CorruptTable where an entry names a file that describes the table.
-
-        The file that it means would be left behind.
-        """
-        described = [item.manifest_path for item in manifests if not item.in_root]
-        described += [place for place, _, _ in self._lists()]
-        keys = [locations.loosest_key(self.names.whole(place)) for place in described]
-        same = live.table.filter(pc.is_in(live.table["key"], pa.array(keys, pa.string())))
-        for location in same["location"].to_pylist():  # R-063
-            message = f"an entry names `{location}`, which is a manifest or a manifest list"
-            raise CorruptTable(message, rule="R-063")
 
     def _write(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.live_entries import RowlessFiles
 from icectl.cli.console import Console
 from icectl.cli.document import Outcome, id_text, print_new_metadata_file
 from icectl.cli.options import Change, Common
@@ -40,6 +41,7 @@ from icectl.format.snapshot import Snapshot
 from icectl.storage.kept import KeepingStore
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, open_to_change
+from icectl.table.live_file_check import check_apart
 from icectl.table.live_parts import MOST_WHOLE, LiveParts
 from icectl.table.manifest_groups import (
     PLANNED_COLUMNS,
@@ -282,10 +284,10 @@ def _load_manifests(
     is_tree = layout_of(snapshot) is Layout.SFC_1
     if is_tree:  # deletes first, as the check of parts wants them
         places.sort(key=lambda at: manifests[at].content is not ManifestContent.DELETES)
-    check = LiveParts(metadata, snapshot, manifests)
+    check, rowless = LiveParts(metadata, snapshot, manifests), RowlessFiles(metadata, manifests)
     reading = _Reading(check, most_whole)
     headers: dict[int, ManifestHeader] = {}
-    for part, entries in _read(context, metadata, [manifests[at] for at in places]):
+    for part, entries in _read(context, metadata, [manifests[at] for at in places], rowless):
         headers |= zip(places[part.first :], part.headers, strict=False)
         reading.add(at_places(entries, places))
     planned, counts = concat(reading.parts), None
@@ -305,14 +307,24 @@ def _load_manifests(
 
 
 def _read(
-    context: TableContext, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    context: TableContext,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    rowless: RowlessFiles | None = None,
 ) -> Iterator[tuple[ManifestsRead, Entries]]:
-    """Read live entries with only what planning and comparing need: there may be many."""
+    """Read live entries with only what planning and comparing need: there may be many.
+
+    Raises: as scan_manifests; CorruptTable R-063, R-140 for an entry that names a `rowless` file.
+    """
     is_tree = layout_of_table(metadata) is Layout.SFC_1
     columns = TREE_COLUMNS if is_tree else PLANNED_COLUMNS
     for part in scan_manifests(context, metadata, manifests, columns):
         entries = live(part.entries())
-        yield part, entries if is_tree else Entries(with_location_hashes(entries.table))
+        if rowless is not None:
+            check_apart(metadata, entries, rowless)
+        if not is_tree:
+            entries = Entries(with_location_hashes(entries.table))
+        yield part, entries
 
 
 class _Reading:

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.live_entries import LiveRows, LiveView, repeated_places
+from icectl.checks.live_entries import LiveRows, LiveView, RowlessFiles, repeated_places
 from icectl.checks.rule import Breach, Check, located, rule
 from icectl.entries.columns import NONE, Integers, Mask, Positions
 from icectl.entries.partition_key import UNKNOWN_KEY
 from icectl.entries.rows import Entries, index_in, location_keys
 from icectl.entries.summary import Totals
-from icectl.format.manifest import Content, FileFormat, ManifestFile, Status
+from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import COMPACT, NEXT_COMMIT, ROLL_BACK, Fault
 from icectl.format.snapshot import Snapshot
@@ -125,15 +125,10 @@ class PlannedTree(LiveRows, LiveTree):
         affiliated: Mapping[int, int] | None = None,
         *,
         beside_deletes: bool = False,
-        manifests: Sequence[ManifestFile] = (),
+        rowless: RowlessFiles | None = None,
     ) -> None:
         super().__init__(
-            entries,
-            metadata,
-            snapshot,
-            subject,
-            beside_deletes=beside_deletes,
-            manifests=manifests,
+            entries, metadata, snapshot, subject, beside_deletes=beside_deletes, rowless=rowless
         )
         self._affiliated = affiliated or {}
 
