@@ -247,7 +247,7 @@ def test_rows_that_equality_deletes_delete_are_told(store):
     assert {name: rows.tolist() for name, rows in told.items()} == {"f0": [3, 7], "f2": [4, 58]}
     assert [row["id"] for row in store.rows(found.file.location)] == [*range(100)]
     assert not len(found.left_out)
-    with pytest.raises(NotMergeable, match="many rows"):
+    with pytest.raises(NotMergeable, match="many of its rows"):
         merge_files(whole, OPTIONS, store.outputs(), MergeOptions(0.05))
 
 
