@@ -1,6 +1,6 @@
-"""The outside world that decisions need: clock, identifiers, host.
+"""Clock, random identifiers and host.
 
-The only module that reads the clock or randomness, so that a run can be repeated exactly.
+No other module reads the clock or randomness, so tests can repeat a run exactly.
 """
 
 import os

@@ -113,7 +113,7 @@ class Declined(Refused):
     id = "declined"
 
     def __init__(self) -> None:
-        super().__init__("nothing was changed", hint="`--yes` answers yes beforehand")
+        super().__init__("nothing was changed", hint="confirm with `--yes`")
 
 
 class TableNotFound(IcectlError):

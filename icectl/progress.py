@@ -1,6 +1,6 @@
-"""News of long work on its way up: a protocol passed down, and the silent one.
+"""The protocol for reporting progress, and a silent implementation.
 
-Layers below the command line report through it and never print.
+Layers below the command line report progress through it, and never print.
 """
 
 from dataclasses import dataclass

@@ -328,7 +328,7 @@ def delete_where(
 
     session = spark or SparkSession.getActiveSession()
     if session is None:
-        raise UsageError("there is no active Spark session", hint="`spark=` names one")
+        raise UsageError("there is no active Spark session", hint="pass one as `spark=`")
     call = Call(session, table, access, progress)
     return on_rows(call, WRITE, lambda session: program.delete_where(session, where, branch))
 

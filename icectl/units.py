@@ -1,7 +1,7 @@
-"""Values as people type and read them: bytes, counts, durations, instants, ratios, foreign text.
+"""Parse and print values for people: sizes, counts, durations, timestamps, ratios, foreign text.
 
-Durations and instants are integers in milliseconds, instants since 1970-01-01 UTC.
-Names and messages from elsewhere are printed so that no terminal, page or document obeys them.
+Durations and timestamps are integers in milliseconds, timestamps since 1970-01-01 UTC. Foreign
+names and messages are escaped, so they cannot control a terminal, page or document.
 """
 
 import datetime as dt

@@ -1,9 +1,9 @@
 """Catalogs as they are configured: icectl's own file, PyIceberg's file and variables, options.
 
-PyIceberg's are read as PyIceberg reads them, but for a file in the working directory. Of one key
-the strongest layer counts: option, environment, file. What icectl.toml says of a catalog is whole:
-`.pyiceberg.yaml` adds nothing to it. All of these are the operator's own, so that `env:NAME` counts
-in each of them, and nowhere else.
+PyIceberg's configuration is read as PyIceberg reads it, except a file in the working directory. For
+each key, the first of option, environment and file counts. `.pyiceberg.yaml` adds nothing to
+a catalog in icectl.toml. All these sources belong to the operator, so `env:NAME` is resolved in
+each of them, and nowhere else.
 """
 
 import base64
@@ -299,7 +299,7 @@ def _kind(name: str, properties: Mapping[str, str]) -> str:
     """Return the kind that the properties name, or their URI. Raises: UsageError; Unsupported."""
     named, uri = properties.get("type", "").lower(), properties.get("uri", "")
     if "py-catalog-impl" in properties:
-        raise Unsupported(f"catalog `{name}` is a Python class, and icectl runs none")
+        raise Unsupported(f"catalog `{name}` is a Python class, which icectl does not run")
     if named and named not in _KINDS:
         raise Unsupported(
             f"catalog `{name}` has type `{named}`, which icectl does not support",

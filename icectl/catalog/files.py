@@ -176,7 +176,8 @@ class FileSystemCatalog:
             )
         if self._relocated_directory(loaded.metadata) is not None:
             raise Refused(
-                f"{_METADATA_PATH} moves the metadata of a table that is in no catalog",
+                f"the table property {_METADATA_PATH} moves metadata, which only a catalog "
+                "can find",
                 hint=f"remove the table property {_METADATA_PATH}, or register the table",
             )
         if not loaded.capabilities.is_certain:  # it was not, a moment ago

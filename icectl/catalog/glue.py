@@ -126,12 +126,14 @@ class Glue:
             page = self.ask(action, {**request, **token})
             entries = page.get(member) or []
             if not isinstance(entries, list) or not all(map(_is_entry, entries)):
-                raise StorageError(f"the server at {self.endpoint} is not AWS Glue: it lists none")
+                raise StorageError(
+                    f"the server at {self.endpoint} is not AWS Glue: it returned an invalid list"
+                )
             yield from entries
             if not page.get("NextToken"):
                 return
             token = {"NextToken": page["NextToken"]}
-        raise StorageError(f"AWS Glue at {self.endpoint} answers {action} with endless pages")
+        raise StorageError(f"AWS Glue at {self.endpoint} returns endless pages for {action}")
 
     def send(
         self, action: str, request: Mapping[str, Any], at_least_seconds: float = 0.0
@@ -293,7 +295,8 @@ def external_maintainer(service: Glue, table: Mapping[str, Any]) -> str | None:
                 enabled.add(_WORK[optimizer["type"]])
     except (AttributeError, TypeError) as error:
         raise StorageError(
-            f"the server at {service.endpoint} is not AWS Glue: its table optimizers are none"
+            f"the server at {service.endpoint} is not AWS Glue: it returned invalid table "
+            "optimizers"
         ) from error
     if not enabled:
         return None
@@ -415,8 +418,8 @@ class GluePointer:
         assert isinstance(pointed.token, dict)
         if not pointed.token.get("VersionId"):
             raise Refused(
-                f"the server at {self.warehouse.service.endpoint} sends no version of "
-                f"`{self.name}`, so commits of others could be overwritten",
+                f"the server at {self.warehouse.service.endpoint} returns no version of "
+                f"`{self.name}`, so a commit could overwrite another writer's",
                 hint="commit with an engine, through AWS Glue itself",
             )
 

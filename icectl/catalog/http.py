@@ -132,7 +132,7 @@ class Http:
         try:
             return in_time(lambda: self._answer(request, given_up), seconds)
         except TimeoutError:
-            raise GivenUpError(f"no complete answer within {seconds:.0f} seconds") from None
+            raise GivenUpError(f"no complete response within {seconds:.0f} seconds") from None
         finally:
             given_up.set()
 
@@ -174,7 +174,7 @@ def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
         chunk = answer.read1(_CHUNK_BYTES, decode_content=False)
         if not chunk:
             if unpacker is not None and sent and not unpacker.eof:
-                raise NoAnswerError("the compressed answer is incomplete")
+                raise NoAnswerError("the compressed response is incomplete")
             return b"".join(parts)
         sent += len(chunk)
         most = largest
@@ -185,7 +185,7 @@ def _body(answer: urllib3.BaseHTTPResponse, given_up: Event) -> bytes:
         size += len(chunk)
         if size > most:
             answer.close()
-            raise GivenUpError(f"its answer is longer than {most >> 20} MiB")
+            raise GivenUpError(f"its response is longer than {most >> 20} MiB")
     answer.close()
     raise GivenUpError("no caller waits for it")
 

@@ -1,4 +1,4 @@
-"""Metadata files of a table: their names and versions, reading one, and where the next may lie."""
+"""Metadata files of a table: names, versions, reading, and the location of the next one."""
 
 import re
 from collections import Counter

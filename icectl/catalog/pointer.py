@@ -215,7 +215,7 @@ class PointerCatalog:
             return Committed(now)
         before = locations.loosest_key(base.metadata_location)
         if locations.loosest_key(now.metadata_location) == before:
-            return Conflict("the catalog did not carry out the commit") if is_settled else None
+            return Conflict("the catalog did not apply the commit") if is_settled else None
         if before in logged:  # what followed it was another writer's file
             name = locations.name(now.metadata_location)
             return Conflict(f"{name} was committed by another writer")

@@ -1,4 +1,4 @@
-"""What every kind of catalog offers: names, tables, the current metadata of one, and its swap.
+"""The interface of every catalog: list tables, and read and swap a table's current metadata.
 
 `Warehouse` is a configured catalog, `Catalog` one table in it; `resolve` chooses their kinds.
 """
@@ -71,7 +71,7 @@ class Capabilities:
         """Raises: Unsupported, where the catalog does not keep tables of a format version."""
         if format_version > self.newest_version:
             raise Unsupported(
-                f"the table's catalog does not keep tables of version {format_version}",
+                f"the table's catalog does not support tables of version {format_version}",
                 hint=f"it keeps those of version {self.newest_version}; newer ones lie in a "
                 "directory by themselves",
             )
@@ -159,7 +159,7 @@ def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
         raise Refused(
             f"{redacted(loaded.metadata_location)} now belongs to another table: its table-uuid is "
             f"{now.table_uuid}; the table read earlier has {expected}",
-            hint="run the command again if that table is meant",
+            hint="run the command again if you mean that table",
         )
 
 
@@ -193,8 +193,8 @@ class PinnedCatalog:
             raise CommitConflict(
                 f"the table changed since the plan was made, from {redacted(self._location)} "
                 f"to {redacted(loaded.metadata_location)}",
-                hint="nothing was changed; make a new plan, or do the steps that still apply with "
-                "`--allow-newer`",
+                hint="make a new plan, or apply the steps that still hold with `--allow-newer`; "
+                "nothing was changed",
                 id="plan-outdated",
             )
         return loaded

@@ -106,8 +106,8 @@ class Database:
             raise self.failure(error, "cannot reach") from error
         except TypeError as error:  # an argument that the driver does not have
             raise UsageError(
-                f"the driver of the database {self.shown} does not accept everything behind the "
-                f"`?` of its URI: {reason_of(error)}"
+                f"the driver of the database {self.shown} rejects parameters in its URI: "
+                f"{reason_of(error)}"
             ) from error
 
     def _seconds(self) -> Mapping[str, int]:
@@ -157,7 +157,7 @@ def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline)
     if family is None:
         raise Unsupported(
             f"catalog `{catalog}` is in a database of {name}, which icectl does not support",
-            hint="it knows SQLite, PostgreSQL, MySQL and MariaDB",
+            hint="use SQLite, PostgreSQL, MySQL or MariaDB",
         )
     if family == "sqlite":
         return _sqlite(rest, deadline)
@@ -167,7 +167,7 @@ def database_of(catalog: str, properties: Mapping[str, str], deadline: Deadline)
     except ValueError as error:
         raise UsageError(
             f"catalog `{catalog}`: the host or the port in its `uri` is not valid",
-            hint="in a password, `/`, `@` and `[` are written as %2F, %40 and %5B",
+            hint="write `/`, `@` and `[` in passwords as %2F, %40 and %5B",
         ) from error
     module = _driver(family, driver)
     arguments: dict[str, Any] = {
@@ -364,9 +364,10 @@ class CatalogRows:
         odd = [name for name, kind in _COLUMNS.items() if not isinstance(row.get(name, 0), kind)]
         if odd:
             raise StorageError(
-                f"`iceberg_tables` in the database {self.database.shown} is not a catalog's: "
-                f"its column `{odd[0]}` is missing, or has a value that is not text",
-                hint="compare the table with one that PyIceberg or Iceberg's JdbcCatalog has made",
+                f"`iceberg_tables` in the database {self.database.shown} does not belong to a "
+                f"catalog: its column `{odd[0]}` is missing, or has a value that is not a string",
+                hint="compare the table with one that PyIceberg or Iceberg's JdbcCatalog has "
+                "created",
             )
         namespace, name, location, previous = (row[name] for name in _COLUMNS)
         return Row(namespace, name, location, previous, row.get("iceberg_type") == _VIEW)
@@ -385,7 +386,7 @@ class CatalogRows:
             if "iceberg_tables" in reason:  # every database names the table that is not there
                 raise TableNotFound(
                     f"the database {self.database.shown} has no catalog: {reason}",
-                    hint="check the `uri`; PyIceberg, or Iceberg's JdbcCatalog, makes those tables",
+                    hint="check the `uri`; PyIceberg or Iceberg's JdbcCatalog creates those tables",
                 ) from error
             raise self.database.failure(error) from error
 

@@ -32,6 +32,6 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     except OSError as error:  # SSLError among them
         reason = error.strerror or str(error)
         raise UsageError(
-            f"catalog property `{what}`: {reason}", hint="certificates and keys are files in PEM"
+            f"catalog property `{what}`: {reason}", hint="give certificates and keys as PEM files"
         ) from error
     return context

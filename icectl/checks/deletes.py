@@ -138,7 +138,7 @@ DELETE_RULES = (
          "error", OURS),
     rule("R-175", "position delete files stay valid in version 3", "Appendix E", "info",
          "`icectl compact TABLE --deletes-only` turns them into deletion vectors"),
-    rule("R-211", "a deletion vector lies in the partition of its data file", "Scan Planning",
+    rule("R-211", "a deletion vector is in the partition of its data file", "Scan Planning",
          "error", RESTORE,
          in_live("has a deletion vector of another partition",
                  lambda one: one.faults.vectors.elsewhere(one.chosen))),

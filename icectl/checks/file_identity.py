@@ -1,10 +1,10 @@
-"""Whether a data or delete file is the one that its manifest entry describes.
+"""Decide whether a data or delete file is the one that its manifest entry describes.
 
-Another file of the table under that name is whole in itself, and has other rows. Of a data file's
-bytes (their number, the places of row groups, the sizes of columns), its partition, each count, and
-the bounds of each column one may be a mistake of a writer or of who stored the file again, and two
-tell of another file. Tools that move tables rewrite delete files, and keep what entries say of
-their bytes: there counts and bounds tell, and one is enough. Other row counts alone always tell.
+A swapped file is intact, but has other rows. A data file is compared by bytes (size, row groups,
+column sizes), partition, counts and bounds of each column. One difference may be a mistake of
+a writer; two differences mean another file. Tools that move tables rewrite delete files and keep
+the sizes in their entries. For delete files, one difference in counts or bounds is enough.
+A different row count alone always means another file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

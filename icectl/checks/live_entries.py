@@ -1,7 +1,7 @@
-"""Searches over live entries: of many snapshots at once, and of one that a change is planned with.
+"""Search live entries for broken rules: of many snapshots at once, or of a change's base.
 
-Snapshots share most of their manifests. What a rule needs is looked up once over the entries of all
-distinct manifests; a snapshot then only has to choose among the few candidates found.
+Snapshots share most of their manifests. Each rule therefore searches the entries of all distinct
+manifests once; a snapshot then only selects among the few candidates found.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

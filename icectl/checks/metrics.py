@@ -165,7 +165,7 @@ def _longs(pairs: MetricPairs) -> Numbers:
 METRIC_RULES = (
     rule("R-130", "counts of a column agree, and missing metrics mean unknown",
          "Field-level Metrics", "warning", COMPACT,
-         in_entries("more nulls or NaN than values in a column, or less than none,",
+         in_entries("more nulls or NaN than values in a column, or a negative count,",
                     impossible_counts)),
     rule("R-131", "delete files may be skipped by their metrics", "Scan Planning", "info", OURS,
          not_enforced="icectl reads every delete file that sequence number and partition select"),

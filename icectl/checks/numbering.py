@@ -248,7 +248,7 @@ def _row_ids_above_next(snapshot: LiveSnapshot) -> Iterator[Breach]:
 
 # fmt: off
 NUMBER_RULES = (
-    rule("R-014", "counters of ids lie at or above every id in use", "Table Metadata Fields",
+    rule("R-014", "counters of ids are at or above every id in use", "Table Metadata Fields",
          "error", COUNTER,
          Check(CommitBase, sequence_numbers_above_counter),
          Check(MetadataFile, column_ids_above_counter),

@@ -1,4 +1,4 @@
-"""The objects of a table that rules are checked on, columns of manifests as arrays among them."""
+"""The objects that rules check, among them columns of manifests as arrays."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -736,7 +736,7 @@ PARTITION_RULES = (
          *beside_bounds("bucket")),
     rule("R-074", "truncate rounds numbers down and cuts strings by code points",
          "Truncate Transform Details", "error", REPARTITION, *beside_bounds("truncate")),
-    rule("R-075", "values are hashed in the form of the format", "Appendix B", "error",
+    rule("R-075", "values are hashed as the format says", "Appendix B", "error",
          COMPACT_OWN),
     rule("R-076", "hashes match the values that the format prints", "Appendix B", "error", OURS),
     rule("R-200", "day gives a date, and an int is accepted", "Partition Transforms", "info", OURS),

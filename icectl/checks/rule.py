@@ -1,4 +1,4 @@
-"""A rule of the format as one entry: what holds, how bad a breach is, the next step, the search."""
+"""One entry for each rule of the format: its statement, severity, next step and search."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The rules of versions 1 to 3 and of the metadata of sfc-1, and findings by their ids."""
+"""The rules of versions 1 to 3 and of sfc-1's metadata, and findings by id."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -351,7 +351,7 @@ SCHEMA_RULES = (
          RESTORE),
     rule("R-097", "columns were promoted only as the format allows", "Schema Evolution", "error",
          ENGINE, Check(MetadataFile, _promotions), Check(StoredManifest, _mismatched_copy)),
-    rule("R-099", "a file of rows can be read in whole and holds what its footer says",
+    rule("R-099", "a file of rows can be read completely and agrees with its footer",
          "Appendix A", "error", RESTORE),
     rule("R-180", "columns are matched by field id, then by the fallbacks of the format",
          "Column Projection", "error", COMPACT),

@@ -198,7 +198,7 @@ SFC1_METADATA_RULES = (
          in_partition_fields("`{one.name}` links to the column {one.expr_id}, not to an expression",
                              lambda one, _, metadata: _expression_of(one, metadata) is None,
                              "warning")),
-    rule("V4-011", "what a field of a spec says itself is what its expression says",
+    rule("V4-011", "members of a spec's field agree with its expression",
          "Table metadata", "error", OLDER_METADATA),
     rule("V4-012", "an expression has its sources, and the type that follows from them",
          "Table metadata", "error", OLDER_METADATA, Check(MetadataFile, _expressions)),

@@ -258,7 +258,7 @@ SNAPSHOT_RULES = (
          "warning", "set the retention of the ref again", *RETENTION),
     rule("R-028", "a snapshot that a ref names is not expired by its id",
          "Snapshot Retention Policy", "error", "drop the ref first"),
-    rule("R-029", "the snapshot of an instant is found in the snapshot log", "Appendix F", "info",
+    rule("R-029", "the snapshot at a timestamp is found in the snapshot log", "Appendix F", "info",
          OURS),
     rule("R-030", "snapshots have their required members", "Snapshots", "error", WRITER,
          in_snapshots("names a manifest list, and embeds manifests too",

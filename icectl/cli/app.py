@@ -146,7 +146,7 @@ def _print_version(context: typer.Context, is_asked: bool) -> None:  # noqa: FBT
     if context.params.get("verbose"):
         raise UsageError(
             "there is no option `--verbose` before a command",
-            hint="options stand after the command: `icectl COMMAND TABLE [OPTIONS]`",
+            hint="put options after the command: `icectl COMMAND TABLE [OPTIONS]`",
         )
 
 

@@ -1,7 +1,7 @@
-"""The terminal: where text goes, how wide and in what colour, questions, and progress.
+"""Output on the terminal: streams, width, color, questions and progress.
 
-Data go to stdout; progress, warnings, hints, errors and questions to stderr. Rich is imported
-only once there is a progress bar to draw.
+Data go to stdout; progress, warnings, hints, errors and questions go to stderr. Rich is imported
+only for a progress bar.
 """
 
 import io
@@ -220,8 +220,8 @@ class Console:
         """Ask on the terminal, default no; UsageError if no user can answer."""
         if not self.asks:
             raise UsageError(
-                "confirmation needed, and there is no terminal to ask on",
-                hint="`--yes` confirms beforehand, `--dry-run` shows the plan",
+                "cannot ask for confirmation without a terminal",
+                hint="confirm with `--yes`, or see the plan with `--dry-run`",
                 id="confirmation-needed",
             )
         return self._answer(question, "[y/N]").lower() in {"y", "yes"}

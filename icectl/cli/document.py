@@ -1,4 +1,4 @@
-"""Documents of a run: JSON and its schemas, encoders of rows, files that options ask for."""
+"""JSON documents of a run and their schemas, row encoders, and files that options request."""
 
 import csv
 import io

@@ -134,7 +134,7 @@ To install it, add one line to the startup file of the shell:
   fish (config.fish):     icectl completion fish | source
   PowerShell ($PROFILE):  icectl completion powershell | Out-String | Invoke-Expression
 
-Configured catalogs are asked for names of tables, refs and columns, for a second at most.
+Completion queries configured catalogs for tables, refs and columns, for at most a second.
 """,
     "man": """
 Show the manual page of a command, of icectl.toml or of maintain.toml; without COMMAND that of

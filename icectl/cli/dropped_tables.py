@@ -59,6 +59,6 @@ def _uuid_of(warehouse: Warehouse, tables: Mapping[str, TableName], name: str) -
 def _unproven(what: str, error: IcectlError) -> Refused:
     return Refused(
         f"{what}, so it may be a table that `--leftover-uuid` calls dropped: {error.message}",
-        hint="repair or drop it, or leave its catalog out of the configuration for this run",
+        hint="repair or drop it, or remove its catalog from the configuration for this run",
         id="leftover-unproven",
     )

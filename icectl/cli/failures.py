@@ -1,4 +1,4 @@
-"""The messages and exit codes for whatever ends a run."""
+"""Messages and exit codes for all errors that end a run."""
 
 import errno
 import re
@@ -68,6 +68,6 @@ def _system_error(raised: OSError) -> StorageError:
         return StorageError(f"the file{where} is missing" if where else f"{raised}", hint=hint)
     if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
         hint = "free some space where the output is written; the table is not affected"
-        hint = "`--temp-dir` puts temporary files elsewhere" if where else hint
+        hint = "choose another folder with `--temp-dir`" if where else hint
         return StorageError(f"no space left on the device{where and ' of' + where}", hint=hint)
     return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")

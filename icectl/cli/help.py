@@ -234,7 +234,7 @@ def usage_error(error: Any, word: str) -> UsageError:
     """
     hint = f"`icectl {word} --help` shows how it is used"
     if word.startswith("-"):
-        hint = "options stand after the command: `icectl COMMAND TABLE [OPTIONS]`"
+        hint = "put options after the command: `icectl COMMAND TABLE [OPTIONS]`"
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":

@@ -1,4 +1,4 @@
-"""What TABLE on the command line is: a location, or a name in a configured catalog."""
+"""Decide whether TABLE on the command line is a location or a name in a configured catalog."""
 
 import os
 from dataclasses import dataclass

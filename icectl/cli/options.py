@@ -160,7 +160,7 @@ DistrustSummaries = Annotated[
     bool,
     option(
         "--distrust-summaries",
-        "go on even if a snapshot lists fewer files than its summary says",
+        "continue even if a snapshot lists fewer files than its summary says",
         is_rare=True,
     ),
 ]
@@ -233,7 +233,7 @@ class RunLimits:
         """Raises: Refused, where so many files are too many."""
         if self.deleted_files is not None and count > self.deleted_files:
             raise Refused(
-                f"{print_count(count, 'file')} would be deleted, and the budget allows for "
+                f"{print_count(count, 'file')} would be deleted, but the budget allows "
                 f"{self.deleted_files:,}",
                 hint="check them with `--dry-run`, or raise `budget.delete-files`",
                 id="over-budget",

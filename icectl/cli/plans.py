@@ -114,8 +114,8 @@ def open_saved_plan(text: str, name: str) -> dict[str, Any]:
         raise UsageError(f"{name} is not a saved plan: it is not JSON", hint=_HINT) from error
     if built["plan"] != PLAN_FORMAT:
         raise Unsupported(
-            f"{name} is a plan of format {built['plan']}, and this icectl knows {PLAN_FORMAT}",
-            hint=f"apply it with icectl {built.get('icectl')}, which has made it",
+            f"{name} is a plan of format {built['plan']}, but this icectl supports {PLAN_FORMAT}",
+            hint=f"apply it with icectl {built.get('icectl')}, which saved it",
         )
     if built["hash"] != computed:
         raise not_as_written(name)
@@ -412,7 +412,7 @@ class Review:
         if changes:
             raise CommitConflict(
                 f"the plan no longer fits the table: {', '.join(changes)}",
-                hint="nothing was changed; make a new plan, and look at what is different",
+                hint="make a new plan and check the differences; nothing was changed",
                 id="plan-outdated",
             )
         self.clock.release()

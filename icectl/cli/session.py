@@ -1,4 +1,4 @@
-"""The start of every command: the store, the table's catalog, and what it may use of both."""
+"""Start a command: open the store and the table's catalog, with the limits of the run."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping

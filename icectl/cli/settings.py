@@ -1,7 +1,7 @@
-"""The settings of a run: option, then environment, then file, then built-in, with the origin kept.
+"""Settings of a run, from option, environment, file or default, with the origin of each.
 
-Table properties stand between the file and the built-in values; a command that has some reads
-them itself, since only it has the table.
+Table properties come between file and default; commands read them, because only they have the
+table.
 """
 
 import re
@@ -392,7 +392,7 @@ def parse_limits(text: str) -> tuple[float, float]:
         values = []
     if len(values) != 2 or not 0 <= values[0] <= values[1] < float("inf"):
         raise UsageError(
-            f"`{text}` must be two numbers from 0 on, the second not below the first",
+            f"`{text}` must be two numbers of 0 or more, the second not below the first",
             hint='`"5, 1000"`: attention from 5 on, critical from 1000 on; ratios as `"10%, 30%"`',
         )
     return values[0], values[1]
@@ -589,7 +589,7 @@ def _config_file(environment: Mapping[str, str], config: str | None) -> Path | N
             origin = "--config" if config else "ICECTL_CONFIG"
             raise UsageError(
                 f"`{origin}`: there is no file `{named}`",
-                hint="without it, settings are read from ~/.config/icectl/icectl.toml",
+                hint="omit it to read settings from ~/.config/icectl/icectl.toml",
             )
         return Path(named)
     usual = default_config_file(environment)

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM: a step that must not be cut in two is finished first; the second stops it.
+"""Ctrl-C and SIGTERM: finish a step that must not be interrupted; a second signal stops it.
 
-A run that waits without end is ended too: drivers of stores and databases may never come back.
+Runs that wait forever are ended too: drivers of stores and databases may never return.
 """
 
 import os
@@ -121,11 +121,11 @@ def _reason(interrupts: Interrupts) -> IcectlError:
     if interrupts.is_shielded:
         return CommitUnknown(
             "stopped long after the time limit: a step that cannot be interrupted did not end, "
-            "and may have been carried out",
-            hint="run the command again: it finds what has landed, and removes what was left over",
+            "and may have been applied",
+            hint="run the command again: it finds applied commits and removes leftover files",
         )
     return Incomplete(
-        "stopped long after the time limit: a store or a catalog did not answer",
+        "stopped long after the time limit: a store or a catalog did not respond",
         hint="run again to continue, or set a longer `--time-limit`",
         id="time-limit",
     )

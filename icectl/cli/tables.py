@@ -1,4 +1,4 @@
-"""Plain columns that fit the terminal: no boxes, numbers right, long locations cut inside."""
+"""Print plain columns that fit the terminal: no boxes, numbers right, long locations shortened."""
 
 import re
 import unicodedata

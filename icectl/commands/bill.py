@@ -1,7 +1,6 @@
-"""The bill of a maintenance step: what it reads, writes and takes, and what it brings. Pure.
+"""Estimate the cost and the gain of a maintenance step from its plan. Pure.
 
-Figures are estimates of a plan. Requests count as stores charge them: reads as GET, writes and
-listings as PUT; deletions are free.
+Requests count as stores charge them: reads as GET, writes and listings as PUT; deletions are free.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One run of a command that changes a table: plan, question, execution, outcome."""
+"""Run a command that changes a table: plan, ask, execute, report the outcome."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""From a command's options to its run: on the one table that is named, or on several."""
+"""Run a command with its options, on the named table or on several tables."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What is read of a table to judge what it needs: each part once, and only if it is asked for."""
+"""Read a table's parts to judge what it needs: each part once, and only on request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""The steps of maintenance: what each command would do to a table, decided in one place.
+"""The steps of maintenance: one place decides what each command would do to a table.
 
-`inspect health`, `maintain` and the health of many tables ask a step, and the step asks its
+`inspect health`, `maintain` and the health of many tables call a step, and the step calls its
 command's own planner with the same options. A new step is a module `step.py` in its command's
 folder, and a name in STEPS.
 """

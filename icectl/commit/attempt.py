@@ -113,7 +113,7 @@ def _ask(
     if beyond:
         names = ", ".join(sorted(kind.__name__ for kind in beyond))
         raise Unsupported(
-            f"the catalog of this table cannot carry out this change ({names})",
+            f"the catalog of this table cannot apply this change ({names})",
             hint="nothing was changed; other commands work on the table",
         )
     required = requirements_of(base.metadata, updates)

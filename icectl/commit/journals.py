@@ -95,14 +95,14 @@ def of_table(journals: Sequence[J], loaded: LoadedTable, progress: Progress) -> 
 def texts(value: object) -> tuple[str, ...]:
     """Return a list of texts. Raises: TypeError, for anything else."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise TypeError("a list of texts is something else")
+        raise TypeError("a list of strings has another type")
     return tuple(value)
 
 
 def text_or_none(value: object) -> str | None:
     """Return a text, or None. Raises: TypeError, for anything else."""
     if value is not None and not isinstance(value, str):
-        raise TypeError("a text is something else")
+        raise TypeError("a string has another type")
     return value
 
 

@@ -1,16 +1,16 @@
-"""The record of a run that writes files for a commit: a later run removes its files after a kill.
+"""The journal of a run that writes files for a commit, from which a later run removes leftovers.
 
-The record is one JSON file in the metadata folder. Its uuid is in the name of each file that the
-run writes; it names the table, and the folders of files elsewhere. Anybody who may write into the
-metadata folder may have put it there, so it is only a hint. A journal that names another table, or
-none, is left alone. Removed files lie in the table's own places, are counted, and are named.
+The journal is one JSON file in the metadata folder. The name of each file that the run writes has
+its UUID; it names the table, and the folders of files elsewhere. Any user who may write to the
+metadata folder may have created it, so it is only a hint. A journal that names another table, or
+no table, is ignored. Removed files must be in the table's own locations, and are named.
 
-That another run is dead can only be presumed, so removal does not depend on it. The later run marks
-the journal as abandoned, and then reads the table's newest version. A run that is about to commit
-reads its journal after it has loaded its base, and gives up if the mark is there. So its commit
-builds on that version at most. Once there is a newer version, the commit can no longer land: the
-file name is taken, or the pointer names another file. No commit will ever name the files that the
-newest metadata does not reach.
+No run can know that another run is dead, so removal does not depend on it. The later run marks the
+journal as abandoned, and then reads the table's newest version. A run about to commit reads its
+journal after loading its base, and gives up if it finds the mark. Its commit therefore builds at
+most on that version. Once a newer version exists, the commit can no longer be applied: the file
+name is taken, or the pointer names another file. No commit will ever name files that the newest
+metadata does not reach.
 
 A REST server also applies changes to newer metadata than their base. There the sequence number of
 the run's snapshot is taken once another snapshot was added. Servers add no snapshot whose number is
@@ -126,7 +126,7 @@ def check_own(store: Store, journal: OutputJournal) -> None:
     except journals.UNREADABLE:
         abandoned = True
     if abandoned:
-        raise CommitConflict("another run took this one for dead, and removes what it wrote")
+        raise CommitConflict("another run considered this one dead, and removes its files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +257,8 @@ class Leftovers:
         for place in (*data.folders, *data.trees):
             if not own.holds(place):
                 self.context.progress.warn(
-                    f"the journal {name(journal.location)} names {redacted(place)}, which is not "
-                    "in the table's own places: its files there are kept"
+                    f"the journal {name(journal.location)} names {redacted(place)}, which is "
+                    "outside the table's own locations: its files there are kept"
                 )
         return DataPlaces(
             tuple(filter(own.holds, data.folders)), tuple(filter(own.holds, data.trees))
@@ -275,10 +275,10 @@ def remove_own(
     if not places:
         return True
     if not all(map(own.holds, places)):
-        raise Refused(f"{redacted(places[0])} is not in the table's own places")
+        raise Refused(f"{redacted(places[0])} is outside the table's own locations")
     if not context.leftovers.allows(len(places)):
         raise Refused(
-            f"{print_count(len(places), 'file')} would be deleted, and the budget allows for "
+            f"{print_count(len(places), 'file')} would be deleted, but the budget allows "
             f"{context.leftovers.most:,}"
         )
     OtherTables(context).check_around(
@@ -290,7 +290,7 @@ def remove_own(
     context.leftovers.removed += removed
     if removed:
         more = f" and {len(removed) - 1:,} more" if len(removed) > 1 else ""
-        context.progress.warn(f"removed {redacted(removed[0])}{more}: a killed run had left that")
+        context.progress.warn(f"removed {redacted(removed[0])}{more}, which a killed run had left")
     return not failed
 
 

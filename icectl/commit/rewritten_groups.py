@@ -1,8 +1,8 @@
-"""Rewritten groups: whether they are still valid on a head, and the changes they make: pure.
+"""Decide whether rewritten groups are still valid on a head, and compute their changes. Pure.
 
-Not the commits that came since count, but the live files: those that were read must be live,
-with exactly the deletes that were applied. Newer equality deletes are the one exception. They still
-apply, since new files carry the data sequence number of the rewrite's base (R-045, R-112).
+Only live files decide, not the commits since then: files that were read must be live, with exactly
+the deletes that were applied. Newer equality deletes are the one exception. They still apply,
+because new files have the data sequence number of the rewrite's base (R-045, R-112).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

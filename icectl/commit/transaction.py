@@ -1,9 +1,8 @@
 """One commit to one table, from its first file to the clean-up after it.
 
-A commit ends in one of three ways. If it has landed, its files stay, and those of earlier attempts
-are removed. If it has not, all of its files are removed. If that is unknown, every file stays, and
-so does the journal, from which a later run finds out (R-156). The names of files say which run
-wrote them.
+A commit has one of three outcomes. If it was applied, its files stay, and files of earlier attempts
+are removed. If it was not, all its files are removed. If the outcome is unknown, all files and the
+journal stay, and a later run resolves the outcome (R-156). File names show which run wrote them.
 """
 
 from collections import Counter
@@ -207,8 +206,8 @@ class Transaction:
         except FileNotFoundError:  # with the table, or by itself
             check_same_table(self.base, self.context.catalog.load().metadata)
             raise CommitConflict(
-                f"the record of this run, {name(self.outputs.journal.location)}, is gone: another "
-                "run took this one for dead, or the table was replaced by a copy"
+                f"the journal of this run, {name(self.outputs.journal.location)}, is gone: "
+                "another run considered this one dead, or a copy replaced the table"
             ) from None
 
     def _landed_files(self, metadata: TableMetadata) -> frozenset[str]:

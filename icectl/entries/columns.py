@@ -1,8 +1,8 @@
-"""Arrow columns as numpy sees them: integers, decimals, bytes, and what is made of those.
+"""Arrow columns as numpy arrays: integers, decimals, bytes, and values computed from them.
 
-Columns have the Arrow type of an Iceberg type, or a narrower one that it was promoted from; rows
-that are null have some value, which the caller ignores. Hashes are MurmurHash64A with seed 0: for
-sets of many strings in little memory; nothing that is stored depends on them.
+Columns have the Arrow type of an Iceberg type, or a narrower type that it was promoted from. Null
+rows have an arbitrary value, which callers ignore. Hashes are MurmurHash64A with seed 0, for large
+sets of strings in little memory; no stored data depends on them.
 """
 
 from dataclasses import dataclass

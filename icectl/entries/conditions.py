@@ -463,7 +463,7 @@ class _Parser:
         is_field = column.field_id is not None
         if not is_field or column.type not in DATED:
             message = f"`{column.name}` is not a date or timestamp column, and has no `day`"
-            raise _failure(self._text, token.position, message, "compare it by itself")
+            raise _failure(self._text, token.position, message, "compare it alone")
         return _Operand(column, is_day=True)
 
     def _column(self) -> Column:

@@ -1,9 +1,9 @@
-"""Which delete files apply to which data files.
+"""Find which delete files apply to which data files.
 
-Pairs can be as many as data files times delete files, so they are kept as ranges: deletes are
-sorted by what they apply to and by sequence number, and the ones that apply to a data file lie side
-by side. A position delete file without a referenced data file may apply to every older file of its
-partition, and names few of them: those that were read are taken at their word.
+The pairs may be as many as data files times delete files, so they are stored as ranges. Deletes are
+sorted by target and sequence number, so those that apply to a data file are adjacent. A position
+delete file without a referenced data file may apply to every older file of its partition. Once it
+is read, it applies only to the files that it names.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which data files a rewrite would gain by: verdicts over columns."""
+"""Decide from columns which data files are worth rewriting."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Files by location, kind and size: what deletions are planned over, and what listings show.
+"""Tables of files by location, kind and size, for planning deletions and for listings.
 
-One row is one file, whatever number of entries name it; a Puffin file with many deletion vectors is
-one row. `key` decides whether two locations could be one file; who builds the table chooses it.
+Each file has one row, even if several entries name it or it has many deletion vectors. `key`
+decides whether two locations could be the same file; the caller that builds the table chooses it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

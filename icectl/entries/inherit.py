@@ -1,4 +1,4 @@
-"""Inheritance: what a row leaves null, its manifest's row in the manifest list says."""
+"""Inheritance: fill null values of an entry from its manifest's row in the manifest list."""
 
 from collections.abc import Sequence
 

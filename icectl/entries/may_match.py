@@ -1,9 +1,8 @@
-"""Which files, and manifests, may hold a row for which a condition is true.
+"""Select files and manifests that may have rows matching a condition.
 
-Files are judged by their partitions and metrics, manifests by the partition summaries of lists.
-
-What is not known matches: a missing metric (R-130), an unknown transform (R-117), a partition field
-that a spec does not have.
+Files are judged by their partitions and metrics, manifests by their partition summaries. Unknown
+values match: a missing metric (R-130), an unknown transform (R-117), a partition field that a spec
+lacks.
 """
 
 import math

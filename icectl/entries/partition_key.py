@@ -4,11 +4,11 @@ A key is, for each field in the order of the spec: a presence byte, and where it
 little-endian length and the canonical value. Values of every integer type (int, long, date, time,
 timestamps) are 8 bytes little-endian, float and double 8 bytes little-endian double with one NaN,
 -0.0 and 0.0 apart (R-083); boolean one byte; decimal the fewest bytes of big-endian two's
-complement; string UTF-8; uuid, fixed and binary as they are. So the key of a tuple stays the same
-when int becomes long, float double or a decimal wider (R-097).
+complement; string UTF-8; uuid, fixed and binary unchanged. The key of a tuple thus stays the same
+if int becomes long, float double or a decimal wider (R-097).
 
-A cluster is a set of entries whose chosen partition fields have the same values; its rank is its
-place in the order of those values.
+A cluster is a set of entries with equal values of chosen partition fields. Its rank is its position
+in the order of these values.
 """
 
 import struct

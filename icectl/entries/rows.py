@@ -1,6 +1,6 @@
-"""Entries as stored and as inherited, and the vocabulary that plans speak.
+"""Manifest entries as Arrow tables: as stored, with inherited values, and the columns for plans.
 
-Order: every table here is ordered by (`manifest`, `manifest_pos`); masks keep it.
+Every table is ordered by (`manifest`, `manifest_pos`); masks keep this order.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Per-field metrics out of the map columns of entries, on request.
+"""Read metrics of one field from the map columns of entries.
 
-Maps stay in the encoding they came in: bounds are single-value bytes of the type at write time
+Maps keep their stored encoding: bounds are single-value bytes of the type at write time
 (R-096), and a missing map or key is unknown (R-130).
 """
 

@@ -1,6 +1,6 @@
-"""Counts and bytes of entries: in all, per manifest, per partition, per size band.
+"""Counts and bytes of entries: in total, per manifest, per partition, per size band.
 
-All but that of a manifest can be added to another: tables are summarised manifest by manifest.
+All summaries except that of a manifest can be added, so tables are summarized by manifest.
 """
 
 import math

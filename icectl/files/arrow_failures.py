@@ -1,4 +1,4 @@
-"""The errors of pyarrow on a file, as errors of this program."""
+"""Convert pyarrow's errors on a file to icectl's errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,7 @@
-"""The loops of loops.c, built with the package: a library that every version of Python can call.
+"""The compiled loops of loops.c, in a library that every version of Python can call.
 
-Where it is not there, because an installation found no compiler for instance, what has a use for
-it goes the longer way in Python; build_loops.py builds it later. While a loop runs, other threads
-run too.
+Without the library, for example if the installation found no compiler, callers use slower Python
+code; build_loops.py builds it later. Loops release the interpreter's lock, so other threads run.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Positions of deleted rows: blobs of type deletion-vector-v1, and bare bitmaps of manifest DVs.
 
-Reading walks the containers by hand: pyroaring checks no more than the end of the buffer, and a
-damaged file must end in CorruptTable. Writing is pyroaring's.
+This module reads the containers itself: pyroaring checks only the end of the buffer, and a damaged
+file must raise CorruptTable. pyroaring writes them.
 """
 
 import struct

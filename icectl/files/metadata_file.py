@@ -1,4 +1,4 @@
-"""Metadata files and version hints as bytes."""
+"""Read and write metadata files and version hints as bytes."""
 
 import gzip
 import json

@@ -246,8 +246,8 @@ class OrcDataFile:
             raise Unsupported(
                 f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in {names}: "
                 "they can't be read",
-                hint="the engine that owns the table can rewrite the file as Parquet: Spark "
-                "does by `rewrite_data_files`, once `write.format.default` is `parquet`",
+                hint="rewrite the file as Parquet with the engine that owns the table: in Spark, "
+                "set `write.format.default` to `parquet` and run `rewrite_data_files`",
             ) from error
 
     def _timestamps(self, places: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Members of JSON objects, read into plain values; what makes no sense breaks a rule."""
+"""Read members of JSON objects into plain values; an invalid member breaks a rule."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,8 @@
-"""Layouts: how a snapshot says which manifests it lists, and in which form those are.
+"""Layouts: how a snapshot lists its manifests, and the format of these manifests.
 
-This is the one place that recognises them. Each has a reader (table/manifest_lists.py), a writer
-(commit/snapshot_writer.py), checks (commands/validate/lists.py) and a plan of which manifests are
-rewritten (commands/rewrite_manifests/run.py). What only sfc-1 knows lies in the folder sfc1.
+Only this module recognizes layouts. Each layout has a reader (table/manifest_lists.py), a writer
+(commit/snapshot_writer.py), checks (commands/validate/lists.py) and a plan for rewriting manifests
+(commands/rewrite_manifests/run.py). The folder sfc1 has all code for sfc-1 alone.
 """
 
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Locations in metadata: whole ones, from version 4 on ones below the table's too (sfc-1 2.6)."""
+"""Locations in metadata: absolute, or in version 4 also relative to the table's (sfc-1 2.6)."""
 
 import re
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def absolute_location(table_location: str, location: str) -> str:
     if location.startswith("/"):  # sfc-1 L1
         raise Unsupported(
             f"`{location}` is neither absolute nor relative: it begins with a slash",
-            hint="version 4 wants a scheme, as in file:///wh, or a path below the table's location",
+            hint="use a scheme, as in file:///wh, or a path under the table's location",
             rule="V4-051",
         )
     return f"{table_location.rstrip('/')}/{location}"

@@ -1,4 +1,4 @@
-"""One row of a manifest list, what a manifest says of itself, and the codes that entries use."""
+"""One row of a manifest list, the header of a manifest, and the codes in entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The table properties that icectl honours, with their types and defaults."""
+"""The table properties that icectl reads, with their types and defaults."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -122,14 +122,17 @@ MAX_SNAPSHOT_AGE_MS = TableProperty(
     "history.expire.max-snapshot-age-ms", _number(0), 432_000_000, "age at which snapshots expire"
 )  # R-021
 MIN_SNAPSHOTS_TO_KEEP = TableProperty(
-    "history.expire.min-snapshots-to-keep", _at_least_one, 1, "snapshots each branch keeps at least"
+    "history.expire.min-snapshots-to-keep",
+    _at_least_one,
+    1,
+    "fewest snapshots that each branch keeps",
 )  # R-021
 MAX_REF_AGE_MS = TableProperty(
     "history.expire.max-ref-age-ms", _number(0), FOREVER_MS, "age at which refs expire"
 )  # R-021
 GC_ENABLED = TableProperty("gc.enabled", _boolean, True, "whether files may be deleted")  # noqa: FBT003  # R-193
 PREVIOUS_VERSIONS_MAX = TableProperty(
-    "write.metadata.previous-versions-max", _at_least_one, 100, "entries the metadata log keeps"
+    "write.metadata.previous-versions-max", _at_least_one, 100, "most entries of the metadata log"
 )  # R-024
 DELETE_AFTER_COMMIT = TableProperty(
     "write.metadata.delete-after-commit.enabled", _boolean, False,  # noqa: FBT003
@@ -144,30 +147,30 @@ METADATA_PATH = TableProperty(
 )  # R-161
 DATA_PATH = TableProperty("write.data.path", _optional, None, "folder of data files")  # R-161
 TARGET_FILE_SIZE_BYTES = TableProperty(
-    "write.target-file-size-bytes", _number(1), 536_870_912, "size that data files should have"
+    "write.target-file-size-bytes", _number(1), 536_870_912, "target size of data files"
 )
 DISTRIBUTION_MODE = TableProperty(
     "write.distribution-mode", _choice("none", "hash", "range"), "hash",
-    "whether rows of a partition are brought together before they are written",
+    "how rows are distributed to writers",
 )  # fmt: skip
 DELETE_TARGET_FILE_SIZE_BYTES = TableProperty(
     "write.delete.target-file-size-bytes", _number(1), 67_108_864,
-    "size that delete files should have",
+    "target size of delete files",
 )  # fmt: skip
 TARGET_MANIFEST_SIZE_BYTES = TableProperty(
-    "commit.manifest.target-size-bytes", _number(1), 8_388_608, "size that manifests should have"
+    "commit.manifest.target-size-bytes", _number(1), 8_388_608, "target size of manifests"
 )
 COMMIT_RETRIES = TableProperty(
-    "commit.retry.num-retries", _number(0), 4, "times a commit is tried again after a conflict"
+    "commit.retry.num-retries", _number(0), 4, "retries of a commit after a conflict"
 )
 COMMIT_MIN_WAIT_MS = TableProperty(
-    "commit.retry.min-wait-ms", _number(0), 100, "shortest wait between two tries"
+    "commit.retry.min-wait-ms", _number(0), 100, "shortest wait between two attempts"
 )
 COMMIT_MAX_WAIT_MS = TableProperty(
-    "commit.retry.max-wait-ms", _number(0), 60_000, "longest wait between two tries"
+    "commit.retry.max-wait-ms", _number(0), 60_000, "longest wait between two attempts"
 )
 COMMIT_TOTAL_TIMEOUT_MS = TableProperty(
-    "commit.retry.total-timeout-ms", _number(0), 1_800_000, "time after which no try is made"
+    "commit.retry.total-timeout-ms", _number(0), 1_800_000, "time after which no attempt is made"
 )
 NAME_MAPPING = TableProperty(
     "schema.name-mapping.default", _optional, None, "names for files without field ids"
@@ -181,22 +184,22 @@ PARQUET_COMPRESSION = TableProperty(
     "compression of Parquet files",
 )  # fmt: skip
 PARQUET_COMPRESSION_LEVEL: TableProperty[int | None] = TableProperty(
-    "write.parquet.compression-level", _number(-(2**31)), None, "level of that compression"
+    "write.parquet.compression-level", _number(-(2**31)), None, "compression level of Parquet files"
 )
 PARQUET_ROW_GROUP_SIZE_BYTES = TableProperty(
-    "write.parquet.row-group-size-bytes", _number(1), 134_217_728, "size that row groups may have"
+    "write.parquet.row-group-size-bytes", _number(1), 134_217_728, "largest size of row groups"
 )
 PARQUET_PAGE_SIZE_BYTES = TableProperty(
-    "write.parquet.page-size-bytes", _number(1), 1_048_576, "size that pages should have"
+    "write.parquet.page-size-bytes", _number(1), 1_048_576, "target size of pages"
 )
 PARQUET_PAGE_ROW_LIMIT = TableProperty(
-    "write.parquet.page-row-limit", _number(1), 20_000, "rows that a page may have"
+    "write.parquet.page-row-limit", _number(1), 20_000, "most rows of a page"
 )
 PARQUET_DICTIONARY_SIZE_BYTES = TableProperty(
-    "write.parquet.dict-size-bytes", _number(1), 2_097_152, "size that dictionaries may have"
+    "write.parquet.dict-size-bytes", _number(1), 2_097_152, "largest size of dictionaries"
 )
 BLOOM_FILTER_MAX_BYTES = TableProperty(
-    "write.parquet.bloom-filter-max-bytes", _number(32), 1_048_576, "size a Bloom filter may have"
+    "write.parquet.bloom-filter-max-bytes", _number(32), 1_048_576, "largest size of a Bloom filter"
 )
 BLOOM_FILTER_RATIO = 0.01
 BLOOM_FILTER_OF_COLUMN = "write.parquet.bloom-filter-enabled.column."
@@ -222,13 +225,13 @@ OBJECT_STORAGE_PARTITIONED_PATHS = TableProperty(
     "whether spread data files are under their partition",
 )  # fmt: skip
 OBJECT_STORAGE_PATH = TableProperty(
-    "write.object-storage.path", _optional, None, "folder of data files that are spread, once"
+    "write.object-storage.path", _optional, None, "former folder of spread data files"
 )
 FOLDER_STORAGE_PATH = TableProperty(
-    "write.folder-storage.path", _optional, None, "folder of data files, once"
+    "write.folder-storage.path", _optional, None, "former folder of data files"
 )
 LOCATION_PROVIDER = TableProperty(
-    "write.location-provider.impl", _optional, None, "class of Java's that places data files"
+    "write.location-provider.impl", _optional, None, "Java class that places data files"
 )
 TREE_MAX_DATA_FILES = TableProperty(
     "icectl.v4.root.max-data-files", _number(0), 1_000, "live data files that a root may list"
@@ -244,11 +247,11 @@ VECTOR_INLINE_TOTAL_MAX_BYTES = TableProperty(
 )
 VECTOR_REWRITE_RATIO = TableProperty(
     "icectl.v4.mdv.rewrite-ratio", _ratio, 0.25,
-    "share of dead entries above which a leaf is written again",
+    "share of dead entries above which a leaf is rewritten",
 )  # fmt: skip
 LEGACY_REWRITE_RATIO = TableProperty(
     "icectl.v4.legacy-leaves.rewrite-ratio", _ratio, 0.25,
-    "share of entries in leaves of older versions above which these are written again",
+    "share of entries in leaves of older versions above which these are rewritten",
 )  # fmt: skip
 LEAF_MAX_ENTRIES = TableProperty(
     "icectl.v4.leaf.max-entries", _number(1), 1_000_000, "entries of a new leaf"
@@ -259,17 +262,20 @@ AFFINITY_ENABLED = TableProperty(
 )  # fmt: skip
 RELATIVE_LOCATIONS = TableProperty(
     "icectl.v4.relative-locations", _boolean, False,  # noqa: FBT003
-    "whether locations below the table's are written without it",
+    "whether locations under the table's are stored relative to it",
 )  # fmt: skip
 KEEP_STATISTICS = TableProperty(
     "icectl.statistics.keep", _boolean, True,  # noqa: FBT003
-    "whether a snapshot with the same rows gets the statistics of the one before",
+    "whether a snapshot with the same rows keeps the previous one's statistics",
 )  # fmt: skip
 TTL_COLUMN = TableProperty(
-    "icectl.ttl.column", _optional, None, "date or timestamp by which `icectl expire-rows` goes"
+    "icectl.ttl.column",
+    _optional,
+    None,
+    "date or timestamp column that `icectl expire-rows` compares",
 )
 TTL_AGE = TableProperty(
-    "icectl.ttl.age", _duration, None, "age from which on `icectl expire-rows` deletes rows"
+    "icectl.ttl.age", _duration, None, "age above which `icectl expire-rows` deletes rows"
 )
 MAINTAIN_ENABLED = TableProperty(
     "icectl.maintain.enabled", _boolean, True,  # noqa: FBT003

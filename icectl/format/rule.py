@@ -1,4 +1,4 @@
-"""How bad the breach of a rule is, where it is, and the next steps that many rules share."""
+"""Severity and location of a broken rule, and next steps that many rules share."""
 
 from dataclasses import dataclass
 from typing import Literal

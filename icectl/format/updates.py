@@ -1,4 +1,4 @@
-"""Changes of table metadata in the vocabulary of the REST catalog, and what they require."""
+"""Updates of table metadata and their requirements, in the terms of the REST catalog."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

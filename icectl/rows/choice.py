@@ -1,4 +1,4 @@
-"""The choice of the engine that rewrites rows."""
+"""Choose the engine that rewrites rows."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,6 +1,6 @@
-"""One task of a compaction, in any process.
+"""Execute one task of a compaction, in any process.
 
-A job is common to all tasks of a run; job and task are values that are sent to workers.
+All tasks of a run share a job. Job and task are values that can be sent to workers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -388,9 +388,9 @@ def check_identities(tasks: Sequence[RewriteTask], keys: set[bytes], typed: Type
     if not identities(keys) <= identities({file.partition_key for file in files}):
         names = ", ".join(f"`{typed.spec.fields[at].name}`" for at in places)
         raise Unsupported(
-            f"`{files[0].location}`, or a file beside it, has a row with another value of {names} "
-            "than its partition (R-071)",
-            hint="nothing was committed; write these rows again with the engine",
+            f"`{files[0].location}`, or another file of its group, has a row whose {names} "
+            "differs from its partition (R-071)",
+            hint="write these rows again with the engine; nothing was committed",
             rule="R-071",
         )
 

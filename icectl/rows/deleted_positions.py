@@ -91,8 +91,8 @@ class DeletedPositions:
 def spelled_otherwise(location: str, row_count: int) -> Unsupported:
     """Return the error for deletes that spell a path differently."""
     return Unsupported(
-        f"position deletes spell the path of {location} in another way, so readers disagree "
-        f"on {row_count:,} rows",
+        f"position deletes write the path of {location} in another form, so readers disagree on "
+        f"{row_count:,} rows",
         hint="rewrite the position deletes with the engine that wrote them",
     )
 

@@ -373,7 +373,7 @@ def keys_of(frame: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
     """
     named = set(frame.column_names)
     if not named:
-        raise Refused("the keys have no columns", hint="name those that rows are found by")
+        raise Refused("the keys have no columns", hint="name the columns to find rows by")
     columns = Schema(
         schema.schema_id,
         tuple(replace(item, required=False) for item in schema.fields if item.name in named),

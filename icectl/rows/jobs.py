@@ -36,9 +36,9 @@ def check_output(
     if provider is not None:
         raise Unsupported(
             f"the Java class `{provider}` places the table's data files "
-            f"(`{LOCATION_PROVIDER.name}`), and icectl runs no Java class",
-            hint="remove the property if files may lie where the other properties say; else "
-            "compact with an engine that has the class",
+            f"(`{LOCATION_PROVIDER.name}`), and icectl cannot run it",
+            hint="remove the property to place files by the other properties, or compact with an "
+            "engine that has the class",
         )
     if not partition_keys:
         return

@@ -242,7 +242,7 @@ class _Merge:
                 is_same = is_same and output.read(len(content)) == content
             if not is_same:
                 raise SelfCheckFailed(
-                    f"the storage made {self.location} of other bytes than it was asked to"
+                    f"the storage assembled {self.location} from other bytes than requested"
                 )
             return self._result(output, merged, opened)
 

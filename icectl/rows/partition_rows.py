@@ -112,7 +112,7 @@ def _source(
     if column is None or path is None or is_nested(column.type):
         raise Unsupported(
             f"rows can't be partitioned by `{item.name}`, whose column is missing",
-            hint="`--output-spec-id` names another spec",
+            hint="choose another spec with `--output-spec-id`",
         )
     if not is_comparable(column.type):
         shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"

@@ -219,13 +219,15 @@ def open_source(
     ids = [*chain.from_iterable(ids_by_place(opened.schema))]
     if len(opened.schema) and not ids:
         raise Unsupported(
-            f"{source.location} has no field ids, and the table no name for any of its columns",
+            f"{source.location} has no field ids, and the table has no name mapping for its "
+            "columns",
             hint="set `schema.name-mapping.default` with the engine that owns the table",
         )
     if len(set(ids)) < len(ids):
         raise Unsupported(
-            f"{source.location} has two columns with one field id, of which readers take either",
-            hint="let the engine that owns the table rewrite the file",
+            f"{source.location} has two columns with one field id, and readers disagree on "
+            "which to read",
+            hint="rewrite the file with the engine that owns the table",
         )
     if source.split is not None:
         if not isinstance(opened, ParquetDataFile):
@@ -428,7 +430,7 @@ class RowSource(Projection):
                 raise Unsupported(
                     f"equality deletes compare `{field_.name}` of {self.file.location}, where ORC "
                     "has lost a second before 1970: readers disagree on what is deleted",
-                    hint="let the engine that owns the table rewrite this partition",
+                    hint="rewrite this partition with the engine that owns the table",
                 )
             columns.append(repaired)
         return pa.RecordBatch.from_arrays(columns, schema=stored.schema)

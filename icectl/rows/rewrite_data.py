@@ -1,4 +1,4 @@
-"""The rewrite of one file group: reads, deletes, sorts, writes and counts rows."""
+"""Rewrite one file group: read, delete, sort, write and count rows."""
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence

@@ -138,7 +138,7 @@ def table_order(metadata: TableMetadata) -> SortOrder:
     if order is None or not order.fields:
         raise UsageError(
             "the table has no sort order to sort by",
-            hint="`--sort-order` says what to sort by",
+            hint="give the sort keys with `--sort-order`",
         )
     return order
 
@@ -265,7 +265,9 @@ def _column(option: str, text: str, schema: Schema) -> NestedField:
         )
     container = container_of(name, schema)
     if container is not None:
-        raise UsageError(f"`{option}`: `{name}` is inside a {container}, of which a row has many")
+        raise UsageError(
+            f"`{option}`: `{name}` is inside a {container}, and a row may have many values of it"
+        )
     return item
 
 

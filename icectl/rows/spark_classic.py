@@ -1,7 +1,7 @@
 """Classic Spark: a session of this process or of spark-submit that runs, or our own; its jobs.
 
-A session that others have made is theirs: it keeps its settings and goes on afterwards. It is ours
-only to run jobs on, which are cancelled where a run ends before them.
+icectl keeps the settings of a session that it did not create, and does not stop it. It runs jobs
+there, and cancels them if the run ends first.
 """
 
 import logging
@@ -364,7 +364,7 @@ def _start(
             if "stopped SparkContext" in error.message:
                 raise EngineError(
                     f"the Spark master {options.own_master} accepts no application",
-                    hint="the master's log says why; its Spark must have PySpark's version",
+                    hint="check the master's log, and that its Spark has PySpark's version",
                 ) from error
             lines = _lines(log)
             errors = [line for line in lines if "xception" in line] or [

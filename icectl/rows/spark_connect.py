@@ -111,7 +111,8 @@ class ConnectJobs:
 
         if not hasattr(DataFrame, "repartitionById"):
             raise Unsupported(
-                "Spark Connect deals rows out by their range from Spark 4.1 on", hint=_TO_SPARK
+                "Spark Connect distributes rows by range only in Spark 4.1 and later",
+                hint=_TO_SPARK,
             )
         numbers = self.session.range(0, len(tasks), 1, len(tasks))
         work = partial(_deal_tasks, deal, tuple(tasks))
@@ -140,14 +141,14 @@ def connect_session(
     try:
         import pyspark.sql.connect.session  # noqa: F401
     except ImportError as error:
-        raise EngineError("the client of Spark Connect is not installed", hint=_INSTALL) from error
+        raise EngineError("the Spark Connect client is not installed", hint=_INSTALL) from error
     if options.remote is not None:  # the client would try for many minutes
         host, port = _address(options.remote)
         problem = no_answer(host, port)
         if problem is not None:
             raise EngineError(
                 f"no Spark Connect server at {host}:{port}: {problem}",
-                hint="Spark's `sbin/start-connect-server.sh` starts one",
+                hint="start one with Spark's `sbin/start-connect-server.sh`",
             )
     progress.phase("starting Spark")
 
@@ -168,7 +169,7 @@ def _address(remote: str) -> tuple[str, int]:
         place = urlsplit(remote)
         if place.scheme == "sc" and place.hostname:
             return place.hostname, place.port or _PORT
-    raise UsageError("`--remote` is not of the form sc://HOST:PORT")
+    raise UsageError("`--remote` must be of the form sc://HOST:PORT")
 
 
 @contextmanager

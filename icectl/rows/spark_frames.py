@@ -114,9 +114,9 @@ def _column(values: pa.Array, field: pa.Field, item: NestedField) -> pa.Array:
         return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid as error:
         raise Unsupported(
-            f"the column `{field.name}` has timestamps between two microseconds, which Spark "
-            "can't be given",
-            hint="`columns=` names the others",
+            f"the column `{field.name}` has timestamps finer than microseconds, which Spark "
+            "does not support",
+            hint="select other columns with `columns=`",
         ) from error
 
 
@@ -228,8 +228,8 @@ def _spark_schema(session: Any, schema: pa.Schema) -> Any:
             has_times = session.conf.get(_TIMES) == "true"
     if name is not None and not has_times:
         raise Unsupported(
-            f"the column `{name}` is or holds a time, which this Spark session does not have",
-            hint=f"`{_TIMES}` of Spark 4.1 lets it; `columns=` names the others",
+            f"the column `{name}` is or has a time, which this Spark session does not support",
+            hint=f"set `{_TIMES}` in Spark 4.1, or select other columns with `columns=`",
         )
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 

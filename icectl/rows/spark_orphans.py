@@ -206,18 +206,18 @@ class SparkOrphanSearch:
         """
         if self.spark.is_connect:
             raise Unsupported(
-                "Spark Connect keeps no answers on the disks of workers, as `remove-orphans` "
+                "Spark Connect cannot keep results on disks of workers, as `remove-orphans` "
                 "needs it",
-                hint="`--engine local` lists here, a classic session on its workers",
+                hint="use `--engine local` or a classic Spark session",
             )
         with ExitStack() as stack:
             options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
             spark = stack.enter_context(classic_session(options, self.progress, self.deadline))
             if spark.speculates:
                 raise Refused(
-                    "this Spark session has `spark.speculation`: a second attempt at a listing "
-                    "would list later than the table is read",
-                    hint="a session with `spark.speculation=false`, or `--engine local`, is safe",
+                    "`spark.speculation` is on: a second attempt could list files after the "
+                    "table is read",
+                    hint="set `spark.speculation=false`, or use `--engine local`",
                 )
             local = LocalListing(stack.enter_context(Spool()))
             tasks = self._tasks(spark, local, locations)

@@ -1,8 +1,7 @@
-"""Data files in the making: row groups and files of the size the table asks for, and metrics.
+"""Write data files with row groups and files of the table's target size, and collect metrics.
 
-Batches wait until they make a row group, so that a row group, decoded, is in memory for the files
-that are open. Files of several partitions are open at once; when their rows together take more than
-a row group may, the largest part of them is written.
+Batches wait in memory until they fill a row group. Files of several partitions are open at once.
+If their waiting rows together exceed a row group, those of the largest partition are written.
 """
 
 import json

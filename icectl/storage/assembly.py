@@ -230,6 +230,6 @@ def same_object(location: str) -> Iterator[None]:
 def other_object(location: str) -> StorageError:
     """Return what is told of an object that another has taken the place of."""
     return StorageError(
-        f"{locations.redacted(location)} is another file than just before",
-        hint="data files never change: find out what writes over them",
+        f"{locations.redacted(location)} was replaced during the run",
+        hint="find out what overwrites data files: they must never change",
     )

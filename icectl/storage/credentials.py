@@ -1,8 +1,8 @@
-"""Credentials of storage: whose they are, where they may go, and how those that end are renewed.
+"""Storage credentials: their owner, where they may be sent, and renewal before they expire.
 
-Options come from the user and from a catalog's server. The login is one thing, taken whole from the
-strongest that has one; so is the address. A user's login, or the machine's own, is shown to the
-user's address and to those of the cloud itself, and never to one that a server names.
+Options come from the user and from a catalog's server. The login comes as a whole from the first of
+them that has one; so does the address. The login of the user or the machine is sent to the user's
+address and the cloud's own addresses, never to an address that only a server names.
 """
 
 import os

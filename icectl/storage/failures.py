@@ -1,7 +1,7 @@
-"""Errors of operating systems and storage drivers as icectl's own (exit code 13), and repeats.
+"""Convert errors of operating systems and storage drivers to icectl's (exit code 13), and retry.
 
-What failed for a passing reason is tried again. A create may have happened: it is tried again only
-under a name that no other run uses (new_files.py).
+Transient failures are retried. A failed create may have succeeded, so it is retried only under
+a name that no other run uses (new_files.py).
 """
 
 import errno

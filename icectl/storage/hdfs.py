@@ -79,7 +79,7 @@ def _translation(error: RuntimeError) -> Exception:
     text = str(error)
     answer = _ANSWER.search(text)
     if any(known in text for known in _UNKNOWN_CLUSTER):
-        return UnknownCluster("Hadoop's configuration does not say where its name nodes are")
+        return UnknownCluster("Hadoop's configuration has no name nodes")
     if answer is None:
         return NoNameNode(_first_line(error))
     kind, message = answer[1].rpartition(".")[2], answer[2]

@@ -1,4 +1,4 @@
-"""Identity of places: whether two locations can be of one store, and two paths one local folder."""
+"""Decide whether two locations may be in one store, and whether two paths are one local folder."""
 
 import os
 import re

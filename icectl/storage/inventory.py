@@ -293,7 +293,7 @@ class InventoryFiles:
             yield rows
         if not count:
             raise UsageError(
-                f"the inventory names no file below {locations.redacted(location)}",
+                f"the inventory names no file under {locations.redacted(location)}",
                 hint="give an inventory of the bucket that holds the table",
             )
 

@@ -203,5 +203,5 @@ def temporary_file() -> Iterator[None]:
         folder = f" in `{tempfile.tempdir}`" if tempfile.tempdir else ""
         raise StorageError(
             f"cannot write a temporary file{folder}: {reason[:1].lower()}{reason[1:]}",
-            hint="`--temp-dir` puts temporary files elsewhere",
+            hint="choose another folder with `--temp-dir`",
         ) from error

@@ -1,7 +1,7 @@
-"""Locations as metadata spells them: parse and compare.
+"""Parse and compare locations as metadata writes them.
 
-A location is a string. Two strengths of identity exist: `comparison_key` tells which delete belongs
-to which file, `loosest_key` tells whether a file may be deleted (any match keeps it).
+A location is a string. `comparison_key` decides which delete belongs to which file. `loosest_key`
+decides whether a file may be deleted: any match keeps the file.
 """
 
 import posixpath

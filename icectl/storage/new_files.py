@@ -1,10 +1,9 @@
-"""New files in a store: whole or none, by a condition that the storage is proven to honour.
+"""Create new files completely or not at all, by conditional writes that the storage has proved.
 
-A conditional write is only as good as the storage: one that ignores the condition overwrites what
-another writer committed. So each bucket is put to the test before its first new object (R-162).
-Temporary files have names of their own: only a run that is killed leaves them behind, and nothing
-ever refers to one. The object of the test has one name in each folder: where it may not be removed,
-it stays, and later runs use it.
+Storage that ignores the condition would overwrite another writer's commit. Each bucket is therefore
+tested before its first new object (R-162). Temporary files have unique names; only a killed run
+leaves them, and no file refers to them. The test object has one name in each folder. If it cannot
+be removed, it stays, and later runs use it.
 """
 
 import errno
@@ -159,8 +158,8 @@ def prove_condition(
             proof.buckets.add(bucket)
         else:
             raise Refused(
-                f"the storage behind {locations.redacted(location)} ignores conditions: a "
-                "second writer would overwrite what the first has committed",
+                f"the storage of {locations.redacted(location)} ignores conditional writes: a "
+                "second writer would overwrite the first one's commit",
                 hint=f"use storage that honours `{condition}`, or a catalog",
                 id="conditional-put-ignored",
             )
@@ -179,8 +178,7 @@ def _remove_probe(
         reasons = [error.reason]
     for reason in reasons:  # that it stays is no reason to end the run
         warn(
-            f"{locations.redacted(probe)}, which holds nothing, cannot be removed: {reason}; later "
-            "runs use it"
+            f"cannot remove the empty file {locations.redacted(probe)}: {reason}; later runs use it"
         )
 
 

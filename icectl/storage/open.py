@@ -1,4 +1,4 @@
-"""From a location and the user's storage options to a Store, by scheme and `--path-map`."""
+"""Open a Store for a location, by its scheme, `--path-map` and the user's storage options."""
 
 import logging
 import threading
@@ -60,15 +60,15 @@ class Home:
             raise Unsupported(
                 f"icectl does not open {locations.redacted(location)}: a table may not name the "
                 f"scheme {scheme}:",
-                hint="name the table by its location there; for a copy elsewhere, `--path-map "
-                "FROM=TO` says where the files are",
+                hint="name the table by its location there; for a copy elsewhere, map locations "
+                "with `--path-map FROM=TO`",
             )
         if scheme in LOCAL and home not in (None, *LOCAL):
             assert self.location is not None
             raise Refused(
                 f"{locations.redacted(location)} is on this machine, and the table that names it "
                 f"is not: it is in {locations.root(locations.redacted(self.location))}",
-                hint="for a copy on this machine, `--path-map FROM=TO` says where the files are",
+                hint="for a copy on this machine, map locations with `--path-map FROM=TO`",
                 id="local-file-of-a-bucket",
             )
 
@@ -343,5 +343,5 @@ def _respelled(path: str, mapped: str, location: str) -> str:
 def _refused(location: str) -> Refused:
     return Refused(
         f"`--path-map` is only for reading, and {locations.redacted(location)} would be written",
-        hint="run without `--path-map`, on the table where its metadata says it is",
+        hint="run without `--path-map`, at the location in the table's metadata",
     )

@@ -75,8 +75,8 @@ def open_remote(
         driver = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
         raise Unsupported(
-            f"no storage driver knows the scheme {scheme}: in {locations.redacted(location)}",
-            hint="for a copy elsewhere, `--path-map FROM=TO` says where the files are",
+            f"no storage driver supports the scheme {scheme}: in {locations.redacted(location)}",
+            hint="for a copy elsewhere, map locations with `--path-map FROM=TO`",
         ) from error
     except ImportError as error:
         raise Unsupported(

@@ -125,7 +125,7 @@ def list_objects(filesystem: Any, part: ListingPart, call: Call) -> Iterator[pa.
             raise StorageError(
                 f"cannot list {locations.redacted(base)}: the storage does not say where its list "
                 "continues",
-                hint="nothing was changed; the next listing may be complete",
+                hint="run the command again; nothing was changed",
             )
         place = following
 
@@ -284,7 +284,7 @@ class S3Writer:
             answer = repeated("delete", first, action, self.env, secrets=self.secrets)
             if any(item.get("DeleteMarker") for item in answer.get("Deleted", ())):
                 self.warn(
-                    f"bucket {bucket} keeps old versions: deleting frees no bytes before they "
+                    f"bucket {bucket} keeps old versions: deleted files use storage until these "
                     "expire too"
                 )
             errors = [item for item in answer.get("Errors", ()) if item["Code"] != "NoSuchKey"]

@@ -1,4 +1,4 @@
-"""Bytes at locations: the one seam to files and objects."""
+"""Read, list, write and delete files by location: the only interface to local files and objects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -190,7 +190,7 @@ def check_creatable(location: str) -> None:
     scheme = locations.scheme(location)
     if scheme not in CREATABLE:
         raise Refused(
-            f"committing to {scheme}: storage is not offered, and "
-            f"{locations.redacted(location)} would be changed",
-            hint="commands that only read work there",
+            f"icectl cannot commit to {scheme}: storage, and {locations.redacted(location)} "
+            "would be changed",
+            hint="use only commands that read",
         )

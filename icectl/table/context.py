@@ -1,4 +1,4 @@
-"""One table: its catalog, the store of its files, and the limits of a run."""
+"""A run's access to one table: its catalog, the store of its files, and the limits of the run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,7 @@
-"""The conditions of changing anything of a table, and of deleting its files.
+"""Check whether a command may change a table, or delete its files.
 
-Else rows would change their meaning, or files of others go. Commands that change a table ask here
-before they plan, with what they read for planning anyway.
+The checks prevent changes to the meaning of rows, and deletion of other tables' files. Commands
+call them before planning, with the data that planning reads anyway.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -115,7 +115,7 @@ def check_lists(metadata: TableMetadata, lists: Mapping[int, Sequence[ManifestFi
         raise Refused(
             f"{finding.subject}: {finding.message} ({finding.rule})",
             hint="restore the manifest list or root from a copy, or expire the snapshot with "
-            "`--metadata-only`; `--distrust-summaries` goes on if the summaries are wrong",
+            "`--metadata-only`; if the summaries are wrong, use `--distrust-summaries`",
             id="fewer-files",
         )
 
@@ -209,10 +209,10 @@ def check_not_maintained(loaded: LoadedTable) -> None:
     maintained_by = loaded.capabilities.maintained_by
     if maintained_by is not None:
         raise Refused(
-            f"the catalog of this table leaves expiring snapshots and deleting files to "
+            "the catalog of this table reserves snapshot expiry and file deletion for "
             f"{maintained_by}",
-            hint=f"use {maintained_by}; what icectl deletes there may be needed by what this "
-            "table's metadata does not show",
+            hint=f"use {maintained_by}; files that icectl deletes may be needed outside this "
+            "table's metadata",
             id="maintained-elsewhere",
         )
 

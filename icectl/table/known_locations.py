@@ -1,7 +1,7 @@
 """Sets of files to keep: millions of locations in memory, each as a hash of its loosest key.
 
-The hashes have 64 bits. Two spellings of one file have one key and so one hash. Two different keys
-have one hash in 1 of 2^64 pairs: such a file counts as known, and is kept.
+Hashes have 64 bits. All forms of one file's location have the same key and hash. Two different keys
+share a hash in 1 of 2^64 pairs; such a file counts as known, and is kept.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The live files of a snapshot, for compactions and changes of rows; the columns they may have."""
+"""The live files of a snapshot, for compaction and row changes, and the columns to read of them."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""The manifests that snapshots list, by one interface with a reader for each layout.
+"""Read the manifests of snapshots: one interface with a reader for each layout.
 
-A snapshot of any layout is manifests, each with its deleted positions, and a manifest of any layout
-is entries of the same columns.
+In any layout, a snapshot is a list of manifests with their deleted positions, and a manifest is
+a table of entries with the same columns.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

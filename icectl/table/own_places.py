@@ -1,9 +1,9 @@
-"""The places that a table owns: the only ones in which a command may delete files for it.
+"""The locations that a table owns: commands delete its files only there.
 
-Anybody who writes the table decides which places its metadata names. So a table owns a place only
-if its current metadata file lies there, which proves that its writer may write there. A location is
-proved by a file in it or in its folder `metadata`, the folder of `write.metadata.path` by a file
-directly in it. OtherTables checks that no other table lies there too.
+Any writer of the table decides which locations its metadata names. A table thus owns a location
+only if its current metadata file is there, which proves that its writer may write there. A table's
+location is proved by a file in it or in its folder `metadata`, the folder of `write.metadata.path`
+by a file directly in it. OtherTables checks that no other table is there too.
 """
 
 import re
@@ -106,7 +106,7 @@ def check_owns_metadata_folder(context: TableContext, loaded: LoadedTable) -> No
         raise Refused(
             f"new metadata would be written to {redacted(folder)}, among files of another table: "
             f"{refused.message}",
-            hint="let `write.metadata.path` name a folder of the table's own",
+            hint="set `write.metadata.path` to a folder of this table alone",
             id=refused.error_id,
         ) from refused
 
@@ -318,8 +318,8 @@ class OtherTables:
         """Check that no configured catalog has a dropped table. Raises: Refused."""
         if self.context.catalog_tables is None:
             raise Refused(
-                "only catalogs can say that a table was dropped, and this table is named by its "
-                "location",
+                "only a catalog can prove that a table was dropped, but this table is named by "
+                "its location",
                 hint="name the table through its catalog, as CATALOG.NAMESPACE.TABLE",
                 id="leftover-unproven",
             )
@@ -543,8 +543,8 @@ def check_foreign_files(
         if is_kept_from_owner(file, location):
             raise Refused(
                 f"the data file {redacted(file)} is outside the table's location, and not "
-                "everybody may read it: compacting would let the table's readers see its rows",
-                hint="let everybody read it, or give it to the owner of the table's folder",
+                "readable by everyone: compaction would show its rows to the table's readers",
+                hint="make it readable by everyone, or give it to the owner of the table's folder",
                 id="foreign-file",
             )
         if not any(is_within(file, folder) for folder in own_folders):

@@ -1,4 +1,4 @@
-"""A loaded table: the snapshot that a caller means, and what snapshots and manifests list."""
+"""A loaded table: find the requested snapshot, and read manifests and entries."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -226,7 +226,7 @@ def chosen_snapshot(metadata: TableMetadata, choice: SnapshotChoice) -> Snapshot
     if snapshot is None:
         instant = print_instant(choice.as_of_ms)
         message = f"snapshot {snapshot_id}, current at {instant}, has expired"
-        raise UsageError(message, hint="`icectl inspect TABLE snapshots` lists those that are left")
+        raise UsageError(message, hint="`icectl inspect TABLE snapshots` lists the remaining ones")
     return snapshot
 
 

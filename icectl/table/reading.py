@@ -1,4 +1,4 @@
-"""Reading the files that a table's metadata names: in parallel, with bounded memory, in order."""
+"""Read files that a table's metadata names, in parallel and in order, with bounded memory."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The parts of plans: the state that one was made from, and what a reviewed one lets a run do."""
+"""The parts of plans: the table state that a plan is based on, and what a reviewed plan permits."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Tasks of a rewrite: bins of data files, each file with the deletes that apply to it."""
+"""Tasks of a rewrite: bins of data files with the deletes that apply to each file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -129,7 +129,7 @@ def test_the_kind_is_that_of_the_type_or_of_the_uri(properties, kind):
         (
             {"py-catalog-impl": "a.b"},
             Unsupported,
-            "catalog `c` is a Python class, and icectl runs none",
+            "catalog `c` is a Python class, which icectl does not run",
         ),
         (
             {"type": "glue", "token": "env:NO"},

@@ -207,7 +207,7 @@ def test_going_without_locks_is_refused_where_nothing_is_compared(hive, monkeypa
 def test_what_is_no_iceberg_table_is_told(hive):
     with client(hive.port) as asked:
         for name, kind, words in (
-            ("text", "EXTERNAL_TABLE", "is a table of Hive's own"),
+            ("text", "EXTERNAL_TABLE", "is a Hive table"),
             ("seen", "VIRTUAL_VIEW", "is a view"),
         ):
             entry = hive.entry("t")
@@ -269,7 +269,7 @@ def test_tls_takes_an_own_authority_and_shows_a_certificate(hive, tmp_path, monk
         for use, given, code, told in (
             ("true", trusted | shown, 0, ""),
             ("true", shown, 13, "its certificate is not trusted: "),
-            ("true", trusted, 13, "did not answer"),
+            ("true", trusted, 13, "did not respond"),
             ("true", {"SSL__CABUNDLE": "/none"}, 2, "catalog property `ssl.cabundle`: "),
             ("false", {}, 13, ""),
         ):

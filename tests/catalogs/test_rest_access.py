@@ -274,7 +274,7 @@ def test_corrupt_metadata_names_the_table_and_the_rule(catalog):
     [
         (
             {"credential": "id:hush", "oauth2-server-uri": "URI/page"},
-            "gives no OAuth2 token to client `id` (200): its answer is not a token (text/html)",
+            "issued no OAuth2 token for client `id` (200): its response is not a token (text/html)",
         ),
         ({"uri": "https:REST"}, "the server does not speak TLS (an `http:` address?)"),
     ],

@@ -569,7 +569,7 @@ def test_statistics_that_others_name_meanwhile_end_the_run(table, analyze, monke
 
     monkeypatch.setattr(analyze_run, "write_counts", beside)
     ended = analyze(table.location)
-    assert (ended.code, "another writer has named statistics" in ended.err) == (11, True)
+    assert (ended.code, "another writer has committed statistics" in ended.err) == (11, True)
     assert len(list(Path(table.location, "metadata").glob("*.stats"))) == 1
     assert stored(table) == distinct(table)
 

@@ -264,7 +264,7 @@ def test_files_left_alone_are_counted_by_reason(tmp_path, compact):
     assert "skipped 6 files: not selected by `--where`" in ended.out
     assert "skipped 3 files: too few small files in the partition" in ended.out
     assert "nothing to do: no file group meets the thresholds" in ended.out
-    assert "hint: `--min-input-files 2` merges fewer files too" in ended.err
+    assert "hint: use `--min-input-files 2` to merge fewer files" in ended.err
 
 
 def test_health_does_not_ask_for_what_compact_leaves_alone(tmp_path, run, compact):

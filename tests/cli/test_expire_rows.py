@@ -91,7 +91,7 @@ def test_whole_files_go_by_metadata_and_rows_of_others_by_the_method(
     again = expire_rows(directory, *words, "--check", "--json")
     assert result(again)["expired_row_count"] == 0
     assert expire_rows(directory, *words, "--yes").out.endswith(
-        "nothing to do: no row is past its time\n"
+        "nothing to do: no row has expired\n"
     )
 
 
@@ -217,7 +217,7 @@ def test_rows_go_only_by_a_filter_about_the_past(expire_rows, tmp_path):
     table.append(range(10))
     for text in ("id < 1", "at > '2020-01-01'", "at < '2999-01-01'", "at < 'now - 1d' or id = 1"):
         ended = expire_rows(tmp_path / "t", "--where", text, "--yes")
-        assert (ended.code, "not of the past" in ended.err) == (5, True), text
+        assert (ended.code, "not in the past" in ended.err) == (5, True), text
     words = ("--where", "id < 2", "--yes-any-filter", "--yes")
     assert expire_rows(tmp_path / "t", *words).code == 0
     words = ("--where", "at < 'now - 30d' and id < 3", "--yes")
@@ -492,7 +492,7 @@ def test_a_policy_says_which_rows_go_and_from_which_part_on(expire_rows, tmp_pat
         ({"icectl.ttl.column": "at"}, "", "no property `icectl.ttl.age`"),
         (rule_before(10) | {"icectl.ttl.age": "old"}, "", "`icectl.ttl.age` is `old`"),
         (rule_before(10) | {"icectl.ttl.column": "gone"}, "", "no column of the table"),
-        ({}, '[expire-rows]\nwhere = "id < 3"', "may be true of rows that are not of the past"),
+        ({}, '[expire-rows]\nwhere = "id < 3"', "may match rows that are not in the past"),
         ({}, "[expire-rows]\nwhere = \"lost < 'now - 9d'\"", "no column `lost`"),
     ],
 )
@@ -516,4 +516,4 @@ def test_no_policy_allows_any_filter(expire_rows, tmp_path):
     policy.write_text("expire-rows.yes-any-filter = true\n")
     policy.chmod(0o600)
     ended = expire_rows(table.directory, "--policy", policy, "--yes", command="maintain")
-    assert (ended.code, "no policy takes this option" in ended.err) == (2, True)
+    assert (ended.code, "policies must not set this option" in ended.err) == (2, True)

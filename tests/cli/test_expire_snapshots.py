@@ -135,8 +135,8 @@ def test_queries_that_an_expiry_ends_are_told(icectl, daily, hours, options, cou
     ended = icectl(daily.location, "--json", "-n", *options, env=later(8 + hours / 24))
     warnings = [text for text in ended.document["warnings"] if "queries" in text]
     expected = (
-        f"{count} snapshot to expire could be read as current within the last 1h, the newest until "
-        f"{until}: queries that still read them will fail"
+        f"{count} snapshot to expire were current within the last 1h, the newest until {until}: "
+        "queries that still read them will fail"
     )
     assert warnings == ([] if count is None else [expected])
 

@@ -665,7 +665,7 @@ def test_r140_a_wrong_path_of_statistics_costs_no_file(broken, capsys, lie, kind
     assert true.exists()
     assert named.exists()
     is_own_and_unreached = lie in ("a hint", "a file of a writer at work")
-    warning = f"{named} stays: an entry calls it statistics" in capsys.readouterr().err
+    warning = f"{named} is kept: an entry names it as statistics" in capsys.readouterr().err
     assert warning == (is_own_and_unreached and not stays)
     assert len(before) > len(contents(broken.directory.parent))
 

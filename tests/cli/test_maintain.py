@@ -492,7 +492,7 @@ def test_a_budget_bounds_what_a_run_does_to_a_table(server, maintain, tmp_path):
         5,
         "over-budget",
     )
-    assert "files would be deleted, and the budget allows for 5" in row["reason"]
+    assert "files would be deleted, but the budget allows 5" in row["reason"]
 
     policy.write_text(
         "steps = ['compact']\nbudget.rewrite-bytes = '25KiB'\ncompact.target-file-size = '20KiB'\n"

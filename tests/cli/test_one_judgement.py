@@ -434,5 +434,5 @@ def test_no_policy_rewrites_everything_every_night(tmp_path, command):
     policy.write_text(f"{command}.rewrite-all = true")
     ended = run("maintain", table.location, "--policy", str(policy), env=MONTH_LATER)
     assert ended.code == 2
-    assert "no policy takes this option" in ended.err
+    assert "policies must not set this option" in ended.err
     assert ended.err.endswith(f"hint: give it to one run of `icectl {command}`\n")

@@ -49,8 +49,8 @@ def stored(table: TableBuilder) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--max-ref-age", "106751991168d", "longer than a table can say"),
-        ("--max-snapshot-age", "999999999999999d", "longer than a table can say"),
+        ("--max-ref-age", "106751991168d", "too long for table metadata"),
+        ("--max-snapshot-age", "999999999999999d", "too long for table metadata"),
         ("--min-snapshots-to-keep", str(2**31), "too large a number"),
     ],
 )

@@ -266,7 +266,7 @@ def test_a_table_of_a_catalog_needs_its_current_metadata_file(tmp_path, relocate
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--from", "/nowhere"), "which is not below `--from` /nowhere"),
+        (("--from", "/nowhere"), "which is not under `--from` /nowhere"),
         (("--to", "/somewhere/else"), "`--to` is neither"),
         (("--save-plan", "plan.json", "-n"), "cannot be used with `relocate`"),
     ],

@@ -86,7 +86,7 @@ def test_the_verbose_version_says_how_it_was_built(run, words):
 def test_verbose_without_version_stands_after_a_command(run):
     ended = run("--verbose", "inspect", "t")
     assert (ended.code, ended.out) == (2, "")
-    assert "hint: options stand after the command" in ended.err
+    assert "hint: put options after the command" in ended.err
 
 
 def test_no_argument_prints_help_on_stderr_and_is_wrong_usage(run):
@@ -133,8 +133,8 @@ def test_help_of_a_command_imports_no_library_but_typer(command):
         (
             "--json inspect /t",
             (
-                "there is no option `--json`\n"
-                "hint: options stand after the command: `icectl COMMAND TABLE [OPTIONS]`"
+                "there is no option `--json`\nhint: put options after the command: `icectl "
+                "COMMAND TABLE [OPTIONS]`"
             ),
         ),
         (
@@ -343,8 +343,8 @@ def test_an_error_is_one_line_and_its_hint_another(run, serve):
             OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
             13,
             (
-                "error: no space left on the device of `/tmp/x`\n"
-                "hint: `--temp-dir` puts temporary files elsewhere\n"
+                "error: no space left on the device of `/tmp/x`\nhint: choose another folder "
+                "with `--temp-dir`\n"
             ),
         ),
         (
@@ -644,8 +644,8 @@ def test_a_question_without_a_terminal_is_wrong_usage(run, serve):
     ended = run("inspect", "/t")
     assert ended.code == 2
     assert ended.err == (
-        "error: confirmation needed, and there is no terminal to ask on\n"
-        "hint: `--yes` confirms beforehand, `--dry-run` shows the plan\n"
+        "error: cannot ask for confirmation without a terminal\nhint: confirm with `--yes`, or "
+        "see the plan with `--dry-run`\n"
     )
 
 

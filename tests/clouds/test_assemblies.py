@@ -127,7 +127,7 @@ def test_a_source_that_is_written_over_is_told(blobs):
                 else:
                     assembly.copy(f"{blobs.root}/large", 0, SIZES["large"])
 
-        with pytest.raises(StorageError, match="another file than just before"):
+        with pytest.raises(StorageError, match="was replaced during the run"):
             use()
         assert blobs.keys() == {"large", "small", "tiny"}
 

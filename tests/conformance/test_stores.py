@@ -375,7 +375,7 @@ def test_a_driver_that_may_overwrite_is_not_written_through(fixed_env):
 
 def test_other_object_storage_is_not_written_to():
     for scheme in ("cos", "oss"):
-        with pytest.raises(Refused, match=f"committing to {scheme}: storage is not offered"):
+        with pytest.raises(Refused, match=f"cannot commit to {scheme}: storage"):
             check_creatable(f"{scheme}://bucket/t/a")
 
 

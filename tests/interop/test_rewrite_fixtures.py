@@ -29,7 +29,7 @@ from tests.builders.foreign_table import open_foreign
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 
 
-UNNAMED = "has no field ids, and the table no name for any of its columns"
+UNNAMED = "has no field ids, and the table has no name mapping for its columns"
 REFUSED: dict[str, tuple[type[IcectlError], str]] = {
     "dremio/internal_metadata_inconsistent_partitions": (Unsupported, UNNAMED),
     "impala/airports_orc": (Unsupported, UNNAMED),

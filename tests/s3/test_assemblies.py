@@ -162,7 +162,7 @@ def test_a_source_that_is_written_over_is_told(objects):
             objects.client.put_object(Bucket=objects.bucket, Key="large", Body=bytes(LEAST))
             file.read(10)
 
-    with pytest.raises(StorageError, match="another file than just before"):
+    with pytest.raises(StorageError, match="was replaced during the run"):
         read()
     assert objects.left() == ([], set(SIZES))
 

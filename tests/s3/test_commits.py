@@ -217,7 +217,7 @@ def test_keys_that_the_answer_names_are_failures_and_throttled_ones_are_tried_ag
     assert [(one.location, one.error) for one in failed] == [(f"{place}/a", "no (AccessDenied)")]
     assert asked == [["wh/t/a", "wh/t/b"], ["wh/t/b"]]
     assert warnings == [
-        f"bucket {bucket.name} keeps old versions: deleting frees no bytes before they expire too"
+        f"bucket {bucket.name} keeps old versions: deleted files use storage until these expire too"
     ]
 
 

@@ -89,7 +89,7 @@ def test_a_damaged_file_ends_as_it_does_elsewhere(client):
 def test_what_the_protocol_cannot_do_is_told_by_name(client):
     told = client.told["orphans"]
     assert (told["error"], told["exit"]) == ("Unsupported", 14)
-    assert told["message"].startswith("Spark Connect keeps no answers on the disks of workers")
+    assert told["message"].startswith("Spark Connect cannot keep results on disks of workers")
 
 
 def test_the_callers_session_is_as_it_was(client):

@@ -75,6 +75,16 @@ HOUSE_WORDS = {
     r"\breckoned\b": "estimated, calculated",
     r"\bfrom version \d on\b": "in version N and later",
     r"\b(?:no answer|does not answer)\b": "no response, does not respond",
+    r"\bits answer\b|\bdid not answer\b|\banswers again\b": "response, did not respond",
+    r"\b(?:any|every)body\b": "anyone, any user, everyone",
+    r"\bown places\b": "own locations",
+    r"\bbelow (?:the|its|a) table's (?:own )?location": "under the table's location",
+    r"\bcarr(?:y|ied) out\b": "apply, execute",
+    r"\bgo(?:es)? on\b": "continues",
+    r"\blooking (?:at|through)\b": "checking, searching",
+    r"\b(?:for|of|by) itself\b": "alone, automatically",
+    r"\bthose that are left\b": "the remaining ones",
+    r"`[^`]*` names (?:one|another|the others)\b": "choose another with ...",
     r"--expire-id|--keep-files|--to-snapshot whole": "the option of today",
 }
 """What may stand in no message, help, manual or page, and what is said for it."""

@@ -145,7 +145,7 @@ class Connection:
             return self.call(name, arguments)
         except HiveAnswerLost as error:
             raise StorageError(
-                f"the Hive metastore at {self.server} did not answer: {error}",
+                f"the Hive metastore at {self.server} did not respond: {error}",
                 hint="run the command again; if that does not help, see the metastore's log",
             ) from error
 
@@ -192,9 +192,8 @@ class Connection:
             raise StorageError(
                 f"the server at {self.server} is not a Hive metastore, or uses another protocol: "
                 f"{error}",
-                hint="check the port in the catalog's `uri`; metastores that need SASL, HTTP or "
-                "Thrift's compact protocol answer like that; so do those with TLS unless "
-                "`hive.metastore.use.SSL` is `true`",
+                hint="check the port in the catalog's `uri`; for TLS, set `hive.metastore.use.SSL` "
+                "to `true`; icectl supports no SASL, HTTP or Thrift's compact protocol",
             ) from error
 
     def _frame(self) -> IO[bytes]:
@@ -225,7 +224,7 @@ def servers_of(catalog: str, properties: Mapping[str, str], deadline: Deadline =
         if match is None:
             raise UsageError(
                 f"catalog `{catalog}`: `{uri.strip()}` is not the address of a Hive metastore",
-                hint="`uri` is like thrift://host:9083, several of them with commas between",
+                hint="write `uri` as thrift://host:9083, with commas between several addresses",
             )
         addresses.append((match["host"], int(match["port"] or _PORT)))
     return Servers(
@@ -243,7 +242,7 @@ def _seconds(catalog: str, properties: Mapping[str, str]) -> float:
     text = properties.get(key)
     match = _SECONDS.fullmatch(text.strip()) if text is not None else None
     if text is not None and match is None:
-        raise UsageError(f"catalog `{catalog}`: `{key}` is a number of seconds, not `{text}`")
+        raise UsageError(f"catalog `{catalog}`: `{key}` must be a number of seconds, not `{text}`")
     return _ANSWER_SECONDS if match is None else int(match[1]) * _UNITS[(match[2] or "").lower()]
 
 

@@ -151,7 +151,7 @@ def _bounded(read: Read) -> Read:
         size += wanted
         count += 1
         if size > _MOST_BYTES or count > _MOST_VALUES:
-            raise NotThrift("its answer has no end")
+            raise NotThrift("its response does not end")
         return read(wanted)
 
     return within

@@ -211,7 +211,7 @@ class HivePointer:
             raise no_iceberg_table(catalog, self.name, "a view")
         parameters = pointed.parameters
         if pointed.iceberg_type != "iceberg":
-            raise no_iceberg_table(catalog, self.name, "a table of Hive's own")
+            raise no_iceberg_table(catalog, self.name, "a Hive table")
         if not parameters.get(METADATA_LOCATION):
             raise TableNotFound(
                 f"the metastore has no metadata file for `{self.name}`: the parameter "
@@ -232,9 +232,9 @@ class HivePointer:
                 f"`{_LOCK_KEY}=false` of `{self.name}` makes writers skip the metastore's lock, "
                 f"and the metastore at {connection.server} does not compare the pointer: commits "
                 "would overwrite each other",
-                hint=f"set `{_LOCK_KEY}=true` for all its writers; if the metastore does compare, "
-                f"as that of Hive 2.3.10 does, `{_COMPARES_KEY}=true` in the catalog's "
-                "configuration says so",
+                hint=f"set `{_LOCK_KEY}=true` for all its writers; if the metastore compares "
+                f"pointers, as in Hive 2.3.10, set `{_COMPARES_KEY}=true` in the catalog's "
+                "configuration",
             )
 
     def _change(
@@ -464,7 +464,7 @@ class Locker:
                     if row.agent == agent:
                         metastore.unlock(connection, row.lock_id)
         except (*_CALL_ERRORS, StorageError):
-            _LOGGER.debug("cannot give back the lock of %s", agent, exc_info=True)
+            _LOGGER.debug("cannot release the lock of %s", agent, exc_info=True)
 
     def _failure(self, reason: str) -> StorageError:
         return StorageError(

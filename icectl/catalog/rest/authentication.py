@@ -231,7 +231,7 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
     except (NotReachedError, NoAnswerError) as error:
         raise StorageError(
             f"cannot reach {shown} for an OAuth2 token: {error}",
-            hint="the catalog property `oauth2-server-uri` names the address that gives tokens",
+            hint="check the catalog property `oauth2-server-uri`, the address that issues tokens",
         ) from error
     try:
         members = parse_json(answer.body)
@@ -242,10 +242,10 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
         assert isinstance(members, dict)
         return members
     kind = answer.headers.get("content-type", "").partition(";")[0] or "nothing"
-    said = _reason(members) or f"its answer is not a token ({kind})"
+    said = _reason(members) or f"its response is not a token ({kind})"
     client = f"client `{asked.client_id}`" if asked.client_id else "the catalog's `credential`"
     raise StorageError(
-        f"{shown} gives no OAuth2 token to {client} ({answer.status}): {said}",
+        f"{shown} issued no OAuth2 token for {client} ({answer.status}): {said}",
         hint="check the catalog properties `credential` (as ID:SECRET), `scope` and "
         "`oauth2-server-uri`",
         id="access-denied" if answer.status in (400, 401, 403) else None,

@@ -155,7 +155,7 @@ class RestClient:
             page = self.get(path, {**query, **more})
             items = page.get(member)
             if not isinstance(items, list):
-                raise self.odd(f"{self.config.uri}/{path}", f"its answer has no `{member}`")
+                raise self.odd(f"{self.config.uri}/{path}", f"its response has no `{member}`")
             yield from items
             token = str(page.get("next-page-token") or "")
             if token in seen:
@@ -199,8 +199,8 @@ class RestClient:
         does_not = "accept" if refusal.status in _LOGGED_OUT else "allow this to"
         return StorageError(
             f"catalog `{self.name}` at {redacted_url(url)} does not {does_not} {shown}: {refusal}",
-            hint="the catalog's properties `token`, `credential` and `auth.*` hold the "
-            "credentials; `-v` shows where each comes from",
+            hint="check the properties `token`, `credential` and `auth.*`; `-v` shows where each "
+            "comes from",
             id="access-denied",
         )
 
@@ -209,7 +209,8 @@ class RestClient:
         return StorageError(
             f"catalog `{self.name}`: {redacted_url(url)} does not respond like an Iceberg REST "
             f"catalog: {what}",
-            hint="the catalog property `uri` is the part before `/v1` in the server's addresses",
+            hint="set the catalog property `uri` to the part of the server's addresses before "
+            "`/v1`",
         )
 
     def nameless(self, path: str) -> StorageError:
@@ -229,8 +230,7 @@ class RestClient:
     def unreachable(self, url: str, error: Exception) -> StorageError:
         return StorageError(
             f"cannot reach catalog `{self.name}` at {redacted_url(url)}: {error}",
-            hint="the catalog property `uri` is its address; proxies come from HTTPS_PROXY and "
-            "NO_PROXY",
+            hint="check the catalog property `uri`, and proxies in HTTPS_PROXY and NO_PROXY",
         )
 
     def parsed(self, answer: Answer, url: str) -> Any:
@@ -244,10 +244,10 @@ class RestClient:
         try:
             parsed = parse_json(answer.body)
         except ValueError as error:
-            kind = answer.headers.get("content-type", "of no kind that it names").partition(";")[0]
-            raise self.odd(url, f"its answer is not JSON ({kind})") from error
+            kind = answer.headers.get("content-type", "of an unnamed kind").partition(";")[0]
+            raise self.odd(url, f"its response is not JSON ({kind})") from error
         if not isinstance(parsed, dict):
-            raise self.odd(url, "its answer is not a JSON object")
+            raise self.odd(url, "its response is not a JSON object")
         return parsed
 
     @property
@@ -327,7 +327,7 @@ class RestClient:
             raise UsageError(
                 f"catalog `{self.name}`: its property `uri` is `{redacted_url(uri)}`, which is not "
                 "the address of a REST catalog",
-                hint="it is like https://catalog.example.com",
+                hint="write it like https://catalog.example.com",
             )
         return uri
 
@@ -351,7 +351,7 @@ class RestClient:
                 self.hide(value)
         taken = {name: value for name, value in said.items() if name in _FROM_SERVER}
         left = sorted(said.keys() - storage.keys() - taken.keys() - {"uri"})
-        _LOGGER.debug("not taken from the server of catalog `%s`: %s", self.name, ", ".join(left))
+        _LOGGER.debug("ignored from the server of catalog `%s`: %s", self.name, ", ".join(left))
         properties = {**self.configured, **taken}
         now_uri = overrides.get("uri", uri).rstrip("/")
         if now_uri != uri and (
@@ -359,9 +359,9 @@ class RestClient:
             or not (now_uri.isprintable() and not set("?#@\\ ") & set(now_uri))
         ):
             raise Refused(
-                f"the server of catalog `{self.name}` sends its clients to "
-                f"{redacted_url(now_uri)}, but the credentials for {redacted_url(uri)} are sent "
-                "nowhere else",
+                f"the server of catalog `{self.name}` redirects its clients to "
+                f"{redacted_url(now_uri)}; icectl sends the credentials for "
+                f"{redacted_url(uri)} to no other address",
                 hint="if that address is right, set it as the catalog's property `uri`",
             )
         return Config(

@@ -131,7 +131,7 @@ class RestAttempt:
             uuid = self.base.metadata.table_uuid
             if uuid not in (None, now.metadata.table_uuid) or not shows(self.updates, now.metadata):
                 self.is_doubtful = True  # it may be an older answer, or one to somebody else
-                return "the server accepts the commit, but its answer shows a table without it"
+                return "the server accepted the commit, but its response shows a table without it"
             return self._checked(now, is_own=True)
         refusal = Refusal.of(answer)
         if _says_nothing(refusal):
@@ -187,9 +187,9 @@ class RestAttempt:
         return Unknown(
             self.base.metadata_location,
             reason,
-            message=f"it is not known whether the commit to {self.table.shown} landed: {reason}",
-            hint="nothing was deleted; check the table once the server answers again, then run "
-            "the command again",
+            message=f"the outcome of the commit to {self.table.shown} is unknown: {reason}",
+            hint="check the table once the server responds again, then run the command again; "
+            "nothing was deleted",
         )
 
     def _refused(self, refusal: Refusal) -> IcectlError:
@@ -202,7 +202,7 @@ class RestAttempt:
             return client.failed(refusal, self.table.url)
         unknown = refusal.status in {405, 406, 501} or "Unsupported" in refusal.type
         if unknown or "nrecognized action" in refusal.message:
-            return Unsupported(message, hint="the server does not know this kind of change")
+            return Unsupported(message, hint="the server does not support this kind of change")
         return Refused(message, hint="nothing was changed; the message is the server's own")
 
     def _checked(self, now: LoadedTable, *, is_own: bool) -> CommitOutcome:
@@ -256,8 +256,9 @@ class RestAttempt:
             names = ", ".join(f"`{name}`" for name in refs)
             if set(refs) <= set(now.metadata.refs):
                 self.table.warn(
-                    f"another writer set {names} on a snapshot while it was expired, and the "
-                    "server dropped that: it was restored, on a snapshot with the same content"
+                    f"another writer pointed {names} to a snapshot that this commit expired; "
+                    "the server dropped it, and icectl restored it on a snapshot with the same "
+                    "content"
                 )
         return self._uncertain(f"{names} cannot be restored")
 

@@ -148,12 +148,12 @@ class ServedTable:
     ) -> LoadedTable:
         members, location = answer.get("metadata"), answer.get("metadata-location")
         if not isinstance(members, dict):
-            raise self.client.odd(self.url, "its answer has no table metadata")
+            raise self.client.odd(self.url, "its response has no table metadata")
         if not isinstance(location, str) or not location:
             raise Unsupported(
                 f"the server does not say where the metadata of {self.shown} is: the table is "
                 "staged and not created yet, or the server hides it",
-                hint="maintain it with what the server offers for that",
+                hint="maintain it with the server's own tools",
             )
         try:
             check_texts(members)

@@ -104,7 +104,9 @@ class Vended:
             if "token" in config:
                 token = config["token"]
                 if not token.isascii() or not token.isprintable() or " " in token:
-                    raise self.client.odd(self.client.config.uri, "the token for a table is none")
+                    raise self.client.odd(
+                        self.client.config.uri, "it returned an invalid token for a table"
+                    )
                 self.token = token
             base = {**self.client.config.storage, **of_server(config)}
             all_said = {**self.client.configured, **base}
@@ -132,8 +134,8 @@ class Vended:
             for key in _ADDRESSES:
                 if settings.get(key, "https:").lower().startswith("http:"):
                     raise Refused(
-                        f"the server of catalog `{self.client.name}` names an address without TLS "
-                        f"for the storage, by `{key}`",
+                        f"the server of catalog `{self.client.name}` gives a storage address "
+                        f"without TLS, in `{key}`",
                         hint=f"if that address is right, set the catalog property `{key}` to it",
                     )
 
@@ -165,8 +167,8 @@ class Vended:
                 _LOGGER.debug("cannot renew the credentials of the storage: %s", error)
                 return
             raise StorageError(
-                f"catalog `{self.client.name}` gives no new credentials for the storage of "
-                f"`{self.name}`, and the old ones have expired: {error}",
+                f"catalog `{self.client.name}` did not renew the expired storage credentials of "
+                f"`{self.name}`: {error}",
                 hint="run the command again",
             ) from error
 

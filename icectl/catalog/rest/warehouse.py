@@ -72,8 +72,8 @@ class RestTable:
         lost = not_shown(stored, loaded.metadata)
         if lost:
             raise Unsupported(
-                f"the server does not know parts of the metadata of {self.served.shown} "
-                f"({', '.join(lost[:5])}), and would lose them with any change",
+                f"the server does not support parts of the metadata of {self.served.shown} "
+                f"({', '.join(lost[:5])}), and any commit would drop them",
                 hint="use a server that preserves this field; or remove it with the engine that "
                 "wrote it",
             )

@@ -195,7 +195,7 @@ def _are_partitions_due(
     try:
         partition_type(metadata)
     except Unsupported as error:
-        context.progress.warn(f"no statistics of partitions: {error.message}")
+        context.progress.warn(f"no partition statistics: {error.message}")
         return False
     return True
 
@@ -301,8 +301,8 @@ def execute(
                 )
             if _described(metadata, snapshot) != _described(loaded.metadata, snapshot):
                 raise CommitConflict(
-                    f"another writer has named statistics of snapshot {snapshot.snapshot_id}",
-                    hint="`icectl analyze TABLE --check` says whether any are missing",
+                    f"another writer has committed statistics of snapshot {snapshot.snapshot_id}",
+                    hint="check for missing statistics with `icectl analyze TABLE --check`",
                 )
             return Proposal(updates, frozenset(outputs.locations))
 

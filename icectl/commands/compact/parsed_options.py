@@ -75,7 +75,7 @@ def options_of(
         if value is not None and strategy not in needed:
             raise UsageError(
                 f"`{name}` cannot be used with `--strategy {strategy}`",
-                hint=f"`--strategy {needed[0]}`, which `{name}` implies, uses it",
+                hint=f"use `--strategy {needed[0]}`, which `{name}` implies",
             )
     if request.zorder is None and strategy in _CURVES:
         hint = "`--zorder a,b` names two or more"

@@ -257,12 +257,12 @@ def _output_spec(
     types = result_types(spec, metadata.schemas)
     if None in types:
         message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
-        raise Unsupported(message, hint="`--output-spec-id` names another spec")
+        raise Unsupported(message, hint="choose another spec with `--output-spec-id`")
     opaque = {item.expr_id for item in metadata.expressions if item.is_opaque}
     if any(item.expr_id in opaque for item in spec.fields):  # sfc-1 X6
         message = f"nothing new is written with partition spec {spec.spec_id}"
         message += ": a transform can't be computed"
-        hint = "`--output-spec-id` names another spec"
+        hint = "choose another spec with `--output-spec-id`"
         raise Unsupported(message, rule="V4-015", hint=hint)  # V4-015
     return spec, types
 

@@ -361,7 +361,7 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
     for location, reason in islice(report.plan.odd.items(), _SHOWN_ODD if shows_plan else 0):
         console.say(f"  `{name(location)}`: {reason}")
     if shows_plan and report.plan.odd:
-        console.hint("`--method rewrite` decodes and compacts these files too")
+        console.hint("use `--method rewrite` to decode and compact these files too")
     for number, reason in sorted(report.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(report, result))
@@ -370,8 +370,8 @@ def print_compaction(console: Console, report: Compaction, *, whole: bool) -> No
             console.say(line)
     if not report.plan.has_work and LEFT_ALONE[FileVerdict.TOO_FEW] in report.plan.left_alone:
         console.hint(
-            "`--min-input-files 2` merges fewer files too, `--min-delete-ratio 10%` takes deletes "
-            "from 10% of the rows on"
+            "use `--min-input-files 2` to merge fewer files, or `--min-delete-ratio 10%` to "
+            "rewrite files with 10% deleted rows or more"
         )
     if report.outcome is not None:
         print_new_metadata_file(console, unpublished_metadata(report.outcome.landed))

@@ -131,7 +131,7 @@ def _machine() -> Iterator[Probe]:
 def _settings(common: Common, configuration: Configuration) -> Iterator[Probe]:
     file = common.shell.settings.file
     if file is None:
-        hint = "`--config FILE` names one; the usual place is ~/.config/icectl/icectl.toml"
+        hint = "give one with `--config FILE`; the usual place is ~/.config/icectl/icectl.toml"
         yield Probe("settings", "icectl.toml", "absent", "there is none", hint)
     else:
         yield Probe("settings", "icectl.toml", "ok", str(file))

@@ -185,7 +185,7 @@ def _key_set(
         columns = _columns(file.names, metadata)
         kinds = ", ".join(f"`{item.name}` is {type_text(item.type)}" for item in columns)
         raise UsageError(
-            f"the columns of {file.file} do not fit those of the table: {kinds}", hint=error.hint
+            f"the columns of {file.file} do not match those of the table: {kinds}", hint=error.hint
         ) from None
     digest = None if secret is None else _digest(rows, secret)
     if files is not None and len(rows.content) > MOST_KEPT_BYTES:
@@ -319,7 +319,7 @@ def _chosen(
 def _check_given(column: pa.ChunkedArray, file: str, name: str) -> None:
     if column.null_count:
         row = pc.index(pc.is_null(column), value=True).as_py() + 1
-        raise UsageError(f"{file}, row {row}: `{name}` is null, which equals nothing")
+        raise UsageError(f"{file}, row {row}: `{name}` is null, and null matches no row")
 
 
 def _of_text(
@@ -383,7 +383,7 @@ def _instant(text: str, place: str) -> int:
     """Return the time of a cell in ms. Raises: UsageError, without the cell."""
     instant = iso_instant(text.strip())
     if instant is None:
-        raise UsageError(f"{place}: it does not say when the key was asked for, in ISO 8601")
+        raise UsageError(f"{place}: its time of request is not in ISO 8601")
     return instant
 
 
@@ -411,7 +411,7 @@ def _csv_rows(
                 empty = names[chosen.index("")]
                 raise UsageError(
                     f"{file}, line {reader.line_num}: `{empty}` is empty, and may stand for null",
-                    hint="in a Parquet file, an empty text is a key",
+                    hint="use a Parquet file if an empty string is a key",
                 )
             yield reader.line_num, chosen
     except csv.Error as error:

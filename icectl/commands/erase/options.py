@@ -121,22 +121,22 @@ class EraseRequest:
 def erase(common: Common, table: TableArgument, request: EraseRequest, change: Change) -> Outcome:
     """Erase rows from the branches of a table and from its history.
 
-    Rows that a delete hides still lie in their files; they are erased too. Data files with such
-    rows are rewritten without them on each branch. Equality deletes with such keys become deletes
-    by position. Manifests that still name a replaced file, and its bounds, are rewritten.
+    On each branch, icectl rewrites data files without these rows, also rows that a delete hides. It
+    converts equality deletes with such keys to position deletes. It rewrites manifests that still
+    name a replaced file and its bounds.
 
-    Snapshots that name such files expire with --expire-history, and their files are deleted. Tags
-    on them go only with --drop-tags. Other snapshots stay. Without these options the branches are
-    rewritten, what still holds rows is listed, and the exit code is 3.
+    With --expire-history, icectl expires snapshots that name such files, and deletes the files.
+    --drop-tags also drops tags on them. Without these options, icectl rewrites only the branches,
+    lists what still has rows, and exits with code 3.
 
-    After the last commit each snapshot and each file below the table's location is looked at again.
-    What may still hold a row is listed (exit 3). --verify only looks, and takes nothing from an
-    earlier run (exit 4).
+    After the last commit, icectl checks each snapshot and each file under the table's location
+    again. It lists those that may still have a row (exit 3). --verify only checks, without relying
+    on an earlier run (exit 4).
 
-    Rows go only if EXPR is true of them. Keys are in no plan, log or journal of icectl. If more
-    than --max-fraction of the rows of a branch match, nothing is erased (exit 5).
+    icectl erases a row only if EXPR is true for it. No plan, log or journal has the keys. If more
+    than --max-fraction of a branch's rows match, icectl erases nothing (exit 5).
 
-    Previous versions of objects are listed in S3. With --delete-versions those of files that the
-    run deletes go, too. Backups, and copies elsewhere, are not looked at.
+    In S3, icectl lists previous versions of objects. --delete-versions deletes those of files that
+    the run deletes. icectl does not check backups, or copies elsewhere.
     """
     return run_of("erase")(common, table, request, change)

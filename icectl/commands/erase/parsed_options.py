@@ -94,7 +94,7 @@ def options_of(
             return Sought(None, found.columns, found.count, found.digest), found.wanted
         predicate = parse_where(where or "", metadata, now_ms)
         if not condition_ids(predicate):
-            raise UsageError("`--where` names no column, and would mean every row or none")
+            raise UsageError("`--where` names no column, and would match every row or none")
         return Sought(where), WantedRows(predicate, predicate)
 
     ratio, rounds = values["max_fraction"], values["rounds"]

@@ -132,7 +132,7 @@ def _judged(
     held = {file.location for file in found.files} | found.unread.keys()
     held |= {path for file in found.files for path, _, _ in file.manifests}
     judging = _Judging(reader, search, found, _described(reader), frozenset(held))
-    context.progress.phase("looking at every file")
+    context.progress.phase("checking every file")
     judging.everything(reader.metadata.location)
     away = _Judging(reader, search, found, {}, frozenset(), hint=_AWAY)
     if quarantine is not None:
@@ -206,7 +206,7 @@ class _Judging:
                 is_it = name_of not in seen and len(spelled) == 1
                 self.judge(location, size, name_of if is_it else None)
         for path, reason in unlisted(folder):
-            self.left.append(Left(path, f"{reason}: not looked at"))
+            self.left.append(Left(path, f"{reason}: not checked"))
 
     def judge(self, location: str, size: int, name_of: str | None = None) -> None:
         """Judge a file that metadata names so, or that nothing names."""

@@ -268,13 +268,11 @@ def _check_change(request: EraseRequest, change: Change) -> None:
     }
     used = [name for name, value in changing_options.items() if value]
     if request.verify and used:
-        raise UsageError(f"`--verify` only looks, and cannot be used with `{used[0]}`")
+        raise UsageError(f"`--verify` changes nothing, and cannot be used with `{used[0]}`")
     if request.sign_key is not None and request.report is None:
         raise UsageError("`--sign-key` needs `--report`")
     if change.save_plan is not None:
-        raise UsageError(
-            "plans of erase can't be saved", hint="`--dry-run --json` prints what would be done"
-        )
+        raise UsageError("erase cannot save plans", hint="print the plan with `--dry-run --json`")
     if change.metadata_file is not None and not (change.dry_run or change.check):
         raise UsageError("erase makes several commits, and `--metadata-file` allows only one")
 
@@ -388,7 +386,7 @@ def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> No
         raise Refused(
             f"the table's location, {redacted(loaded.metadata.location)}, does not contain its "
             "current metadata file: no file there is its own",
-            hint="erase the rows where the table's metadata lies",
+            hint="run erase where the table's metadata is",
             id="location-not-own",
         )
     others = OtherTables(context)
@@ -401,7 +399,7 @@ def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> No
         return
     others.check_in_and_above(loaded, sorted({parent(location) for location in foreign}))
     raise Refused(
-        f"{redacted(foreign[0])} holds such rows, and is not the table's own",
+        f"{redacted(foreign[0])} has such rows, but does not belong to the table",
         hint="erase the rows in the table that owns the file",
         id="foreign-file",
     )
@@ -538,7 +536,7 @@ class _Erasing:
             *(f"snapshot {id_}" for id_ in plan.snapshot_ids if id_ not in self.expired_ids),
         ]
         left = [Left(ref, "it named files with such rows when the run began") for ref in refs]
-        why = Left("the run", f"it ended early: {reason}; run the command again, which goes on")
+        why = Left("the run", f"it ended early: {reason}; run the command again to continue")
         return Erased(
             self.row_count,
             tuple(self.snapshot_ids),
@@ -706,7 +704,7 @@ class _Erasing:
         if not prepared.has_work:
             return
         for location, _, _ in rows(prepared.outside if len(prepared.outside) else NO_FILES):
-            self.left.append(Left(location, "it is not the table's own, and was not deleted"))
+            self.left.append(Left(location, "it does not belong to the table, and was not deleted"))
         for part in prepared.unread:
             self.left.append(Left(part.subject, f"its files stay: {part.reason}"))
         gone = tuple(it.snapshot_id for it in prepared.plan.retention.expired)

@@ -95,7 +95,7 @@ def filter_of(
     is_about_past = is_of_past(predicate, now_ms)
     if not any_filter and not is_about_past:
         raise Refused(
-            "the filter may be true of rows that are not of the past",
+            "the filter may match rows that are not in the past",
             hint="compare a date or timestamp with an instant before now, as in "
             "\"at < 'now - 90d'\"; `--yes-any-filter` deletes by any filter",
             id="any-filter",

@@ -83,7 +83,7 @@ def print_expiry(console: Console, report: ExpiredRows, *, whole: bool) -> None:
         for line in wrap(text, console.prose_width):
             console.print(line)
     if not plan.has_work:
-        console.say("nothing to do: no row is past its time")
+        console.say("nothing to do: no row has expired")
         return
     change = "rewrite without these rows" if plan.method == "rewrite" else "delete rows in"
     kinds = [
@@ -130,8 +130,8 @@ def _remarks(plan: ExpireRowsPlan) -> list[str]:
         remarks.append(f"`{'`, `'.join(without_zone)}` has no time zone and is read as UTC")
     if plan.doubted_count:
         remarks.append(
-            f"{print_count(plan.doubted_count, 'file')}: footers do not prove what bounds and "
-            "partitions say, so rows were read"
+            f"{print_count(plan.doubted_count, 'file')}: footers do not confirm bounds and "
+            "partitions, so rows were read"
         )
     if plan.other_refs and plan.has_work:
         remarks.append(f"these refs keep the rows: {', '.join(plan.other_refs)}")

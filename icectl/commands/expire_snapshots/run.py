@@ -153,16 +153,16 @@ def prepare(context: TableContext, options: ExpireOptions) -> PreparedExpiry:
     if prepared.plan.unlogged_snapshot_ids:
         unlogged = print_count(len(prepared.plan.unlogged_snapshot_ids), "kept snapshot")
         context.progress.warn(
-            f"{unlogged} will no longer be found by time travel (R-026); a tag keeps a snapshot in "
-            "reach by its name"
+            f"{unlogged} will no longer be found by time travel (R-026); tag a snapshot to keep "
+            "it reachable by name"
         )
     just_read = current_since(
         metadata, prepared.plan.retention.expired, prepared.now_ms - _QUERIES_TAKE_MS
     )
     if prepared.deletes_files and len(prepared.deletable) and just_read:
         context.progress.warn(
-            f"{print_count(len(just_read), 'snapshot')} to expire could be read as current within "
-            f"the last {print_duration(_QUERIES_TAKE_MS)}, the newest until "
+            f"{print_count(len(just_read), 'snapshot')} to expire were current within the last "
+            f"{print_duration(_QUERIES_TAKE_MS)}, the newest until "
             f"{print_instant(max(just_read.values()))}: queries that still read them will fail"
         )
     return prepared
@@ -278,8 +278,7 @@ def _true_statistics(
     if others:
         more = f" and {print_count(len(others) - 1, 'more file')}" if len(others) > 1 else ""
         context.progress.warn(
-            f"{others[0]}{more} stays: an entry calls it statistics, and gives it another size "
-            "(R-140)"
+            f"{others[0]}{more} is kept: an entry names it as statistics of another size (R-140)"
         )
     return excluding(files, others)
 
@@ -291,8 +290,8 @@ def _behind_links(context: TableContext, metadata: TableMetadata, files: Files) 
     linked = files_behind_links(context.store, files.table["location"])
     if linked:
         context.progress.warn(
-            f"{print_count(len(linked), 'file')} behind a link below the table's location stay, as "
-            f"{linked[0]}: links are not followed"
+            f"{print_count(len(linked), 'file')} behind a link under the table's location are "
+            f"kept, as {linked[0]}: icectl does not follow links"
         )
     return linked
 

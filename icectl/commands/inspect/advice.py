@@ -374,7 +374,7 @@ def _print_logs(console: Console, row: Row) -> None:
     if row["other_line_count"]:
         _say(console, f"{print_count(row['other_line_count'], 'line')} skipped: of other kinds")
     for path in row["unreadable_files"]:
-        _say(console, f"`{path}` is read in part only: its compression is damaged or cut off")
+        _say(console, f"`{path}` was read only in part: its compression is damaged or truncated")
     if row["unknown_columns"]:
         names, more = row["unknown_columns"][:_MOST_NAMED], ""
         if len(row["unknown_columns"]) > _MOST_NAMED:

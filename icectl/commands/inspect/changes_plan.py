@@ -52,7 +52,7 @@ def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> Com
         return ComparedSnapshots(None, after, parent_id)
     if parent is None:
         message = f"the parent {parent_id} of the snapshot has expired"
-        raise UsageError(message, hint="`--from ID` names another snapshot to compare with")
+        raise UsageError(message, hint="choose another snapshot to compare with `--from ID`")
     return ComparedSnapshots(parent, after)
 
 

@@ -74,7 +74,7 @@ def keys_of(
                 message = f"`--columns`: the table has no column `{name}`"
                 raise UsageError(message, hint=similar_name_hint(name, names))
             if not schema.line_to(item.id) or not is_comparable(item.type):
-                raise UsageError(f"`--columns`: values of `{name}` have no order to be compared by")
+                raise UsageError(f"`--columns`: values of `{name}` have no order")
             keys.append(ClusteringKey(name, item.id, item.type, identity))
         return keys, None
     order = metadata.sort_order(metadata.default_sort_order_id)

@@ -311,7 +311,7 @@ def _show_advice(reader: Reader, request: _ParsedRequest) -> _Shown:
     if not options.queries and request.columns is None:
         raise UsageError(
             "the view `advice` needs logs of queries",
-            hint="name them by `--queries FILE`, or columns that are looked up by `--columns`",
+            hint="give logs with `--queries FILE`, or searched columns with `--columns`",
         )
     name = (
         options.queries_table

@@ -1,4 +1,4 @@
-"""The views of `inspect`, and what each may be asked for."""
+"""The views of `inspect`, and the options that each supports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -107,7 +107,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     """Judge every table that the targets stand for. Raises: TableNotFound, where there is none."""
     tables = find_tables(common, targets)
     progress = common.shell.console.progress
-    progress.phase("looking at tables", total=len(tables.tables))
+    progress.phase("checking tables", total=len(tables.tables))
 
     assess = partial(_assess, with_clustering=request.html is not None)
 

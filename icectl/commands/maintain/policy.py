@@ -66,7 +66,7 @@ class Window:
 
 def parse_window(text: str) -> Window:
     """Read hours and a zone, UTC where there is none. Raises: UsageError."""
-    hint = "a window looks like 22:00-06:00 Europe/Berlin; without a zone it is in UTC"
+    hint = "write a window as 22:00-06:00 Europe/Berlin; without a zone it is in UTC"
     match = _WINDOW.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"`{text}` is not a time window", hint=hint)
@@ -81,7 +81,7 @@ def parse_window(text: str) -> Window:
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"this machine has no time zone `{zone}`",
-            hint="zones are named as in Europe/Berlin; `pip install tzdata` brings all of them",
+            hint="use a name such as Europe/Berlin; `pip install tzdata` installs all zones",
         ) from error
     return Window(text.strip(), ends[0], ends[1] % _DAY_MINUTES, zone)
 
@@ -403,7 +403,7 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
                 raise Refused(
                     f"`{key}`, {rule.origin}: it can start programs, and "
                     f"{others if is_trusted else 'the policy is untrusted'}",
-                    hint="take it out, and say it on the command line with "
+                    hint="remove it, and give it on the command line with "
                     f"`--{key.rpartition('.')[2]}`",
                     id="untrusted-policy",
                 )
@@ -413,7 +413,7 @@ def read_policy(path: str, *, is_trusted: bool = True) -> MaintenancePolicy:
         if deleting and not is_trusted:
             raise Refused(
                 f"`{deleting[0]}`, {rule.origin}: it may delete rows, and the policy is untrusted",
-                hint="take it out, and delete rows by a policy of your own",
+                hint="remove it, and delete rows with a policy of your own",
                 id="untrusted-policy",
             )
     return MaintenancePolicy(tuple(policy_rules), renamed=tuple(renamed))
@@ -458,7 +458,7 @@ def _values(loaded: Mapping[str, Any], origin: str, renamed: list[str]) -> Mappi
             instead = _NOT_IN_POLICIES.get(name)
             if name in _NOT_IN_POLICIES and instead is None:
                 raise UsageError(
-                    f"`{name}`, {origin}: no policy takes this option",
+                    f"`{name}`, {origin}: policies must not set this option",
                     hint=f"give it to one run of `icectl {name.partition('.')[0]}`",
                 )
             close = [instead] if instead else get_close_matches(name, KEYS, n=1)

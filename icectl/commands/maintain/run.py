@@ -301,7 +301,7 @@ def _explain(setup: _Setup) -> Outcome:
     """Return the effective policy of one table."""
     if len(setup.tables) != 1:
         raise UsageError(
-            f"`--explain` is for one table, and TARGET stands for {len(setup.tables):,}",
+            f"`--explain` accepts one table, but TARGET selects {len(setup.tables):,}",
             hint="`--dry-run` lists them",
         )
     [table] = setup.tables
@@ -338,7 +338,7 @@ def _assess_tables(setup: _Setup, tables: FoundTables) -> list[TableRun]:
     shell = setup.common.shell
     place = StepContext(shell.env, shell.interrupts, lambda: shell.deadline.passed)
     progress = shell.console.progress
-    progress.phase("looking at tables", total=len(setup.tables))
+    progress.phase("checking tables", total=len(setup.tables))
 
     def look(table: str) -> TableRun:
         policy, skipped = setup.policies[table], None
@@ -366,8 +366,8 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
     console = common.shell.console
     if not console.asks:
         raise UsageError(
-            "confirmation needed, and there is no terminal to ask on",
-            hint="`--yes` or a `--policy` confirms beforehand, `--dry-run` shows the plan",
+            "cannot ask for confirmation without a terminal",
+            hint="confirm with `--yes` or a `--policy`, or see the plan with `--dry-run`",
             id="confirmation-needed",
         )
     for table in tables:
@@ -503,7 +503,7 @@ def _outcome(setup: _Setup, tables: Sequence[TableRun], ended: EndedTables) -> O
     if request.save_plan is not None and setup.instant_ms is not None:
         if any(not SPARK_KEYS.isdisjoint(policy.values) for policy in setup.policies.values()):
             setup.common.shell.console.note(
-                "not in the plan: what the policy says of Spark; give it to `icectl apply` again"
+                "not in the plan: the policy's Spark settings; give them to `icectl apply` again"
             )
         plan = kept_plan(setup.common, ordered, setup.policies, setup.instant_ms)
 

@@ -100,7 +100,7 @@ def updates(metadata: TableMetadata, changes: Sequence[PropertyChange]) -> Seque
         if now != change.before:
             raise CommitConflict(
                 f"another writer has changed property `{change.key}`",
-                hint="look at it with `icectl properties TABLE`, then run the command again",
+                hint="check it with `icectl properties TABLE`, then run the command again",
             )
     pairs = {change.key: change.after for change in changes if change.after is not None}
     keys = tuple(change.key for change in changes if change.after is None)

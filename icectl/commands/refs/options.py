@@ -22,7 +22,7 @@ def parse_positive_duration(text: str) -> int:
     if duration_ms <= 0:
         raise UsageError("it is not positive")
     if duration_ms > FOREVER_MS:
-        raise UsageError("it is longer than a table can say")
+        raise UsageError("it is too long for table metadata")
     return duration_ms
 
 

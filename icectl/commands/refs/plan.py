@@ -116,7 +116,7 @@ def plan_rollback(
         if older_snapshot is None:
             raise UsageError(
                 f"`{branch}` has no snapshot of {print_instant(instant_ms)} or before",
-                hint="`icectl inspect TABLE snapshots` lists those that are left",
+                hint="`icectl inspect TABLE snapshots` lists the remaining ones",
             )
         target = older_snapshot.snapshot_id
     if target not in {item.snapshot_id for item in line}:
@@ -150,7 +150,7 @@ def updates(metadata: TableMetadata, changes: Sequence[RefChange]) -> Sequence[U
         if now.get(change.name) != change.before:
             raise CommitConflict(
                 f"another writer has changed `{change.name}`",
-                hint="look at it with `icectl refs TABLE`, then run the command again",
+                hint="check it with `icectl refs TABLE`, then run the command again",
             )
         if change.after is not None and metadata.snapshot(change.after.snapshot_id) is None:
             raise CommitConflict(f"snapshot {change.after.snapshot_id} has expired since then")

@@ -66,9 +66,9 @@ def outside(move: Move, location: str) -> Refused:
     """Return the error for a location that is not to be moved."""
     places = " or ".join(map(locations.redacted, move.sources))
     return Refused(
-        f"`{locations.redacted(location)}` is not below {places}: the table would still use it",
-        hint="give `--from` once for each prefix that locations of the table have, or a shorter "
-        "one; one `--to` stands for all",
+        f"`{locations.redacted(location)}` is not under {places}, and the table would still use it",
+        hint="give `--from` for each prefix of the table's locations, or a shorter one; one `--to` "
+        "applies to all",
         id="location-outside",
     )
 
@@ -98,19 +98,19 @@ def decide_move(
     rest = _rest(recorded, sources)
     if rest is None:
         raise UsageError(
-            f"the table says that it is in {locations.redacted(recorded)}, which is not below "
-            f"`--from` {' or '.join(map(locations.redacted, sources))}",
-            hint="`--from` is what the locations in the table's metadata begin with; repeat it if "
-            "they have several prefixes",
+            f"the table's metadata gives its location as {locations.redacted(recorded)}, which "
+            f"is not under `--from` {' or '.join(map(locations.redacted, sources))}",
+            hint="set `--from` to the prefix of the locations in the table's metadata; repeat it "
+            "for several prefixes",
         )
     if target is None:
         target = _target(recorded, place, rest, is_home=is_home)
     new_location = locations.join(target, rest) if rest else target
     if locations.is_within(new_location, recorded) or locations.is_within(recorded, new_location):
         raise Refused(
-            f"the new place, {locations.redacted(new_location)}, and the old one, "
+            f"the new location, {locations.redacted(new_location)}, and the old one, "
             f"{locations.redacted(recorded)}, overlap",
-            hint="a table needs its own folder",
+            hint="give the table its own folder",
         )
     return Move(sources, target, recorded, new_location)
 
@@ -120,7 +120,7 @@ def _target(recorded: str, place: str, rest: str, *, is_home: bool) -> str:
     if is_home:
         raise UsageError(
             "`--to` is missing",
-            hint="it is the table's new location, or a prefix of that to match `--from`",
+            hint="give the table's new location, or a prefix of it to match `--from`",
         )
     if not rest:
         return place

@@ -226,7 +226,7 @@ def _entry_change(schema: AvroType, names: Renames) -> Change:
 
 def _spelled_otherwise(location: str) -> Unsupported:
     return Unsupported(
-        f"the delete file `{location}` is written differently elsewhere in the table",
+        f"the delete file `{location}` is written in another form elsewhere in the table",
         hint="rewrite such deletes before the move, by `compact --deletes-only`",
     )
 

@@ -142,7 +142,7 @@ def print_relocation(console: Console, plan: RelocatePlan) -> None:
             "the new place yet" + (f": {plan.copy_list} lists them" if plan.copy_list else "")
         )
         if plan.done:
-            console.say("copy them before anybody reads the table")
+            console.say("copy them before anyone reads the table")
         elif plan.copy_list is None:
             console.hint(_COPY_FIRST)
     if plan.done:
@@ -503,8 +503,8 @@ def _originals(target: _Target, loaded: LoadedTable) -> tuple[str, ...]:
             copied.append(version.location)
         elif version.kind not in ("file-system", "uncommitted"):
             raise Refused(
-                f"{locations.redacted(version.location)} is neither of this table nor of its old "
-                "place, and would make the copy a catalog's table",
+                f"{locations.redacted(version.location)} belongs neither to this table nor to "
+                "its old location, and would make the copy a catalog's table",
                 hint="move that file away",
                 id="place-taken",
             )
@@ -576,10 +576,10 @@ def _not_copied(error: MissingFile, move: Move) -> Refused:
     location = error.location
     place = locations.moved(location, move.path_map) or location
     return Refused(
-        f"`{locations.redacted(place)}` is not there, and the table's metadata names it, as "
+        f"`{locations.redacted(place)}` is missing, but the table's metadata names it, as "
         f"`{locations.redacted(location)}`",
-        hint="copy the folder `metadata` and the delete files whole; if the file is gone at the "
-        "old place, too, expire the snapshots that name it there",
+        hint="copy the folder `metadata` and all delete files; if the old location lacks the file "
+        "too, expire the snapshots that name it there",
         id="files-missing",
     )
 

@@ -152,7 +152,7 @@ def _equal(option: str, pairs: Sequence[str]) -> Mapping[str, str]:
     for text in pairs:
         name, separator, equal_name = text.rpartition("=")
         if not separator or not name or not equal_name:
-            raise UsageError(f"`{option}`: `{text}` is not two names with a `=` between them")
+            raise UsageError(f"`{option}`: `{text}` is not of the form A=B")
         equal[name] = equal_name
     return equal
 

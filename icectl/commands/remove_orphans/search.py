@@ -97,9 +97,9 @@ def _named_folder(metadata: TableMetadata, location: str, same_store: SameStore)
     names = ", ".join(f"`{name}`" for name in named)
     others = f"of {names}" if named else "that its properties name"
     raise Refused(
-        f"{redacted(location)} is neither at nor below the table's location, "
+        f"{redacted(location)} is neither at nor under the table's location, "
         f"{redacted(metadata.location)}, nor a folder {others}",
-        hint="files that lie elsewhere may belong to other tables",
+        hint="name a folder of the table; other files may belong to other tables",
         id="location-outside",
     )
 
@@ -195,14 +195,14 @@ def prepare(context: TableContext, search: OrphanSearch, options: OrphanOptions)
         is_listed = any(is_within(place, folder) for place in places.outside)
         if not is_listed and not is_within(folder, places.table):
             context.progress.warn(
-                f"`{name}` is {redacted(folder)}, outside the table's location: orphans there are "
-                "looked for only if `--location` names it"
+                f"`{name}` is {redacted(folder)}, outside the table's location: icectl searches "
+                "it for orphans only if `--location` names it"
             )
     older_than_ms = _limit(context, options, places)
     if options.quarantine is not None:
         check_quarantine(options.quarantine, places)
     others = OtherTables(context)
-    context.progress.phase("looking for other tables")
+    context.progress.phase("searching for other tables")
     folders = [*places.listed, *filter(None, [options.quarantine])]
     others.check_above(before, folders)
     others.check_catalog(folders)
@@ -288,7 +288,7 @@ def _purge(
     quarantine = options.quarantine
     if quarantine is None or options.purge_after_ms is None:
         return None
-    context.progress.phase("looking through the quarantine")
+    context.progress.phase("searching the quarantine")
     add_root(context.store, quarantine)
     now_ms = min(context.env.now_ms(), dating_clock_ms(context.store, context.env, quarantine))
     older_than_ms = now_ms - options.purge_after_ms
@@ -328,8 +328,8 @@ def check_age(age_ms: int) -> None:
     if age_ms < LEAST_AGE_MS:
         raise Refused(
             f"files that are only {print_duration(age_ms)} old may belong to a commit in progress",
-            hint="give an `--older-than` of at least 24h; with `--allow-recent` no other writer "
-            "may be at work",
+            hint="give an `--older-than` of at least 24h; use `--allow-recent` only if no other "
+            "writer is active",
             id="too-recent",
         )
 

@@ -33,7 +33,7 @@ def check_purge_options(settings: Settings) -> None:
     """Raises: UsageError, where there is no quarantine to purge."""
     if settings.read(ORPHANS_PURGE_AFTER) is not None and settings.read(ORPHANS_QUARANTINE) is None:
         origin = settings.origin(ORPHANS_PURGE_AFTER).name
-        raise UsageError(f"{origin} needs a quarantine", hint="`--quarantine URI` names it")
+        raise UsageError(f"{origin} needs a quarantine", hint="name it with `--quarantine URI`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _before_a_broken_one(context: TableContext, error: CorruptTable) -> WholeTab
     now_ms = dating_clock_ms(context.store, context.env, broken.location)
     if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
         raise Refused(
-            f"{broken.name} cannot be read, and it is young: a writer may be writing it",
+            f"cannot read {broken.name}, and it is recent: a writer may be writing it",
             hint="run the command again once it is "
             f"{print_duration(COMMIT_TAKES_MS)} old; it is kept until then",
         )

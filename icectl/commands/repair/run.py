@@ -183,7 +183,7 @@ def question(repair: Repair) -> str:
     """Return the question that the user is asked before anything happens."""
     plan = repair.prepared.plan
     repairs, loss = print_count(len(plan.fixes), "repair"), plan.loss
-    return f"carry out {repairs}?" if loss == NOTHING else f"carry out {repairs} ({loss})?"
+    return f"apply {repairs}?" if loss == NOTHING else f"apply {repairs} ({loss})?"
 
 
 def print_repair(console: Console, repair: Repair) -> None:
@@ -448,8 +448,8 @@ def _set_back_fix(
     listed = frozenset(finding for finding in findings if str(head.snapshot_id) in finding.subject)
     if not any(file.severity == "error" for file in files | listed):
         raise Refused(
-            f"branch {options.branch} has no error at level {options.level} that going back would "
-            "repair",
+            f"branch {options.branch} has no error at level {options.level} that a rollback "
+            "would repair",
             hint=f"`icectl refs TABLE rollback {quote(options.branch)} --to {target.snapshot_id}` "
             "rolls back a healthy branch",
         )

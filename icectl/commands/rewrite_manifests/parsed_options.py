@@ -27,7 +27,7 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
         if form is not None and layout_name(metadata) != "iceberg-1.12":
             raise UsageError(
                 "`--manifest-format` is for tables of version 4 as Iceberg 1.12 writes it",
-                hint="of others the version and the layout say how manifests are stored",
+                hint="for other tables, omit it: their version and layout decide the format",
             )
         layout = layout_of_table(metadata)
         target = values["target_size"] or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)

@@ -1,7 +1,7 @@
-"""The deletion of rows in one commit: which files go, and which rows of others.
+"""Delete rows in one commit: drop whole files, and delete rows of other files.
 
-Whole files go where bounds and partitions prove that each of their rows is wanted. The other files
-that may have one are read. Their rows are deleted by position, or the files are rewritten.
+A file is dropped if bounds and partitions prove that all its rows match. Other files that may have
+matching rows are read. Their rows are deleted by position, or the files are rewritten.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

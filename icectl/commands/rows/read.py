@@ -85,8 +85,8 @@ def condition_ids(condition: Predicate) -> frozenset[int]:
     for leaf in leaves(condition):
         if leaf.column.field_id is None:
             raise UsageError(
-                f"`{leaf.column.name}` is a partition field, and rows have none",
-                hint="name the column that it is made of",
+                f"`{leaf.column.name}` is a partition field, not a column",
+                hint="use its source column",
             )
         ids.add(leaf.column.field_id)
     return frozenset(ids)

@@ -40,7 +40,7 @@ def run(common: Common, tables: Sequence[str], request: RunsRequest) -> Outcome:
     except OSError as error:
         raise StorageError(
             f"cannot read the history of runs: {error.strerror or error}",
-            hint="`state-dir` in icectl.toml names another folder",
+            hint="set another folder with `state-dir` in icectl.toml",
         ) from error
     folder, skipped = (None, 0) if history is None else (str(history.folder), history.skipped)
     warnings = []

@@ -161,7 +161,7 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
     if _changes_layout(plan):
         console.say(f"the table has layout {upgrade.layout} now")
     elif _only(plan, "rewrite-manifests"):
-        console.say(f"the table has version {plan.from_version}, and so are its manifests now")
+        console.say(f"the table and its manifests have version {plan.from_version} now")
     elif not _only(plan, "convert-position-deletes"):
         console.say(f"the table has version {outcome.landed.metadata.format_version} now")
     if plan.converted and outcome.unfinished is None:

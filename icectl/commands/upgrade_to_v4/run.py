@@ -121,7 +121,8 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     if request.eager and change.metadata_file is not None:
         raise UsageError(
             "`--eager` makes a commit per branch, and `--metadata-file` allows only one",
-            hint="upgrade without, point the catalog at the new file, then go on with the next",
+            hint="upgrade without it, point the catalog to the new file, then continue with the "
+            "next",
         )
     session = open_session(common, table, read_only=False, change=change)
     context = session.context
@@ -187,7 +188,9 @@ def prepare(context: TableContext, options: UpgradeOptions) -> PreparedUpgrade:
     loaded.capabilities.check_version(TO_VERSION)
     is_other = metadata.format_version >= TO_VERSION
     if is_other and layout_of_table(metadata) is not options.layout:
-        loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
+        loaded.capabilities.check_update(
+            SetLayout, "convert a table to another layout of version 4"
+        )
     return PreparedUpgrade(loaded, _planned(context, metadata, options), options)
 
 

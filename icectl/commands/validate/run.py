@@ -130,10 +130,10 @@ def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
         )
     sample = read_options(request)["sample"]
     if sample == 0:
-        raise UsageError("`--sample`: a sample of 0 looks at no file", hint="give 5%, for example")
+        raise UsageError("`--sample`: a sample of 0 checks no file", hint="give 5%, for example")
     if sample is not None and level == "metadata":
         raise UsageError(
-            "`--sample` chooses among data files, which level `metadata` does not look at"
+            "`--sample` chooses among data files, which level `metadata` does not check"
         )
     return ValidateOptions(
         level=level,
@@ -186,9 +186,7 @@ def validate(reader: Reader, options: ValidateOptions) -> CheckedTable:
         reader.context.progress.warn("snapshots expired since the table was loaded; checking again")
         reader = replace(reader, loaded=newest)
     else:
-        raise CommitConflict(
-            "snapshots expire while they are checked", hint="run it again once that is over"
-        )
+        raise CommitConflict("snapshots expire while they are checked", hint="run it again later")
     return CheckedTable(
         table_location=reader.metadata.location,
         level=options.level,

@@ -1,7 +1,6 @@
 """Footers of Parquet files: structs of Thrift's compact protocol, read, changed and encoded.
 
-Members are found by loops.c. What a struct holds beyond the members that are looked for, left out
-or replaced stays as it is, byte for byte.
+loops.c finds the members. All other members of a struct stay unchanged, byte for byte.
 """
 
 import math

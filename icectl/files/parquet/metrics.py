@@ -1,4 +1,4 @@
-"""Metrics of a data file out of its Parquet footer."""
+"""Compute metrics of a data file from its Parquet footer."""
 
 import json
 import math

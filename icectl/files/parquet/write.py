@@ -1,11 +1,10 @@
 """Parquet data files: written a row group at a time, with footers that mislead no reader, and
 written again with some columns changed, where all else stays as it was.
 
-Java compares the halves of UUIDs as signed numbers, other readers and the format their bytes, so
-that no bounds of UUIDs are right for both; by the values of a dictionary it leaves rows out too.
-It takes NaN for greater than all else, but the greatest value in a footer is another; and 0.0 for
-a value that a dictionary lacks, where -0.0 is in it. Without these statements all readers look at
-the rows.
+Java compares the halves of UUIDs as signed numbers; other readers and the format compare bytes. No
+bounds of UUIDs are right for both, and Java also skips rows by dictionary values. Java treats NaN
+as the greatest value, but footers exclude NaN; and it misses 0.0 if a dictionary has only -0.0.
+Without such bounds and dictionaries, all readers read the rows.
 """
 
 import math
@@ -323,7 +322,7 @@ def rewrite_rows(content: bytes, change: Callable[[pa.Table], pa.Table]) -> byte
     written = sink.getvalue()
     if not pq.ParquetFile(BytesIO(written)).schema.equals(source.schema):
         raise Unsupported(
-            "a Parquet file has columns that pyarrow would store otherwise than they are",
+            "a Parquet file has columns that pyarrow would store in another form",
             hint="maintain the table with the engine that wrote it",
         )
     return written

@@ -455,7 +455,7 @@ LIVE_RULES = (
                  _unknown_partitions)),
     rule("V4-127", "a location is not live and DELETED at once", "Across entries", "warning",
          NEXT_COMMIT, in_tree(CheckedTree, "is live, and listed as DELETED", _live_and_deleted)),
-    rule("V4-128", "no position deletes stay where a vector took their place", "Across entries",
+    rule("V4-128", "no position deletes stay after a vector replaced them", "Across entries",
          "info", COMPACT,
          in_tree(CheckedTree, "deletes rows of a file that has a delete vector by now",
                  _replaced_position_deletes)),

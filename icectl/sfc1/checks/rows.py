@@ -353,7 +353,7 @@ def _of_the_future_in_leaf(leaf: ListedLeaf) -> Iterator[Breach]:
     numbers = leaf.columns.numbers("sequence_number")
     files = leaf.columns.numbers("file_sequence_number")
     wrong = (numbers > files) | (files > leaf.snapshot.sequence_number)
-    what = "has a sequence number of the future"
+    what = "has a sequence number above its snapshot's"
     yield from leaf.columns.breaches(leaf.subject, what, wrong)
 
 
@@ -384,11 +384,11 @@ ROW_RULES = (
     rule("V4-043", "a manifest is not of the upstream draft of version 4", "Root manifest", "error",
          "maintain the table with the engine that wrote it"),
     rule("V4-044", "content types are those of version 4", "Root manifest", "error", ROLL_BACK),
-    rule("V4-045", "what the footer of a root says is what its snapshot says", "Root manifest",
+    rule("V4-045", "the footer of a root agrees with its snapshot", "Root manifest",
          "error", ROLL_BACK, Check(RootRows, _mismatched_footer)),
-    rule("V4-046", "rows of a root stand in the order of their kinds", "Root manifest", "info",
-         NEXT_COMMIT,
-         in_root("stands behind rows of a later kind",
+    rule("V4-046", "rows of a root are in the order of their content types", "Root manifest",
+         "info", NEXT_COMMIT,
+         in_root("is after rows of a later content type",
                  lambda one: np.diff(_ORDER[one.content], prepend=_ORDER[one.content[:1]]) < 0)),
     rule("V4-047", "a root says that it has this layout", "Root manifest", "info", NEXT_COMMIT,
          Check(RootRows, _mismatched_layout)),
@@ -424,7 +424,7 @@ ROW_RULES = (
                  lambda one: (one.numbers("record_count") < 0)
                  | (one.of(_VECTOR, Content.MANIFEST_DV) & (one.numbers("record_count") < 1)))),
     rule("V4-057", "every file has a size", "Entries", "error", ROLL_BACK,
-         in_rows("has no size that makes sense",
+         in_rows("has an invalid size",
                  lambda one: (one.present("file_size_in_bytes") ^ one.present("location"))
                  | (one.present("file_size_in_bytes")
                     & (one.numbers("file_size_in_bytes") <= 0))),
@@ -456,15 +456,16 @@ ROW_RULES = (
                  & (one.inherited[1] != one.inherited[2]))),
     rule("V4-064", "no sequence number is above that of its snapshot", "Entries", "error",
          ROLL_BACK,
-         in_root("has a sequence number of the future",
+         in_root("has a sequence number above its snapshot's",
                  lambda one: (one.inherited[1] > one.inherited[2])
                  | (one.inherited[2] > one.snapshot.sequence_number)),
          Check(ListedLeaf, _of_the_future_in_leaf), Check(LiveRows, late)),
-    rule("V4-065", "what a snapshot added or deleted carries its id", "Entries", "error", ROLL_BACK,
-         in_root("changed in this snapshot, but carries another's numbers", _changed_by_others)),
-    rule("V4-066", "files that were there before do not carry the snapshot's id", "Entries",
+    rule("V4-065", "entries that a snapshot added or deleted have its id", "Entries", "error",
+         ROLL_BACK,
+         in_root("changed in this snapshot, but has another's numbers", _changed_by_others)),
+    rule("V4-066", "earlier files do not have the snapshot's id", "Entries",
          "error", ROLL_BACK,
-         in_root("was there before, but carries this snapshot's id",
+         in_root("is an earlier file, but has this snapshot's id",
                  lambda one: one.of(*FILES) & one.with_status(Status.EXISTING)
                  & (one.inherited[0] == one.snapshot.snapshot_id))),
     rule("V4-067", "live files have row ids, which overlap nowhere", "Entries", "error", ROLL_BACK,
@@ -512,7 +513,7 @@ ROW_RULES = (
          Check(ListedLeaf, _new_in_existing)),
     rule("V4-107", "a leaf does not mix old rows with new ones", "Leaves", "warning",
          REWRITE_MANIFESTS,
-         in_leaf("stands among rows that were there before",
+         in_leaf("is among rows of earlier snapshots",
                  lambda one: ~one.with_status(Status.EXISTING)
                  & one.with_status(Status.EXISTING).any())),
     rule("V4-108", "leaves of version 4 hold no DELETED rows", "Leaves", "warning",
@@ -525,7 +526,7 @@ ROW_RULES = (
                    and bool(one.columns.with_status(Status.EXISTING).all()))),
     rule("V4-110", "a leaf has rows", "Leaves", "warning", REWRITE_MANIFESTS,
          of_object(ListedLeaf, "it is a leaf without rows", lambda one: not one.row_count)),
-    rule("V4-111", "leaves of older versions are what the root says", "Leaves", "error", ROLL_BACK),
+    rule("V4-111", "leaves of older versions agree with the root", "Leaves", "error", ROLL_BACK),
     rule("V4-112", "delete leaves say `delete`", "Leaves", "warning", REWRITE_MANIFESTS,
          of_object(LeafRows, "its footer says `deletes`, not `delete`",
                    lambda one: one.file.footer.get("content") == "deletes")),
@@ -544,7 +545,7 @@ ROW_RULES = (
          REWRITE_MANIFESTS, not_enforced=NO_ROW),
     rule("V4-191", "a root lists no more deletes than it should", "Storage", "warning",
          REWRITE_MANIFESTS, not_enforced=NO_ROW),
-    rule("V4-193", "no leaf is listed in which nothing lives", "Storage", "info", NEXT_COMMIT,
+    rule("V4-193", "every listed leaf has live rows", "Storage", "info", NEXT_COMMIT,
          not_enforced=NO_ROW),
 )
 # fmt: on

@@ -248,7 +248,7 @@ VECTOR_RULES = (
     rule("V4-086", "a replaced manifest delete vector has one in its place",
          "Manifest delete vectors",
          "error", ROLL_BACK,
-         in_leaves("has lost its delete vector, and none took its place",
+         in_leaves("has lost its delete vector, and no other replaced it",
                    lambda root, key: root.is_live(key) and bool(root.of(key, Status.DELETED))
                    and not root.of(key, Status.ADDED))),
     rule("V4-087", "dead rows of a leaf stay dead", "Manifest delete vectors", "error", ROLL_BACK,

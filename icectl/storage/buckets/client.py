@@ -169,8 +169,8 @@ class BucketClient:
         if address is None or int(address["port"] or 0) > _LAST_PORT:
             raise UsageError(
                 f"`{redacted(access.endpoint)}` is not the address of a storage",
-                hint="an address is like https://storage.example.com:9000; it comes from "
-                "`--storage-option endpoint_url=...`, AWS_ENDPOINT_URL or the catalog",
+                hint="write it like https://storage.example.com:9000, in `--storage-option "
+                "endpoint_url=...`, AWS_ENDPOINT_URL or the catalog",
             )
         return access
 
@@ -231,7 +231,7 @@ def send(
     except (OSError, http.client.HTTPException) as error:
         raise _not_answered(error, access) from None  # its text may hold a signed address
     if len(content) > _LARGEST_BYTES:
-        raise Unexpected("the storage's answer is longer than it should be")
+        raise Unexpected("the storage's response is too long")
     lower = {name.lower(): value for name, value in answer.headers.items()}
     return PlainAnswer(answer.status, lower, content)
 

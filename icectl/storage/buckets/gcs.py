@@ -231,7 +231,7 @@ class _Composed:
         except StorageError as error:  # another way to read it may work, and tells if not
             raise CopyRefused(error.message) from error
         if not etag or not generation:
-            raise CopyRefused("the storage shows no generation of a file")
+            raise CopyRefused("the storage reports no generation of a file")
         source = Source(size_bytes, etag, generation)
         with self._lock:
             self._sources[location] = source
@@ -248,7 +248,7 @@ class _Composed:
 
     def copy(self, location: str, start: int, end: int) -> None:
         if self._tail or start or end != self._sources[location].size_bytes:
-            raise CopyRefused("the storage copies whole files only, one behind the other")
+            raise CopyRefused("the storage copies only whole files, one after another")
         self._copied.append(location)
 
     def end(self) -> None:
@@ -268,7 +268,7 @@ class _Composed:
         except StorageError as error:
             if error_status(error) in {None, _PRECONDITION_FAILED} or is_transient(error):
                 raise
-            raise CopyRefused(f"the storage composes no files: {error.message}") from error
+            raise CopyRefused(f"the storage cannot compose files: {error.message}") from error
 
     def abandon(self) -> None:
         if self._generation == "0":
@@ -333,8 +333,8 @@ class _Composed:
         stored_bytes, generation = self._stored()
         if stored_bytes != size_bytes or generation == self._generation:
             raise StorageError(
-                f"the storage made {locations.redacted(self._location)} of other bytes than it was "
-                "asked to"
+                f"the storage assembled {locations.redacted(self._location)} from other bytes "
+                "than requested"
             )
         self._generation = generation
 

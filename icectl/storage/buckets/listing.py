@@ -154,7 +154,7 @@ class KeysBelow:
             raise StorageError(
                 f"cannot list {locations.redacted(self.base)}: the storage lists the same names "
                 "again",
-                hint="nothing was changed; the next listing may be complete",
+                hint="run the command again; nothing was changed",
             )
         markers = self._markers(sorted(doubted))
         by_path = {entry["path"]: entry for entry in entries if entry["path"] not in markers}

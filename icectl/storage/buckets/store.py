@@ -313,8 +313,8 @@ class NativeStore:
             self.warned.add(bucket)
             if metadata.get("version") not in _NO_VERSION:
                 self.warn(
-                    f"bucket {bucket.partition('//')[2]} keeps old versions: deleting frees no "
-                    "bytes before they expire too"
+                    f"bucket {bucket.partition('//')[2]} keeps old versions: deleted files use "
+                    "storage until these expire too"
                 )
 
 

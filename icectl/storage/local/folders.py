@@ -109,8 +109,8 @@ def _opened(folder: str, location: str, *, make: bool = False) -> int:
                     raise StorageError(
                         f"{locations.redacted(location)} is behind a link, {path}, which is not "
                         "followed",
-                        hint="icectl writes and deletes nothing through a link below a table's "
-                        "location",
+                        hint="use the folder itself; icectl does not write or delete through links "
+                        "under a table's location",
                         id=BEHIND_A_LINK,
                     ) from error
             raise

@@ -245,7 +245,7 @@ def path_used_to(doing: str, location: str) -> Iterator[str]:
     except ValueError as error:
         raise StorageError(
             f"cannot {doing} {locations.redacted(location)}: it is not on this machine",
-            hint="local locations are written /path or file:///path",
+            hint="write local locations as /path or file:///path",
         ) from error
     try:
         yield path

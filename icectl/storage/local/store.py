@@ -260,7 +260,7 @@ def _empty_file(path: str, _: int) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size:
         os.close(descriptor)
-        raise FileExistsError(errno.EEXIST, "another file has taken its place", path)
+        raise FileExistsError(errno.EEXIST, "another file has replaced it", path)
     return descriptor
 
 

@@ -297,7 +297,7 @@ def test_storage_that_nothing_is_known_of_is_refused_before_anything_is_done(tab
     put(table, "v4.metadata.json", 4)
     loaded = replace(catalog(table, fixed_env).load(), capabilities=FILE_SYSTEM)
     elsewhere = FileSystemCatalog(LocalStore(), "oss://b/t", fixed_env)
-    with pytest.raises(Refused, match="committing to oss: storage is not offered"):
+    with pytest.raises(Refused, match="cannot commit to oss: storage"):
         elsewhere.check_writable(loaded)
 
 

@@ -260,7 +260,7 @@ def test_r123_columns_that_were_dropped_still_count():
     ],
 )
 def test_r130_counts_of_a_column_agree(metrics):
-    what = "more nulls or NaN than values in a column, or less than none,"
+    what = "more nulls or NaN than values in a column, or a negative count,"
     assert check(HEALTHY, data("s3://b/t/b", record_count=10, **metrics)) == one(
         "R-130", "warning", what, "s3://b/t/b"
     )

@@ -83,7 +83,7 @@ def test_nobody_is_asked_without_a_terminal_or_with_json():
     for console, _, err in (make(answer="y\n"), make(terminal=True, answer="y\n", json=True)):
         with pytest.raises(UsageError) as caught:
             console.ask("sure?")
-        assert caught.value.hint == "`--yes` confirms beforehand, `--dry-run` shows the plan"
+        assert caught.value.hint == "confirm with `--yes`, or see the plan with `--dry-run`"
         assert err.getvalue() == ""
 
 

@@ -230,8 +230,8 @@ def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table):
     with pytest.raises(CommitConflict) as caught:
         Run(context_of(table.location), propose)()
     assert caught.value.message == (
-        f"the record of this run, {names[0]}, is gone: another run took this one for dead, or the "
-        "table was replaced by a copy"
+        f"the journal of this run, {names[0]}, is gone: another run considered this one dead, "
+        "or a copy replaced the table"
     )
 
 

@@ -217,7 +217,7 @@ def test_an_order_of_the_table_is_known_again_as_a_whole():
         ("colour", "the table has no column `colour`"),
         ("ID", "the table has no column `ID`"),
         ("tags", "there is no identity of `tags`, which is list<long>"),
-        ("tags.element", "`tags.element` is inside a list, of which a row has many"),
+        ("tags.element", "`tags.element` is inside a list, and a row may have many values of it"),
         ("hour(id)", "there is no hour of `id`, which is long"),
         ("bucket(8, `two words`)", "there is no bucket[8] of"),
         ("shuffle(id)", "there is no transform `shuffle`"),

@@ -219,7 +219,7 @@ def test_what_is_no_server_is_told_without_its_token(monkeypatch, place):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     options = SparkOptions(remote=f"sc://{place}")
     with (
-        pytest.raises(UsageError, match=r"^`--remote` is not of the form sc://HOST:PORT$"),
+        pytest.raises(UsageError, match=r"^`--remote` must be of the form sc://HOST:PORT$"),
         connect_session(options, SilentProgress(), Deadline(FixedEnv())),
     ):
         pass

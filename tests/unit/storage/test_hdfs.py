@@ -80,7 +80,7 @@ def test_a_cluster_that_no_configuration_knows_is_told(monkeypatch, fixed_env, l
     pytest.importorskip("hdfs_native", reason="hdfs-native is not installed")
     for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(StorageError, match="does not say where its name nodes are") as caught:
+    with pytest.raises(StorageError, match="has no name nodes") as caught:
         open_store(StorageOptions(), fixed_env).read(location)
     assert "HADOOP_CONF_DIR" in caught.value.hint
     assert fixed_env.slept == []

@@ -268,5 +268,5 @@ def test_stores_that_are_vouched_for_count(inventory):
 
 
 def test_an_inventory_of_elsewhere_is_wrong_usage(inventory):
-    with pytest.raises(UsageError, match="names no file below s3://x/wh/t"):
+    with pytest.raises(UsageError, match="names no file under s3://x/wh/t"):
         found(inventory, "s3://x/wh/t", SameStore())

@@ -65,7 +65,7 @@ def test_a_folder_that_is_not_there_is_one_error_that_names_it(folder, monkeypat
     assert raised.value.message == (
         f"cannot write a temporary file in `{folder}/gone`: no such file or directory"
     )
-    assert raised.value.hint == "`--temp-dir` puts temporary files elsewhere"
+    assert raised.value.hint == "choose another folder with `--temp-dir`"
 
 
 def append_ten_times(spool: Spool, added: pa.RecordBatch) -> None:

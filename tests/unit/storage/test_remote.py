@@ -244,7 +244,7 @@ def test_an_unknown_option_is_wrong_usage(fixed_env):
 
 def test_an_unknown_scheme_is_unsupported(fixed_env):
     store = open_store(StorageOptions(home="nosuch://b/t/a"), fixed_env)
-    with pytest.raises(Unsupported, match="no storage driver knows the scheme nosuch:"):
+    with pytest.raises(Unsupported, match="no storage driver supports the scheme nosuch:"):
         store.read("nosuch://b/t/a")
 
 

@@ -51,4 +51,4 @@ def test_rows_that_have_no_room_on_disk_are_one_error(tmp_path, monkeypatch):
     monkeypatch.setattr(spill, "_WAITING_BYTES", 1)
     with pytest.raises(StorageError, match="no such file or directory") as raised:
         Spill(SCHEMA, 2).add(np.zeros(1), batch(range(1)))
-    assert raised.value.hint == "`--temp-dir` puts temporary files elsewhere"
+    assert raised.value.hint == "choose another folder with `--temp-dir`"

@@ -517,7 +517,7 @@ def test_metadata_go_among_no_files_of_another_table(tmp_path):
             check_owns_metadata_folder(context, loaded(location, holder, folder))
         refused = raised.value
         assert refused.error_id == "other-table"
-        assert refused.hint == "let `write.metadata.path` name a folder of the table's own"
+        assert refused.hint == "set `write.metadata.path` to a folder of this table alone"
         assert refused.message.startswith(
             f"new metadata would be written to {folder}, among files of another table: "
             f"{folder}/00001-a"

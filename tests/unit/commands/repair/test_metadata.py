@@ -234,7 +234,7 @@ def test_a_file_that_its_writer_may_be_at_is_left_alone(table, ms, is_young):
     if not is_young:
         assert version(find(context)) == 3
         return
-    with pytest.raises(Refused, match=r"v4\.metadata\.json cannot be read, and it is young"):
+    with pytest.raises(Refused, match=r"v4\.metadata\.json, and it is recent"):
         find(context)
 
 

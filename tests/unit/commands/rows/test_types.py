@@ -108,7 +108,7 @@ def test_loaded_rows_are_those_that_were_written(table):
 def test_moments_between_microseconds_are_not_cut(table):
     column = Schema(0, (NestedField(5, "ns", PrimitiveType("timestamp_ns"), required=False),))
     fine = pa.record_batch({"ns": pa.array([1_000, None, 1_001], pa.timestamp("ns"))})
-    with pytest.raises(Unsupported, match="`ns` has timestamps between two microseconds"):
+    with pytest.raises(Unsupported, match="`ns` has timestamps finer than microseconds"):
         OutgoingRows(column).of(fine)
     assert OutgoingRows(column).of(fine.slice(0, 2)).to_pylist()[0]["ns"].microsecond == 1
 
