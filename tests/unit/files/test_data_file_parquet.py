@@ -193,6 +193,7 @@ def test_facts_of_a_footer_are_those_that_pyarrow_finds():
     assert set(found) == {1, 2, 4, 5}
     row_group = pq.read_metadata(io.BytesIO(content)).row_group(0)
     chunks = {1: 0, 4: 1, 5: 2, 2: 3}
+    rows = [column.to_pylist() for column in pq.read_table(io.BytesIO(content)).flatten()]
     for id_, place in chunks.items():
         chunk = row_group.column(place)
         stated = chunk.statistics
@@ -200,8 +201,10 @@ def test_facts_of_a_footer_are_those_that_pyarrow_finds():
             one.encode() if isinstance(one, str) else one.to_bytes(8 if id_ == 1 else 4, "little")
             for one in (stated.min, stated.max)
         )
-        counts = chunk.num_values, chunk.total_compressed_size, stated.null_count
-        assert found[id_][1] == (*counts, least, greatest)
+        texts = [one.encode() for one in rows[place] if isinstance(one, str)]
+        value_bytes = sum(map(len, texts)) if texts else None
+        sizes = chunk.total_compressed_size, value_bytes
+        assert found[id_][1] == (chunk.num_values, *sizes, stated.null_count, least, greatest)
     assert found[5][0] == pa.int32()
     assert opened.split_offsets == (4,)
     several = open_data_file(written(row_group_size=1), "parquet")
