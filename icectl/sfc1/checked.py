@@ -32,7 +32,7 @@ from icectl.sfc1.manifest_file import STATS, ListedRow, TreeFile, read_tree
 from icectl.sfc1.manifests import (
     FILES,
     LEAVES,
-    TreeFacts,
+    TreeSchema,
     entry_stats,
     leaf_inherited,
     located,
@@ -84,7 +84,7 @@ class StoredLegacyLeaf:
 
 
 def try_tree(
-    facts: TreeFacts, location: str, content: FileRead, rule: str
+    facts: TreeSchema, location: str, content: FileRead, rule: str
 ) -> StoredTree | DamagedFile:
     """Return a root or leaf out of its bytes; `rule` is what a file that is none breaks."""
     if not isinstance(content, bytes):
@@ -99,7 +99,7 @@ def try_tree(
 
 
 def try_leaf(
-    facts: TreeFacts, leaf: ListedRow, content: FileRead
+    facts: TreeSchema, leaf: ListedRow, content: FileRead
 ) -> StoredTree | StoredLegacyLeaf | DamagedFile:
     """Return a leaf out of its bytes; `leaf` is its row in the root."""
     if leaf.file_format != FileFormat.AVRO:
@@ -157,7 +157,7 @@ class RootRead:
     unread: Mapping[int, Problem]
 
 
-def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.Table) -> RootRead:
+def resolved_root(store: Store, facts: TreeSchema, snapshot: Snapshot, rows: pa.Table) -> RootRead:
     """Return a root out of its rows, with statistics of today's columns.
 
     Raises: CorruptTable V4-062, where a row does not inherit; StorageError.
@@ -189,13 +189,13 @@ def root_files(rows: pa.Table) -> pa.Table:
     return of_contents(rows, *FILES)
 
 
-def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: ListedRow) -> pa.Table:
+def leaf_rows(facts: TreeSchema, stored: StoredTree, leaf: ListedRow) -> pa.Table:
     """Return the rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
     return leaf_inherited(located(facts, stored.rows), leaf)
 
 
 def entries_of(
-    facts: TreeFacts, rows: pa.Table, number: int, columns: frozenset[str] = frozenset()
+    facts: TreeSchema, rows: pa.Table, number: int, columns: frozenset[str] = frozenset()
 ) -> Entries:
     """Return rows as the entries of a part, with `columns` beside those of planning.
 
@@ -223,7 +223,7 @@ class DescribedRows:
 
 
 def described_rows(
-    facts: TreeFacts, leaf: StoredLegacyLeaf, spec_id: int, stated: pa.Array
+    facts: TreeSchema, leaf: StoredLegacyLeaf, spec_id: int, stated: pa.Array
 ) -> DescribedRows:
     """Return rows with statistics of what they are partitioned by, and all that the root states.
 

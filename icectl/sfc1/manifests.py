@@ -65,8 +65,8 @@ FILES = (Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
 
 
 @dataclass(frozen=True)
-class TreeFacts:
-    """The facts of a table that reading and writing manifests need."""
+class TreeSchema:
+    """The columns of content statistics, and the schemas of rows of manifests and roots."""
 
     metadata: TableMetadata
 
@@ -148,7 +148,7 @@ NAMES = LeafPart(
 """What identifies entries, and what they refer to."""
 
 
-def read_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
+def read_root(store: Store, facts: TreeSchema, snapshot: Snapshot) -> pa.Table:
     """Return the rows of a snapshot's root, inheritance resolved, locations absolute.
 
     Raises: StorageError; CorruptTable; Unsupported. `snapshot` has a root manifest.
@@ -161,7 +161,7 @@ def read_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
 
 
 def root_rows(
-    facts: TreeFacts, content: bytes, snapshot: Snapshot, *, part: LeafPart = WHOLE
+    facts: TreeSchema, content: bytes, snapshot: Snapshot, *, part: LeafPart = WHOLE
 ) -> pa.Table:
     """Return the rows of a root, as read_root gives them, out of its bytes.
 
@@ -183,12 +183,12 @@ def root_file(content: bytes, *, part: LeafPart = WHOLE, carried: bool = False) 
     return file
 
 
-def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
+def resolved_rows(facts: TreeSchema, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
     return root_inherited(located(facts, with_stats(facts, stored)), snapshot)
 
 
-def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+def located(facts: TreeSchema, rows: pa.Table) -> pa.Table:
     """Return rows with absolute locations, in columns there. Raises: Unsupported."""
     for name in LOCATIONS:
         if name in rows.column_names:
@@ -197,7 +197,7 @@ def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+def with_stats(facts: TreeSchema, rows: pa.Table) -> pa.Table:
     """Return rows with statistics of today's columns, whatever they are stored with.
 
     Order: kept.
@@ -252,7 +252,7 @@ def manifest_file(row: ListedRow, **members: Any) -> ManifestFile:
 
 def read_leaf(
     store: Store,
-    facts: TreeFacts,
+    facts: TreeSchema,
     leaf: ListedRow,
     *,
     part: LeafPart = WHOLE,
@@ -273,7 +273,7 @@ def read_leaf(
     )
 
 
-def may_list(store: Store, facts: TreeFacts, leaf: ListedRow, keys: pa.Array) -> bool:
+def may_list(store: Store, facts: TreeSchema, leaf: ListedRow, keys: pa.Array) -> bool:
     """Return whether a leaf may list a file with one of some comparison keys.
 
     Raises: as read_leaf.
@@ -289,7 +289,7 @@ def may_list(store: Store, facts: TreeFacts, leaf: ListedRow, keys: pa.Array) ->
 
 
 def rows_of_leaf(
-    facts: TreeFacts,
+    facts: TreeSchema,
     content: bytes,
     leaf: ListedRow,
     *,
@@ -350,7 +350,7 @@ def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
     return with_column(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
 
 
-def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
+def tree_rows(facts: TreeSchema, entries: Entries, spec_id: int) -> pa.Table:
     """Entries of older versions as rows of version 4, metrics and tuples in statistics (sfc-1 5.7).
 
     Entries may lack the columns FOR_STATS; statistics are null then.
@@ -377,7 +377,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
 
 
 def entry_stats(
-    facts: TreeFacts,
+    facts: TreeSchema,
     entries: E,
     spec_id: int,
     columns: Sequence[StatsColumn],
@@ -404,7 +404,7 @@ def entry_stats(
     )
 
 
-def leaf_target(facts: TreeFacts, target_size_bytes: int) -> int:
+def leaf_target(facts: TreeSchema, target_size_bytes: int) -> int:
     """Return the size that leaves are cut to: that asked for, or twice that of a leaf of one row.
 
     A leaf has a footer, however few rows it has; below it no size could be met.
@@ -422,7 +422,7 @@ def leaf_target(facts: TreeFacts, target_size_bytes: int) -> int:
     return max(target_size_bytes, 2 * len(write_tree(facts.stored(row), TreeContent.DATA)))
 
 
-def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
+def can_move(facts: TreeSchema, rows: pa.Table) -> bool:
     """Return whether rows of a leaf may be written into another one (sfc-1 7.6 step 6).
 
     Position delete files of version 2 have no form of version 4, nor have tuples whose type is

@@ -46,7 +46,7 @@ from icectl.sfc1.manifests import (
     LEAVES,
     OWN_CONTENTS,
     LeafPart,
-    TreeFacts,
+    TreeSchema,
     is_dead,
     leaf_rows,
     leaf_target,
@@ -97,8 +97,8 @@ class RootReader(SnapshotReader):
     metadata: TableMetadata
 
     @cached_property
-    def _facts(self) -> TreeFacts:
-        return TreeFacts(self.metadata)
+    def _facts(self) -> TreeSchema:
+        return TreeSchema(self.metadata)
 
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
@@ -306,7 +306,7 @@ def listed_manifests(
     return (*own_manifests(root, snapshot), *leaves)
 
 
-def leaves_without(facts: TreeFacts, root: pa.Table, within: Predicate) -> Set[str]:
+def leaves_without(facts: TreeSchema, root: pa.Table, within: Predicate) -> Set[str]:
     """Return the comparison keys of data leaves of a root whose statistics exclude a condition."""
     leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
     # Statistics are those of all files of a leaf; how many rows these have is not looked at.
@@ -364,7 +364,7 @@ def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
 # -- entries of roots and leaves ------------------------------------------------------------------
 
 
-def _part(facts: TreeFacts, wanted: frozenset[str]) -> LeafPart:
+def _part(facts: TreeSchema, wanted: frozenset[str]) -> LeafPart:
     """Choose what the wanted columns are made of: partitions of the statistics of expressions."""
     columns = {_TREE_NAMES.get(name, name) for name in wanted}
     if "first_row_id" in wanted:
@@ -404,7 +404,9 @@ def _row_count(manifest: ManifestFile) -> int:
     return sum(count or 0 for count in counts)
 
 
-def raw_entries(facts: TreeFacts, rows: pa.Table, wanted: frozenset[str], index: int) -> RawEntries:
+def raw_entries(
+    facts: TreeSchema, rows: pa.Table, wanted: frozenset[str], index: int
+) -> RawEntries:
     """Return rows of a root or leaf in the form of manifests' entries. Order: kept."""
     made: dict[str, pa.Array | pa.ChunkedArray] = {
         "manifest": pa.array(np.full(len(rows), index, np.int32)),
@@ -495,7 +497,7 @@ def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
         )
 
 
-def _judged_by_partitions(facts: TreeFacts, leaves: pa.Table) -> Sequence[ManifestFile]:
+def _judged_by_partitions(facts: TreeSchema, leaves: pa.Table) -> Sequence[ManifestFile]:
     """Return leaves with the ranges of partition fields as far as bounds are known. Order: kept."""
     nothing = FieldSummary(contains_null=False)  # bounds of values may be left out
     return [
@@ -512,7 +514,7 @@ def _judged_by_partitions(facts: TreeFacts, leaves: pa.Table) -> Sequence[Manife
     ]  # fmt: skip
 
 
-def _summaries(facts: TreeFacts, leaves: pa.Table) -> Sequence[tuple[FieldSummary, ...] | None]:
+def _summaries(facts: TreeSchema, leaves: pa.Table) -> Sequence[tuple[FieldSummary, ...] | None]:
     """Return the ranges of leaves' partition fields; None where a transform is not known."""
     spec_ids = leaves["spec_id"].to_numpy()
     found: list[tuple[FieldSummary, ...] | None] = [None] * len(leaves)
@@ -525,7 +527,7 @@ def _summaries(facts: TreeFacts, leaves: pa.Table) -> Sequence[tuple[FieldSummar
 
 
 def _of_spec(
-    facts: TreeFacts, spec_id: int, stats: pa.StructArray
+    facts: TreeSchema, spec_id: int, stats: pa.StructArray
 ) -> Iterator[tuple[FieldSummary, ...] | None]:
     try:
         fields = facts.tuple_fields(spec_id)

@@ -19,7 +19,7 @@ from icectl.sfc1.checks.steps import STEP_RULES
 from icectl.sfc1.checks.vectors import VECTOR_RULES, RootVectors
 from icectl.sfc1.manifests import (
     FILES,
-    TreeFacts,
+    TreeSchema,
     of_contents,
     resolved_rows,
     root_file,
@@ -66,7 +66,7 @@ validate knows are of statistics, sizes and history."""
 
 
 def sound_root(
-    store: Store, facts: TreeFacts, snapshot: Snapshot, *, carried: bool = False
+    store: Store, facts: TreeSchema, snapshot: Snapshot, *, carried: bool = False
 ) -> tuple[pa.Table, Mapping[str, Positions]]:
     """The rows of a root, as tree.read_root gives them, and dead positions by the leaf's key.
 

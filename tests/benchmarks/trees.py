@@ -26,7 +26,7 @@ from icectl.format.sort import SortOrder
 from icectl.format.updates import AddSnapshot, SetProperties, apply_all
 from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
 from icectl.sfc1.commit.writer import TreeWriter
-from icectl.sfc1.manifests import TreeFacts, tree_rows
+from icectl.sfc1.manifests import TreeSchema, tree_rows
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.benchmarks.big_table import SCHEMA, STATS_COLUMNS, entries
@@ -157,8 +157,8 @@ class TreeTable:
         self.metadata = apply_all(self.metadata, [SetProperties(properties)])
 
     @cached_property
-    def facts(self) -> TreeFacts:
-        return TreeFacts(self.metadata)
+    def facts(self) -> TreeSchema:
+        return TreeSchema(self.metadata)
 
     def append(self, files: Entries) -> Cost:
         """Add data files."""
@@ -170,7 +170,7 @@ class TreeTable:
         gone = [RemovedFile(Content.DATA, location) for location in locations]
         return self.commit(lambda facts, _: TreeChange(facts.empty(), gone))
 
-    def commit(self, change: Callable[[TreeFacts, ParentState], TreeChange]) -> Cost:
+    def commit(self, change: Callable[[TreeSchema, ParentState], TreeChange]) -> Cost:
         """Put one snapshot on the table; only the newest one is remembered."""
         number = self.metadata.last_sequence_number + 1
 

@@ -21,7 +21,7 @@ from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.manifest_file import COUNTS, STATS, TreeContent, write_tree
-from icectl.sfc1.manifests import TreeFacts, vector_positions
+from icectl.sfc1.manifests import TreeSchema, vector_positions
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
 from tests.builders.expiry import context_of
@@ -57,7 +57,7 @@ METADATA = {
     "default-sort-order-id": 0,
     "next-row-id": 0,
 }
-FACTS = TreeFacts(parse_metadata(METADATA))
+FACTS = TreeSchema(parse_metadata(METADATA))
 
 
 @dataclass

@@ -14,7 +14,7 @@ from icectl.env import Env
 from icectl.format.manifest import Content
 from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
 from icectl.sfc1.commit.writer import TreeWriter
-from icectl.sfc1.manifests import TreeFacts, tree_rows
+from icectl.sfc1.manifests import TreeSchema, tree_rows
 from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.builders.table_builder import EntryRow
@@ -45,7 +45,7 @@ def data_files(directory: Path) -> list[str]:
 def remove_data_files(directory: Path, env: Env, locations: Sequence[str]) -> None:
     """Commit the removal of data files, which puts delete vectors over their leaves."""
 
-    def change(facts: TreeFacts, _: ParentState) -> TreeChange:
+    def change(facts: TreeSchema, _: ParentState) -> TreeChange:
         return TreeChange(facts.empty(), [RemovedFile(Content.DATA, place) for place in locations])
 
     commit_change(directory, env, change)
@@ -59,7 +59,7 @@ def add_files(
     entries = [row | {"manifest": 0, "manifest_pos": at} for at, row in enumerate(entries)]
     added = Entries(pa.Table.from_pylist(entries, schema=_SCHEMA))
 
-    def change(facts: TreeFacts, _: ParentState) -> TreeChange:
+    def change(facts: TreeSchema, _: ParentState) -> TreeChange:
         made = tree_rows(facts, added, 0)
         return TreeChange(made, removed)
 
@@ -67,7 +67,7 @@ def add_files(
 
 
 def commit_change(
-    directory: Path, env: Env, change: Callable[[TreeFacts, ParentState], TreeChange]
+    directory: Path, env: Env, change: Callable[[TreeSchema, ParentState], TreeChange]
 ) -> None:
     """Commit a change of the tree."""
     store = LocalStore()

@@ -31,7 +31,7 @@ from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.updates import Update, with_log
 from icectl.sfc1.commit.draft import ParentState, RemovedFile, TreeChange
 from icectl.sfc1.commit.writer import TreeWriter
-from icectl.sfc1.manifests import TreeFacts, tree_rows
+from icectl.sfc1.manifests import TreeSchema, tree_rows
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
@@ -335,7 +335,7 @@ class TreeTwin(Twin):
         }
         writer, snapshot_id = TreeWriter(store, env, branch, outputs), env.new_snapshot_id()
 
-        def change(facts: TreeFacts, _: ParentState) -> TreeChange:
+        def change(facts: TreeSchema, _: ParentState) -> TreeChange:
             rows = [tree_rows(facts, part, spec_id) for spec_id, part in parts.items()]
             return TreeChange(pa.concat_tables([facts.empty(), *rows]), gone)
 

@@ -20,7 +20,7 @@ from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS
 from icectl.entries.rows import by_row
 from icectl.rows.named_files import live_files
-from icectl.sfc1.manifests import TreeFacts, read_root
+from icectl.sfc1.manifests import TreeSchema, read_root
 from icectl.sfc1.reader import leaves_without
 from icectl.storage.location import comparison_key
 from tests.builders.filtered import ALL, FILES, LEAF_EACH, names, own_literal, spread
@@ -79,7 +79,7 @@ def asked_and_left_out(directory: Path, chosen: Sequence[str], operators: str) -
     context = way_to(directory)
     metadata = context.catalog.load().metadata
     files = live_files(context, metadata, metadata.current_snapshot, {}, METRICS)
-    facts = TreeFacts(metadata)
+    facts = TreeSchema(metadata)
     root = read_root(context.store, facts, metadata.snapshots[-1])
     leaves = [comparison_key(one.manifest_path) for one in files.manifests]
     rows = {

@@ -12,7 +12,7 @@ from icectl.entries.conditions import parse_where
 from icectl.entries.may_match import METRICS, may_match
 from icectl.entries.rows import by_row, where
 from icectl.rows.named_files import live_files
-from icectl.sfc1.manifests import TreeFacts, read_root
+from icectl.sfc1.manifests import TreeSchema, read_root
 from icectl.sfc1.reader import leaves_without
 from icectl.storage.location import comparison_key
 from tests.builders.filtered import (
@@ -61,7 +61,7 @@ def kept(directory: Path, texts: Iterable[str]) -> Iterator[set[str]]:
     """The names of the files that statistics of leaves and of files do not leave out, each time."""
     context = way_to(directory)
     metadata = context.catalog.load().metadata
-    snapshot, facts = metadata.snapshots[-1], TreeFacts(metadata)
+    snapshot, facts = metadata.snapshots[-1], TreeSchema(metadata)
     files = live_files(context, metadata, snapshot, {}, METRICS)
     root = read_root(context.store, facts, snapshot) if snapshot.root_manifest else None
     paths = [comparison_key(one.manifest_path) for one in files.manifests]

@@ -166,7 +166,7 @@ def _has_sketch(type_: Type) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class AnalyzeReads:
     """The means to plan with: reads of metadata, each only where it is asked for.
 
     `inputs` are those of data files, with the deletes that apply where these count.
@@ -183,7 +183,7 @@ def plan_passes(
     fields: Sequence[NestedField],
     known: KnownStatistics | None,
     options: AnalyzeOptions,
-    files: Files,
+    files: AnalyzeReads,
 ) -> tuple[tuple[ColumnPass, ...], tuple[NestedField, ...]]:
     """Return what is read of which files; second: columns whose statistics are those of now."""
     sketches = {} if known is None else known.sketches
@@ -276,7 +276,7 @@ def _is_rebuilt(
 
 
 def _tasks(
-    columns: Sequence[NestedField], data: Entries, files: Files, group: int
+    columns: Sequence[NestedField], data: Entries, files: AnalyzeReads, group: int
 ) -> tuple[ReadTask, ...]:
     """Cut files into tasks of about the same bytes of some columns. Order: of the entries."""
     if not len(data):

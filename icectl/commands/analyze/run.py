@@ -14,8 +14,8 @@ from icectl.commands.analyze.parsed_options import options_of
 from icectl.commands.analyze.plan import (
     AnalyzeOptions,
     AnalyzePlan,
+    AnalyzeReads,
     ColumnPass,
-    Files,
     chosen_columns,
     plan_passes,
     within_cost,
@@ -167,7 +167,7 @@ def prepare(
         if options.columns is None and options.most_column_bytes is not None:
             fields, costly = within_cost(fields, entries.every(), options.most_column_bytes)
             plan = replace(plan, costly=costly)
-        files = Files(
+        files = AnalyzeReads(
             lambda before: has_rows_of(metadata, snapshot.snapshot_id, before.snapshot_id),
             entries.every,
             lambda before: changed_files(context, metadata, before, entries.manifests),

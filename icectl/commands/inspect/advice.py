@@ -27,7 +27,7 @@ from icectl.commands.bill import (
     puts_of,
 )
 from icectl.commands.inspect.advice_plan import Advice, RowGroups, Simulation, simulate
-from icectl.commands.inspect.clustering_plan import Clustering, keys_of, read_clustering
+from icectl.commands.inspect.clustering_plan import ColumnBounds, keys_of, read_clustering
 from icectl.commands.inspect.views import Row
 from icectl.commands.query_logs import EQUALITY, Filter, Reads, read_query_logs
 from icectl.commands.rates import prices_of, rates_of
@@ -220,7 +220,7 @@ def _log_facts(reads: Reads) -> dict[str, Any]:
 
 def _result(
     result: Simulation | None,
-    found: Clustering,
+    found: ColumnBounds,
     reader: Reader,
     request: AdviceRequest,
     reads_per_day: float | None,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.commands.bill import GETS_OF_DATA_FILE
-from icectl.commands.inspect.clustering_plan import Clustering
+from icectl.commands.inspect.clustering_plan import ColumnBounds
 from icectl.commands.query_logs import EQUALITY, Filter
 from icectl.commands.steps import OPEN_COST_BYTES
 from icectl.entries.bound_values import Reals
@@ -171,7 +171,7 @@ _Intervals = Mapping[str, tuple[float, float]]
 
 
 def simulate(
-    found: Clustering,
+    found: ColumnBounds,
     filters: Mapping[Filter, int],
     distinct_counts: Mapping[int, int],
     target_bytes: int,
@@ -252,7 +252,7 @@ def _known_filters(
 
 
 def _column(
-    found: Clustering, key: ClusteringKey, spans: KeyBounds, distinct: int | None
+    found: ColumnBounds, key: ClusteringKey, spans: KeyBounds, distinct: int | None
 ) -> _Column:
     """Return the values of a key as numbers."""
     lower, upper, step = _numbers(spans)
@@ -296,7 +296,7 @@ def _ends(column: _Column, *, is_low: bool) -> Reals:
     return np.where(column.has_values, ends, np.inf if is_low else -np.inf)
 
 
-def _sample(found: Clustering, columns: Mapping[str, _Column], target_bytes: int) -> _Sample:
+def _sample(found: ColumnBounds, columns: Mapping[str, _Column], target_bytes: int) -> _Sample:
     """Return rows of all files, as many of each as its part of all rows."""
     random = np.random.default_rng(_SEED)
     file_count = max(int(found.sizes.sum()) // max(target_bytes, 1), 1) + len(found.specs)

@@ -38,7 +38,7 @@ _SIZES = ("record_count", "file_size_in_bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class Clustering:
+class ColumnBounds:
     """The keys that files are compared by, with the bounds of all files, and what files there are.
 
     `partitions` numbers the partition of each file: its place in `specs` and `partition_keys`.
@@ -91,7 +91,7 @@ def keys_of(
 
 def read_clustering(
     batches: Iterable[Entries], keys: Sequence[ClusteringKey], order: SortOrder | None
-) -> Clustering:
+) -> ColumnBounds:
     """Return the bounds of keys in all live data files; `batches` have CLUSTERING_SOURCES."""
     totals, tables = Totals(), []
     parts: dict[ClusteringKey, list[KeyBounds]] = {key: [] for key in keys}
@@ -110,14 +110,14 @@ def read_clustering(
     if not tables:
         none = np.zeros(0, np.int64)
         no_keys = pa.array([], pa.binary())
-        return Clustering(keys, order, spans, none, none, no_keys, none, none, totals)
+        return ColumnBounds(keys, order, spans, none, none, no_keys, none, none, totals)
     table = pa.concat_tables(tables)
     records, sizes = (table[name].to_numpy().astype(np.int64) for name in _SIZES)
     encoded = table["partition_key"].combine_chunks().dictionary_encode()
     count = max(len(encoded.dictionary), 1)
     codes = table["spec_id"].to_numpy().astype(np.int64) * count + encoded.indices.to_numpy()
     distinct, partitions = np.unique(codes, return_inverse=True)
-    return Clustering(
+    return ColumnBounds(
         keys,
         order,
         spans,
@@ -130,7 +130,7 @@ def read_clustering(
     )
 
 
-def clustering(found: Clustering, metadata: TableMetadata, limit: int | None) -> Row:
+def clustering(found: ColumnBounds, metadata: TableMetadata, limit: int | None) -> Row:
     """Return the depth of each key, as JSON; at most `limit` partitions each, the worst first.
 
     Depths are of rows before deletes. Columns without any bounds are left out unless one key alone
@@ -159,7 +159,7 @@ _NOTHING: Row = {
 
 
 def _of_key(
-    found: Clustering, key: ClusteringKey, metadata: TableMetadata, limit: int | None
+    found: ColumnBounds, key: ClusteringKey, metadata: TableMetadata, limit: int | None
 ) -> Row:
     spans, count = found.spans.get(key), len(found.partitions)
     known = 0 if spans is None else int(np.count_nonzero(spans.known))
@@ -222,7 +222,7 @@ def _bands(depths: npt.NDArray[np.float64], rows: Integers) -> list[Row]:
 
 
 def _partitions(
-    found: Clustering, spans: KeyBounds, of: Depths, metadata: TableMetadata, limit: int | None
+    found: ColumnBounds, spans: KeyBounds, of: Depths, metadata: TableMetadata, limit: int | None
 ) -> list[Row]:
     count = len(found.specs)
     own, rows = found.partitions[spans.known], spans.rows[spans.known]

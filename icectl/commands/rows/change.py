@@ -20,7 +20,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import FORMAT_DEFAULT, read
 from icectl.sfc1.commit.draft import TreeChange
 from icectl.sfc1.commit.writer import ChangeState, TreeWriter, leaf_at, replacement
-from icectl.sfc1.manifests import TreeFacts, with_column
+from icectl.sfc1.manifests import TreeSchema, with_column
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext
 from icectl.table.guard import open_to_change
@@ -136,7 +136,7 @@ def changing(
         yield OpenChange(context, branch, opened, context.env.new_snapshot_id())
 
 
-def row_change(facts: TreeFacts, rewritten: Changes, files: LiveFiles) -> TreeChange:
+def row_change(facts: TreeSchema, rewritten: Changes, files: LiveFiles) -> TreeChange:
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
     change = replacement(facts, rewritten, files.manifests)
     added = with_column(change.added, "sequence_number", pa.nulls(len(change.added), pa.int64()))

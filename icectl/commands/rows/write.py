@@ -33,7 +33,7 @@ from icectl.rows.sort_rows import Sorting, sort_keys, table_order
 from icectl.rows.write_data import write_options
 from icectl.rows.write_job import IncomingRows, WriteJob, frame_schema
 from icectl.sfc1.commit.draft import ParentState, TreeChange
-from icectl.sfc1.manifests import TreeFacts, tree_rows, with_column
+from icectl.sfc1.manifests import TreeSchema, tree_rows, with_column
 from icectl.table.context import TableContext
 from icectl.table.live_files import LiveFiles
 from icectl.table.rewrite_tasks import TaskMaker
@@ -63,7 +63,7 @@ def append(context: TableContext, frame: Frame, branch: str) -> RowChange:
         if not len(added):
             return RowChange(None, change.opened.base.metadata_location)
 
-        def appended(facts: TreeFacts, _: ParentState) -> TreeChange:
+        def appended(facts: TreeSchema, _: ParentState) -> TreeChange:
             return TreeChange(tree_rows(facts, added, job.spec.spec.spec_id))
 
         landed = change.opened.commit(lambda metadata: change.propose(metadata, appended, added))

@@ -82,7 +82,7 @@ from icectl.sfc1.commit.writer import TreeWriter
 from icectl.sfc1.manifest_file import ListedRow
 from icectl.sfc1.manifests import (
     PLAIN,
-    TreeFacts,
+    TreeSchema,
     can_move,
     leaf_rows,
     live_rows,
@@ -232,7 +232,7 @@ def _head(
 ) -> BranchHead:
     has_root, legacy = layout_of(snapshot) is Layout.SFC_1, 0
     if has_root:
-        facts = TreeFacts(metadata)
+        facts = TreeSchema(metadata)
         rows, _ = sound_root(context.store, facts, snapshot)
         legacy = len(_movable(context, facts, rows)) if options.mode == "eager" else 0
         is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
@@ -418,14 +418,14 @@ def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
 
 
 def _list_manifests(
-    statistics: LegacyStatistics, facts: TreeFacts, state: ParentState
+    statistics: LegacyStatistics, facts: TreeSchema, state: ParentState
 ) -> TreeChange:
     """Return a root that lists the manifests as they are, with the statistics of their entries."""
     of_kept = statistics.of(facts, _kept(state, state.foreign))
     return TreeChange(facts.empty(), operation="replace", statistics=of_kept)
 
 
-def _rewritten(statistics: LegacyStatistics, facts: TreeFacts, state: ParentState) -> TreeChange:
+def _rewritten(statistics: LegacyStatistics, facts: TreeSchema, state: ParentState) -> TreeChange:
     """Return a root of new leaves.
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
@@ -444,7 +444,7 @@ def _kept(state: ParentState, rewritten: Set[str]) -> list[ListedRow]:
     ]
 
 
-def _movable(context: TableContext, facts: TreeFacts, rows: pa.Table) -> list[str]:
+def _movable(context: TableContext, facts: TreeSchema, rows: pa.Table) -> list[str]:
     """Return the manifests of older versions that a root lists and whose rows leaves can hold."""
     return [
         leaf.name

@@ -55,7 +55,7 @@ from icectl.sfc1.checks.steps import (
 from icectl.sfc1.checks.vectors import VectorStep
 from icectl.sfc1.commit.lists import legacy_root
 from icectl.sfc1.manifest_file import ListedRow, TreeContent
-from icectl.sfc1.manifests import TreeFacts, manifest_file, vector_rows
+from icectl.sfc1.manifests import TreeSchema, manifest_file, vector_rows
 from icectl.sfc1.reader import leaf_manifest, leaves_without, listed_manifests
 from icectl.sfc1.rules import EVERY_RULE, SFC1_RULES, unreadable
 from icectl.storage.location import comparison_key
@@ -126,7 +126,7 @@ class _Check:
 
     def __init__(self, reader: Reader, snapshots: Sequence[Snapshot], tally: CheckTally) -> None:
         self._reader = reader
-        self._facts = TreeFacts(reader.metadata)
+        self._facts = TreeSchema(reader.metadata)
         self._statistics = TableStatistics(self._facts)
         self._bound_types = types_of_bounds(reader.metadata)
         self._chosen = {snapshot.snapshot_id: snapshot for snapshot in snapshots}

@@ -33,7 +33,7 @@ from icectl.sfc1.content_stats import (
     group_id,
 )
 from icectl.sfc1.manifest_file import STATS
-from icectl.sfc1.manifests import FILES, TreeFacts
+from icectl.sfc1.manifests import FILES, TreeSchema
 from icectl.sfc1.shape_bounds import CORNER_IDS, SHAPES, corner_type, crossed, has_outside
 
 _LOWEST, _HIGHEST = group_id(0), group_id(HIGHEST_STATS_ID)
@@ -59,7 +59,7 @@ class DerivedExpression:
 class TableStatistics:
     """The columns and expressions that a table keeps statistics of."""
 
-    def __init__(self, facts: TreeFacts) -> None:
+    def __init__(self, facts: TreeSchema) -> None:
         self._facts = facts
         self.columns = facts.columns
 

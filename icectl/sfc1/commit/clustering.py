@@ -11,14 +11,14 @@ from icectl.entries.partition_key import UNKNOWN_KEY
 from icectl.entries.rows import RawEntries
 from icectl.sfc1.content_stats import by_field_id, group_id, recover
 from icectl.sfc1.manifest_file import STATS
-from icectl.sfc1.manifests import TreeFacts
+from icectl.sfc1.manifests import TreeSchema
 from icectl.table.manifest_groups import spec_clusters
 
 _LOWER, _UPPER = 1, 2
 """Members of the statistics of a column, behind its own id."""
 
 
-def clustered(facts: TreeFacts, rows: pa.Table, sort_by: Sequence[str] = ()) -> pa.Table:
+def clustered(facts: TreeSchema, rows: pa.Table, sort_by: Sequence[str] = ()) -> pa.Table:
     """Return rows by spec, by the `sort_by` partition fields or all, then by bounds.
 
     Bounds are those of the columns of the default sort order, as far as statistics have them. Rows
@@ -44,7 +44,7 @@ def clustered(facts: TreeFacts, rows: pa.Table, sort_by: Sequence[str] = ()) -> 
 
 
 def _ranks(
-    facts: TreeFacts, rows: pa.Table, stats: pa.StructArray, sort_by: Sequence[str]
+    facts: TreeSchema, rows: pa.Table, stats: pa.StructArray, sort_by: Sequence[str]
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the rank of the partition of each row among those of its spec."""
     numbers = rows["spec_id"].to_numpy()
@@ -63,7 +63,7 @@ def _ranks(
     return ranks
 
 
-def _bounds(facts: TreeFacts, stats: pa.StructArray) -> list[tuple[pa.Array, str]]:
+def _bounds(facts: TreeSchema, stats: pa.StructArray) -> list[tuple[pa.Array, str]]:
     """Return the bounds of the columns that the table is sorted by, and their directions."""
     metadata = facts.metadata
     sort_order = metadata.sort_order(metadata.default_sort_order_id)

@@ -14,7 +14,7 @@ from icectl.files.puffin import read_puffin, write_puffin
 from icectl.format.manifest import Content, FileFormat, Status
 from icectl.sfc1.content_stats import aggregate
 from icectl.sfc1.manifest_file import LEAF_MAX_ENTRIES, STATS, ListedRow, TreeContent, write_tree
-from icectl.sfc1.manifests import ReadLeaf, TreeFacts, leaf_rows, leaf_target, with_column
+from icectl.sfc1.manifests import ReadLeaf, TreeSchema, leaf_rows, leaf_target, with_column
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.table.manifest_groups import LARGE, SMALL
 
@@ -133,7 +133,7 @@ class CommitContext:
     `may_list` tells sooner whether a leaf may list a file with one of some comparison keys.
     """
 
-    facts: TreeFacts
+    facts: TreeSchema
     options: TreeOptions
     read: ReadLeaf
     look: ReadLeaf

@@ -56,7 +56,7 @@ from icectl.sfc1.manifest_file import STATS, ListedRow
 from icectl.sfc1.manifests import (
     FILES,
     FOR_STATS,
-    TreeFacts,
+    TreeSchema,
     entry_stats,
     leaf_rows,
     of_contents,
@@ -103,7 +103,7 @@ class ListsOfRoots:
         Order: by sequence number, as manifests are of the first snapshot that lists them.
         Raises: CorruptTable, Unsupported, StorageError, Incomplete; SelfCheckFailed.
         """
-        facts = TreeFacts(metadata)
+        facts = TreeSchema(metadata)
         rooted = rooted_snapshots(metadata)
         self.context.progress.phase("writing manifest lists", total=len(rooted))
         for snapshot in rooted:
@@ -114,7 +114,7 @@ class ListsOfRoots:
             self.context.progress.advance(1)
         return {one.snapshot_id: self._lists[one.root_manifest or ""] for one in rooted}
 
-    def _list_of(self, facts: TreeFacts, snapshot: Snapshot) -> NewList:
+    def _list_of(self, facts: TreeSchema, snapshot: Snapshot) -> NewList:
         root, dead = sound_root(self.context.store, facts, snapshot, carried=True)
         manifests = self._own(facts, snapshot, root)
         for leaf in leaf_rows(root):
@@ -135,7 +135,7 @@ class ListsOfRoots:
         paths = {manifest.manifest_path for manifest in manifests}
         return NewList(location, frozenset({location, *paths}))
 
-    def _own(self, facts: TreeFacts, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
+    def _own(self, facts: TreeSchema, snapshot: Snapshot, root: pa.Table) -> list[ManifestFile]:
         """Write the files that a root lists itself, with what the snapshot removed from leaves."""
         listed = of_contents(root, *FILES)
         entries = Entries(raw_entries(facts, listed, ALL_COLUMNS, 0).table)
@@ -151,7 +151,7 @@ class ListsOfRoots:
         return [_of_snapshot(manifest, snapshot) for manifest in written]
 
     def _of_leaf(
-        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
+        self, facts: TreeSchema, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
     ) -> tuple[ManifestFile, ...]:
         """Return manifests of what lives in a leaf: as its writer left it where all of it does."""
         is_new = leaf.status == Status.ADDED
@@ -164,7 +164,7 @@ class ListsOfRoots:
             self._written[key] = tuple(manifests)
         return self._written[key]
 
-    def _untouched(self, facts: TreeFacts, leaf: ListedRow) -> Iterator[ManifestFile]:
+    def _untouched(self, facts: TreeSchema, leaf: ListedRow) -> Iterator[ManifestFile]:
         """Yield manifests of a leaf's rows, each with its status.
 
         One of an older version stays as it is, unless its locations lack a scheme: those of its
@@ -180,7 +180,7 @@ class ListsOfRoots:
         for one in self._write(facts, self._entries(facts, leaf, NONE), manifest.sequence_number):
             yield replace(one, added_snapshot_id=manifest.added_snapshot_id)
 
-    def _lacks_schemes(self, facts: TreeFacts, leaf: ListedRow) -> bool:
+    def _lacks_schemes(self, facts: TreeSchema, leaf: ListedRow) -> bool:
         content = read_file(self.context.store, leaf.name)
         spec = facts.metadata.spec(leaf.spec_id)
         names = frozenset({"location", "referenced_data_file"})
@@ -190,7 +190,7 @@ class ListsOfRoots:
         return any(bare)
 
     def _with_deletes(
-        self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
+        self, facts: TreeSchema, snapshot: Snapshot, leaf: ListedRow, deleted: Positions
     ) -> Iterator[ManifestFile]:
         """Yield manifests of the rows that live, which the snapshot found there or added."""
         entries = live(self._entries(facts, leaf, deleted))
@@ -201,7 +201,7 @@ class ListsOfRoots:
         for one in self._write(facts, kept, snapshot.sequence_number):
             yield _of_snapshot(one, snapshot)
 
-    def _entries(self, facts: TreeFacts, leaf: ListedRow, deleted: Positions) -> Entries:
+    def _entries(self, facts: TreeSchema, leaf: ListedRow, deleted: Positions) -> Entries:
         """Return the entries of a leaf but for dead ones.
 
         Raises: Unsupported for unknown columns.
@@ -211,13 +211,13 @@ class ListsOfRoots:
         rows = read_leaf(self.context.store, facts, leaf, carried=True)
         return without_dead(Entries(raw_entries(facts, rows, ALL_COLUMNS, 0).table), deleted)
 
-    def _load(self, facts: TreeFacts, manifest: ManifestFile) -> Entries:
+    def _load(self, facts: TreeSchema, manifest: ManifestFile) -> Entries:
         (read,) = scan_manifests(self.context, facts.metadata, [manifest], ALL_COLUMNS)
         check_known(read.headers[0].unknown_field_ids)
         return read.entries()
 
     def _write(
-        self, facts: TreeFacts, entries: Entries, sequence_number: int
+        self, facts: TreeSchema, entries: Entries, sequence_number: int
     ) -> Iterator[ManifestFile]:
         """Write entries into manifests of one spec and content each, with row ids or without."""
         for content, of_content in (
@@ -236,7 +236,7 @@ class ListsOfRoots:
                     for written in writer.add(part, CARRIED.names):
                         yield replace(written.manifest, sequence_number=sequence_number)
 
-    def _whole(self, facts: TreeFacts, location: str) -> str:
+    def _whole(self, facts: TreeSchema, location: str) -> str:
         return with_scheme(facts.metadata.location, location)
 
 
@@ -275,7 +275,7 @@ def check_roots(context: TableContext, metadata: TableMetadata) -> int:
     Raises: Unsupported, for encrypted leaves and columns that are not known; CorruptTable;
     StorageError.
     """
-    facts = TreeFacts(metadata)
+    facts = TreeSchema(metadata)
     rooted = rooted_snapshots(metadata)
     context.progress.phase("reading roots", total=len(rooted))
     leaves: dict[str, ListedRow] = {}
@@ -292,7 +292,7 @@ def check_roots(context: TableContext, metadata: TableMetadata) -> int:
 # -- manifest lists as roots ----------------------------------------------------------------------
 
 
-def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
+def legacy_root(store: Store, facts: TreeSchema, snapshot: Snapshot) -> pa.Table:
     """Return the rows of a root that lists the manifests of an older version's snapshot.
 
     Shape: all EXISTING; manifests without live entries are left out (sfc-1 C-36).
@@ -317,7 +317,7 @@ class LegacyStatistics:
     _columns: Sequence[StatsColumn] = ()
     _known: dict[str, pa.StructArray] = field(default_factory=dict)
 
-    def of(self, facts: TreeFacts, leaves: Sequence[ListedRow]) -> Mapping[str, pa.StructArray]:
+    def of(self, facts: TreeSchema, leaves: Sequence[ListedRow]) -> Mapping[str, pa.StructArray]:
         """Return them by key. Shape, errors: as legacy_statistics."""
         if facts.columns != self._columns:  # another writer's
             self._columns, self._known = facts.columns, {}
@@ -328,7 +328,7 @@ class LegacyStatistics:
 
 
 def legacy_statistics(
-    context: TableContext, facts: TreeFacts, leaves: Sequence[ListedRow]
+    context: TableContext, facts: TreeSchema, leaves: Sequence[ListedRow]
 ) -> Mapping[str, pa.StructArray]:
     """Read the statistics of leaves of older versions, by key, from their live entries (sfc-1 5.7).
 
@@ -367,7 +367,7 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
     return frozenset(leaves)
 
 
-def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
+def _row(facts: TreeSchema, manifest: ManifestFile) -> pa.Table:
     counts = {
         f"{name}_{what}_count": getattr(manifest, f"{name}_{what}_count")
         for name in _STATUSES
@@ -393,7 +393,7 @@ def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
     return facts.row(row, _stats(facts, manifest))
 
 
-def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
+def _stats(facts: TreeSchema, manifest: ManifestFile) -> pa.StructArray:
     """Make statistics of the bounds that summaries of partition fields tell (sfc-1 5.7)."""
     kind = facts.rows_schema.field(STATS).type
     summaries = manifest.partitions

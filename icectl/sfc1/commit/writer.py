@@ -42,7 +42,7 @@ from icectl.sfc1.manifests import (
     OWN_CONTENTS,
     PLAIN,
     ReadLeaf,
-    TreeFacts,
+    TreeSchema,
     can_move,
     leaf_rows,
     live_in_tree,
@@ -77,7 +77,7 @@ _UNMOVABLE = (
 _IDENTITY = ("content", "key", "content_offset")
 _CARRIED = ("spec_id", "snapshot_id", "sequence_number", "file_sequence_number", "record_count")
 
-ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
+ChangeState = Callable[[TreeSchema, ParentState], TreeChange | None]
 """What an operation does to the state that it is given; None where that is nothing."""
 
 
@@ -185,7 +185,7 @@ class TreeWriter:
         StorageError; others that reading raises.
         """
         require_safe_base(metadata)
-        facts = TreeFacts(metadata)
+        facts = TreeSchema(metadata)
         parent = head(metadata, self.branch)
         state = parent_state(self.store, facts, parent)
         options = tree_options(metadata)
@@ -260,7 +260,7 @@ def tree_options(metadata: TableMetadata) -> TreeOptions:
     )
 
 
-def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> ParentState:
+def parent_state(store: Store, facts: TreeSchema, snapshot: Snapshot | None) -> ParentState:
     """Read what a commit on a snapshot builds on; older versions' lists are converted (sfc-1 7.9).
 
     Raises: StorageError; CorruptTable; Unsupported.
@@ -342,7 +342,7 @@ def _counters(
 
 
 def replacement(
-    facts: TreeFacts, changes: Changes, manifests: Sequence[ManifestFile]
+    facts: TreeSchema, changes: Changes, manifests: Sequence[ManifestFile]
 ) -> TreeChange:
     """Rewritten files as a change of a root: what goes and comes, entry by entry.
 
@@ -369,7 +369,7 @@ def leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
 
 
 def rewritten_leaves(
-    facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]
+    facts: TreeSchema, state: ParentState, chosen: Sequence[ManifestFile]
 ) -> TreeChange | None:
     """Maintenance that writes some leaves again, and files of the root as leaves (sfc-1 7.6).
 

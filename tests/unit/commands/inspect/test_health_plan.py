@@ -19,6 +19,7 @@ from icectl.format.snapshot import MetadataLogEntry, Snapshot
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
 from icectl.storage.store import FileStatus
+from icectl.table.context import TableContext
 from icectl.table.reader import Reader, SnapshotChoice
 from tests.builders.plain_metadata import plain_metadata
 
@@ -103,7 +104,11 @@ def judged(
         ),
     )
     resolved = resolve(settings or {}, {}, None)
-    return dict(health(cast("Reader", reader), SnapshotChoice(), resolved, "t").row)
+
+    def other(_: str) -> TableContext:
+        raise AssertionError("nobody asks for another table")
+
+    return dict(health(cast("Reader", reader), SnapshotChoice(), resolved, "t", other).row)
 
 
 @pytest.mark.parametrize(
