@@ -203,7 +203,7 @@ class _Merge:
                     read_files = list(pool.map(read, self.group.files))
                 opened = self._opened([source for _, source in read_files])
                 if assembly.copies_whole:
-                    why = "the storage copies whole files only, and"
+                    why = "the storage copies only whole files, and"
                     if any(flags is not None and not flags.all() for flags in opened.left_out):
                         raise CopyRefused(f"{why} rows of one are left out")
                     if any(opened.layout.decoded_in(source) for _, source in opened.sources):

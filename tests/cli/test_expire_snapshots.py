@@ -330,7 +330,7 @@ def test_without_a_terminal_and_yes_the_run_ends_with_2(icectl, aged, json_optio
     before = aged.content()
     ended = icectl(aged.table.location, "--older-than", "0s", *json_option)
     assert ended.code == 2
-    assert "`--yes` confirms beforehand" in ended.err
+    assert "confirm with `--yes`" in ended.err
     assert aged.content() == before
 
 

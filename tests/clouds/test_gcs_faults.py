@@ -81,7 +81,7 @@ def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(place, mo
     monkeypatch.setattr(place.server, "is_careless", True)
     store = place.store()
     for _ in range(2):
-        with pytest.raises(Refused, match="ignores conditions") as caught:
+        with pytest.raises(Refused, match="ignores conditional writes") as caught:
             store.create(place.at("metadata/v2.metadata.json"), b"{}")
     assert "x-goog-if-generation-match: 0" in (caught.value.hint or "")
     assert place.server.keys(place.bucket, "") == ["a"]

@@ -63,6 +63,6 @@ def test_incident_12_no_object_is_written_before_the_condition_has_held(careless
     place = f"{careless.location('t')}/metadata/v99.metadata.json"
     before = careless.keys("t")
     for _ in range(2):
-        with pytest.raises(Refused, match="ignores conditions"):
+        with pytest.raises(Refused, match="ignores conditional writes"):
             store.create(place, b"{}")
     assert careless.keys("t") == before

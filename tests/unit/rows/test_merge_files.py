@@ -262,7 +262,7 @@ def test_row_groups_of_deleted_rows_are_left_out(store):
     found = merge_files(
         group(store, files, 3, deletes=deletes), OPTIONS, store.outputs(), MergeOptions(0.3)
     )
-    refused = "whole files only, and rows of one are left out"
+    refused = "only whole files, and rows of one are left out"
     assert (refused in found.file.not_assembled) is store.composes
     names = [file.location for file in files]
     left_out = {name: rows.tolist() for name, rows in rows_of(found.left_out, names).items()}

@@ -181,7 +181,7 @@ def test_a_bucket_that_keeps_conditions_is_proven_whatever_answers_are_lost(lost
 @pytest.mark.parametrize("lost", ["", "1", "2", "1357"])
 def test_a_careless_bucket_is_refused_whatever_answers_are_lost(lost):
     bucket = Bucket(is_careless=True, lost=lost)
-    with pytest.raises(Refused, match="ignores conditions"):
+    with pytest.raises(Refused, match="ignores conditional writes"):
         bucket.prove()
     assert bucket.objects == set()
 

@@ -103,7 +103,7 @@ def test_times_to_wait(given, seconds):
     key = "hive.metastore.client.socket.timeout"
     properties: dict[str, Any] = {"uri": "thrift://a"} | ({} if given is None else {key: given})
     assert servers_of("hms", properties).answer_seconds == seconds
-    with pytest.raises(UsageError, match="is a number of seconds"):
+    with pytest.raises(UsageError, match="must be a number of seconds"):
         servers_of("hms", {"uri": "thrift://a", key: "soon"})
 
 
@@ -117,7 +117,7 @@ def test_a_server_that_closes_the_connection_did_not_answer():
         thread.start()
         with (
             servers_of("hms", {"uri": uri}).connected() as connection,
-            pytest.raises(StorageError, match="did not answer"),
+            pytest.raises(StorageError, match="did not respond"),
         ):
             metastore.databases(connection)
         thread.join()

@@ -247,7 +247,7 @@ class Undated(WrappedStore):
 
 def test_a_file_without_a_time_is_never_old(table):
     cut(table)
-    with pytest.raises(Refused, match="it is young"):
+    with pytest.raises(Refused, match="it is recent"):
         find(context_of(table.directory, Undated(LocalStore())))
 
 
