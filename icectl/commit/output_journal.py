@@ -117,7 +117,7 @@ def write(store: Store, env: Env, journal: OutputJournal) -> None:
 
 
 def check_own(store: Store, journal: OutputJournal) -> None:
-    """Check, after its base was loaded, that no other run took this one for dead.
+    """Check, after its base was loaded, that no other run considered this one dead.
 
     Raises: CommitConflict; FileNotFoundError, if the record is gone; StorageError.
     """

@@ -181,7 +181,7 @@ class Transaction:
         """Commit the proposal for the newest metadata, once; returns the table after it.
 
         An old base (`reloads_base`) is read again first.
-        Raises: as commit_changes; CommitConflict, where another run took this one for dead.
+        Raises: as commit_changes; CommitConflict, where another run considered this one dead.
         """
 
         def changes(metadata: TableMetadata) -> Sequence[Update]:
@@ -197,7 +197,7 @@ class Transaction:
         return self.table
 
     def _check_own(self) -> None:
-        """Check, after the base was loaded, that no other run took this one for dead.
+        """Check, after the base was loaded, that no other run considered this one dead.
 
         Raises: CommitConflict; TableNotFound, Refused, if the table was moved; StorageError.
         """

@@ -111,7 +111,7 @@ def test_rows_with_another_value_of_a_column_that_the_partition_has_are_refused(
     files = {path for path in tmp_path.rglob("*") if path.is_file()}
     code, document = run(["compact", table.location, *EVERY, "--json"])
     assert (code, document["error"]["id"]) == (14, "unsupported"), document
-    assert "another value of `category`" in document["error"]["message"]
+    assert "whose `category` differs" in document["error"]["message"]
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == files
 
 

@@ -318,7 +318,7 @@ def test_rows_whose_partition_cannot_be_found_are_no_work(tmp_path):
     without_times(table)
     ended = run("compact", table.location, "--check", env=MONTH_LATER)
     assert ended.code == 14
-    assert "whose column is missing\nhint: `--output-spec-id` names another" in ended.err
+    assert "whose column is missing\nhint: choose another spec with `--output-spec-id`" in ended.err
     check_law(table.location, MONTH_LATER)
 
 

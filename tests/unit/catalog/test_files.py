@@ -257,7 +257,9 @@ def test_a_hint_beyond_the_newest_version_is_refused(table, fixed_env):
 
 def test_a_moved_metadata_directory_is_refused(table, fixed_env):
     put(table, "v4.metadata.json", 4, properties={"write.metadata.path": f"{table}/else"})
-    assert refusal(catalog(table, fixed_env)).message.startswith("write.metadata.path moves")
+    assert refusal(catalog(table, fixed_env)).message.startswith(
+        "the table property write.metadata.path moves"
+    )
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_process_id_of_another_container_says_nothing(table):
 def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(table):
     outputs = started(table)
     rerun(table, commits=False, env=Elsewhere(NOW_MS + DAY_MS + 1))
-    with pytest.raises(CommitConflict, match="took this one for dead") as raised:
+    with pytest.raises(CommitConflict, match="considered this one dead") as raised:
         outputs.check()
     transaction_of(table, outputs).close(raised.value)
     assert present(outputs) == NONE

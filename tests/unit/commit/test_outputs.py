@@ -105,7 +105,7 @@ def test_a_file_that_another_run_removed_tells_that_this_one_was_taken_for_dead(
     abandon(outputs)
     instead = ended(table, outputs, error)
     assert isinstance(instead, CommitConflict)
-    assert "took this one for dead" in instead.message
+    assert "considered this one dead" in instead.message
 
 
 def test_other_errors_stay_what_they_are_in_a_run_that_was_taken_for_dead(table):
@@ -131,7 +131,7 @@ def test_a_run_that_was_taken_for_dead_does_not_commit(table):
     outputs = begun(table)
     outputs.check()
     abandon(outputs)
-    with pytest.raises(CommitConflict, match="took this one for dead"):
+    with pytest.raises(CommitConflict, match="considered this one dead"):
         outputs.check()
 
 

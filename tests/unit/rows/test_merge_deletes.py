@@ -80,7 +80,7 @@ def test_r111_a_file_that_deletes_do_not_apply_to_gets_none_of_them():
 def test_a_path_in_another_spelling_is_refused():
     files = MemoryFiles()
     deletes = position_deletes(files, "a", [(ONE.replace("s3:", "s3a:"), 7)])
-    with pytest.raises(Unsupported, match=r"spell the path of s3://b/t/data/1\.parquet"):
+    with pytest.raises(Unsupported, match=r"write the path of s3://b/t/data/1\.parquet"):
         merged(files, DeletesOfGroup((deletes,)))
 
 

@@ -52,7 +52,7 @@ def test_a_table_that_its_catalog_maintains_is_refused_before_its_properties_are
     loaded = catalog.load()
     kept = replace(loaded.capabilities, maintained_by="Glue's optimizers")
     sharing = changed(replace(loaded, capabilities=kept), properties={"gc.enabled": "false"})
-    with pytest.raises(Refused, match="to Glue's optimizers") as raised:
+    with pytest.raises(Refused, match="for Glue's optimizers") as raised:
         check_deletable(catalog, sharing, loaded.metadata.last_updated_ms)
     assert raised.value.error_id == "maintained-elsewhere"
 
