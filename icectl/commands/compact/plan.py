@@ -154,8 +154,12 @@ class CompactPlan:
         left = np.isin(self.verdicts, (FileVerdict.LATER, FileVerdict.OVER_BUDGET))
         is_limited = options.where is not None or options.only is not None or bool(left.any())
         mark = options.marks[is_limited]
-        # A group whose rows are all deleted becomes no file.
-        counts = Counter(group.partition_key for group in self.groups if group.expected_bytes)
+        # A group whose rows are all deleted becomes no file, nor does one that converts deletes.
+        counts = Counter(
+            group.partition_key
+            for group in self.groups
+            if group.expected_bytes and not group.keeps_files
+        )
         return {
             group.number: mark
             if options.order is None or group.partition_key is None

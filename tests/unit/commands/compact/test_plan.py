@@ -679,3 +679,20 @@ def test_a_budget_that_leaves_nothing_to_other_runs_is_no_limit():
     assert planned(*rows, order=keys, max_groups=1).marks == {0: whole}
     where = Compare(Column("c", PrimitiveType("string"), 1), "<", "z")
     assert planned(*rows, order=keys, where=where).marks == {0: limited}
+
+
+def test_names_of_sorted_files_count_no_conversions():
+    """Else the run would seem to have lost a group, and the next one would sort again."""
+    low, high = (
+        {"lower_bounds": [(1, first)], "upper_bounds": [(1, last)]}
+        for first, last in ((b"a", b"m"), (b"n", b"z"))
+    )
+    order = SortOrder(1, (SortField((1,), parse_transform("identity"), "asc", "nulls-first"),))
+    rows = [
+        data("good", file_size_in_bytes=1000, record_count=1000, **high),
+        *files(1000, 4, record_count=100, sequence_number=90, **low),
+        *keys(5, 1),
+    ]
+    found = planned(*rows, order=order, min_delete_files=5)
+    assert [group.keeps_files for group in found.groups] == [False, True]
+    assert found.marks[0] == f"g1-{found.options.marks[0]}"
