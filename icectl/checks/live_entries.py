@@ -30,6 +30,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DATA_PATH
 from icectl.format.rule import REMOVE_STATISTICS, Fault
 from icectl.format.snapshot import Snapshot
+from icectl.storage.location import loosest_key
 
 _TAIL = 64
 """Bytes at the end of a location, which name its file."""
@@ -352,11 +353,16 @@ class RowlessFiles:
         known |= {item.manifest_path for item in manifests}
         logged = (item.metadata_file for item in metadata.metadata_log)
         known |= {file for file in logged if file.endswith((".metadata.json", ".metadata.json.gz"))}
-        named = pa.array(filter(None, known), pa.string())
-        self._metadata = _spelled(named)
-        self._folders = {_folder(key) for key in location_keys(named).to_pylist()}
-        statistics = {item.statistics_path for item in metadata.every_statistics}
-        self._statistics = _spelled(pa.array(statistics, pa.string()))
+        self._named = pa.array(filter(None, known), pa.string())
+        self._metadata = _spelled(self._named)
+        self._folders = {_folder(key) for key in location_keys(self._named).to_pylist()}
+        self._of_statistics = {item.statistics_path for item in metadata.every_statistics}
+        self._statistics = _spelled(pa.array(self._of_statistics, pa.string()))
+
+    @cached_property
+    def loosest_keys(self) -> frozenset[str]:
+        """The loosest keys of those whose names are known."""
+        return frozenset(map(loosest_key, [*self._named.to_pylist(), *self._of_statistics]))
 
     def metadata_among(self, table: pa.Table) -> Mask:
         """Find entries that name a metadata file; `table` has their location and format."""
@@ -375,10 +381,11 @@ class RowlessFiles:
         return mask_of(pc.is_in(table["location"], self._statistics))
 
     def has(self, location: str) -> bool:
-        """Return whether a file that is none of rows in Avro is one of these."""
-        columns = {"location": [[location]], "file_format": [[int(FileFormat.PARQUET)]]}
-        table = pa.table({name: pa.chunked_array(parts) for name, parts in columns.items()})
-        return bool(self.metadata_among(table)[0] or self.statistics_among(table)[0])
+        """Return whether a file that is none of rows in Avro is one of these, in any spelling."""
+        key = loosest_key(location)
+        if key in self.loosest_keys:
+            return True
+        return key.endswith(_OF_METADATA) and _folder(key) in map(_folder, self.loosest_keys)
 
 
 def _folder(key: str) -> str:

@@ -318,6 +318,21 @@ def check_apart(metadata: TableMetadata, alive: Rows, rowless: RowlessFiles) -> 
         raise CorruptTable(breach.message, rule="R-140", hint=breach.hint)  # R-140
 
 
+def check_spellings(named: pa.ChunkedArray, described: Files) -> None:
+    """Do nothing where no location is that of a file without rows, however it is spelled.
+
+    Raises: CorruptTable R-063, R-140.
+    """
+    for location, key in zip(named.to_pylist(), loosest_keys(named).to_pylist(), strict=True):
+        place = pc.index(described.table["key"], key).as_py()
+        if place >= 0 and described.table["kind"][place].as_py() in _STATISTICS:
+            message = f"entries call `{location}` a data file, and a statistics file"
+            raise CorruptTable(message, rule="R-140", hint=REMOVE_STATISTICS)  # R-140
+        if place >= 0:
+            message = f"an entry names `{location}`, which is a metadata file"
+            raise CorruptTable(message, rule="R-063", hint=_HIDDEN)  # R-063
+
+
 class LiveListed:
     """A check that live files below `places` were listed, or are there now.
 

@@ -17,7 +17,7 @@ from icectl.entries.columns import Hashes, Integers, Mask, distinct_count, mask_
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.inherit import inherit
 from icectl.entries.locations import are_relative
-from icectl.entries.rows import RawEntries, deletion_vectors, index_in, live
+from icectl.entries.rows import RawEntries, deletion_vectors, index_in, live, where
 from icectl.errors import CorruptTable
 from icectl.files.row_hash import row_hashes
 from icectl.format.file_names import VERSION_HINT
@@ -39,7 +39,7 @@ from icectl.table.known_locations import (
     location_hashes,
     parts_of,
 )
-from icectl.table.live_file_check import LiveListed, LiveOnce, check_apart
+from icectl.table.live_file_check import LiveListed, LiveOnce, check_apart, check_spellings
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 
@@ -513,6 +513,8 @@ class References:
             ]
         )
         listed_ones, rowless = None, RowlessFiles(metadata, listed)
+        without_rows = KnownLocations(self._hashed)
+        without_rows.add(described.table["location"])
         if listed_files is not None:
             listed_ones = LiveListed(self._places, to_check, listed_files)
         table = metadata.location
@@ -522,9 +524,12 @@ class References:
         manifests = [item for item in listed if item.identity not in self._manifests_read]
         for part in scan_manifests(self._context, metadata, manifests, LiveOnce.columns):
             alive = live(part.rows)
-            live_once.add(manifests, alive, self._hashed(alive.table["location"]))
+            hashes = self._hashed(alive.table["location"])
+            live_once.add(manifests, alive, hashes)
             if listed_ones is not None:
                 check_apart(metadata, alive, rowless)
+                named = where(alive, without_rows.contains_hashes(hashes))
+                check_spellings(named.table["location"], described)
                 listed_ones.add(manifests, alive)
             for stored in part.rows.table["location"].chunks:
                 self._add(stored, table)

@@ -540,6 +540,29 @@ def test_r063_an_entry_that_names_a_metadata_file_makes_no_orphan(broken, capsys
 
 
 @pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
+@pytest.mark.parametrize("lie", ["manifest", "metadata", "statistics"])
+@pytest.mark.parametrize("spelled", ["/metadata//", "/x/../metadata/", "/%6Detadata/"])
+def test_r063_deletes_that_name_a_file_without_rows_in_another_spelling_are_refused(
+    tmp_path, capsys, words, lie, spelled
+):
+    """Position deletes may have another size than entries say, so that only their names tell."""
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(9))
+    table.delete_rows([1, 2, 3])
+    table.append([9])
+    broken = Broken(table.directory)
+    analyze = ["analyze", str(table.directory), "--yes", "--quiet"]
+    assert app.main(analyze, env=Clock(NOW_MS)) == 0
+    statistics = broken.members()["statistics"][0]["statistics-path"]
+    named = {"manifest": broken.manifests(1)[0]["manifest_path"], "statistics": statistics,
+             "metadata": str(current_metadata(broken.directory))}[lie]  # fmt: skip
+    other = named.replace("/metadata/", spelled)
+    in_entries(broken, lambda file: file.update(file_path=other), content=1, count=1)
+    code, rule = refused(broken, words, capsys)
+    assert (code, rule) in ((15, "R-063"), (15, "R-140"), (15, "R-034"))
+
+
+@pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
 def test_r063_an_entry_that_names_an_orphan_of_another_size_makes_no_orphan(broken, capsys, words):
     """The file that it means would go: it is as large as the entry says."""
 
@@ -670,8 +693,11 @@ def test_r140_a_wrong_path_of_statistics_costs_no_file(broken, capsys, lie, kind
     assert len(before) > len(contents(broken.directory.parent))
 
 
+@pytest.mark.parametrize("between", ["/", "//"])
 @pytest.mark.parametrize("lie", ["older manifest", "metadata", "statistics", "older deletes"])
-def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(tmp_path, capsys, lie):
+def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(
+    tmp_path, capsys, lie, between
+):
     """Tools that move tables rewrite deletes: another size alone is no sign of a wrong name."""
     table = TableBuilder(tmp_path / "t", partitioning="none")
     table.append(range(20))
@@ -691,7 +717,8 @@ def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(tmp_path, 
     assert places["older deletes"] not in [
         entry["data_file"]["file_path"] for entry in broken.entries(1)
     ]
-    in_entries(broken, lambda file: file.update(file_path=places[lie]), content=1, count=1)
+    other = between.join(places[lie].rsplit("/", 1))
+    in_entries(broken, lambda file: file.update(file_path=other), content=1, count=1)
     assert refused(broken, EXPIRE, capsys) == (15, "R-063")
 
 

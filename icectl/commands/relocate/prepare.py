@@ -9,6 +9,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from icectl.checks.live_entries import RowlessFiles
 from icectl.commands.relocate import rewrite
 from icectl.commands.relocate.plan import (
@@ -22,7 +25,7 @@ from icectl.commands.relocate.plan import (
 from icectl.entries import rows as entry_rows
 from icectl.entries.files import FileKind, Files, distinct, of_other_kinds, rows, together
 from icectl.entries.inherit import inherit
-from icectl.errors import MissingFile, SelfCheckFailed
+from icectl.errors import CorruptTable, MissingFile, SelfCheckFailed
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.storage import location as locations
@@ -122,6 +125,10 @@ class Preparation:
             alive = entry_rows.live(inherit(part.rows, manifests))
             check_entries(metadata, alive, rowless, beside_deletes=has_deletes)
             check_footers(self.context, entry_rows.deletion_vectors(alive))
+        described = pa.array(rowless.loosest_keys, pa.string())
+        for location in live.table.filter(pc.is_in(live.table["key"], described))["location"]:
+            message = f"an entry names `{location}`, which is a file without rows"
+            raise CorruptTable(message, rule="R-063")  # what it means would stay behind
         if any(FileKind(kind) is FileKind.POSITION_DELETE_FILES for _, kind, _ in rows(live)):
             self.names.data_files = frozenset(
                 locations.name(place)
