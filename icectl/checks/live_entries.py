@@ -30,7 +30,6 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.properties import DATA_PATH
 from icectl.format.rule import REMOVE_STATISTICS, Fault
 from icectl.format.snapshot import Snapshot
-from icectl.storage.location import loosest_key
 
 _TAIL = 64
 """Bytes at the end of a location, which name its file."""
@@ -337,7 +336,7 @@ def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.
 _LOCAL = ("file:", "file://")
 """What may come before a path of this machine."""
 
-_OF_METADATA = (".avro", ".json", ".gz", ".text")
+METADATA_ENDINGS = (".avro", ".json", ".gz", ".text")
 """How names of metadata files end, beside those that only the lists of a table tell."""
 
 
@@ -345,7 +344,7 @@ class RowlessFiles:
     """The files of a table that hold no rows: its metadata files, and those of statistics.
 
     `manifests` are known ones. Those that only older snapshots list are known by their names, in
-    the folders of the others. One of these objects is for all parts of a plan.
+    the folders of the others; `names` has the rest. One of these is for all parts of a plan.
     """
 
     def __init__(self, metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> None:
@@ -353,16 +352,12 @@ class RowlessFiles:
         known |= {item.manifest_path for item in manifests}
         logged = (item.metadata_file for item in metadata.metadata_log)
         known |= {file for file in logged if file.endswith((".metadata.json", ".metadata.json.gz"))}
-        self._named = pa.array(filter(None, known), pa.string())
-        self._metadata = _spelled(self._named)
-        self._folders = {_folder(key) for key in location_keys(self._named).to_pylist()}
-        self._of_statistics = {item.statistics_path for item in metadata.every_statistics}
-        self._statistics = _spelled(pa.array(self._of_statistics, pa.string()))
-
-    @cached_property
-    def loosest_keys(self) -> frozenset[str]:
-        """The loosest keys of those whose names are known."""
-        return frozenset(map(loosest_key, [*self._named.to_pylist(), *self._of_statistics]))
+        named = pa.array(filter(None, known), pa.string())
+        self._metadata = _spelled(named)
+        self._folders = {_folder(key) for key in location_keys(named).to_pylist()}
+        statistics = {item.statistics_path for item in metadata.every_statistics}
+        self._statistics = _spelled(pa.array(statistics, pa.string()))
+        self.names = frozenset({*named.to_pylist(), *statistics})
 
     def metadata_among(self, table: pa.Table) -> Mask:
         """Find entries that name a metadata file; `table` has their location and format."""
@@ -370,7 +365,7 @@ class RowlessFiles:
         found = mask_of(pc.is_in(locations, self._metadata))
         is_odd = ~mask_of(pc.ends_with(locations, ".parquet"))
         is_odd &= mask_of(pc.not_equal(table["file_format"], int(FileFormat.AVRO)))
-        for ending in _OF_METADATA if is_odd.any() else ():
+        for ending in METADATA_ENDINGS if is_odd.any() else ():
             places = np.flatnonzero(is_odd & mask_of(pc.ends_with(locations, ending)))
             keys = location_keys(locations.take(pa.array(places))).to_pylist()
             found[places] |= np.array([_folder(key) in self._folders for key in keys], np.bool_)
@@ -379,13 +374,6 @@ class RowlessFiles:
     def statistics_among(self, table: pa.Table) -> Mask:
         """Find entries that name a file of statistics; `table` has their location."""
         return mask_of(pc.is_in(table["location"], self._statistics))
-
-    def has(self, location: str) -> bool:
-        """Return whether a file that is none of rows in Avro is one of these, in any spelling."""
-        key = loosest_key(location)
-        if key in self.loosest_keys:
-            return True
-        return key.endswith(_OF_METADATA) and _folder(key) in map(_folder, self.loosest_keys)
 
 
 def _folder(key: str) -> str:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, contradiction, stated_files
 from icectl.checks.live_entries import (
+    METADATA_ENDINGS,
     LiveRows,
     RowlessFiles,
     metadata_files,
@@ -318,6 +319,11 @@ def check_apart(metadata: TableMetadata, alive: Rows, rowless: RowlessFiles) -> 
         raise CorruptTable(breach.message, rule="R-140", hint=breach.hint)  # R-140
 
 
+def loosest_names(rowless: RowlessFiles) -> frozenset[str]:
+    """Return the loosest keys of the files without rows whose names are known."""
+    return frozenset(map(loosest_key, rowless.names))
+
+
 def check_spellings(named: pa.ChunkedArray, described: Files) -> None:
     """Do nothing where no location is that of a file without rows, however it is spelled.
 
@@ -566,10 +572,17 @@ def _check_there(
             item.found is not None
             and item.kind is FileKind.POSITION_DELETE_FILES
             and not _is_described(item, others)
-            and not RowlessFiles(metadata, ()).has(item.location)
+            and not _has_no_rows(metadata, item.location)
         )
         if item.problem is None and not is_rewritten:
             _refuse(item)
+
+
+def _has_no_rows(metadata: TableMetadata, location: str) -> bool:
+    """Return whether a file that is none of rows in Avro is a metadata or statistics file."""
+    key, names = loosest_key(location), loosest_names(RowlessFiles(metadata, ()))
+    folders = {name.rpartition("/")[0] for name in names}
+    return key in names or (key.endswith(METADATA_ENDINGS) and key.rpartition("/")[0] in folders)
 
 
 def _is_described(item: Discrepancy, others: Iterable[Files]) -> bool:
