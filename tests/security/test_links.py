@@ -242,7 +242,7 @@ def test_the_folder_of_a_new_file_stays_the_one_that_it_was(tmp_path, others):
         (tmp_path / "t/data").rename(tmp_path / "aside")
         (tmp_path / "t/data").symlink_to(others)
         (others / name).write_bytes(b"theirs")
-        with pytest.raises(OSError, match="taken its place"):
+        with pytest.raises(OSError, match="has replaced it"):
             write_to(str(tmp_path / "t/data" / name), "x")
     assert (tmp_path / "aside/x").read_bytes() == b"new"
     assert [path.read_bytes() for path in others.iterdir()] == [b"theirs"]
