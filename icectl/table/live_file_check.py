@@ -4,7 +4,7 @@ A wrong name in an entry hides the true file: nothing refers to it, and it would
 orphan, or with older snapshots.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -567,21 +567,24 @@ def _check_there(
     """
     if not len(expected):
         return
+    names = loosest_names(RowlessFiles(metadata, ()))
     for item in compare_with_store(context, expected, metadata.location).discrepancies:
         is_rewritten = (
             item.found is not None
             and item.kind is FileKind.POSITION_DELETE_FILES
             and not _is_described(item, others)
-            and not _has_no_rows(metadata, item.location)
+            and not _has_no_rows(names, item.location)
         )
         if item.problem is None and not is_rewritten:
             _refuse(item)
 
 
-def _has_no_rows(metadata: TableMetadata, location: str) -> bool:
-    """Return whether a file that is none of rows in Avro is a metadata or statistics file."""
-    key, names = loosest_key(location), loosest_names(RowlessFiles(metadata, ()))
-    folders = {name.rpartition("/")[0] for name in names}
+def _has_no_rows(names: Set[str], location: str) -> bool:
+    """Return whether a file is a metadata or statistics file, if it has no rows in Avro.
+
+    `names` are loosest keys of such files, those of metadata in all their folders.
+    """
+    key, folders = loosest_key(location), {name.rpartition("/")[0] for name in names}
     return key in names or (key.endswith(METADATA_ENDINGS) and key.rpartition("/")[0] in folders)
 
 

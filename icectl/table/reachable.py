@@ -514,8 +514,8 @@ class References:
         )
         listed_ones, rowless = None, RowlessFiles(metadata, listed)
         without_rows = KnownLocations(self._hashed)
-        without_rows.add(described.table["location"])
         if listed_files is not None:
+            without_rows.add(described.table["location"])
             listed_ones = LiveListed(self._places, to_check, listed_files)
         table = metadata.location
         self._add(described.table["location"].combine_chunks(), table)

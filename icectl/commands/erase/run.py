@@ -518,15 +518,7 @@ class _Erasing:
         held = what_holds(
             loaded.metadata, found, expires=options.expires, patterns=options.patterns
         )
-        return Erased(
-            self.row_count,
-            tuple(self.snapshot_ids),
-            tuple(self.expired_ids),
-            tuple(self.dropped_tags),
-            tuple(self.deleted_files),
-            (*held, *self.left, *proof.left),
-            proof,
-        )
+        return self._so_far((*held, *self.left, *proof.left), proof)
 
     def ended(self, plan: ErasePlan, reason: str) -> Erased:
         """Return what was done by a run that ended early, and what may be left, without a look."""
@@ -537,13 +529,17 @@ class _Erasing:
         ]
         left = [Left(ref, "it named files with such rows when the run began") for ref in refs]
         why = Left("the run", f"it ended early: {reason}; run the command again to continue")
+        return self._so_far((why, *left, *self.left))
+
+    def _so_far(self, left: Sequence[Left], proof: Proof | None = None) -> Erased:
         return Erased(
             self.row_count,
             tuple(self.snapshot_ids),
             tuple(self.expired_ids),
             tuple(self.dropped_tags),
             tuple(self.deleted_files),
-            (why, *left, *self.left),
+            tuple(left),
+            proof,
         )
 
     def clean_branches(self) -> None:
