@@ -1,5 +1,6 @@
 """A store that passes calls on to others."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Literal
@@ -12,14 +13,14 @@ Named = Literal["file", "folder", "bucket"]
 """What a location names: one file, a folder, or any place of a bucket."""
 
 
-class ForwardingStore:
+class ForwardingStore(ABC):
     """A Store that passes each call on to the store that `target` returns; `remove` is left out."""
 
     __slots__ = ()
 
+    @abstractmethod
     def target(self, call: str, location: str, named: Named = "file") -> Store:
         """Return the store for a call on a location."""
-        raise NotImplementedError
 
     def read(self, location: str) -> bytes:
         return self.target("read", location).read(location)
