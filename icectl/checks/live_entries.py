@@ -16,13 +16,7 @@ import pyarrow.compute as pc
 
 from icectl.checks.rule import Breach, located
 from icectl.entries import rows as vocabulary
-from icectl.entries.columns import (
-    LOCATION_HASH,
-    Integers,
-    Mask,
-    distinct_count,
-    mask_of,
-)
+from icectl.entries.columns import LOCATION_HASH, Integers, Mask, distinct_count, mask_of
 from icectl.entries.rows import Entries, location_keys, numbers, repeats
 from icectl.entries.summary import Totals
 from icectl.format.manifest import Content, FileFormat, ManifestFile, Status

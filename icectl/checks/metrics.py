@@ -16,14 +16,7 @@ from icectl.checks.rule import rule
 from icectl.entries.columns import Places, Spans, not_text
 from icectl.format.bounding_box import CORNER_LENGTHS, EAST, NORTH
 from icectl.format.manifest import FileFormat, Status
-from icectl.format.rule import (
-    COMPACT,
-    COMPACT_OWN,
-    NO_ROW,
-    OURS,
-    WRITE_DELETES_AGAIN,
-    Fault,
-)
+from icectl.format.rule import COMPACT, COMPACT_OWN, NO_ROW, OURS, WRITE_DELETES_AGAIN, Fault
 from icectl.format.variant import read_bounds
 
 _ROOM_PER_PAIR = 16

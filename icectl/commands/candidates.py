@@ -21,12 +21,7 @@ from typer.core import TyperArgument
 from icectl.catalog.identifier import dotted_name, parse_name
 from icectl.cli.console import silent_console
 from icectl.cli.help import is_flag
-from icectl.cli.naming import (
-    NameInCatalog,
-    configuration_of,
-    in_default_catalog,
-    warehouse_of,
-)
+from icectl.cli.naming import NameInCatalog, configuration_of, in_default_catalog, warehouse_of
 from icectl.cli.options import Common, Shell
 from icectl.cli.registry import COMMANDS, load_command, parser_of
 from icectl.cli.session import open_session, storage_of

@@ -13,16 +13,7 @@ import pyarrow.compute as pc
 from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.read import blank_task, condition_ids, condition_job
 from icectl.entries.columns import Mask
-from icectl.entries.conditions import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    Not,
-    Or,
-    Predicate,
-    leaves,
-)
+from icectl.entries.conditions import And, Column, Compare, Constant, Not, Or, Predicate, leaves
 from icectl.entries.may_match import METRICS, all_match, manifests_may_match, may_match
 from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import (

@@ -6,13 +6,7 @@ from functools import cached_property, partial
 
 from icectl.catalog.metadata_files import is_metadata_file_name
 from icectl.cli.settings import Settings
-from icectl.commands.bill import (
-    GETS_OF_RUN,
-    PUTS_OF_RUN,
-    PUTS_OF_SEARCH,
-    READS_OF_METADATA,
-    Work,
-)
+from icectl.commands.bill import GETS_OF_RUN, PUTS_OF_RUN, PUTS_OF_SEARCH, READS_OF_METADATA, Work
 from icectl.entries import deletes, rows
 from icectl.entries.may_match import METRICS
 from icectl.entries.rows import Entries
@@ -25,12 +19,7 @@ from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext
 from icectl.table.guard import check_head_list, check_live, require_safe_base
-from icectl.table.live_files import (
-    LiveFiles,
-    check_unused_deletes,
-    files_of_snapshot,
-    with_names,
-)
+from icectl.table.live_files import LiveFiles, check_unused_deletes, files_of_snapshot, with_names
 from icectl.table.manifest_groups import ManifestsWithEntries
 from icectl.table.manifests import ManifestsRead
 from icectl.table.own_places import BEGINNING_BYTES

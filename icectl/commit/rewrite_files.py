@@ -37,13 +37,7 @@ from icectl.commit.snapshot import head
 from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import DataOutputs, Proposal
 from icectl.entries.rows import EMPTY, Entries, are_deletes, by_row, concat, where
-from icectl.errors import (
-    CommitConflict,
-    CorruptTable,
-    MissingFile,
-    SelfCheckFailed,
-    Unsupported,
-)
+from icectl.errors import CommitConflict, CorruptTable, MissingFile, SelfCheckFailed, Unsupported
 from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.layout import Layout, layout_of_table

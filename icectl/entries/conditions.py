@@ -31,13 +31,7 @@ from icectl.format.moments import (
 )
 from icectl.format.partition import result_types
 from icectl.format.schema import container_of, similar_name_hint
-from icectl.format.single_value import (
-    UNITS_PER_SECOND,
-    Value,
-    encode,
-    from_json,
-    unscaled_integer,
-)
+from icectl.format.single_value import UNITS_PER_SECOND, Value, encode, from_json, unscaled_integer
 from icectl.format.types import (
     DecimalType,
     FixedType,

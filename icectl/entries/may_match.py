@@ -38,13 +38,7 @@ from icectl.entries.stats import flat, of_field
 from icectl.format.manifest import Content, FieldSummary, ManifestFile
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
 from icectl.format.schema import Schema
-from icectl.format.single_value import (
-    EXACT,
-    UNITS_PER_SECOND,
-    Value,
-    decode,
-    encode,
-)
+from icectl.format.single_value import EXACT, UNITS_PER_SECOND, Value, decode, encode
 from icectl.format.transforms import Transform, apply
 from icectl.format.types import DecimalType, FixedType, PrimitiveType, Type
 

@@ -8,9 +8,7 @@ import pyarrow as pa
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.merge_columns import AlikeColumn, FileColumn
-from icectl.files.parquet.merge_footer import (
-    read_source,
-)
+from icectl.files.parquet.merge_footer import read_source
 from icectl.files.parquet.schema import (
     arrow_schema,
     arrow_type,

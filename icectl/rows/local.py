@@ -39,13 +39,7 @@ from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import (
-    ConvertTask,
-    MergeDeletesTask,
-    ReadTask,
-    RewriteTask,
-    Task,
-)
+from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, ReadTask, RewriteTask, Task
 
 J = TypeVar("J", CompactJob, ConvertJob, SketchJob, FindJob)
 R = TypeVar("R", TaskResult, FoundDeletes, FoundSketches, FoundRows)

@@ -29,10 +29,7 @@ from icectl.files.parquet.merge_columns import (
     combined,
     joined,
 )
-from icectl.files.parquet.merge_footer import (
-    MergeSource,
-    read_source,
-)
+from icectl.files.parquet.merge_footer import MergeSource, read_source
 from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import arrow_schema, field_id, leaves
 from icectl.files.parquet.write import ParquetWriter

@@ -21,13 +21,7 @@ from icectl.storage.open import (
 )
 from icectl.storage.store import Assembly
 from icectl.table.reading import in_threads
-from icectl.table.rewrite_tasks import (
-    ConvertTask,
-    MergeDeletesTask,
-    ReadTask,
-    RewriteTask,
-    Task,
-)
+from icectl.table.rewrite_tasks import ConvertTask, MergeDeletesTask, ReadTask, RewriteTask, Task
 
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""

@@ -64,12 +64,7 @@ from icectl.sfc1.manifests import (
 from icectl.sfc1.rules import SFC1_RULES, sound_root
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.manifest_lists import (
-    ManifestListRead,
-    MarkedManifest,
-    SnapshotReader,
-    divided,
-)
+from icectl.table.manifest_lists import ManifestListRead, MarkedManifest, SnapshotReader, divided
 from icectl.table.reading import decode_file, of_one_file, read_file
 
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})

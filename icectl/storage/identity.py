@@ -13,12 +13,7 @@ import pyarrow as pa
 from icectl.entries.locations import are_relative
 from icectl.format.locations import is_relative
 from icectl.storage import location as locations
-from icectl.storage.location import (
-    loosest_key,
-    loosest_keys,
-    root,
-    scheme,
-)
+from icectl.storage.location import loosest_key, loosest_keys, root, scheme
 from icectl.units import is_text
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}

@@ -30,16 +30,7 @@ from icectl.entries.files import (
     in_order,
     together,
 )
-from icectl.entries.rows import (
-    Entries,
-    RawEntries,
-    Rows,
-    by_row,
-    live,
-    numbers,
-    take,
-    where,
-)
+from icectl.entries.rows import Entries, RawEntries, Rows, by_row, live, numbers, take, where
 from icectl.errors import CorruptTable, MissingFile, Refused, StorageError
 from icectl.files.deletion_vectors import read_bitmap
 from icectl.format.manifest import Content, FileFormat, ManifestFile

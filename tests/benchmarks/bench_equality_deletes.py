@@ -34,14 +34,7 @@ import pyarrow.parquet as pq
 
 from icectl.format.manifest import Content
 from tests.benchmarks.bench_compact_spark import Session
-from tests.benchmarks.compact_tables import (
-    COLUMNS,
-    KEY,
-    SCHEMA,
-    commit,
-    file_entry,
-    write_file,
-)
+from tests.benchmarks.compact_tables import COLUMNS, KEY, SCHEMA, commit, file_entry, write_file
 from tests.benchmarks.measure import Run, process, verdict
 from tests.spark.engine import why_skipped
 

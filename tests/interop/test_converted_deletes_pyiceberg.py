@@ -9,13 +9,7 @@ from pyiceberg.table import StaticTable
 from tests.builders.expiry import NOW_MS
 from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
-from tests.builders.rows import (
-    current_metadata,
-    head,
-    live_entries,
-    read_metadata,
-    read_rows,
-)
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import prepared
 from tests.interop.test_relocated_compaction import expected, live

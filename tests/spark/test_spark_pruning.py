@@ -15,14 +15,7 @@ from icectl.rows.named_files import live_files
 from icectl.sfc1.manifests import TreeSchema, read_root
 from icectl.sfc1.reader import leaves_without
 from icectl.storage.location import comparison_key
-from tests.builders.filtered import (
-    COLUMNS,
-    LEAF_EACH,
-    literal,
-    names,
-    own_literal,
-    spread,
-)
+from tests.builders.filtered import COLUMNS, LEAF_EACH, literal, names, own_literal, spread
 from tests.builders.inline_rows import way_to
 from tests.spark.conftest import icectl, peer
 

@@ -54,11 +54,7 @@ from icectl.table.guard import open_to_change
 from icectl.table.live_files import check_deletes, every_column, load_live_files, name_mapping
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.partition_statistics import (
-    count_partitions,
-    counts_since,
-    partition_type,
-)
+from icectl.table.partition_statistics import count_partitions, counts_since, partition_type
 from icectl.table.rewrite_tasks import DeleteFile, InputFile, TaskMaker, data_inputs
 from icectl.table.statistics import (
     READ_COLUMNS,

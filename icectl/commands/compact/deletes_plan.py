@@ -10,11 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from icectl.checks.file_identity import StatedFile
-from icectl.commands.compact.equality_plan import (
-    ConversionDraft,
-    conversion_drafts,
-    convertible,
-)
+from icectl.commands.compact.equality_plan import ConversionDraft, conversion_drafts, convertible
 from icectl.commands.compact.groups_plan import (
     VECTORS_FROM,
     CompactGroup,

@@ -13,12 +13,7 @@ import numpy as np
 
 from icectl.checks.file_identity import StatedFile
 from icectl.entries.columns import Mask
-from icectl.entries.deletes import (
-    applying_to,
-    compared_ratios,
-    count_among,
-    equality_delete_counts,
-)
+from icectl.entries.deletes import applying_to, compared_ratios, count_among, equality_delete_counts
 from icectl.entries.file_verdicts import are_readable, everything, of_specs
 from icectl.entries.rows import are_at, where
 from icectl.format.schema import Schema

@@ -14,15 +14,8 @@ from typing import Self
 import numpy as np
 
 from icectl.checks.file_identity import StatedFile
-from icectl.commands.compact.clustering import (
-    Clustering,
-    clustering_of,
-    new_files,
-)
-from icectl.commands.compact.equality_plan import (
-    are_few_deleted,
-    convertible,
-)
+from icectl.commands.compact.clustering import Clustering, clustering_of, new_files
+from icectl.commands.compact.equality_plan import are_few_deleted, convertible
 from icectl.commands.compact.groups_plan import (
     CompactGroup,
     GroupDraft,
@@ -67,13 +60,9 @@ from icectl.format.partition import PartitionSpec, result_types
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import Type
 from icectl.table.live_files import LiveFiles, check_deletes, every_column
-from icectl.table.mergeable import (
-    mergeable,
-)
+from icectl.table.mergeable import mergeable
 from icectl.table.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE
-from icectl.table.rewrite_tasks import (
-    TaskMaker,
-)
+from icectl.table.rewrite_tasks import TaskMaker
 
 _LOOKED_INTO = (
     FileVerdict.FINE,

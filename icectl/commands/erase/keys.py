@@ -24,14 +24,7 @@ import pyarrow.compute as pc
 
 from icectl.commands.rows.deletion import WantedRows
 from icectl.commands.rows.read import Selection, load
-from icectl.errors import (
-    CorruptTable,
-    IcectlError,
-    Refused,
-    TableNotFound,
-    Unsupported,
-    UsageError,
-)
+from icectl.errors import CorruptTable, IcectlError, Refused, TableNotFound, Unsupported, UsageError
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.schema import arrow_schema, arrow_values
 from icectl.format.metadata import TableMetadata

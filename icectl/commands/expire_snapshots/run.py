@@ -66,19 +66,11 @@ from icectl.storage.store import FileStatus
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import check_deletable, check_gc_enabled, check_statistics
 from icectl.table.known_locations import KnownFiles
-from icectl.table.live_file_check import (
-    check_kept,
-    mismatched_statistics,
-)
+from icectl.table.live_file_check import check_kept, mismatched_statistics
 from icectl.table.own_places import OtherTables, metadata_files_among, own_places
 from icectl.table.reachable import dropped_files, log_files
 from icectl.table.removed_files import unless_removed
-from icectl.table.retention import (
-    check_min_age,
-    current_since,
-    decide,
-    decide_again,
-)
+from icectl.table.retention import check_min_age, current_since, decide, decide_again
 from icectl.table.reviewed import DELETE_FILE
 from icectl.units import print_count, print_duration, print_instant
 

@@ -15,13 +15,7 @@ from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, result_types
 from icectl.format.schema import Schema
 from icectl.format.single_value import decode
-from icectl.format.snapshot import (
-    ERASED_COLUMNS,
-    ERASED_ROWS,
-    ERASURE,
-    StatisticsFile,
-    ancestors,
-)
+from icectl.format.snapshot import ERASED_COLUMNS, ERASED_ROWS, ERASURE, StatisticsFile, ancestors
 from icectl.format.transforms import path_text
 from icectl.format.types import Type, type_text
 from icectl.table.reader import logged_snapshot_id

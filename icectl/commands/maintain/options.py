@@ -18,12 +18,7 @@ from icectl.cli.options import (
     option,
     option_of,
 )
-from icectl.cli.settings import (
-    UNTRUSTED_POLICY,
-    parse_count,
-    parse_positive_size,
-    parse_price,
-)
+from icectl.cli.settings import UNTRUSTED_POLICY, parse_count, parse_positive_size, parse_price
 from icectl.commands.launch import run_of
 from icectl.commands.steps import STEPS
 from icectl.errors import UsageError

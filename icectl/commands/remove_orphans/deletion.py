@@ -8,14 +8,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.commands.remove_orphans.quarantine import Quarantine, is_same_second
 from icectl.commands.remove_orphans.search import PreparedRemoval, check_same_place, open_deletable
 from icectl.commit.deletion import BATCH, remove_batch
-from icectl.entries.files import (
-    ListedFile,
-    ListedFiles,
-    excluding,
-    listed_files,
-    slices,
-    where,
-)
+from icectl.entries.files import ListedFile, ListedFiles, excluding, listed_files, slices, where
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
 from icectl.storage.many_files import ManyFiles

@@ -15,13 +15,7 @@ from math import ceil
 import pyarrow.compute as pc
 
 from icectl.entries.partition_key import spread
-from icectl.entries.rows import (
-    count_by_manifest,
-    live,
-    numbers,
-    position_delete_files,
-    where,
-)
+from icectl.entries.rows import count_by_manifest, live, numbers, position_delete_files, where
 from icectl.errors import UsageError
 from icectl.format.layout import Layout
 from icectl.format.manifest import FileFormat, ManifestContent

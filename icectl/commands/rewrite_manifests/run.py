@@ -22,15 +22,7 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.columns import with_location_hashes
-from icectl.entries.rows import (
-    EMPTY,
-    Entries,
-    at_places,
-    concat,
-    count_by_value,
-    in_order,
-    live,
-)
+from icectl.entries.rows import EMPTY, Entries, at_places, concat, count_by_value, in_order, live
 from icectl.errors import CommitConflict
 from icectl.files.manifest.schema import check_known, check_list_known
 from icectl.format.layout import Layout, layout_of, layout_of_table

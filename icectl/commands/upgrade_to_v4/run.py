@@ -53,12 +53,7 @@ from icectl.entries.rows import (
     position_delete_files,
 )
 from icectl.entries.rows import part as rows_between
-from icectl.errors import (
-    CorruptTable,
-    Declined,
-    Unsupported,
-    UsageError,
-)
+from icectl.errors import CorruptTable, Declined, Unsupported, UsageError
 from icectl.files.manifest.schema import check_list_known
 from icectl.format.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of, layout_of_table
 from icectl.format.manifest import FileFormat, ManifestFile, ManifestHeader
@@ -80,14 +75,7 @@ from icectl.sfc1.commit.draft import ParentState, TreeChange
 from icectl.sfc1.commit.lists import LegacyStatistics, ListsOfRoots, check_roots
 from icectl.sfc1.commit.writer import TreeWriter
 from icectl.sfc1.manifest_file import ListedRow
-from icectl.sfc1.manifests import (
-    PLAIN,
-    TreeSchema,
-    can_move,
-    leaf_rows,
-    live_rows,
-    read_leaf,
-)
+from icectl.sfc1.manifests import PLAIN, TreeSchema, can_move, leaf_rows, live_rows, read_leaf
 from icectl.sfc1.rules import sound_root
 from icectl.storage.location import comparison_key
 from icectl.table.context import TableContext

@@ -27,14 +27,7 @@ from icectl.entries.columns import Mask, mask_of
 from icectl.entries.conditions import Predicate
 from icectl.entries.inherit import inherit
 from icectl.entries.may_match import files_may_match, manifests_may_match
-from icectl.entries.rows import (
-    Entries,
-    RawEntries,
-    concat,
-    planning,
-    where,
-    with_manifest_number,
-)
+from icectl.entries.rows import Entries, RawEntries, concat, planning, where, with_manifest_number
 from icectl.errors import CorruptTable, MissingFile, OtherFile
 from icectl.format.layout import Layout, layout_of_table
 from icectl.format.manifest import ManifestFile, Status

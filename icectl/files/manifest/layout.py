@@ -16,12 +16,7 @@ from typing import Any
 from icectl.entries.rows import COLUMNS
 from icectl.errors import CorruptTable
 from icectl.files.avro.container import AvroFile, Block, decode_records, read_blocks
-from icectl.files.avro.schema import (
-    SCHEMAS,
-    AvroType,
-    fields_by_id,
-    nameless,
-)
+from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id, nameless
 from icectl.files.manifest.schema import COLUMN_IDS, DATA_FILE, DATA_FILE_IDS, ENTRY_IDS, PARTITION
 from icectl.format.manifest import Content, Status
 

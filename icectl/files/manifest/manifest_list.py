@@ -15,12 +15,7 @@ from icectl.files.avro.container import (
     read_header,
     write_file,
 )
-from icectl.files.avro.schema import (
-    SCHEMAS,
-    AvroType,
-    fields_by_id,
-    nameless,
-)
+from icectl.files.avro.schema import SCHEMAS, AvroType, fields_by_id, nameless
 from icectl.files.manifest.scan import UnusualSchemaError, record_ends
 from icectl.files.manifest.schema import check_list_known, optional_field
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile

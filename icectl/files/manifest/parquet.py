@@ -15,12 +15,7 @@ from icectl.entries.partition_key import encode_keys
 from icectl.errors import CorruptTable
 from icectl.files.avro.schema import NO_ID
 from icectl.files.manifest.layout import RULE_OF_REQUIRED
-from icectl.files.manifest.parquet_columns import (
-    ROWS_IN_GROUP,
-    ColumnsById,
-    ParquetColumns,
-    Place,
-)
+from icectl.files.manifest.parquet_columns import ROWS_IN_GROUP, ColumnsById, ParquetColumns, Place
 from icectl.files.manifest.records import Order
 from icectl.files.manifest.schema import (
     COLUMN_IDS,

@@ -14,12 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.files.arrow_failures import reading_data_file
-from icectl.files.parquet.footer import (
-    ChunkProofs,
-    FooterChanges,
-    changed,
-    chunk_statistics,
-)
+from icectl.files.parquet.footer import ChunkProofs, FooterChanges, changed, chunk_statistics
 from icectl.files.parquet.schema import (
     METADATA,
     Leaf,

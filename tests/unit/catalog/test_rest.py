@@ -9,12 +9,7 @@ from icectl.catalog.rest.wire import check_updates, requirement_json, update_jso
 from icectl.errors import Unsupported
 from icectl.format.layout import Layout
 from icectl.format.metadata_json import parse_metadata
-from icectl.format.snapshot import (
-    PartitionStatisticsFile,
-    Snapshot,
-    SnapshotRef,
-    StatisticsFile,
-)
+from icectl.format.snapshot import PartitionStatisticsFile, Snapshot, SnapshotRef, StatisticsFile
 from icectl.format.updates import (
     ALL_UPDATES,
     AddSnapshot,

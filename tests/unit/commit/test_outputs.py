@@ -9,13 +9,7 @@ import pytest
 
 from icectl.commit.deletion import remove_files
 from icectl.commit.output_journal import DataPlaces
-from icectl.commit.transaction import (
-    DataOutputs,
-    Outputs,
-    Transaction,
-    data_places,
-    outputs_of,
-)
+from icectl.commit.transaction import DataOutputs, Outputs, Transaction, data_places, outputs_of
 from icectl.entries.files import FileKind, files, together
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress

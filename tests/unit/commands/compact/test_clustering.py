@@ -6,13 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from icectl.commands.compact.clustering import (
-    Clustering,
-    Overlap,
-    clustering_of,
-    new_files,
-    within,
-)
+from icectl.commands.compact.clustering import Clustering, Overlap, clustering_of, new_files, within
 from icectl.format.schema import Schema
 from icectl.format.single_value import encode
 from icectl.format.sort import SortField, SortOrder

@@ -10,12 +10,7 @@ from icectl.errors import CommitConflict
 from icectl.table.output_sizes import Sizes
 from tests.builders.compactions import compacted
 from tests.builders.expiry import NOW_MS
-from tests.builders.rows import (
-    current_metadata,
-    ids_of,
-    read_metadata,
-    rows_without_lineage,
-)
+from tests.builders.rows import current_metadata, ids_of, read_metadata, rows_without_lineage
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
 from tests.unit.commands.compact.test_deletes import data_files
