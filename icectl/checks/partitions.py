@@ -1,6 +1,5 @@
 """Rules of partition values: what a manifest stores, and what its list says of it."""
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -44,7 +43,6 @@ from icectl.format import single_value
 from icectl.format.manifest import Content, FieldSummary, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionField, PartitionSpec, result_types
-from icectl.format.properties import METRICS_DEFAULT, METRICS_OF_COLUMN
 from icectl.format.rule import (
     COMPACT_OWN,
     EXCLUDED_VALUE,
@@ -438,8 +436,6 @@ _MOST_WIDTH = 2**62
 _LEAST_INT = -(2**31)
 _MOST_NAMED = 20
 """Files that one hint names, so that a single repair removes them."""
-_LEAST_CUT = 16
-"""Code points, or bytes, that writers cut bounds to unless a property says otherwise."""
 
 
 def misplaced(
@@ -463,7 +459,7 @@ def misplaced(
     is_data = mask_of(pc.equal(table["content"], int(Content.DATA)))
     is_data &= mask_of(pc.not_equal(table["status"], int(Status.DELETED)))
     is_data &= mask_of(pc.not_equal(table["partition_key"], pa.scalar(UNKNOWN_KEY, pa.binary())))
-    spec_ids, least_cut = table["spec_id"].to_numpy(), _least_cut(metadata)
+    spec_ids = table["spec_id"].to_numpy()
     for spec in specs:
         places = np.flatnonzero(is_data & (spec_ids == spec.spec_id))
         if not len(places):
@@ -484,7 +480,7 @@ def misplaced(
             has_values = mask_of(pc.is_valid(lower)) & (counted.to_numpy() == 0)
             own = _Own(keys.indices.to_numpy(), present, spans)
             wrong = ~own.present & has_values
-            wrong |= _outside(item.transform, type_, own, lower, upper, least_cut)
+            wrong |= _outside(item.transform, type_, own, lower, upper)
             if wrong.any():
                 yield item, places[wrong]
 
@@ -537,19 +533,16 @@ def _in_one_word(
 
 
 def _outside(
-    transform: Transform, type_: Type, own: _Own, lower: pa.Array, upper: pa.Array, least_cut: int
+    transform: Transform, type_: Type, own: _Own, lower: pa.Array, upper: pa.Array
 ) -> Mask:
-    """Find values that are not what a transform makes of any value between bounds.
-
-    Bounds of texts of `least_cut` bytes or more may be cut.
-    """
-    is_text = not (_is(type_, *INTEGER_TYPES, "float", "double") or isinstance(type_, DecimalType))
+    """Find values that are not what a transform makes of any value between bounds."""
     if transform.name == "bucket":
         one = pc.if_else(pc.equal(lower, upper), lower, None)
-        buckets, known = _buckets(transform, type_, one, least_cut if is_text else None)
+        buckets, known = _buckets(transform, type_, one)
         values, is_own = own.numbers(PrimitiveType("int"))
         return np.asarray(known & is_own & (values != buckets), np.bool_)
-    if is_text:
+    is_number = _is(type_, *INTEGER_TYPES, "float", "double") or isinstance(type_, DecimalType)
+    if not is_number:
         return _outside_texts(transform, type_, own, lower, upper)
     is_unit = transform.name in _UNITS
     values, is_own = own.numbers(PrimitiveType("int") if is_unit else type_)
@@ -600,45 +593,25 @@ def _transformed(
     return values, known
 
 
-def _buckets(
-    transform: Transform, type_: Type, stored: pa.Array, least_cut: int | None
-) -> tuple[Integers, Mask]:
+def _buckets(transform: Transform, type_: Type, stored: pa.Array) -> tuple[Integers, Mask]:
     """Return the buckets of bounds that are one value, and where there are such.
 
-    Texts have a `least_cut`.
+    Some writers cut both bounds of a text alike, to a length that a property of that time said:
+    only those of a fixed length show that they are whole.
     """
-    if least_cut is not None:
-        hashed, known = stored, _is_uncut(type_, stored, least_cut)
-    elif isinstance(type_, DecimalType):
-        return np.zeros(len(stored), np.int64), np.zeros(len(stored), np.bool_)
-    else:
+    length = type_.length if isinstance(type_, FixedType) else 16 if _is(type_, "uuid") else None
+    if length is not None:
+        hashed, kind = stored, PrimitiveType("binary")
+        known = mask_of(pc.equal(pc.binary_length(stored), length))
+    elif _is(type_, *INTEGER_TYPES):
         values, known = _numbers(stored, type_)
         if _is(type_, "timestamp_ns", "timestamptz_ns"):
             values = values // 1000  # R-075
-        hashed = from_integers(values)
-    kind = PrimitiveType("long" if least_cut is None else "binary")
+        hashed, kind = from_integers(values), PrimitiveType("long")
+    else:
+        return np.zeros(len(stored), np.int64), np.zeros(len(stored), np.bool_)
     buckets = pc.fill_null(transform_column(transform, kind, hashed), 0)
     return buckets.to_numpy().astype(np.int64), known
-
-
-def _least_cut(metadata: TableMetadata) -> int:
-    """Return the least length in code points or bytes that writers may have cut bounds to."""
-    modes = (
-        text
-        for name, text in metadata.properties.items()
-        if name == METRICS_DEFAULT.name or name.startswith(METRICS_OF_COLUMN)
-    )
-    widths = [re.fullmatch(r"\s*truncate\((\d{1,9})\)\s*", text, re.IGNORECASE) for text in modes]
-    return min([_LEAST_CUT, *(int(width[1]) for width in widths if width)])
-
-
-def _is_uncut(type_: Type, stored: pa.Array, least_cut: int) -> Mask:
-    """Find bounds that are values: some writers cut both of a text alike, `fixed` ones too."""
-    lengths = pc.fill_null(pc.binary_length(stored), -1).to_numpy()
-    if _is(type_, "string", "binary"):
-        return np.asarray((lengths >= 0) & (lengths < least_cut), np.bool_)
-    whole_length = type_.length if isinstance(type_, FixedType) else 16
-    return np.asarray(lengths == whole_length, np.bool_)
 
 
 def _outside_texts(
