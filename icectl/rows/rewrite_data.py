@@ -348,7 +348,8 @@ class RowsRead:
         if self.written is not None and isinstance(opened, ParquetDataFile):
             lines = map(self.written.line_to, opened.filtered)
             names = [".".join(item.name for item in line) for line in lines if line]
-            self.filters.update(dict.fromkeys(names, BLOOM_FILTER_RATIO))
+            with self._lock:
+                self.filters.update(dict.fromkeys(names, BLOOM_FILTER_RATIO))
 
 
 def live_batches(

@@ -42,11 +42,14 @@ class ManyFiles:
         return self._bytes
 
     def add(self, part: ListedFiles) -> None:
-        """Take in files. Raises: StorageError, where there is no room for them."""
-        for batch in part.table.to_batches():
-            self._rows.add(np.zeros(batch.num_rows, np.uint8), batch)
+        """Take in files.
+
+        Raises: StorageError, where there is no room for them on disk; they are taken in then, too.
+        """
         self._count += len(part)
         self._bytes += total_bytes(part)
+        for batch in part.table.combine_chunks().to_batches():
+            self._rows.add(np.zeros(batch.num_rows, np.uint8), batch)
 
 
 def each_file(listed: Iterable[ListedFiles]) -> Iterator[ListedFile]:

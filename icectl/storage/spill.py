@@ -36,7 +36,10 @@ class Spill:
         self._file: Any = None
 
     def add(self, parts: npt.NDArray[Any], batch: pa.RecordBatch) -> None:
-        """Add rows, each to its part. Raises: StorageError, where there is no room for them."""
+        """Add rows, each to its part.
+
+        Raises: StorageError, where there is no room for them on disk; they stay in memory then.
+        """
         self._waiting.append((parts.astype(np.uint8, copy=False), batch))
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= _WAITING_BYTES:
@@ -86,13 +89,16 @@ class Spill:
         self._order()
         with temporary_file():
             if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the spill
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - see close
                 finalize(self, self._file.close)
-            self._file.seek(0, 2)
-            for number, batches in self._by_part.items():
-                start = self._file.tell()
-                with pa.ipc.new_stream(self._file, self._schema, options=_OPTIONS) as writer:
-                    writer.write_batch(pa.concat_batches(batches))
-                self._places.setdefault(number, []).append((start, self._file.tell() - start))
-            self._file.flush()
-        self._by_part, self._waiting_bytes = {}, 0
+            for number in list(self._by_part):
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, self._schema, options=_OPTIONS) as writer:
+                    writer.write_batch(pa.concat_batches(self._by_part[number]))
+                stored = memoryview(sink.getvalue())
+                start, size = self._file.seek(0, 2), len(stored)
+                while stored:  # a bare file may write less than it is given
+                    stored = stored[self._file.write(stored) :]
+                self._places.setdefault(number, []).append((start, size))
+                del self._by_part[number]
+        self._waiting_bytes = 0

@@ -1,5 +1,6 @@
 """Rows by parts: each part as it was added, in memory or on disk, and nothing left behind."""
 
+import resource
 import tempfile
 
 import numpy as np
@@ -52,3 +53,24 @@ def test_rows_that_have_no_room_on_disk_are_one_error(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="no such file or directory") as raised:
         Spill(SCHEMA, 2).add(np.zeros(1), batch(range(1)))
     assert raised.value.hint == "choose another folder with `--temp-dir`"
+
+
+@pytest.mark.parametrize("room", [0, 700, 5000])
+def test_rows_that_have_no_room_on_disk_stay_in_memory(monkeypatch, room):
+    monkeypatch.setattr(spill, "_WAITING_BYTES", 1)
+    spilled, failed = Spill(SCHEMA, 3), 0
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        for start in range(0, 300, 30):
+            numbers = range(start, start + 30)
+            try:
+                spilled.add(np.array(numbers) % 3, batch(numbers))
+            except StorageError:
+                failed += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert failed
+    assert [numbers_of(spilled, part) for part in range(3)] == [
+        list(range(part, 300, 3)) for part in range(3)
+    ]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +24,7 @@ from icectl.entries.files import ListedFiles
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.rows.orphan_search import LocalListing, LocalOrphanSearch
+from icectl.storage import spill
 from icectl.storage.local.store import LocalStore
 from icectl.storage.many_files import each_file
 from icectl.storage.store import FailedRemoval, FileStatus, Store
@@ -320,6 +322,18 @@ def test_an_error_ends_it_though_it_may_be_the_only_one(table, one_by_one):
     done = Removal(table, Faltering(LocalStore())).done()
     assert (names(done), done.stopped) == (["lost-0.parquet"], True)
     assert [path.exists() for path in lost] == [False, True, True]
+
+
+def test_what_went_is_told_where_its_list_has_no_room_on_disk(table, one_by_one, monkeypatch):
+    lost = [stray(table.directory, f"data/lost-{at}.parquet") for at in range(3)]
+    removal = Removal(table)
+    monkeypatch.setattr(tempfile, "tempdir", f"{table.directory}/gone")
+    monkeypatch.setattr(spill, "_WAITING_BYTES", 1)
+    done = removal.done()
+    assert [path.exists() for path in lost] == [False, True, True]
+    assert (names(done), len(done.removed), done.stopped) == (["lost-0.parquet"], 1, True)
+    (warning,) = removal.progress.told
+    assert warning.startswith("nothing more is deleted: cannot write a temporary file in ")
 
 
 def test_what_cannot_be_deleted_is_told_and_is_not_among_what_was(table):
