@@ -311,7 +311,7 @@ def _row_id_ranges(data: Entries) -> RowIds:
     )
 
 
-def roots(metadata: TableMetadata) -> Sequence[str]:
+def expected_places(metadata: TableMetadata) -> Sequence[str]:
     """Return the places where files of the table should lie (R-161)."""
     data_path = metadata.properties.get(DATA_PATH.name)
     return [metadata.location, *([data_path] if data_path else [])]
@@ -329,6 +329,9 @@ def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.
 
 _LOCAL = ("file:", "file://")
 """What may come before a path of this machine."""
+
+IS_METADATA = "is a metadata file of the table, too"
+IS_STATISTICS = "is a statistics file of the table, too"
 
 METADATA_ENDINGS = (".avro", ".json", ".gz", ".text")
 """How names of metadata files end, beside those that only the lists of a table tell."""
@@ -527,18 +530,18 @@ def unreadable_formats(live: LiveRows) -> Iterator[Breach]:
         yield from live.breaches("is in a format that has no rows", np.flatnonzero(wrong))
 
 
-def metadata_files(live: LiveRows) -> Iterator[Breach]:
+def naming_metadata(live: LiveRows) -> Iterator[Breach]:
     """Find data and delete files that are metadata files, too (R-063)."""
     if live.has("location", "file_format"):
         named = np.flatnonzero(live.is_live & live.rowless.metadata_among(live.table))
-        yield from live.breaches("is a metadata file of the table, too", named)
+        yield from live.breaches(IS_METADATA, named)
 
 
-def statistics_files(live: LiveRows) -> Iterator[Breach]:
+def naming_statistics(live: LiveRows) -> Iterator[Breach]:
     """Find data and delete files that are statistics files, too (R-140)."""
     if live.has("location"):
         named = np.flatnonzero(live.is_live & live.rowless.statistics_among(live.table))
-        for breach in live.breaches("is a statistics file of the table, too", named):
+        for breach in live.breaches(IS_STATISTICS, named):
             yield replace(breach, severity="error", hint=REMOVE_STATISTICS)
 
 

@@ -10,7 +10,7 @@ from icectl.checks.live_entries import (
     LARGEST_FILE,
     LiveRows,
     live_again,
-    metadata_files,
+    naming_metadata,
     of_no_size,
     unreadable_formats,
 )
@@ -241,7 +241,7 @@ MANIFEST_RULES = (
                     lambda one: (one.numbers("file_size_in_bytes") < 1)
                     | (one.numbers("file_size_in_bytes") > LARGEST_FILE)),
          Check(LiveRows, of_no_size), Check(LiveRows, unreadable_formats),
-         Check(LiveRows, metadata_files),
+         Check(LiveRows, naming_metadata),
          in_entries("equality ids on a file that is not an equality delete",
                     lambda one: has_equality_ids(one)
                     & ~one.of("content", Content.EQUALITY_DELETES), "warning"),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from icectl.checks.live_entries import LiveRows, statistics_files
+from icectl.checks.live_entries import LiveRows, naming_statistics
 from icectl.checks.objects import (
     LiveSnapshot,
     ManifestEntries,
@@ -286,7 +286,7 @@ METADATA_RULES = (
          ROLL_BACK),
     rule("R-140", "entries of statistics files are complete", "Table Statistics", "warning",
          "let the engine compute the statistics again", Check(MetadataFile, _large_footers),
-         Check(LiveRows, statistics_files)),
+         Check(LiveRows, naming_statistics)),
     rule("R-141", "statistics belong to a snapshot that exists", "Table Statistics", "warning",
          "`icectl repair TABLE` removes the entry",
          Check(MetadataFile, wrong_statistics)),

@@ -15,7 +15,7 @@ from icectl.env import Deadline
 from icectl.progress import Progress
 from icectl.storage.listing import Spool
 from icectl.table.known_locations import KnownLocations, file_hashes
-from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
+from icectl.table.orphan_verdicts import OrphanRule, listed_metadata, symbolic_links, unreached
 
 
 class Listing(Protocol):
@@ -69,7 +69,7 @@ class LocalListing:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.spool.append(batch)
-        self.metadata_files += metadata_files(batch)
+        self.metadata_files += listed_metadata(batch)
         self.links += symbolic_links(batch)
 
     @property

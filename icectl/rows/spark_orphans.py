@@ -37,7 +37,7 @@ from icectl.storage.location import is_local, is_within, local_path, redacted
 from icectl.storage.open import SHARE_STORAGE, StorageOptions, open_store
 from icectl.storage.store import ListingPart, Store
 from icectl.table.known_locations import KnownLocations, file_hashes
-from icectl.table.orphan_verdicts import OrphanRule, metadata_files, symbolic_links, unreached
+from icectl.table.orphan_verdicts import OrphanRule, listed_metadata, symbolic_links, unreached
 
 _LOGGER = logging.getLogger(__name__)
 _FILES, _SUMMARY, _HASHES = "files", "summary", "hashes"
@@ -277,7 +277,7 @@ def _list(
     for batch in open_store(storage, SystemEnv()).list_parts(parts):
         file_count += batch.num_rows
         total_bytes += pc.sum(batch["size_bytes"]).as_py()
-        locations += metadata_files(batch)
+        locations += listed_metadata(batch)
         links += symbolic_links(batch)
         yield _FILES, batch_payload(batch)
     summary = {

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.parquet_columns import (
-    Column,
+    Field,
     Group,
     ManifestColumns,
     ParquetColumns,
@@ -269,26 +269,26 @@ _COLUMNS = ManifestColumns(
     check=_check_codes,
     rows=TREE_ROWS,
     parts=(
-        Column("content", 134, "content_type", required=True),
-        Column("location", _LOCATION), Column("file_format", 101, required=True),
+        Field("content", 134, "content_type", required=True),
+        Field("location", _LOCATION), Field("file_format", 101, required=True),
         Group("tracking_info", 5, (
-            Column("status", 0, required=True), Column("snapshot_id", 1),
-            Column("sequence_number", 3), Column("file_sequence_number", 4),
-            Column("first_row_id", 142),
+            Field("status", 0, required=True), Field("snapshot_id", 1),
+            Field("sequence_number", 3), Field("file_sequence_number", 4),
+            Field("first_row_id", 142),
         ), required=True),
         Group("deletion_vector", _VECTOR, (
-            Column("content_offset", 144, "offset"),
-            Column("content_size_in_bytes", 145, "size_in_bytes"), Column("inline_content", 146),
+            Field("content_offset", 144, "offset"),
+            Field("content_size_in_bytes", 145, "size_in_bytes"), Field("inline_content", 146),
         )),
-        Column("spec_id", 148, "partition_spec_id", required=True), Column("sort_order_id", 140),
-        Column("record_count", 103, required=True), Column("file_size_in_bytes", 104),
+        Field("spec_id", 148, "partition_spec_id", required=True), Field("sort_order_id", 140),
+        Field("record_count", 103, required=True), Field("file_size_in_bytes", 104),
         Struct(STATS, STATS_ID),
         Group("manifest_stats", 521, tuple(
-            Column(name, number, required=True)
+            Field(name, number, required=True)
             for name, number in zip(COUNTS, (504, 505, 506, 512, 513, 514, 516), strict=True)
         )),
-        Column("referenced_file", 143), Column("key_metadata", 131),
-        Column("split_offsets", 132, element_id=133), Column("equality_ids", 135, element_id=136),
+        Field("referenced_file", 143), Field("key_metadata", 131),
+        Field("split_offsets", 132, element_id=133), Field("equality_ids", 135, element_id=136),
     ),
 )  # fmt: skip
 """The columns of sfc-1 3.1, in its order."""

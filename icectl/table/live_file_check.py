@@ -12,13 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, contradiction, stated_files
-from icectl.checks.live_entries import (
-    METADATA_ENDINGS,
-    LiveRows,
-    RowlessFiles,
-    metadata_files,
-    statistics_files,
-)
+from icectl.checks.live_entries import IS_METADATA, IS_STATISTICS, METADATA_ENDINGS, RowlessFiles
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
 from icectl.entries.files import (
     FileKind,
@@ -297,17 +291,23 @@ def _have_in_common(
     return bool(len(pc.unique(keys)) < len(keys))
 
 
-def check_apart(metadata: TableMetadata, alive: Rows, rowless: RowlessFiles) -> None:
+def check_apart(alive: Rows, rowless: RowlessFiles) -> None:
     """Do nothing where no live entry names a file of the table that holds no rows.
 
     Raises: CorruptTable R-063, R-140.
     """
-    newest = max(metadata.snapshots, key=lambda one: one.sequence_number)
-    rows = LiveRows(Entries(alive.table), metadata, newest, "the table", rowless=rowless)
-    for breach in metadata_files(rows):
-        raise CorruptTable(breach.message, rule="R-063", hint=_HIDDEN)  # R-063
-    for breach in statistics_files(rows):
-        raise CorruptTable(breach.message, rule="R-140", hint=breach.hint)  # R-140
+    locations = alive.table["location"]
+    for among, is_statistics in ((rowless.metadata_among, False), (rowless.statistics_among, True)):
+        for place in np.flatnonzero(among(alive.table)).tolist():
+            raise _without_rows(locations[place].as_py(), is_statistics=is_statistics)
+
+
+def _without_rows(location: str, *, is_statistics: bool) -> CorruptTable:
+    """Return the error of an entry that names a file of the table that holds no rows."""
+    if is_statistics:
+        message = f"`{location}` {IS_STATISTICS}"
+        return CorruptTable(message, rule="R-140", hint=REMOVE_STATISTICS)  # R-140
+    return CorruptTable(f"`{location}` {IS_METADATA}", rule="R-063", hint=_HIDDEN)  # R-063
 
 
 def loosest_names(rowless: RowlessFiles) -> frozenset[str]:
@@ -322,12 +322,9 @@ def check_spellings(named: pa.ChunkedArray, described: Files) -> None:
     """
     for location, key in zip(named.to_pylist(), loosest_keys(named).to_pylist(), strict=True):
         place = pc.index(described.table["key"], key).as_py()
-        if place >= 0 and described.table["kind"][place].as_py() in _STATISTICS:
-            message = f"entries call `{location}` a data file, and a statistics file"
-            raise CorruptTable(message, rule="R-140", hint=REMOVE_STATISTICS)  # R-140
         if place >= 0:
-            message = f"an entry names `{location}`, which is a metadata file"
-            raise CorruptTable(message, rule="R-063", hint=_HIDDEN)  # R-063
+            is_statistics = described.table["kind"][place].as_py() in _STATISTICS
+            raise _without_rows(location, is_statistics=is_statistics)
 
 
 class LiveListed:

@@ -150,7 +150,7 @@ def described_files(locations: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(locations, _CHECK_SUM, r"/\1")
 
 
-def metadata_files(listed: pa.RecordBatch) -> list[str]:
+def listed_metadata(listed: pa.RecordBatch) -> list[str]:
     """Return the locations of metadata JSON files of any table. Order: kept.
 
     Logs of other table formats count too: their tables may share data files.

@@ -47,7 +47,7 @@ from icectl.storage.location import (
 )
 from icectl.storage.store import Store
 from icectl.table.context import TableContext
-from icectl.table.orphan_verdicts import metadata_files
+from icectl.table.orphan_verdicts import listed_metadata
 from icectl.table.reading import in_threads
 from icectl.table.rewrite_tasks import Task
 from icectl.units import print_count, print_instant
@@ -205,7 +205,7 @@ class OtherTables:
             location
             for folder in folders
             for batch in self.context.store.list(folder)
-            for location in metadata_files(batch)
+            for location in listed_metadata(batch)
         ]
 
     def check_above(

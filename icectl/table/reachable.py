@@ -527,7 +527,7 @@ class References:
             hashes = self._hashed(alive.table["location"])
             live_once.add(manifests, alive, hashes)
             if listed_ones is not None:
-                check_apart(metadata, alive, rowless)
+                check_apart(alive, rowless)
                 named = where(alive, without_rows.contains_hashes(hashes))
                 check_spellings(named.table["location"], described)
                 listed_ones.add(manifests, alive)

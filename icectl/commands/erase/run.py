@@ -95,7 +95,7 @@ from icectl.storage.many_files import ManyFiles, each_file
 from icectl.table.context import TableContext
 from icectl.table.guard import check_deletable, open_to_change
 from icectl.table.live_files import with_dropped_columns
-from icectl.table.orphan_verdicts import metadata_files
+from icectl.table.orphan_verdicts import listed_metadata
 from icectl.table.own_places import OtherTables, own_places
 from icectl.table.reader import Gaps, Reader
 from icectl.table.retention import AskedRetention
@@ -393,7 +393,7 @@ def _check_own(context: TableContext, loaded: LoadedTable, found: Matches) -> No
     others.check_above(loaded, places.folders)
     others.check_catalog(places.folders)
     batches = (batch for folder in places.folders for batch in context.store.list(folder))
-    others.check(loaded, [location for batch in batches for location in metadata_files(batch)])
+    others.check(loaded, [location for batch in batches for location in listed_metadata(batch)])
     foreign = [file.location for file in found.files if not places.holds(file.location)]
     if not foreign:
         return

@@ -313,7 +313,7 @@ def _read(
     for part in scan_manifests(context, metadata, manifests, columns):
         entries = live(part.entries())
         if rowless is not None:
-            check_apart(metadata, entries, rowless)
+            check_apart(entries, rowless)
         if not is_tree:
             entries = Entries(with_location_hashes(entries.table))
         yield part, entries

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.checks.live_entries import chosen_manifests, live_faults, roots
+from icectl.checks.live_entries import chosen_manifests, expected_places, live_faults
 from icectl.checks.rule import Finding
 from icectl.entries.locations import are_relative
 from icectl.entries.rows import (
@@ -435,7 +435,7 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
             f"which version 4 calls an error (V4-145); one is `{head.miscounted.location}`"
         )
         yield _finding("U-14", subject, message, "warning")
-    faults = live_faults(head.entries, len(head.manifests), roots(metadata))
+    faults = live_faults(head.entries, len(head.manifests), expected_places(metadata))
     everything = chosen_manifests(set(range(len(head.manifests))), len(head.manifests))
     for fault, what in (
         (faults.repeated.in_snapshot(everything), "is live more than once"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.bound_types import BoundTypes, types_of_bounds
-from icectl.checks.live_entries import chosen_manifests, live_faults, roots
+from icectl.checks.live_entries import chosen_manifests, expected_places, live_faults
 from icectl.checks.objects import (
     CHECKED_COLUMNS,
     EntriesKind,
@@ -155,7 +155,7 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
         described = _described_within(metadata, described, found.within)
         found.skip(next(iter(rows[place])) for place in rows.keys() - described.keys())
     entries, numbers, matching = _check_manifests(reader, described, found)
-    faults = live_faults(entries, len(numbers), roots(metadata))
+    faults = live_faults(entries, len(numbers), expected_places(metadata))
     reader.context.progress.phase("checking snapshots", total=len(lists))
     for listed in lists:
         reader.context.deadline.check()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.checks.bound_types import types_of_bounds
-from icectl.checks.live_entries import files_outside, roots
+from icectl.checks.live_entries import expected_places, files_outside
 from icectl.checks.metadata import breaches_of_places
 from icectl.checks.objects import ManifestEntries
 from icectl.checks.rule import Breach, Finding
@@ -431,7 +431,9 @@ class _Check:
                 replaced += self._step(snapshot, live, changed)
         self._tally.add(SFC1_RULES.findings(TreeHistory(files, kept_files, steps)))
         alive = where(files.entries, kept_files)
-        outside = files_outside(alive, location_keys(alive.table["location"]), roots(metadata))
+        outside = files_outside(
+            alive, location_keys(alive.table["location"]), expected_places(metadata)
+        )
         place = EVERY_RULE["R-161"]
         breaches = breaches_of_places(list(outside.values()))
         self._tally.add(place.finding("snapshots", breach) for breach in breaches)

@@ -30,7 +30,7 @@ Place = tuple[int | None, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Field:
     """A column of rows as a file has it: by field id; `stored` is its name where that differs."""
 
     name: str
@@ -46,7 +46,7 @@ class Group:
 
     name: str
     id: int
-    members: tuple[Column, ...]
+    members: tuple[Field, ...]
     required: bool = False
 
 
@@ -68,15 +68,15 @@ class ManifestColumns:
     """
 
     rows: pa.Schema
-    parts: tuple[Column | Group | Struct, ...]
+    parts: tuple[Field | Group | Struct, ...]
     rule: str
     check: Callable[[str, pa.Array], None]
     repeating: frozenset[str] | None = None
 
-    def places(self) -> Iterator[tuple[Group | None, Column]]:
+    def places(self) -> Iterator[tuple[Group | None, Field]]:
         """Yield the columns of rows, with the group that each is in."""
         for part in self.parts:
-            if isinstance(part, Column):
+            if isinstance(part, Field):
                 yield None, part
             elif isinstance(part, Group):
                 yield from ((part, member) for member in part.members)
@@ -91,14 +91,14 @@ class ManifestColumns:
             ids |= {column.id} if column.element_id is None else {column.id, column.element_id}
         return frozenset(ids)
 
-    def kind(self, column: Column) -> pa.DataType:
+    def kind(self, column: Field) -> pa.DataType:
         """Return the type that a file has a column in: codes are numbers, or names of formats."""
         if column.name == _FILE_FORMAT:
             return pa.string()
         kind = self.rows.field(column.name).type
         return pa.int32() if kind == pa.int8() else kind
 
-    def field(self, column: Column) -> pa.Field:
+    def field(self, column: Field) -> pa.Field:
         kind = self.kind(column)
         if column.element_id is not None:
             element = pa.field("element", kind.value_type, nullable=False)
@@ -233,7 +233,7 @@ def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, int]:
 def check_columns(stored: ParquetColumns, layout: ManifestColumns) -> None:
     """Check that required columns are there, and all of their type. Raises: CorruptTable."""
     for part in layout.parts:
-        struct = None if isinstance(part, Column) else stored.find((None, part.id))
+        struct = None if isinstance(part, Field) else stored.find((None, part.id))
         if struct is not None and not pa.types.is_struct(struct.type):
             message = f"column {part.id} of a manifest is {struct.type}, not a struct"
             raise CorruptTable(message, rule=layout.rule)
@@ -297,7 +297,7 @@ def read_rows(
 
 
 def _column(
-    columns: ColumnsById, layout: ManifestColumns, group: Group | None, column: Column
+    columns: ColumnsById, layout: ManifestColumns, group: Group | None, column: Field
 ) -> pa.Array:
     """Return a column of rows; null where the file lacks it."""
     wanted = layout.rows.field(column.name)
@@ -320,7 +320,7 @@ def write_rows(rows: pa.Table, layout: ManifestColumns, footer: Mapping[str, str
     columns: list[pa.Array] = []
     fields: list[pa.Field] = []
     for part in layout.parts:
-        if isinstance(part, Column):
+        if isinstance(part, Field):
             fields.append(layout.field(part))
             columns.append(_stored(rows, layout, part))
         elif isinstance(part, Group):
@@ -353,7 +353,7 @@ def _identified(field: pa.Field, number: int) -> pa.Field:
     return field.with_metadata({FIELD_ID: str(number)})
 
 
-def _stored(rows: pa.Table, layout: ManifestColumns, column: Column) -> pa.Array:
+def _stored(rows: pa.Table, layout: ManifestColumns, column: Field) -> pa.Array:
     values = whole(rows[column.name])
     if column.name == _FILE_FORMAT:
         return pa.array([format_.name.lower() for format_ in FileFormat]).take(values)
