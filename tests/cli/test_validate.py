@@ -14,7 +14,7 @@ from icectl.cli.progress_bar import ConsoleProgress
 from icectl.commands.validate.report import CheckedTable, print_checked
 from icectl.env import Env, SystemEnv
 from icectl.files.puffin import NewBlob, write_puffin
-from tests.builders.broken import Broken
+from tests.builders.broken import Broken, in_first_file
 from tests.builders.respell import respell_data_files
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run
@@ -167,6 +167,13 @@ def test_text_names_rule_object_and_next_step(validate, table):
     assert lines[1] == "  " + gone.removeprefix(f"{table.location}/")
     assert any(line.startswith("  hint: ") for line in lines)
     assert lines[-1].startswith("1 error (level files: ")
+
+
+def test_text_calls_what_is_no_problem_a_note_in_its_line_and_in_the_sum(validate, table):
+    Broken(table.directory).edit_manifest(in_first_file(sort_order_id=7))
+    lines = validate(table.location).out.splitlines()
+    assert lines[0].startswith("note R-067: ")
+    assert lines[-1].startswith("no errors, 1 note (")
 
 
 def test_rule_and_skip_choose_what_is_reported(validate, table):
