@@ -41,7 +41,7 @@ from tests.benchmarks.measure import (
     running_below,
     verdict,
 )
-from tests.spark.engine import environment, why_skipped
+from tests.spark.engine import lasting_environment, why_skipped
 
 ROOT = Path(__file__).parents[2]
 OUTPUT_BYTES = 90 << 20
@@ -90,7 +90,7 @@ class Session:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=lasting_environment(),
             text=True,
         )
         self.answers: list[dict[str, Any]] = []

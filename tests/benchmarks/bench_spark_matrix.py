@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks import compact_tables
 from tests.benchmarks.bench_stores import SECONDS, delaying
 from tests.benchmarks.measure import Process, forget_peak, running_below
-from tests.spark.engine import environment, why_skipped
+from tests.spark.engine import lasting_environment, why_skipped
 from tests.stores import s3_servers
 from tests.stores.s3_servers import KEY, SECRET
 
@@ -45,8 +45,6 @@ COUNTS = {
 }
 WARM_UP_FILES = 8
 NONE = Process("", 0, 0)
-FOR_SHORT_RUNS = "SPARK_SUBMIT_OPTS"
-"""What the tests tell Java, which these sessions outlast."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={key: told for key, told in environment().items() if key != FOR_SHORT_RUNS},
+                env=lasting_environment(),
                 text=True,
             )
         )

@@ -56,6 +56,11 @@ def environment(at_link: Path | None = None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "ICECTL_TEST_AT_LINK": str(at_link)}
 
 
+def lasting_environment() -> dict[str, str]:
+    """The same for a session that lasts, without what the tests tell Java for short ones."""
+    return {key: told for key, told in environment().items() if key != "SPARK_SUBMIT_OPTS"}
+
+
 def on_spark(
     *arguments: str, folder: Path = ROOT, at_link: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
