@@ -58,7 +58,7 @@ _OF_ROOTS = frozenset(
         "V4-045", "V4-052", "V4-053", "V4-056", "V4-058", "V4-059", "V4-060", "V4-064", "V4-065",
         "V4-066", "V4-067",
         "V4-080", "V4-081", "V4-083", "V4-085", "V4-086", "V4-114", "V4-116", "V4-120", "V4-121",
-        "V4-123", "V4-124",
+        "V4-123", "V4-124", "V4-140",
     }
 )  # fmt: skip
 """Rules of roots without which it is not sure which rows live, or what they are; the others that

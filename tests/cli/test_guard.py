@@ -909,6 +909,21 @@ def test_snapshots_of_a_leaf_without_and_with_dead_rows_may_stay(tree):
     assert ids_of(tree.directory) == rows
 
 
+@pytest.mark.parametrize("words", [*COMPACT, MANIFESTS, EXPIRE, ORPHANS, RELOCATE])
+@pytest.mark.parametrize("lie", [{"id": 0}, None])
+def test_v4_140_a_column_that_only_the_statistics_of_a_root_have_is_refused(
+    tree, capsys, words, lie
+):
+    def change(members: dict[str, Any]) -> None:
+        columns = members["schemas"][0]["fields"]
+        (column,) = (one for one in columns if one["name"] == "note")
+        columns.remove(column) if lie is None else column.update(lie)
+
+    tree.edit(change)
+    age(tree.directory, 30)
+    assert refused(tree, words, capsys) == (15, "V4-140")
+
+
 def test_a_file_that_is_dead_in_a_leaf_may_live_in_the_root(tmp_path):
     """Its row in the leaf is named by a bitmap: it lives once."""
     TREE_TABLES["grown"](tmp_path / "t")

@@ -18,11 +18,12 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.manifest import Content, Status
-from icectl.format.rule import COMPACT, NO_PARTITION, REWRITE_MANIFESTS, Severity
+from icectl.format.rule import COMPACT, ENGINE, NO_PARTITION, REWRITE_MANIFESTS, Severity
 from icectl.format.transforms import Transform
 from icectl.format.types import Type
-from icectl.sfc1.checks.rows import TreeColumns
+from icectl.sfc1.checks.rows import RootRows, TreeColumns
 from icectl.sfc1.content_stats import (
+    STATS_ID,
     STATS_STEP,
     StatsColumn,
     TupleField,
@@ -193,12 +194,33 @@ def _mismatched_members(stats: RowStatistics) -> Iterator[Breach]:
                 yield Breach(f"it {what}")
 
 
+def _lost_columns(root: RootRows) -> Iterator[Breach]:
+    """Columns that a root has statistics of and no schema has: files would be written without.
+
+    A commit writes those of its schema, which stays as long as its snapshot does.
+    """
+    metadata = root.metadata
+    if STATS not in root.file.rows.column_names:
+        return
+    known = {id_ for schema in metadata.schemas for id_ in schema.all_fields}
+    known |= {one.stats_id for one in metadata.expressions if one.stats_id is not None}
+    for group in child_fields(root.file.rows.schema.field(STATS).type):
+        base = field_id(group)
+        if base is not None and _is_group(base):
+            number = (base - STATS_ID) // STATS_STEP
+            if number not in known:
+                yield Breach(
+                    f"it has statistics of the column {number}, which no schema has", hint=ENGINE
+                )
+
+
+def _is_group(id_: int) -> bool:
+    return _LOWEST < id_ <= _HIGHEST and id_ % STATS_STEP == 0
+
+
 def _wrong_group(group: pa.Field, known: Mapping[int, StatsColumn]) -> Iterator[str]:
     base = field_id(group)
-    if base is None or (
-        base not in _METADATA_COLUMNS
-        and not (_LOWEST < base <= _HIGHEST and base % STATS_STEP == 0)
-    ):
+    if base is None or (base not in _METADATA_COLUMNS and not _is_group(base)):
         yield f"has statistics under the id {base}, which is that of no column"
         return
     column = known.get(base)
@@ -409,7 +431,8 @@ def _is_not_tight(stated: StatsMembers, whole: StatsMembers) -> bool:
 # fmt: off
 STATISTICS_RULES = (
     rule("V4-140", "members of statistics have the ids and types of their columns", "Statistics",
-         "error", REWRITE_MANIFESTS, Check(RowStatistics, _mismatched_members)),
+         "error", REWRITE_MANIFESTS, Check(RowStatistics, _mismatched_members),
+         Check(RootRows, _lost_columns)),
     rule("V4-141", "files of partitioned specs have their partition values", "Statistics", "error",
          NO_PARTITION,
          in_statistics("has no statistics of a field that it is partitioned by",
