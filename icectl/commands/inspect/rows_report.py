@@ -101,7 +101,15 @@ def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
         }
         for row in row_set.rows
     )
-    _print(console, TEXT_VIEWS[view], shortened)
+    _print(console, TEXT_VIEWS[view], shortened, none=_NONE.get(view, "there are no rows"))
+
+
+_NONE = {
+    "deletes": "no equality deletes; the view `partitions` counts deleted positions",
+    "statistics": "the table has no statistics; `icectl analyze` makes them",
+    "erasures": "no snapshot is of `icectl erase`",
+}
+"""What it means that a view has no rows."""
 
 
 def print_chosen(console: Console, row_set: RowSet) -> None:
@@ -148,6 +156,7 @@ def _print(
     rows: Iterable[Mapping[str, Any]],
     *,
     whole: bool = False,
+    none: str = "there are no rows",
 ) -> None:
     """Print rows in chunks; unless `whole`, columns empty in a chunk are left out."""
     number = -1
@@ -167,7 +176,7 @@ def _print(
         chosen = [[line[at] for at in shown] for line in lines]
         print_table(console, [headings[at] for at in shown], chosen)
     if number < 0:
-        console.note("nothing to show: there are no rows")
+        console.note(f"nothing to show: {none}")
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -156,10 +156,17 @@ def test_schemas_show_the_default_that_readers_see_first():
     ]
 
 
-def test_no_rows_are_said_on_stderr_only():
+@pytest.mark.parametrize(
+    ("view", "why"),
+    [
+        ("files", "there are no rows"),
+        ("deletes", "no equality deletes; the view `partitions` counts deleted positions"),
+    ],
+)
+def test_no_rows_are_said_on_stderr_only(view, why):
     out, err = io.StringIO(), io.StringIO()
-    print_rows(console(out, err), "statistics", RowSet((), []), "/wh/t")
-    assert (out.getvalue(), err.getvalue()) == ("", "nothing to show: there are no rows\n")
+    print_rows(console(out, err), view, RowSet((), []), "/wh/t")
+    assert (out.getvalue(), err.getvalue()) == ("", f"nothing to show: {why}\n")
 
 
 def test_headings_come_again_after_many_rows():
