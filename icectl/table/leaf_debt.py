@@ -52,11 +52,11 @@ class LeafDebt:
     @property
     def reasons(self) -> list[str]:
         """Say why leaves are due."""
-        reasons = [f"{len(self.dead):,} have many dead rows"] if self.dead else []
+        reasons = [f"{len(self.dead):,} with many dead rows"] if self.dead else []
         if self.large:
             reasons.append(f"bitmaps of dead rows take {print_size(self.bitmap_bytes)} of the root")
         if self.legacy:
-            reasons.append(f"{len(self.legacy):,} have the form of older versions")
+            reasons.append(f"{len(self.legacy):,} in the form of older versions")
         return reasons
 
 

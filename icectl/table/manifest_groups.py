@@ -96,6 +96,7 @@ class ManifestsWithEntries:
 class ManifestGroup:
     """Manifests of one spec and content, rewritten or kept.
 
+    With `any_spec` they are leaves of all specs, and `spec_id` is the table's default.
     `rewritten` and `kept` index the snapshot's manifests. `expected` estimates the number of new
     manifests; `entries`, `clusters` (distinct partitions) and `bytes_before` count the rewritten
     ones.
@@ -110,6 +111,7 @@ class ManifestGroup:
     entries: int = 0
     clusters: int = 0
     bytes_before: int = 0
+    any_spec: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def test_r212_a_rewrite_of_some_content_leaves_the_rest_alone(tmp_path, icectl):
     location, _ = build(tmp_path / "t", 2)
     done = icectl(location, "--content", "deletes", "--json", command="rewrite-manifests")
     assert (result(done)["rewritten"], result(done)["kept"]) == (1, 1)
-    reason = "1 have lengths that their schema does not give"
+    reason = "1 with lengths that no schema gives"
     assert [group["reason"] for group in result(done)["groups"]] == ["not of deletes", reason]
     assert findings(icectl(location, "--json")) == [("R-212", "warning")]
 

@@ -107,7 +107,7 @@ def test_v4_192_a_leaf_is_due_by_its_share_of_dead_rows(table):
     assert table.run("rewrite-manifests", "--check")["status"] == "nothing-to-do"
     table.remove_data_files(1)
     planned = table.run("rewrite-manifests", "--dry-run")["result"]["groups"][0]
-    assert planned["reason"] == "1 have many dead rows"
+    assert planned["reason"] == "1 with many dead rows"
     assert rewrite(table) == 1
 
 
@@ -157,9 +157,17 @@ def test_a_flush_sorts_by_partition(table):
     assert sum(low != high for low, high in flushed) <= 2
 
 
+def specs_told(table: TreeTwin, *words: str) -> list[int | None]:
+    """The spec of each group of a plan."""
+    planned = table.run("rewrite-manifests", "--dry-run", *words)["result"]
+    return [group["spec_id"] for group in planned["groups"]]
+
+
 def test_only_leaves_of_the_spec_that_is_asked_for_are_rewritten(table):
     table.respec("bucket")
     table.append(range(10, 13))
+    assert specs_told(table) == [None]
+    assert specs_told(table, "--spec-id", "1") == [1]
     assert rewrite(table, "--spec-id", "1") == 1
     assert len(leaves(table)) == 2
     with pytest.raises(AssertionError, match="the table has no partition spec 7"):

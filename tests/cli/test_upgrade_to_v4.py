@@ -215,6 +215,33 @@ def test_the_document_names_steps_and_versions(tmp_path, upgrade):
     assert ran.document["table"]["metadata_location_after"].endswith(".metadata.json")
 
 
+def test_an_eager_upgrade_counts_what_stays_in_manifests_of_older_versions(tmp_path, icectl, upgrade):
+    """Position delete files do: sfc-1 C-30."""
+    directory = tmp_path / "t"
+    build(directory, 2)
+    result = upgrade(directory, "--eager", "--yes", "--json").document["result"]
+    staying = [one for one in live_leaves(directory) if one.endswith(".avro")]
+    assert result["legacy_manifests"] == len(staying) == 1
+    detail = next(one["detail"] for one in result["steps"] if one["step"] == "rewrite-manifests")
+    assert detail == "rewrite 7 manifests as leaves, in 2 branches"  # of 4 and 5, but one of each
+    ran = icectl("rewrite-manifests", str(directory), "--rewrite-all", "--dry-run", "--json")
+    (deletes,) = [one for one in ran.document["result"]["groups"] if one["content"] == "deletes"]
+    assert (deletes["rewritten"], deletes["kept"]) == (1, 1)
+    ran = upgrade(directory, "--eager", "--check", "--json")
+    assert ran.document["status"] == "nothing-to-do"
+
+
+def test_a_rewrite_says_that_position_delete_files_stay(tmp_path, icectl, upgrade):
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(9))
+    table.delete_rows([1])
+    assert upgrade(table.location, "--yes").code == 0
+    ran = icectl("rewrite-manifests", table.location, "--rewrite-all", "--dry-run", "--json")
+    (deletes,) = [one for one in ran.document["result"]["groups"] if one["content"] == "deletes"]
+    assert (deletes["rewritten"], deletes["kept"]) == (0, 1)
+    assert deletes["reason"] == "position delete files stay in manifests of their version"
+
+
 def test_manifests_that_no_root_lists_are_not_counted(tmp_path, upgrade):
     """One has only a removed file: sfc-1 C-36."""
     table = TableBuilder(tmp_path / "t")

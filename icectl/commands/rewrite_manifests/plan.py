@@ -74,7 +74,11 @@ def plan_leaves(
     for content in ManifestContent:
         chosen = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
         if chosen:
-            group = ManifestGroup(metadata.default_spec_id, content, (), chosen, "nothing to gain")
+            any_spec = options.spec_id is None
+            spec_id = metadata.default_spec_id if options.spec_id is None else options.spec_id
+            group = ManifestGroup(
+                spec_id, content, (), chosen, "nothing to gain", any_spec=any_spec
+            )
             groups.append(planning.decide_leaves(group))
     return RewritePlan(branch, options, tuple(groups))
 
@@ -89,6 +93,9 @@ def _check_fields(metadata: TableMetadata, options: RewriteOptions) -> None:
         if not any(field.name == name for spec in specs for field in spec.fields):
             raise UsageError(f"`--sort-by`: there is no partition field `{name}`", hint=hint)
 
+
+_FIXED = "position delete files stay in manifests of their version"
+"""Why delete leaves stay that could not have their entries (sfc-1 C-30)."""
 
 PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
 """The plan of each layout of a table."""
@@ -162,11 +169,11 @@ class _Planning:
         if self._excluded(group) is not None:
             return group
         listed, form, kept = self.listed, self.options.file_format, frozenset(group.kept)
-        dues = [(listed.broken & kept, "have lengths that their schema does not give")]
+        dues = [(listed.broken & kept, "with lengths that no schema gives")]
         if form is not None:
             is_parquet = form is FileFormat.PARQUET
             others = kept - listed.parquet if is_parquet else kept & listed.parquet
-            dues.append((others, f"are not in {form.name.capitalize()}"))
+            dues.append((others, f"not in {form.name.capitalize()}"))
         for due, why in dues:
             if due:
                 whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))))
@@ -185,7 +192,7 @@ class _Planning:
             group,
             rewritten=tuple(sorted({*group.rewritten, *emptied})),
             kept=tuple(at for at in group.kept if at not in emptied),
-            reason=group.reason if group.rewritten else f"{len(emptied):,} have no live entry",
+            reason=group.reason if group.rewritten else f"{len(emptied):,} without a live entry",
             bytes_before=group.bytes_before + stored,
         )
 
@@ -214,7 +221,8 @@ class _Planning:
             return replace(group, reason=f"not of {options.content}")
         movable = self._movable(group)
         if not movable:
-            return group
+            deletes = position_delete_files(live_in(listed, group.kept))
+            return replace(group, reason=_FIXED) if len(deletes) else group
         if options.every:
             return self.rewriting(group, movable, "all manifests were requested")
         leaves = tuple(at for at in movable if not manifests[at].in_root)
@@ -270,7 +278,7 @@ class _Planning:
         few = len(small) < max(self.options.min_manifests, merged + 1, 2)
         if few and not large:
             return replace(group, reason="nothing to gain")
-        reasons = [] if few else [f"{len(small):,} are smaller than {print_size(round(lowest))}"]
+        reasons = [] if few else [f"{len(small):,} smaller than {print_size(round(lowest))}"]
         reasons += [f"{len(large):,} larger than {print_size(round(highest))}"] if large else []
         rewritten = tuple(sorted(large if few else [*small, *large]))
         return self.rewriting(group, rewritten, ", ".join(reasons))

@@ -69,7 +69,8 @@ class UpgradeOptions:
 class BranchHead:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
-    A root lists so many `legacy_leaves`, manifests of older versions that a leaf can hold.
+    A root lists so many `legacy_leaves`, manifests of older versions whose entries leaves can hold.
+    Of `fixed_leaves` they can't (sfc-1 C-30, X6).
     `miscounted` are live files whose columns have other counts of values than rows. `misdescribed`
     is a manifest that its list describes wrongly. `unreadable` says why there are no entries. No
     root can list manifests of `foreign`, those in Parquet; `unmovable` is one of them with live
@@ -83,6 +84,7 @@ class BranchHead:
     entries: Entries | None = None
     has_root: bool = False
     legacy_leaves: int = 0
+    fixed_leaves: int = 0
     miscounted: Fault | None = None
     misdescribed: Finding | None = None
     foreign: tuple[str, ...] = ()
@@ -150,7 +152,7 @@ def plan(
     elif mode == "eager":
         branches = [head.branch for head in heads if not head.has_root or head.legacy_leaves]
     manifests = sum(
-        head.legacy_leaves if head.has_root else len(head.listed)
+        head.legacy_leaves if head.has_root else len(head.listed) - head.fixed_leaves
         for head in heads
         if head.branch in branches
     )
@@ -169,11 +171,16 @@ def plan(
     findings = list(_findings(metadata, heads, options)) if steps else []
     if convert:
         findings = [item for item in findings if item.rule != "U-09"]
+    staying = 0
+    if current is not None and mode == "eager":
+        staying = 0 if convert else current.fixed_leaves
+    elif current is not None:
+        staying = current.legacy_count
     return UpgradePlan(
         metadata.format_version,
         tuple(steps),
         tuple(findings),
-        0 if current is None or mode == "eager" else current.legacy_count,
+        staying,
         mode=mode,
         layout=options.layout,
         branches=tuple(branches),

@@ -170,7 +170,7 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
         console.say(READERS[upgrade.layout])
     if plan.legacy_manifests:
         manifests = print_count(plan.legacy_manifests, "manifest")
-        console.say(f"of older versions stay, and stay valid: {manifests}")
+        console.say(f"{manifests} of older versions stay as they are")
     if outcome.unfinished is not None:
         console.warn(f"not all steps were done: {outcome.unfinished.message}")
     print_new_metadata_file(console, unpublished_metadata(outcome.landed))

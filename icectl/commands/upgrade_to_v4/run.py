@@ -218,14 +218,22 @@ def _head(
     snapshot: Snapshot,
     options: UpgradeOptions,
 ) -> BranchHead:
-    has_root, legacy = layout_of(snapshot) is Layout.SFC_1, 0
+    has_root, legacy, fixed = layout_of(snapshot) is Layout.SFC_1, 0, 0
     if has_root:
         facts = TreeSchema(metadata)
         rows, _ = sound_root(context.store, facts, snapshot)
-        legacy = len(_movable(context, facts, rows)) if options.mode == "eager" else 0
+        if options.mode == "eager":
+            legacy = len(_movable(context, facts, rows))
+            fixed = len(_legacy(rows)) - legacy
         is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
         if not is_read:
-            return BranchHead(branch, snapshot.snapshot_id, has_root=True, legacy_leaves=legacy)
+            return BranchHead(
+                branch,
+                snapshot.snapshot_id,
+                has_root=True,
+                legacy_leaves=legacy,
+                fixed_leaves=fixed,
+            )
     try:
         with unless_removed(context):
             manifests = read_snapshot_manifests(context.store, metadata, snapshot)
@@ -247,12 +255,16 @@ def _head(
             check_live(metadata, snapshot, manifests, entries)
             check_head_list(context, metadata, snapshot, manifests)
         foreign, unmovable = dict[int, str](), None
-        if entries is not None and metadata.keeps_manifest_lists:
-            formats = [header.file_format for header in headers]
-            paths = [manifest.manifest_path for manifest in manifests]
-            foreign = {at: paths[at] for at, of in enumerate(formats) if of is FileFormat.PARQUET}
+        if entries is not None and not has_root:
             deletes = count_by_value(position_delete_files(live(entries)), "manifest")
-            unmovable = next((path for at, path in foreign.items() if at in deletes), None)
+            fixed = len(deletes)
+            if metadata.keeps_manifest_lists:
+                formats = [header.file_format for header in headers]
+                paths = [manifest.manifest_path for manifest in manifests]
+                foreign = {
+                    at: paths[at] for at, of in enumerate(formats) if of is FileFormat.PARQUET
+                }
+                unmovable = next((path for at, path in foreign.items() if at in deletes), None)
         return BranchHead(
             branch,
             snapshot.snapshot_id,
@@ -261,6 +273,7 @@ def _head(
             entries,
             has_root,
             legacy,
+            fixed,
             merge_faults(miscounted),
             misdescribed,
             tuple(foreign.values()),
@@ -436,7 +449,11 @@ def _movable(context: TableContext, facts: TreeSchema, rows: pa.Table) -> list[s
     """Return the manifests of older versions that a root lists and whose rows leaves can hold."""
     return [
         leaf.name
-        for leaf in leaf_rows(live_rows(rows))
-        if leaf.file_format != FileFormat.PARQUET
-        and can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
+        for leaf in _legacy(rows)
+        if can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
     ]
+
+
+def _legacy(rows: pa.Table) -> list[ListedRow]:
+    """Return the manifests of older versions that a root lists."""
+    return [leaf for leaf in leaf_rows(live_rows(rows)) if leaf.file_format != FileFormat.PARQUET]
