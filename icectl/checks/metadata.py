@@ -268,7 +268,7 @@ METADATA_RULES = (
                        (snapshot.timestamp_ms for snapshot in one.metadata.snapshots),
                        default=0))),
     rule("R-018", "properties steer reading and writing; unknown ones and unknown members survive",
-         "Table Metadata Fields", "error", OURS,
+         "Table Metadata Fields", "error", "correct the table property",
          malformed(lambda name: name != GC_ENABLED.name
                    and not name.startswith(RETENTION_PROPERTIES))),
     rule("R-024", "the metadata log is in order and bounded", "Table Metadata Fields", "warning",
@@ -294,7 +294,8 @@ METADATA_RULES = (
          "warning", "let the engine compute the statistics again", REPEATED_PARTITION_STATISTICS),
     rule("R-143", "partition statistics count deletes by the rules of version 3",
          "Partition Statistics File", "warning", "let the engine compute the statistics again",
-         not_enforced="icectl writes partition statistics by this rule, and does not read others'"),
+         not_enforced="icectl writes them by this rule, and adds to others' if these count "
+         "as many files as the manifests"),
     rule("R-160", "metadata files of catalog tables are named `<V>-<uuid>.metadata.json`",
          "Metastore Tables", "info", OURS),
     rule("R-161", "`write.metadata.path` and `write.data.path` say where new files go",

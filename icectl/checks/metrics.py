@@ -161,7 +161,8 @@ METRIC_RULES = (
          in_entries("more nulls or NaN than values in a column, or a negative count,",
                     impossible_counts)),
     rule("R-131", "delete files may be skipped by their metrics", "Scan Planning", "info", OURS,
-         not_enforced="icectl reads every delete file that sequence number and partition select"),
+         not_enforced="icectl applies every delete file that sequence number and partition "
+         "select"),
     rule("R-132", "metrics of delete files describe the deleted rows", "Delete File Stats",
          "warning", WRITE_DELETES_AGAIN, not_enforced="the deleted rows may be gone"),
     rule("R-133", "distinct counts are not written, and Avro files have no column sizes",

@@ -28,7 +28,15 @@ from icectl.checks.rule import Breach, Check, at_most_once, rule
 from icectl.checks.snapshots import own_ancestors
 from icectl.entries.columns import Integers, Mask
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
-from icectl.format.rule import COUNTER, OURS, REPAIR_LIST, REWRITE_MANIFESTS, ROLL_BACK, WRITER
+from icectl.format.rule import (
+    COUNTER,
+    OURS,
+    REPAIR_LIST,
+    RESTORE,
+    REWRITE_MANIFESTS,
+    ROLL_BACK,
+    WRITER,
+)
 from icectl.format.snapshot import Snapshot
 
 # -- counters of the metadata ---------------------------------------------------------------------
@@ -295,7 +303,7 @@ NUMBER_RULES = (
                     lambda one: one.present("sequence_number") if one.format_version == 1
                     else None, "warning")),
     rule("R-100", "row ids are the stored ones, else counted from the file's first", "Row Lineage",
-         "error", OURS),
+         "error", RESTORE),
     rule("R-101", "the row ids of a snapshot start at the table's next row id", "Snapshot Row IDs",
          "error", WRITER,
          in_snapshots("its row ids are negative",
@@ -320,7 +328,7 @@ NUMBER_RULES = (
          "error", WRITER,
          Check(CommitBase, row_ids_above_counter), ABSENT_ADDED_ROWS,
          Check(LiveSnapshot, _row_ids_above_next), Check(LiveRows, with_row_ids_above_next)),
-    rule("R-105", "rewritten rows keep their row ids", "Row Lineage", "error", OURS),
+    rule("R-105", "rewritten rows keep their row ids", "Row Lineage", "error", RESTORE),
     rule("R-106", "snapshots from before version 3 have no row ids",
          "Row Lineage for Upgraded Tables", "info", OURS),
     rule("R-174", "row ids start at 0 when a table becomes version 3", "Appendix E", "error", OURS),

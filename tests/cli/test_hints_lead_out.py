@@ -105,3 +105,14 @@ def test_commands_of_hints_lead_out(healthy, run, damage):
             tried += [(line, follow(hint, line, run, table, damage), None) for line in lines]
         led_out = len(findings(run, table, damage, *scope)) < len(before)
     assert led_out or not tried, tried
+
+
+def test_v4_149_rows_move_to_the_partition_that_their_column_gives(healthy, run):
+    (damage,) = (one for one in TREE_DAMAGES if one.name == "v4_149_a_day_that_does_not_follow")
+    table: Path = healthy(damage.table)
+    damage.apply(BrokenTree(table))
+    (told,) = (one for one in findings(run, table, damage) if one["rule"] == "V4-149")
+    (line,) = COMMANDS.findall(told["hint"])
+    assert follow(told["hint"], line, run, table, damage) == 0
+    follow("", f"icectl rewrite-manifests {table} --rewrite-all", run, table, damage)
+    assert findings(run, table, damage) == []

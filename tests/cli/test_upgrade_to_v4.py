@@ -215,7 +215,9 @@ def test_the_document_names_steps_and_versions(tmp_path, upgrade):
     assert ran.document["table"]["metadata_location_after"].endswith(".metadata.json")
 
 
-def test_an_eager_upgrade_counts_what_stays_in_manifests_of_older_versions(tmp_path, icectl, upgrade):
+def test_an_eager_upgrade_counts_what_stays_in_manifests_of_older_versions(
+    tmp_path, icectl, upgrade
+):
     """Position delete files do: sfc-1 C-30."""
     directory = tmp_path / "t"
     build(directory, 2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.cli import app
+from icectl.format.rule import OURS
 from icectl.sfc1.rules import EVERY_RULE
 from tests.builders.broken import DAMAGES, TABLES
 from tests.builders.broken_tree import TREE_DAMAGES, TREE_TABLES, BrokenTree
@@ -60,6 +61,7 @@ def test_a_damage_is_found_by_its_rule_and_no_other(healthy, findings, damage):
     errors = {one["rule"] for one in found if one["severity"] == "error"}
     assert errors <= {damage.rule} | damage.explained
     assert all(one["hint"] and one["subject"] for one in found)
+    assert [one for one in found if one["severity"] == "error" and one["hint"] == OURS] == []
 
 
 def test_no_rule_is_reported_without_a_damage():

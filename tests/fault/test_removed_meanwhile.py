@@ -74,7 +74,7 @@ def change(table: TableBuilder, store: WrappedStore, name: str) -> tuple[int, An
         ("migrate", 1, "rewrite-manifests", r"-m\d+\.avro"),
     ],
 )
-def test_a_run_whose_files_another_commit_has_removed_loses_a_race(
+def test_r153_a_run_whose_files_another_commit_has_removed_loses_a_race(
     tmp_path, name, version, other, pattern
 ):
     table = build(tmp_path / "t", version)

@@ -25,6 +25,7 @@ from icectl.commands.candidates import value_named
 from icectl.commands.maintain.policy import KEYS, Key
 from icectl.commands.steps import STEPS, step_of
 from icectl.errors import EXIT_CODES
+from icectl.format.rule import OURS
 from icectl.sfc1.rules import EVERY_RULE
 from tests.generate import completions
 from tests.generate.diagram import diagram
@@ -353,6 +354,8 @@ def rules_page() -> str:
 
 def _rule_row(rule: Rule) -> str:
     breach = f"{rule.severity}: {rule.fix}"
+    if rule.fix == OURS and rule.severity == "error":
+        breach = "icectl keeps it"
     if rule.not_enforced is not None:
         breach = f"not checked: {rule.not_enforced}"
     return f"| {rule.id} | {rule.title} | {breach} |"
@@ -369,7 +372,8 @@ _RULES_HEAD = """\
 format versions 1 to 3, in sections of the format's specification. A rule with `V4-` is of layout
 `sfc-1` of the version 4 proposal. An id never changes its meaning. A breach is an error if rows
 would be wrong, unreadable or unsafe to maintain. It is a warning if it is harmless, and an info if
-it is worth knowing. The next step stands behind it."""
+it is worth knowing. The next step stands behind it. Rules on what icectl does itself say that
+icectl keeps them."""
 
 
 _CATALOGS = """\

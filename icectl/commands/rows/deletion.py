@@ -347,6 +347,7 @@ class RowDeletion:
         """Propose the deletion on the newest metadata; nothing where no row is left to delete.
 
         Raises: CommitConflict, where the table's schema or form has changed since then; Refused.
+        Spec: R-154; each attempt looks in the newest files, so no row that came is missed.
         """
         self.change.check_form(metadata)  # the condition is about columns of that schema
         looked = self.search.look(metadata, head(metadata, self.change.branch))

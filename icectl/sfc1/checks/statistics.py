@@ -18,7 +18,14 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.format.expressions import HIGHEST_STATS_ID
 from icectl.format.manifest import Content, Status
-from icectl.format.rule import COMPACT, ENGINE, NO_PARTITION, REWRITE_MANIFESTS, Severity
+from icectl.format.rule import (
+    COMPACT,
+    ENGINE,
+    NO_PARTITION,
+    REPARTITION,
+    REWRITE_MANIFESTS,
+    Severity,
+)
 from icectl.format.transforms import Transform
 from icectl.format.types import Type
 from icectl.sfc1.checks.rows import RootRows, TreeColumns
@@ -465,7 +472,7 @@ STATISTICS_RULES = (
          in_statistics("is a bitmap with statistics of columns",
                        lambda one: one.rows.of(Content.MANIFEST_DV) & ~one.is_null)),
     rule("V4-149", "partition values are the transform of their column", "Statistics", "warning",
-         COMPACT,
+         REPARTITION,
          in_statistics("has a partition value that its column does not give",
                        _of_live(_not_derived)),
          beside_bounds("truncate", "year", "month", "day", "hour", severity="error")[0]),

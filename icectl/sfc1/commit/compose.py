@@ -417,7 +417,7 @@ def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     order: list[Place] = []
     for gone in change.removed:
         place = search.places.get(gone.key)
-        if place is None:
+        if place is None:
             raise CommitConflict(f"`{gone.location}` was removed by another commit")
         order.append(place)
         if gone.content is Content.DATA:

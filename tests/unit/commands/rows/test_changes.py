@@ -472,7 +472,7 @@ def test_rows_that_another_writer_deletes_meanwhile_are_deleted_once(tmp_path):
     check_clean(directory)
 
 
-def test_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path):
+def test_r154_rows_appended_meanwhile_are_overwritten_and_looked_at(tmp_path):
     directory = tree(tmp_path / "t")
     appended(directory, rows_of(range(4)))
     finder = InlineFinder(STORE, during=once(lambda: appended(directory, rows_of([10, 11]))))
