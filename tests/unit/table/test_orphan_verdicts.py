@@ -5,7 +5,7 @@ import pytest
 
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.table.known_locations import KnownLocations
-from icectl.table.orphan_verdicts import OrphanRule, OrphanVerdict, metadata_files, unreached
+from icectl.table.orphan_verdicts import OrphanRule, OrphanVerdict, listed_metadata, unreached
 
 TABLE = "s3://bucket/wh/_db/t"
 OLD, NEW = 1_000, 2_000
@@ -174,7 +174,7 @@ def test_metadata_files_of_whatever_table_are_found():
         "data/a.parquet",
         "data/a.json",
     )
-    assert metadata_files(batch) == [
+    assert listed_metadata(batch) == [
         f"{TABLE}/metadata/v1.metadata.json",
         f"{TABLE}/metadata/00001-a.gz.metadata.json",
         f"{TABLE}/metadata/v2.metadata.json.gz",
