@@ -333,7 +333,7 @@ _LOCAL = ("file:", "file://")
 IS_METADATA = "is a metadata file of the table, too"
 IS_STATISTICS = "is a statistics file of the table, too"
 
-METADATA_ENDINGS = (".avro", ".json", ".gz", ".text")
+_METADATA_ENDINGS = (".avro", ".json", ".gz", ".text")
 """How names of metadata files end, beside those that only the lists of a table tell."""
 
 
@@ -362,7 +362,7 @@ class RowlessFiles:
         found = mask_of(pc.is_in(locations, self._metadata))
         is_odd = ~mask_of(pc.ends_with(locations, ".parquet"))
         is_odd &= mask_of(pc.not_equal(table["file_format"], int(FileFormat.AVRO)))
-        for ending in METADATA_ENDINGS if is_odd.any() else ():
+        for ending in _METADATA_ENDINGS if is_odd.any() else ():
             places = np.flatnonzero(is_odd & mask_of(pc.ends_with(locations, ending)))
             keys = location_keys(locations.take(pa.array(places))).to_pylist()
             found[places] |= np.array([_folder(key) in self._folders for key in keys], np.bool_)

@@ -4,7 +4,7 @@ A wrong name in an entry hides the true file: nothing refers to it, and it would
 orphan, or with older snapshots.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.file_identity import STATED, StatedFile, contradiction, stated_files
-from icectl.checks.live_entries import IS_METADATA, IS_STATISTICS, METADATA_ENDINGS, RowlessFiles
+from icectl.checks.live_entries import IS_METADATA, IS_STATISTICS, RowlessFiles
 from icectl.entries.columns import NONE, Hashes, Integers, Mask, Positions, distinct_count, mask_of
 from icectl.entries.files import (
     FileKind,
@@ -26,16 +26,22 @@ from icectl.entries.files import (
 )
 from icectl.entries.rows import Entries, RawEntries, Rows, by_row, live, numbers, take, where
 from icectl.errors import CorruptTable, MissingFile, Refused, StorageError
+from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import read_bitmap
-from icectl.format.manifest import Content, FileFormat, ManifestFile
+from icectl.files.parquet.schema import field_id
+from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.rule import REMOVE_STATISTICS
+from icectl.format.schema import FILE_PATH
+from icectl.format.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.many_files import first_of_sizes
 from icectl.storage.spill import Spill
 from icectl.table.context import TableContext
 from icectl.table.known_locations import PARTS, KnownLocations, file_hashes, parts_of
+from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
+from icectl.table.reading import in_threads
 from icectl.table.retention import expiry_of
 from icectl.table.stored import FEW, Discrepancy, compare_with_store
 
@@ -310,11 +316,6 @@ def _without_rows(location: str, *, is_statistics: bool) -> CorruptTable:
     return CorruptTable(f"`{location}` {IS_METADATA}", rule="R-063", hint=_HIDDEN)  # R-063
 
 
-def loosest_names(rowless: RowlessFiles) -> frozenset[str]:
-    """Return the loosest keys of the files without rows whose names are known."""
-    return frozenset(map(loosest_key, rowless.names))
-
-
 def check_spellings(named: pa.ChunkedArray, described: Files) -> None:
     """Do nothing where no location is that of a file without rows, however it is spelled.
 
@@ -330,8 +331,8 @@ def check_spellings(named: pa.ChunkedArray, described: Files) -> None:
 class LiveListed:
     """A check that live files below `places` were listed, or are there now.
 
-    `resized` are those that have another size than entries say, with the stated sizes in bytes; not
-    position delete files.
+    `resized` are those that have another size than entries say, with the stated sizes in bytes, but
+    for position delete files: these are `rewritten`.
     """
 
     def __init__(
@@ -343,6 +344,7 @@ class LiveListed:
         self._places = places
         self._listed = listed
         self.resized: dict[str, int] = {}
+        self.rewritten: dict[str, int] = {}
         self._absent: dict[str, None] = {}
         self._dead: dict[str, Positions] = {}
         for item in manifests:  # what one snapshot has removed may have expired
@@ -370,9 +372,8 @@ class LiveListed:
             if not is_inside or at in dead:
                 continue
             self._absent[location] = None
-            # Tools that move tables rewrite position deletes, and keep the size that entries say.
-            if content != Content.POSITION_DELETES or kind == FileFormat.PUFFIN:
-                self.resized[location] = size
+            is_file = content == Content.POSITION_DELETES and kind != FileFormat.PUFFIN
+            (self.rewritten if is_file else self.resized)[location] = size
         if len(self.resized) > _MOST_UNLIKE:
             raise Refused(
                 f"the listing shows more than {_MOST_UNLIKE:,} live files with another size than "
@@ -385,18 +386,30 @@ class LiveListed:
         """Look up what was not listed. Raises: CorruptTable R-034; StorageError."""
         places = list(self._absent)
         absent = files(places, places, FileKind.DATA_FILES, [None] * len(places))
-        _check_there(context, metadata, absent)
+        for item in compare_with_store(context, absent, metadata.location).discrepancies:
+            if item.problem is None:
+                _refuse(item)
 
 
-def check_resized(resized: Mapping[str, int], to_delete: Iterable[ListedFiles]) -> None:
+def check_resized(
+    context: TableContext,
+    metadata: TableMetadata,
+    resized: Mapping[str, int],
+    rewritten: Mapping[str, int],
+    to_delete: Iterable[ListedFiles],
+) -> None:
     """Do nothing where no file to delete may be the true one of an entry that names another.
 
-    `resized` are files that have another size than entries say, with the stated sizes in bytes.
-    Raises: CorruptTable R-063.
+    `resized` are files that have another size than entries say, with the stated sizes in bytes, and
+    `rewritten` such position delete files.
+    Raises: CorruptTable R-063; as with_their_rows.
     """
-    alike = first_of_sizes(to_delete, set(resized.values()))
-    for location, size in resized.items():
-        if size in alike:
+    stated = {**resized, **rewritten}
+    alike = first_of_sizes(to_delete, set(stated.values()))
+    places = [location for location, size in rewritten.items() if size in alike]
+    right = with_their_rows(context, metadata, metadata.snapshots, places)
+    for location, size in stated.items():
+        if size in alike and location not in right:
             raise CorruptTable(
                 f"`{location}` does not have {size:,} bytes, as its entry says; "
                 f"`{alike[size]}`, which would be deleted, has, and may be meant",
@@ -489,6 +502,7 @@ def _are_below(keys: pa.ChunkedArray, places: Sequence[str]) -> Mask:
 def check_kept(
     context: TableContext,
     metadata: TableMetadata,
+    snapshots: Sequence[Snapshot],
     to_delete: Files,
     staying: Iterable[Files],
     going: Iterable[Files],
@@ -496,10 +510,11 @@ def check_kept(
     """Do nothing where no file to delete may be one that stays under another name.
 
     Only the location of an entry is taken to be wrong: then a file that stays is as large by its
-    entry as one to delete, and is not there, or of another size. `staying` are parts with no key in
-    two of them, `going` those with what entries that go say.
-    Raises: CorruptTable R-034, R-063; StorageError.
-    Cost: a look-up for each file that stays and is as large.
+    entry as one to delete, and is not there, or of another size. `snapshots` stay, with `staying`:
+    parts with no key in two of them. `going` are those with what entries that go say.
+    Raises: CorruptTable R-034, R-063; StorageError; as with_their_rows.
+    Cost: a look-up for each file that stays and is as large; for position deletes of another size
+    that of with_their_rows.
     """
     sizes = pc.unique(to_delete.table["size_bytes"].filter(pa.array(are_content(to_delete))))
     suspects: list[Files] = []
@@ -510,8 +525,63 @@ def check_kept(
             suspects.append(distinct(alike))
         if sum(map(len, suspects)) > _MOST_SUSPECTS:
             return
-    if suspects:
-        _check_there(context, metadata, in_order(together(suspects)), going)
+    if not suspects:
+        return
+    expected = in_order(together(suspects))
+    found = compare_with_store(context, expected, metadata.location).discrepancies
+    rewritten = [
+        item.location
+        for item in found
+        if item.found is not None
+        and item.kind is FileKind.POSITION_DELETE_FILES
+        and not _is_described(item, going)
+    ]
+    right = with_their_rows(context, metadata, snapshots, rewritten)
+    for item in found:
+        if item.problem is None and item.location not in right:
+            _refuse(item)
+
+
+def with_their_rows(
+    context: TableContext,
+    metadata: TableMetadata,
+    snapshots: Sequence[Snapshot],
+    places: Collection[str],
+) -> frozenset[str]:
+    """Return those of some files that hold as many position deletes as live entries say.
+
+    Tools that move tables rewrite these files, and keep the size that entries say: only their rows
+    tell them from others.
+    Raises: as manifests_by_snapshot and scan_manifests; StorageError.
+    Cost: the delete manifests of snapshots, and a footer for each file.
+    """
+    if not places:
+        return frozenset()
+    lists = manifests_by_snapshot(context, metadata, snapshots)
+    manifests = [
+        item
+        for item in distinct_manifests(lists.values())
+        if item.content is not ManifestContent.DATA
+    ]
+    named, stated = pa.array(places, pa.string()), set[tuple[str, int, int]]()
+    for part in scan_manifests(context, metadata, manifests, _COMPARED | {"record_count"}):
+        alive = live(part.rows)
+        of_places = where(alive, mask_of(pc.is_in(alive.table["location"], named)))
+        stated.update(by_row(of_places, "location", "file_format", "record_count"))
+
+    def has_rows(one: tuple[str, int, int]) -> bool:
+        place, file_format, count = one
+        try:
+            with context.store.open(place) as file:
+                opened = open_data_file(file, FileFormat(file_format).name)
+                is_of_deletes = FILE_PATH in map(field_id, opened.schema)
+                return is_of_deletes and opened.record_count == count
+        except (CorruptTable, FileNotFoundError):
+            return False
+
+    each = sorted(stated)
+    right = in_threads(has_rows, each, [1] * len(each), threads=context.concurrency)
+    return frozenset(place for (place, *_), is_right in zip(each, right, strict=True) if is_right)
 
 
 def check_copies(
@@ -543,37 +613,6 @@ def check_largest(context: TableContext, metadata: TableMetadata, data: Entries)
     for item in compare_with_store(context, expected, metadata.location).discrepancies:
         if item.problem is None and 2 * (item.found or 0) < (item.expected or 0):
             _refuse(item)
-
-
-def _check_there(
-    context: TableContext, metadata: TableMetadata, expected: Files, others: Iterable[Files] = ()
-) -> None:
-    """Do nothing where files are there, as large as they should be.
-
-    Tools that move tables rewrite position deletes, and keep the size that entries say. The entry
-    is wrong all the same if `others` say the size that is there, or the file has no rows.
-    """
-    if not len(expected):
-        return
-    names = loosest_names(RowlessFiles(metadata, ()))
-    for item in compare_with_store(context, expected, metadata.location).discrepancies:
-        is_rewritten = (
-            item.found is not None
-            and item.kind is FileKind.POSITION_DELETE_FILES
-            and not _is_described(item, others)
-            and not _has_no_rows(names, item.location)
-        )
-        if item.problem is None and not is_rewritten:
-            _refuse(item)
-
-
-def _has_no_rows(names: Set[str], location: str) -> bool:
-    """Return whether a file is a metadata or statistics file, if it has no rows in Avro.
-
-    `names` are loosest keys of such files, those of metadata in all their folders.
-    """
-    key, folders = loosest_key(location), {name.rpartition("/")[0] for name in names}
-    return key in names or (key.endswith(METADATA_ENDINGS) and key.rpartition("/")[0] in folders)
 
 
 def _is_described(item: Discrepancy, others: Iterable[Files]) -> bool:

@@ -468,6 +468,7 @@ class References:
     ) -> None:
         self.doubtful: dict[str, str] = {}
         self.resized: dict[str, int] = {}
+        self.rewritten: dict[str, int] = {}
         self._context = context
         self._places = tuple(places)
         self._same_store = same_store
@@ -490,8 +491,8 @@ class References:
         Metadata files of the log count, what they describe does not. Entries count in every state
         (deleted ones too), and so does every snapshot, referenced or not. Live ones must be among
         `listed_files` (file_hashes), if they lie in the listed places, or be there now; those of
-        another size come to `resized`, with what entries say in bytes. Lists with fewer files
-        than the summaries say are only `trusted` where the caller says so.
+        another size come to `resized` or `rewritten`, as in LiveListed. Lists with fewer files than
+        the summaries say are only `trusted` where the caller says so.
         Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192), or hides a
         file; Refused.
         """
@@ -537,6 +538,7 @@ class References:
         if listed_ones is not None:
             listed_ones.check(self._context, metadata)
             self.resized |= listed_ones.resized
+            self.rewritten |= listed_ones.rewritten
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
         self._manifests_read |= {item.identity for item in manifests}
 

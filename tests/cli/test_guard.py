@@ -694,7 +694,10 @@ def test_r140_a_wrong_path_of_statistics_costs_no_file(broken, capsys, lie, kind
 
 
 @pytest.mark.parametrize("between", ["/", "//"])
-@pytest.mark.parametrize("lie", ["older manifest", "metadata", "statistics", "older deletes"])
+@pytest.mark.parametrize(
+    "lie",
+    ["older manifest", "metadata", "statistics", "older deletes", "orphaned deletes", "orphan"],
+)
 def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(
     tmp_path, capsys, lie, between
 ):
@@ -717,9 +720,34 @@ def test_r063_no_deletes_expire_that_an_entry_with_another_name_means(
     assert places["older deletes"] not in [
         entry["data_file"]["file_path"] for entry in broken.entries(1)
     ]
+    older = local(places["older deletes"]).read_bytes()
+    for name, content in (("orphaned deletes", older), ("orphan", b"x")):
+        path = table.directory / "data" / name
+        path.write_bytes(content)
+        places[name] = str(path)
     other = between.join(places[lie].rsplit("/", 1))
     in_entries(broken, lambda file: file.update(file_path=other), content=1, count=1)
     assert refused(broken, EXPIRE, capsys) == (15, "R-063")
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+def test_r063_deletes_by_the_name_of_an_orphan_make_no_orphan(tmp_path, capsys, is_same):
+    """Tools that move tables rewrite deletes: those have other bytes, and as many rows."""
+    table = TableBuilder(tmp_path / "t", partitioning="none")
+    table.append(range(20))
+    table.delete_rows([1, 2, 3, 4])
+    broken = Broken(table.directory)
+    true = local(broken.entries(1)[0]["data_file"]["file_path"])
+    other = true.with_name("other.parquet")
+    rows = pq.read_table(true)
+    pq.write_table(rows if is_same else rows.slice(1), other, compression="none")
+    in_entries(broken, lambda file: file.update(file_path=str(other)), content=1)
+    age(table.directory, 30)
+    if is_same:
+        assert run(broken, ORPHANS) == 0
+    else:
+        assert refused(broken, ORPHANS, capsys) == (15, "R-063")
+    assert true.exists() != is_same
 
 
 def test_r140_statistics_by_the_name_of_a_data_file_stop_changes_until_they_are_repaired(

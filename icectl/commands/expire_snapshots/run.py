@@ -230,7 +230,8 @@ def plan_expiry(
     if deletes:
         inside = _true_statistics(context, metadata, inside, sizes)
         with unless_removed(context):
-            check_kept(context, metadata, inside, reached.staying, reached.going)
+            kept = [metadata.snapshots_by_id[one.snapshot_id] for one in retention.kept]
+            check_kept(context, metadata, kept, inside, reached.staying, reached.going)
             check_replacements(context, metadata, inside, reached.replacements)
     return PreparedExpiry(
         loaded,

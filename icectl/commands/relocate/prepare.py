@@ -32,7 +32,6 @@ from icectl.storage import location as locations
 from icectl.table.context import TableContext
 from icectl.table.dangling import check_footers
 from icectl.table.guard import ENTRY_COLUMNS, check_entries, check_lists
-from icectl.table.live_file_check import loosest_names
 from icectl.table.manifest_lists import distinct_manifests, manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import GatheredFiles, Live, all_manifests, every_statistics_file
@@ -126,7 +125,7 @@ class Preparation:
             alive = entry_rows.live(inherit(part.rows, manifests))
             check_entries(metadata, alive, rowless, beside_deletes=has_deletes)
             check_footers(self.context, entry_rows.deletion_vectors(alive))
-        described = pa.array(loosest_names(rowless), pa.string())
+        described = pa.array([*map(locations.loosest_key, rowless.names)], pa.string())
         for location in live.table.filter(pc.is_in(live.table["key"], described))["location"]:
             message = f"an entry names `{location}`, which is a file without rows"
             raise CorruptTable(message, rule="R-063")  # what it means would stay behind
