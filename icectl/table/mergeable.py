@@ -62,8 +62,9 @@ class Mergeable:
 
     def why_not(self, bin_: Bin) -> str | None:
         rows = list(bin_.files)
-        if bin_.split is not None or self.stored[rows].sum() > self.sizes.roll:
-            return "it has a file to be cut"
+        if self.stored[rows].sum() > self.sizes.roll:
+            many = "its files are too large for one, with their deleted rows"
+            return many if len(rows) > 1 else "it is to be cut"
         return self.obstacle(rows) or ("it is a single file" if len(rows) < 2 else None)
 
     def row_group_bytes(self, rows: Sequence[int]) -> int | None:

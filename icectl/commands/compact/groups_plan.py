@@ -120,7 +120,7 @@ class GroupDraft:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The planning of groups: the files with rows, and bytes, stored and without deleted rows.
+    """The planning of groups: the files with rows, and bytes, stored and in new files.
 
     `verdicts` are changed where a candidate is left alone after all; `as_made` tells files that
     are only rewritten together with others, `is_new` those that no run in the order of rows has
@@ -131,7 +131,7 @@ class Grouping:
     options: CompactOptions
     verdicts: Verdicts
     stored: Integers
-    live: Integers
+    kept: Integers
     as_made: Mask
     is_new: Mask
     layout: Clustering
@@ -288,14 +288,14 @@ class Grouping:
     def _bins(self, rows: Sequence[int]) -> list[tuple[Bin, ...]]:
         """Return bins of one partition; bins that share a file are adjacent."""
         sizes, places = self.options.sizes, np.array(rows, np.int64)
-        is_large = self.live[places] > sizes.roll
+        is_large = self.kept[places] > sizes.roll
         large, others = places[is_large].tolist(), places[~is_large]
-        bins = [split_bins(self.files.data, row, int(self.live[row]), sizes) for row in large]
-        merged = sizes.bins(self.live[others].tolist()) if len(others) else []
+        bins = [split_bins(self.files.data, row, int(self.kept[row]), sizes) for row in large]
+        merged = sizes.bins(self.kept[others].tolist()) if len(others) else []
         return bins + [(self._bin(others[bin_]),) for bin_ in merged]
 
     def _bin(self, rows: Integers) -> Bin:
-        return Bin(tuple(rows.tolist()), None, int(self.live[rows].sum()))
+        return Bin(tuple(rows.tolist()), None, int(self.kept[rows].sum()))
 
     def _only_copies(self, bins: tuple[Bin, ...]) -> bool:
         """Return whether one file would become one file with nearly all of its rows."""

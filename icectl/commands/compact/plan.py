@@ -216,7 +216,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         options,
         verdicts,
         stored=stored,
-        live=live_bytes(files.matches, stored),
+        kept=stored if options.method == "merge" else live_bytes(files.matches, stored),
         as_made=as_made,
         is_new=is_new,
         layout=layout,

@@ -137,6 +137,23 @@ def test_rows_whose_deletes_are_undone_meanwhile_are_live_again(tmp_path, versio
     assert [row["id"] for row in rows_without_lineage(tmp_path)] == [*range(36)]
 
 
+def test_files_are_put_together_with_their_deleted_rows(tmp_path):
+    """A merge keeps these: six files whose rows fit into one file become two."""
+    table = built(tmp_path, 3)
+    table.delete_rows(range(0, 36, 3))
+    before = rows_without_lineage(tmp_path)
+    size = max(file["file_size_in_bytes"] for file in data_files(tmp_path))
+    sizes = Sizes(4 * size + size // 5, 2 * size, 5 * size)
+    prepared = planned(tmp_path, method="merge", sizes=sizes, min_delete_ratio=0.9)
+    (group,) = prepared.plan.groups
+    assert sorted(len(task.inputs) for task in group.tasks) == [2, 4]
+    assert group.expected_bytes == group.input_bytes
+    assert prepared.plan.odd == {}
+    compacted(tmp_path, prepared)
+    assert len(data_files(tmp_path)) == 2
+    assert rows_without_lineage(tmp_path) == before
+
+
 @pytest.mark.parametrize("chosen", [{"min_delete_ratio": 0.1}, {"min_delete_files": 1}])
 def test_files_with_many_deletes_stay_or_are_rewritten_and_others_are_merged(tmp_path, chosen):
     table = built(tmp_path, 2)
@@ -389,20 +406,22 @@ def test_auto_merges_large_row_groups(tmp_path, monkeypatch):
 
 def test_bins_that_no_merge_makes():
     sizes = Sizes(100, 50, 200)
-    found = Mergeable(np.zeros((4, 3), bool), np.array([40, 40, 90]), np.array([1, 2, 0]), sizes)
+    stored, row_groups = np.array([40, 40, 90, 180]), np.array([1, 2, 0, 2])
+    found = Mergeable(np.zeros((4, 4), bool), stored, row_groups, sizes)
 
     def chosen(bin_: Bin, method="auto", least=SMALLEST_ROW_GROUP_BYTES) -> str:
         return choose_method(method, found, [bin_], least).why
 
     assert chosen(Bin((0,), None, 40)) == "it is a single file"
-    assert chosen(Bin((0, 1), (0, 9), 80)) == "it has a file to be cut"
-    assert chosen(Bin((0, 1, 2), None, 80)) == "it has a file to be cut"
+    assert chosen(Bin((3,), (0, 90), 80)) == "it is to be cut"
+    too_large = "its files are too large for one, with their deleted rows"
+    assert chosen(Bin((0, 1, 2), None, 80)) == too_large
     assert chosen(Bin((0, 2), None, 130)) == "the sizes of its row groups are not known"
     assert chosen(Bin((0, 1), None, 80), least=20) == "median row group 20 B, 20 B or more"
     assert choose_method("auto", found, [Bin((0, 1), None, 80)], 20).method == "auto"
     assert choose_method("auto", found, [Bin((0, 1), None, 80)], 21).method == "rewrite"
     assert choose_method("merge", found, [Bin((0, 2), None, 80)], 21).method == "merge"
-    moving = replace(found, obstacles=np.eye(4, 3, dtype=bool))
+    moving = replace(found, obstacles=np.eye(4, dtype=bool))
     assert choose_method("merge", moving, [Bin((1, 2), None, 80)], 1).why == MANY_DELETED
 
 
