@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
@@ -17,7 +18,7 @@ from icectl.errors import CorruptTable
 from icectl.format.manifest import FileFormat, ManifestFile
 from icectl.storage.identity import SameStore
 from icectl.table.known_locations import KnownLocations, location_hashes
-from icectl.table.live_file_check import LiveOnce, stated_numbers
+from icectl.table.live_file_check import LiveOnce, stated_numbers, with_their_rows
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import References, all_manifests
@@ -174,3 +175,26 @@ def test_a_file_that_the_table_refers_to_is_reached_whatever_the_hash(table):
     references.add(loaded, listed)
     named = pa.array([path for path in files if "metadata.json" not in path])
     assert references.reach(named).to_pylist() == [True] * len(named)
+
+
+def test_position_deletes_are_told_by_their_rows_whatever_their_size(table):
+    table.delete_rows([1, 2, 8])
+    deletes = next(row["location"] for row in table.live() if row["content"] == 1)
+    data = next(row["location"] for row in table.live() if row["content"] == 0)
+    path = Path(deletes)
+    rows, snapshots = pq.read_table(path), table.metadata.snapshots
+
+    def right() -> frozenset[str]:
+        return with_their_rows(READER, table.metadata, snapshots, [deletes, data, f"{deletes}x"])
+
+    pq.write_table(rows, path, compression="none", row_group_size=1)
+    assert right() == {deletes}
+    for wrong in (rows.slice(1), pa.concat_tables([rows, rows]), rows.rename_columns(["a", "b"])):
+        pq.write_table(wrong, path)
+        assert right() == ({deletes} if wrong.num_rows == len(rows) else frozenset())
+    shutil.copyfile(data, path)
+    assert right() == frozenset()
+    path.write_bytes(b"no Parquet")
+    assert right() == frozenset()
+    path.unlink()
+    assert right() == frozenset()
