@@ -71,13 +71,12 @@ class Vectors:
     def lost(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Return vectors whose data file is not live in the chosen manifests (R-116)."""
         lost = np.zeros(len(self.manifests), np.bool_)
-        present = self.pairs[chosen[self.pairs[:, 1]]] if len(self.pairs) else self.pairs
-        lost[present[:, 0]] = True
+        lost[self.pairs[chosen[self.pairs[:, 1]], 0]] = True
         return fault_of(np.flatnonzero(chosen[self.manifests] & ~lost), self.named)
 
     def elsewhere(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Return vectors of another partition than their data file (R-211)."""
-        differing = self.pairs[self.pairs[:, 2] == 0] if len(self.pairs) else self.pairs
+        differing = self.pairs[self.pairs[:, 2] == 0]
         here = chosen[differing[:, 1]] & chosen[self.manifests[differing[:, 0]]]
         return fault_of(np.unique(differing[here, 0]), self.named)
 

@@ -46,12 +46,6 @@ MODULES: Mapping[str, Sequence[str]] = {
         "unit/checks/test_file_identity.py",
         "unit/table/test_live_file_check.py",
     ],
-    "checks/live_entries.py": ["unit/checks/test_row_risks.py", "unit/checks/test_live_faults.py"],
-    "checks/partitions.py": [
-        "unit/checks/test_partitions.py",
-        "unit/checks/test_partition_bounds.py",
-        "unit/checks/test_partition_ranges.py",
-    ],
     "table/live_file_check.py": [
         "unit/table/test_live_file_check.py",
         "cli/test_guard.py",

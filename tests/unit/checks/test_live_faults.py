@@ -95,19 +95,21 @@ def test_r117_a_file_has_one_vector_and_vectors_share_no_bytes():
 
 def test_r116_r211_a_vector_has_a_data_file_of_its_partition_in_its_snapshot():
     faults = faults_of(
-        data(f"{PLACE}/a", partition_key=key("x")),
-        vector(f"{PLACE}/p", f"{PLACE}/a", manifest=1, partition_key=key("x")),
+        data(f"{PLACE}/a", manifest=1, partition_key=key("x")),
+        equality(f"{PLACE}/gone", manifest=1),
+        vector(f"{PLACE}/p", f"{PLACE}/a", manifest=0, partition_key=key("x")),
         vector(f"{PLACE}/q", f"{PLACE}/a", manifest=2, partition_key=key("y")),
         vector(f"{PLACE}/r", f"{PLACE}/gone", manifest=2),
     )
     vectors = faults.vectors
     assert vectors.lost(flags(0, 1)) is None
-    assert vectors.lost(flags(1)) == Fault(1, f"{PLACE}/a")
-    assert vectors.lost(flags(0, 2)) == Fault(1, f"{PLACE}/gone")
+    assert vectors.lost(flags(0)) == Fault(1, f"{PLACE}/a")
+    assert vectors.lost(flags(1, 2)) == Fault(1, f"{PLACE}/gone")
     assert vectors.lost(flags(2)) == Fault(2, f"{PLACE}/a")
     assert vectors.elsewhere(flags(0, 1)) is None
-    assert vectors.elsewhere(flags(0, 2)) == Fault(1, f"{PLACE}/a")
+    assert vectors.elsewhere(flags(1, 2)) == Fault(1, f"{PLACE}/a")
     assert vectors.elsewhere(flags(2)) is None
+    assert vectors.elsewhere(flags(1)) is None
     of_other_spec = faults_of(
         data("/a", spec_id=0), vector("/p", "file:/a", spec_id=1), roots=["/"]
     )
@@ -128,6 +130,7 @@ def test_r103_row_ids_of_two_files_are_apart_in_a_snapshot():
     assert faults.row_ids.overlapping(flags(0, 1)) == Fault(1, f"{PLACE}/b")
     assert faults.row_ids.overlapping(flags(0, 1, 2)) == Fault(2, f"{PLACE}/b")
     assert faults.greatest_row_id.tolist() == [40, 29, 30]
+    assert faults.vectors.lost(flags(0, 1, 2)) is None
 
 
 def test_r161_files_elsewhere_are_told_by_manifest():
