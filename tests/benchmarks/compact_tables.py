@@ -61,12 +61,21 @@ SCHEMA = fields(
 POSITIONS = fields(("file_path", pa.string(), 2_147_483_546), ("pos", pa.int64(), 2_147_483_545))
 COLUMNS = schema_from_arrow(SCHEMA)
 KEY = Schema(0, COLUMNS.fields[:1])
+FIRST_TIME_US = 1_700_000_000_000_000
 
 
-def write_file(path: Path, first: int, row_count: int, width: int = 0, row_groups: int = 1) -> Path:
+def write_file(
+    path: Path,
+    first: int,
+    row_count: int,
+    width: int = 0,
+    row_groups: int = 1,
+    seconds: int = 10**6,
+) -> Path:
     """A data file of rows with consecutive ids, in row groups of the same size.
 
-    With a width names have it, and 16 of them come again and again.
+    With a width names have it, and 16 of them come again and again. Times are within so many
+    seconds.
     """
     chance = np.random.default_rng(first)
     categories = chance.integers(0, 5_000, row_count)
@@ -75,7 +84,7 @@ def write_file(path: Path, first: int, row_count: int, width: int = 0, row_group
         chance.integers(0, 2_000_000, row_count),
         chance.normal(100, 30, row_count),
         chance.random(row_count),
-        pa.array(1_700_000_000_000_000 + chance.integers(0, 10**12, row_count), SCHEMA.types[4]),
+        pa.array(FIRST_TIME_US + chance.integers(0, seconds * 10**6, row_count), SCHEMA.types[4]),
         [f"city-{number:05}" for number in categories],
         [f"name-{number:08x}" for number in chance.integers(0, 2**32, row_count)]
         if not width
@@ -113,6 +122,7 @@ def build(
     times: int = 1,
     width: int = 0,
     row_groups: int = 1,
+    seconds: int = 10**6,
     location: str = "",
 ) -> list[Path]:
     """Write a table; the paths of its data files, each of which is there so many times.
@@ -128,7 +138,7 @@ def build(
     paths = [directory / "data" / f"{name}.parquet" for name in names]
     with ProcessPoolExecutor(2) as pool:
         firsts = [number * rows_a_file for number in range(file_count)]
-        others = ([value] * file_count for value in (rows_a_file, width, row_groups))
+        others = ([value] * file_count for value in (rows_a_file, width, row_groups, seconds))
         list(pool.map(write_file, paths, firsts, *others, chunksize=16))
     for number in range(1, times):
         for path in paths[:file_count]:

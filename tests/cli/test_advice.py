@@ -1,7 +1,6 @@
 """What advice tells of layouts and sizes, held against the files of a real rewrite."""
 
 import shlex
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +68,16 @@ def add_partition(table: Path, transform: str, source_id: int) -> None:
 
 
 def may_hold(entry: dict[str, Any], column: int, value: Any) -> bool:
-    """Whether a file may hold a value: by footer, bucket as PyIceberg has it, and Bloom filter."""
+    """Whether a file may hold a value: by footer, bucket as PyIceberg has it, and Bloom filter.
+
+    Footers tell times apart at least as partitions do.
+    """
     path = local(entry["file_path"])
     footer = pq.read_metadata(path)
     told = [footer.row_group(at).column(column).statistics for at in range(footer.num_row_groups)]
     if not any(one.min <= value <= one.max for one in told):
         return False
     part = entry["partition"].get("p")
-    if isinstance(part, date):
-        return bool(value.date() == part)
     if part is not None and column == COLUMNS["user_id"]:
         return bool(BucketTransform(BUCKETS).transform(LongType())(value) == part)
     rows = duckdb.execute(
@@ -94,9 +94,13 @@ TERMS = {
     "sort": ("user_id",),
     "hilbert": ("id", "user_id"),
     "partition": (f"bucket[{BUCKETS}](user_id)",),
+    "hour": ("hour(at)",),
     "day": ("day(at)",),
+    "month": ("month(at)",),
     "bloom": ("user_id",),
 }
+SECONDS = {"hour": 8 * 3600, "month": 300 * 86_400}
+"""The time that rows are spread over, if it is not the usual one of 12 days."""
 
 
 @pytest.mark.parametrize(
@@ -108,8 +112,10 @@ TERMS = {
 )
 def test_layouts_are_read_as_was_told(run, tmp_path, kind):
     table = tmp_path / "t"
-    columns = {"hilbert": ("user_id", "id"), "day": ("at",)}.get(kind, ("user_id",))
-    build(table, 24 if kind == "compact" else 6, 5_000 if kind == "compact" else 20_000)
+    is_of_time = TERMS[kind] == (f"{kind}(at)",)
+    columns = {"hilbert": ("user_id", "id")}.get(kind, ("at" if is_of_time else "user_id",))
+    files, rows = (24, 5_000) if kind == "compact" else (6, 20_000)
+    build(table, files, rows, seconds=SECONDS.get(kind, 10**6))
     target = "130000" if kind == "hilbert" else "800000"
     set_properties(table, SystemEnv(), {"write.target-file-size-bytes": target})
     if kind != "compact":  # icectl writes in fewer bytes, as above
@@ -118,13 +124,13 @@ def test_layouts_are_read_as_was_told(run, tmp_path, kind):
         assert run("analyze", str(table), "--yes").code == 0
     words = ("inspect", str(table), "advice", "--columns", ",".join(columns), "--json")
     layouts = {(one["kind"], tuple(one["terms"])): one for one in result_of(run(*words))["advice"]}
-    best = layouts["partition" if kind == "day" else kind, TERMS[kind]]
+    best = layouts["partition" if is_of_time else kind, TERMS[kind]]
     if kind == "partition":
         assert best["first"].endswith(f"ADD PARTITION FIELD bucket({BUCKETS}, user_id)")
         add_partition(table, f"bucket[{BUCKETS}]", 2)
-    elif kind == "day":
-        assert best["first"].endswith("ADD PARTITION FIELD day(at)")
-        add_partition(table, "day", 5)
+    elif is_of_time:
+        assert best["first"].endswith(f"ADD PARTITION FIELD {kind}(at)")
+        add_partition(table, kind, 5)
     elif best["first"]:
         assert run(*shlex.split(best["first"])[1:], "--yes").code == 0
     assert run(*shlex.split(best["command"])[1:], "--yes").code == 0
