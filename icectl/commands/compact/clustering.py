@@ -108,6 +108,7 @@ def new_files(data: Entries, rows: Integers, seen: Mask, sequence_numbers: Integ
 
     `seen` are files of runs in the same order, without limits, among all of `data`. Such a run has
     seen all files of a partition up to its sequence number, if none of its groups there is lost.
+    Number 0, of all files of format version 1, does not tell when a file came.
     """
     files = take(data, rows)
     number_of, is_made = sequence_numbers[rows], seen[rows]
@@ -124,7 +125,8 @@ def new_files(data: Entries, rows: Integers, seen: Mask, sequence_numbers: Integ
     runs = made.group_by(["partition", "number"]).aggregate(
         [("group", "count_distinct"), ("count", "max")]
     )
-    whole = runs.filter(pc.greater_equal(runs["group_count_distinct"], runs["count_max"]))
+    has_all = pc.greater_equal(runs["group_count_distinct"], runs["count_max"])
+    whole = runs.filter(pc.and_(has_all, pc.greater(runs["number"], 0)))
     last = np.full(int(partitions.max(initial=-1)) + 1, -1)
     np.maximum.at(last, whole["partition"].to_numpy(), whole["number"].to_numpy())
     return ~is_made & (number_of > last[partitions])

@@ -200,10 +200,7 @@ def choose(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -
         read = np.flatnonzero(is_read & of_specs(files.data, [spec.spec_id]))
         stays = ~may_leave(files.data, read, spec, types, metadata.current_schema)
         rows, schema, made = read[stays], metadata.current_schema, seen | parted
-        if metadata.format_version > 1:
-            is_new[rows] = new_files(files.data, rows, seen, numbers(files.data, "sequence_number"))
-        else:  # nothing tells when a file came
-            is_new = ~seen
+        is_new[rows] = new_files(files.data, rows, seen, numbers(files.data, "sequence_number"))
         layout = clustering_of(
             files.data, rows, options.order, schema, made, is_new,
             options.min_depth, options.sort_ratio,

@@ -131,6 +131,15 @@ def test_a_run_has_seen_nothing_where_a_group_of_it_is_lost():
     assert groups(made(0, 2), made(1, 1, sequence_number=2), *lost) == []
 
 
+def test_sequence_number_0_does_not_tell_what_a_run_has_seen():
+    of_version_1 = {"sequence_number": 0}
+    files = [file(0, 10, 100, number, **of_version_1) for number in (1, 2)]
+    left = file(0, 10, 100, **of_version_1)
+    assert groups(*files) == []
+    assert groups(*files, left) == [(0, 1, 2)]
+    assert groups(*files, left, file(20, 30, run=3)) == []
+
+
 def test_a_depth_is_asked_for():
     files = [file(0, 10), file(0, 10), file(0, 10)]
     assert [overlap.depth for overlap in layout(*files).overlaps] == [3]
