@@ -279,7 +279,7 @@ def test_a_page_shows_how_deep_sorted_tables_are(inspect, tmp_path):
     inspect(tmp_path / "t", "health", "--html", str(place))
     page = Page()
     page.feed(place.read_text())
-    assert page.titles[-2:] == ["Clustering of sorted tables", "Depth by id"]
+    assert page.titles[-2:] == ["Clustering of sorted tables", f"Depth of {tmp_path}/t by id"]
     assert "<span>1.50 by id</span>" in place.read_text()
     assert "a look-up opens 75.0% of the files" in place.read_text()
     assert "without bounds" not in place.read_text()

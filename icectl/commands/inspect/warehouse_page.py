@@ -274,9 +274,9 @@ def _clustering(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
         drawn = f"<p>files by depth</p>{_bars(files)}"
         if partitions:
             drawn += f"<p>depth of the worst partitions</p>{_bars(partitions, 'freed')}"
-        title = f"Depth by {column['column']}"
+        title = f"Depth of {table} by {column['column']}"
         look_up, ranged = column["point_lookup_file_ratio"], column["range_file_ratio"]
-        caption = f"{table}: a look-up opens {look_up:.1%} of the files, a 1% range {ranged:.1%}"
+        caption = f"a look-up opens {look_up:.1%} of the files, a 1% range {ranged:.1%}"
         yield _figure(title, "; ".join([caption, *column["remarks"]]), drawn)
 
 
