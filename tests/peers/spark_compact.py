@@ -34,6 +34,7 @@ ORDER = SortOrder(
         SortField((1,), IDENTITY, "asc", "nulls-first"),
     ),
 )
+BY_ID = SortOrder(0, ORDER.fields[1:])
 SMALL = {"sizes": Sizes(4 << 10, 3 << 10, 8 << 10), "every": True}
 """Built files have some KiB: several come out."""
 PIECE_BYTES = 4 << 10
@@ -60,6 +61,7 @@ CASES = {
     "put-together": Case(2, "identity", {"method": "merge", "min_delete_ratio": 0.9}),
     "put-together-with-ids": Case(3, "none", {"method": "merge", "min_delete_ratio": 0.9}),
     "sorted": Case(3, "none", SMALL | {"order": ORDER}),
+    "overlapping": Case(2, "none", {"sizes": Sizes(3 << 10, 2 << 10, 8 << 10), "order": BY_ID}),
     "z-ordered": Case(2, "bucket", SMALL | {"order": Curve((1, 4))}),
     "respecced": Case(2, "none", SMALL),
     "repartitioned": Case(2, "bucket", SMALL | {"repartition": True}),

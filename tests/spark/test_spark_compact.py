@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 REPARTITIONED = ("repartitioned", "repartitioned-days")
+KEEPING = (*MERGED, "overlapping")
+"""Tables some of whose data files stay."""
+
 LARGE, SKEWED = ("large-sorted", "large-z-ordered", "large-packed"), "skewed"
 LARGE_ROWS = 2_000
 
@@ -98,6 +102,11 @@ def skewed(directory: Path) -> None:
 
 def make(folder: Path, name: str) -> None:
     case = CASES[name]
+    if name == "overlapping":
+        table = TableBuilder(folder / name)
+        table.append(range(0, 1_200, 2), files=6)
+        table.append(range(301, 701, 4), files=2)
+        return
     if name in LARGE:
         large(folder / name, case.format_version)
         return
@@ -155,7 +164,7 @@ def test_r105_row_ids_stay_what_they_were(told, name):
     assert lineage(told.folder / name) == told.lineage_before[name]
 
 
-@pytest.mark.parametrize("name", [name for name in WORKING if name not in MERGED])
+@pytest.mark.parametrize("name", [name for name in WORKING if name not in KEEPING])
 def test_files_that_are_written_are_those_of_the_table(told, name):
     live = live_files(told.folder / name)
     new = {path for path in new_files(told.folder / name) if not path.stem.endswith("-deletes")}
@@ -211,6 +220,15 @@ def test_rows_of_a_sorted_group_are_in_order_across_its_files(told):
     assert len(files) > 2
     joined = [one for file in files for one in file]
     assert joined == sorted(joined)
+
+
+def test_only_files_that_overlap_are_sorted_and_as_without_spark(told):
+    for folder in (told.folder / "overlapping", told.twins / "overlapping"):
+        files = {path: keys(path, itemgetter("id")) for path in live_files(folder)}
+        written = sorted(filter(is_new, files), key=lambda path: files[path])
+        assert [ids[0] for path, ids in files.items() if path not in written] == [0, 800, 1_000]
+        sorted_ids = sorted([*range(200, 800, 2), *range(301, 701, 4)])
+        assert [one for path in written for one in files[path]] == sorted_ids
 
 
 def test_tasks_are_counted_through_all_of_a_run(told):
