@@ -40,10 +40,11 @@ from icectl.entries.rows import EMPTY, Entries, are_deletes, by_row, concat, whe
 from icectl.errors import CommitConflict, CorruptTable, MissingFile, SelfCheckFailed, Unsupported
 from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
-from icectl.format.layout import Layout, layout_of_table
+from icectl.format.layout import layout_of_table
 from icectl.format.metadata import TableMetadata
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
+from icectl.format.types import can_promote, is_nested
 from icectl.format.updates import AddSnapshot, apply_all
 from icectl.rows.compact_job import MergeJob, deletes_by_position, partition_of
 from icectl.rows.merge_deletes import (
@@ -222,13 +223,30 @@ LoadFiles = Callable[[TableMetadata, Snapshot | None, LiveFiles], LiveFiles]
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """The base of a plan: a snapshot of a branch, and its live files."""
+    """The base of a plan: the table, a snapshot of a branch, and its live files."""
 
+    metadata: TableMetadata
     branch: str
     snapshot_id: int | None
-    format_version: int
-    layout: Layout
     files: LiveFiles
+
+    def lacks(self, field_id: int) -> bool:
+        """Return whether new files lack a column that the files they replace may have.
+
+        New files have the columns of the table as planned; later columns are in neither.
+        """
+        known = self.metadata.current_schema.all_fields
+        return field_id <= self.metadata.last_column_id and field_id not in known
+
+    def unlike(self, metadata: TableMetadata) -> str | None:
+        """Return the name of a column that new files lack, or have in a type that can't be read."""
+        version, known = metadata.format_version, self.metadata.current_schema.all_fields
+        schema = metadata.current_schema
+        for id_, item in schema.all_fields.items():
+            is_read = id_ not in known or can_promote(known[id_].type, item.type, version)
+            if self.lacks(id_) or not (is_read or is_nested(item.type)):
+                return schema.name_of(id_)
+        return None
 
 
 @dataclass(slots=True)
@@ -265,15 +283,16 @@ class FileRewrite:
         Raises: CommitConflict, if no group is still valid; StorageError; CorruptTable;
         Unsupported for manifests with fields that would be lost.
         """
-        if metadata.format_version != self.planned.format_version:
+        planned = self.planned.metadata
+        if metadata.format_version != planned.format_version:
             raise CommitConflict("the table's format version has changed since then")
-        if layout_of_table(metadata) is not self.planned.layout:
+        if layout_of_table(metadata) is not layout_of_table(planned):
             raise CommitConflict("the table's layout has changed since then")
         # The head is most often that of the plan.
         snapshot, files = head(metadata, self.planned.branch), self.planned.files
         if snapshot is None or snapshot.snapshot_id != self.planned.snapshot_id:
             files = self._newest = self.load(metadata, snapshot, self._newest or files)
-        results = self._valid(files)
+        results = self._valid(files, self.planned.unlike(metadata))
         if self.converter is not None:
             self.converted = self.converter.result(files)
             results.append(self.converted)
@@ -325,12 +344,18 @@ class FileRewrite:
         operations = {item and (item.summary or {}).get("operation") for item in snapshots}
         return "delete" if operations == {"delete"} else "overwrite"
 
-    def _valid(self, files: LiveFiles) -> list[GroupResult]:
-        """Return the groups that may be committed on a head; notes the reasons of others."""
+    def _valid(self, files: LiveFiles, unlike: str | None) -> list[GroupResult]:
+        """Return the groups that may be committed on a head; notes the reasons of others.
+
+        No data file is replaced if a column of new ones is `unlike` that of the table.
+        """
         view = head_of(files, self.results)
         self.lost, self.carried = {}, {}
         valid = []
         for result in self.results:
+            if unlike is not None and result.rewrites:
+                self.lost[result.number] = f"the column `{unlike}` is as in an older schema again"
+                continue
             try:
                 valid.append(self._with_deletes(result, files, view))
             except NotCarried as error:
@@ -342,7 +367,7 @@ class FileRewrite:
     def _with_deletes(self, result: GroupResult, files: LiveFiles, head: LiveHead) -> GroupResult:
         """Add the deletes that came since the plan to a group. Raises: NotCarried; as propose."""
         carrier = self.carrier
-        reason = conflict(result, head, carries=carrier is not None)
+        reason = conflict(result, head, carries=carrier is not None, lacks=self.planned.lacks)
         if reason is not None:
             raise NotCarried(reason)
         if carrier is None and result.moves_deletes:

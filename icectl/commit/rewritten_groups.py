@@ -5,8 +5,9 @@ the deletes that were applied. Newer equality deletes are the one exception. The
 because new files have the data sequence number of the rewrite's base (R-045, R-112).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,11 @@ DeleteKey = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class EqualityDelete:
-    """What decides to which data files an equality delete file applies (R-112)."""
+    """What decides to which data files an equality delete file applies (R-112), and the columns."""
 
     sequence_number: int
     is_global: bool
+    field_ids: tuple[int, ...]
 
 
 _STATED = ("record_count", "spec_id", "partition_key", "sequence_number", "first_row_id")
@@ -165,11 +167,12 @@ class LiveHead:
                 for at in (*deletes.vectors, *deletes.position_deletes, *deletes.equality_deletes)
             }
         )
-        columns = ("location", "content_offset", "sequence_number", "spec_id")
+        columns = ("location", "content_offset", "sequence_number", "spec_id", "equality_ids")
         by_delete = by_row(take(files.deletes, delete_rows), *columns)
+        everywhere = files.unpartitioned_spec_ids
         self._deletes: Mapping[int, tuple[DeleteKey, EqualityDelete]] = {
-            row: ((place, offset), EqualityDelete(number, spec_id in files.unpartitioned_spec_ids))
-            for row, (place, offset, number, spec_id) in zip(delete_rows, by_delete, strict=True)
+            row: ((place, offset), EqualityDelete(number, spec in everywhere, tuple(ids or ())))
+            for row, (place, offset, number, spec, ids) in zip(delete_rows, by_delete, strict=True)
         }
 
     def entry(self, location: str) -> tuple[Any, ...] | None:
@@ -203,11 +206,22 @@ def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
     return LiveHead(files, {file.location for result in results for file in result.inputs})
 
 
-def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> str | None:
+Lacks = Callable[[int], bool]
+"""Whether new files lack a column that the files they replace may have."""
+
+
+def conflict(
+    result: GroupResult,
+    head: LiveHead,
+    *,
+    carries: bool = False,
+    lacks: Lacks = lambda _: False,
+) -> str | None:
     """Return why a group cannot be committed on a head; None if it can.
 
     With `carries`, other deletes by position and missing files are no reason, if deletes can be
-    carried over.
+    carried over. Equality deletes that came since are one, if they compare a column that new files
+    lack.
     Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, except for
     missing deletes.
     """
@@ -216,7 +230,8 @@ def conflict(result: GroupResult, head: LiveHead, *, carries: bool = False) -> s
         # Once a task: it looks at all files, of which there may be tens of thousands.
         moves = isinstance(task, RewriteTask) and _moves(task)
         for file in task.inputs:
-            reason = _of_file(task, file, head, carries=task.task_id in carried, moves=moves)
+            is_carried = task.task_id in carried
+            reason = _of_file(task, file, head, lacks, carries=is_carried, moves=moves)
             if reason is None:
                 continue
             if carries and result.lost_by and is_changed(task, file, head):
@@ -245,7 +260,7 @@ def is_changed(task: Task, file: InputFile, head: LiveHead) -> bool:
 
 
 def _of_file(
-    task: Task, file: InputFile, head: LiveHead, *, carries: bool, moves: bool
+    task: Task, file: InputFile, head: LiveHead, lacks: Lacks, *, carries: bool, moves: bool
 ) -> str | None:
     stated = head.entry(file.location)
     if stated is None:  # R-152
@@ -264,6 +279,8 @@ def _of_file(
     newer = [delete for key, delete in by_value.items() if key not in planned]
     if any(delete.sequence_number <= task.sequence_number for delete in newer):
         return f"equality deletes of `{file.location}` would not apply to the new files"
+    if any(map(lacks, chain.from_iterable(delete.field_ids for delete in newer))):
+        return f"equality deletes of `{file.location}` compare a column that was dropped before"
     if moves and not all(delete.is_global for delete in newer):
         return f"equality deletes came for `{file.location}`, whose rows move"
     return None

@@ -8,6 +8,7 @@ to commit loses, and the second is made on what the other has left.
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,11 +17,13 @@ from typing import Any
 import pytest
 
 from icectl.errors import StorageError
+from icectl.format.schema import Schema
+from icectl.format.types import NestedField, PrimitiveType
 from icectl.storage.local.store import LocalStore
 from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import head, live_entries
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import SCHEMA, TableBuilder, make_rows
 from tests.builders.twins import TreeTwin, Twin, grown
 from tests.fault.changing import COMPACT, run
 from tests.fault.writers import (
@@ -352,6 +355,63 @@ def test_each_step_of_a_conversion_lands_beside_upserts_that_never_stop(tmp_path
     assert sum(file["content"] == 2 for file in files) == steps
     check_clean(table)
     assert left_over(table) == []
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_column_that_comes_back_meanwhile_keeps_its_values(tmp_path, version):
+    """Files that were rewritten without it are not committed: they lack its values."""
+    table = build(tmp_path / "t", version)
+    assert table.metadata.current_schema == SCHEMA
+    before = shown(table)
+    evolve(table, Schema(1, SCHEMA.fields[:-1]))
+    code, document = compact(table, MeanwhileStore(lambda: evolve(table, SCHEMA)))
+    reason = "the column `note` is as in an older schema again"
+    assert (code, document["error"]["message"]) == (11, reason)
+    assert shown(table) == before
+    assert left_over(table) == []
+
+
+def test_a_column_that_is_narrow_again_meanwhile_can_be_read(tmp_path):
+    table = build(tmp_path / "t")
+    narrow = Schema(1, (replace(SCHEMA.fields[0], type=PrimitiveType("int")), *SCHEMA.fields[1:]))
+    code, document = compact(table, MeanwhileStore(lambda: evolve(table, narrow)))
+    reason = "the column `id` is as in an older schema again"
+    assert (code, document["error"]["message"]) == (11, reason)
+
+
+def test_columns_that_come_and_go_meanwhile_lose_no_group(tmp_path):
+    table = build(tmp_path / "t")
+    new = NestedField(6, "new", PrimitiveType("int"), required=False)
+
+    def others() -> None:
+        evolve(table, Schema(1, (*SCHEMA.fields[:-1], new)))
+        table.delete_rows([3, 16], kind="equality")
+
+    code, document = compact(table, MeanwhileStore(others))
+    assert (code, document["status"]) == (0, "done"), document
+    assert ids(table) == sorted(table.ids())
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_deletes_by_a_column_that_was_dropped_before_go_on_deleting(tmp_path, version):
+    """A writer that knows an older schema commits them: rewritten files have no such column."""
+    table = build(tmp_path / "t", version)
+    evolve(table, Schema(1, SCHEMA.fields[1:]))
+    store = MeanwhileStore(lambda: table.delete_rows([3, 16], kind="equality"))
+    code, document = compact(table, store)
+    assert (code, len(document["result"]["failed"])) == (3, 2), document
+    assert "compare a column that was dropped before" in document["result"]["failed"][0]["reason"]
+    amounts = sorted(dict(row)["amount"] for row in shown(table))
+    assert amounts == [row["amount"] for row in make_rows(sorted(table.ids()))]
+
+
+def evolve(table: TableBuilder, schema: Schema) -> None:
+    """Make a schema the current one, which the table may have had before."""
+    table.follow()
+    known = {item.schema_id: item for item in (*table.metadata.schemas, schema)}
+    last = max(table.metadata.last_column_id, *schema.all_fields)
+    members = {"schemas": tuple(known.values()), "last_column_id": last}
+    table._replace(**members, current_schema_id=schema.schema_id)
 
 
 @pytest.mark.parametrize("nth", [2, 3])

@@ -549,7 +549,7 @@ class _Run:
         return FileRewrite(
             load=load,
             writer=writer_of(context, layout, branch.name, outputs),
-            planned=PlannedState(branch.name, snapshot_id, version, layout, self._files),
+            planned=PlannedState(metadata, branch.name, snapshot_id, self._files),
             results=results,
             snapshot_id=context.env.new_snapshot_id(),
             carrier=carrier,
