@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -20,22 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from icectl.entries.rows import Entries
 from icectl.files.metadata_file import write_metadata
 from tests.benchmarks import big_table, trees
-from tests.benchmarks.big_table import STATS_COLUMNS
 from tests.benchmarks.measure import cpu_ratio, in_turn, median, process, verdict
 
 DEFAULTS = ("200", "25000")
-
-
-def sound(files: Entries) -> pa.Table:
-    """Files whose columns have as many values as there are records."""
-    table = files.table
-    count = len(table)
-    offsets = pa.array(np.arange(0, (count + 1) * STATS_COLUMNS, STATS_COLUMNS, dtype=np.int32))
-    keys = pa.array(np.tile(np.arange(1, STATS_COLUMNS + 1, dtype=np.int32), count))
-    records = np.repeat(table["record_count"].to_numpy(), STATS_COLUMNS)
-    values = pa.MapArray.from_arrays(offsets, keys, pa.array(records))
-    at = table.schema.get_field_index("value_counts")
-    return table.set_column(at, table.schema.field(at), values)
 
 
 def build(directory: Path, batches: int, leaf: int) -> None:
@@ -45,7 +31,7 @@ def build(directory: Path, batches: int, leaf: int) -> None:
     table = trees.TreeTable(trees.BUILDING | {"icectl.v4.leaf.max-entries": str(leaf)})
     for start in range(0, batches, trees.BATCH):
         numbers = range(start, min(start + trees.BATCH, batches))
-        parts = [sound(trees.new_files(number, trees.ENTRIES)) for number in numbers]
+        parts = [trees.new_files(number, trees.ENTRIES).table for number in numbers]
         table.append(Entries(pa.concat_tables(parts)))
     for location, content in table.store.contents.items():
         Path(location.removeprefix("file:")).write_bytes(content)

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,6 +57,7 @@ def entries(
     numbers = pc.utf8_lpad(pa.array(np.arange(start, start + count)).cast(pa.string()), 8, "0")
     folder = pa.scalar(f"{location}/data/column_5={manifest}/")
     name = pa.scalar("-7f2d6c1e-4d0f-4b7f-9a5e-1f9a4e6b2c11.parquet")
+    records = rng.integers(1_000, 100_000, count)
     columns: dict[str, pa.Array] = {
         "content": pa.array(np.zeros(count, np.int8)),
         "status": pa.array(np.ones(count, np.int8)),
@@ -63,13 +65,13 @@ def entries(
         "file_format": pa.array(np.full(count, 3, np.int8)),
         "spec_id": pa.array(np.zeros(count, np.int32)),
         "partition_key": pa.array([encode_key((INT,), (manifest,))] * count, pa.binary()),
-        "record_count": pa.array(rng.integers(1_000, 100_000, count)),
+        "record_count": pa.array(records),
         "file_size_in_bytes": pa.array(rng.integers(1 << 16, LARGEST, count) + larger * LARGEST),
         "snapshot_id": pa.array(np.full(count, SNAPSHOT_ID)),
         "sort_order_id": pa.array(np.zeros(count, np.int32)),
         "manifest": pa.array(np.full(count, manifest, np.int32)),
         "manifest_pos": pa.array(np.arange(count, dtype=np.int32)),
-        **(_metrics(rng, count, manifest) if metrics else {}),
+        **(_metrics(rng, records, manifest) if metrics else {}),
         "split_offsets": pa.array([[4]] * count, pa.list_(pa.int64())),
     }
     schema = pa.schema([*PLANNING, *CARRIED])
@@ -82,39 +84,44 @@ def entries(
     )
 
 
-def _metrics(rng: np.random.Generator, count: int, day: int) -> dict[str, pa.Array]:
+def _metrics(
+    rng: np.random.Generator, records: npt.NDArray[np.int64], manifest: int
+) -> dict[str, pa.Array]:
+    count = len(records)
     offsets = pa.array(np.arange(0, (count + 1) * STATS_COLUMNS, STATS_COLUMNS, dtype=np.int32))
     keys = pa.array(np.tile(np.arange(1, STATS_COLUMNS + 1, dtype=np.int32), count))
     total = count * STATS_COLUMNS
 
-    def longs(low: int, high: int) -> pa.Array:
-        return pa.MapArray.from_arrays(offsets, keys, pa.array(rng.integers(low, high, total)))
+    def each(values: npt.NDArray[np.int64]) -> pa.Array:
+        return pa.MapArray.from_arrays(offsets, keys, pa.array(values))
 
     values = rng.integers(0, 1 << 40, total)
     doubles = rng.random(total)
     raw = [
-        _bound(SCHEMA.fields[at % STATS_COLUMNS].type, int(value), float(double), day)
+        _bound(SCHEMA.fields[at % STATS_COLUMNS], int(value), float(double), manifest)
         for at, (value, double) in enumerate(zip(values, doubles, strict=True))
     ]
     bounds = pa.MapArray.from_arrays(offsets, keys, pa.array(raw, pa.binary()))
     return {
-        "column_sizes": longs(1 << 10, 1 << 20),
-        "value_counts": longs(1_000, 100_000),
-        "null_value_counts": longs(0, 1_000),
+        "column_sizes": each(rng.integers(1 << 10, 1 << 20, total)),
+        "value_counts": each(np.repeat(records, STATS_COLUMNS)),
+        "null_value_counts": each(rng.integers(0, 1_000, total)),
         "lower_bounds": bounds,
         "upper_bounds": bounds,
     }
 
 
-def _bound(kind: object, value: int, double: float, day: int) -> bytes:
+def _bound(field: NestedField, value: int, double: float, manifest: int) -> bytes:
+    """Return a value; that of a column which the table is partitioned by is of its partition."""
+    kind = field.type
     assert isinstance(kind, PrimitiveType)
     if kind.name == "string":
         return f"value {value:016}"[:16].encode()
     if kind.name == "double":
         return struct.pack("<d", double)
-    value &= 0x7FFFFFFF
+    value = manifest if (field.id,) == SPEC.fields[0].source_ids else value & 0x7FFFFFFF
     if kind.name == "timestamp":
-        value += day * 86_400_000_000  # as the table is partitioned where it is by day
+        value += manifest * 86_400_000_000  # where the table is partitioned by day
     return value.to_bytes(WIDTHS[kind.name], "little")
 
 
