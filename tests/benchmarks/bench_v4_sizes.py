@@ -28,6 +28,8 @@ from tests.benchmarks.measure import verdict
 from tests.benchmarks.trees import ENTRIES, LOCATION, TreeTable, new_files
 
 Positions = npt.NDArray[np.int64]
+LATER = 9
+"""A sequence number after those of all samples."""
 COUNTS = (1_000, 10_000, 100_000, 1_000_000)
 DENSITIES = (0.01, 0.05, 0.1, 0.2)
 ROARING = (
@@ -198,15 +200,17 @@ def grown(samples: pa.Table, own: pa.Table, leaves: int, count: int) -> TreeTabl
             "equality-deletes",
         )
     }
+    id_ = 1_000 + LATER
     snapshot = Snapshot(
-        1_001, 1_750_000_000_001, None, 1, root_manifest=location, summary=totals, schema_id=0
+        id_, 1_750_000_000_001, None, LATER, root_manifest=location, summary=totals, schema_id=0
     )
     table.metadata = replace(
         table.metadata,
         snapshots=(snapshot,),
-        current_snapshot_id=1_001,
-        refs={"main": SnapshotRef(1_001, "branch")},
-        last_sequence_number=1,
+        current_snapshot_id=id_,
+        refs={"main": SnapshotRef(id_, "branch")},
+        last_sequence_number=LATER,
+        next_row_id=1 << 50,  # above that of any leaf
     )
     return table
 
