@@ -33,6 +33,7 @@ CHANGES: dict[str, Callable[[TableBuilder], object]] = {
 }
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("version", [1, 2, 3])

@@ -39,6 +39,20 @@ def saved(subject: Subject) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def plan(subject: Subject) -> Path:
+    return saved(subject)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(subject: Subject) -> tuple[dict[str, Any], set[str]]:
+    """The result of the command itself, and the old files that it leaves."""
+    subject.restore()
+    code, document = subject.run()
+    assert (code, document["status"]) == (0, "done")
+    return document["result"], kept(subject)
+
+
 def read(place: Path) -> dict[str, Any]:
     plan: dict[str, Any] = json.loads(place.read_text())
     return plan
@@ -60,40 +74,38 @@ def counts(result: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in result.items() if not key.endswith(new)}
 
 
-def test_a_plan_that_is_applied_does_what_the_command_would_have_done(subject):
-    place = saved(subject)
-    code, document = subject.run()
-    assert (code, document["status"]) == (0, "done")
-    left, told = kept(subject), counts(document["result"])
+def test_a_plan_that_is_applied_does_what_the_command_would_have_done(subject, plan, undisturbed):
+    result, left = undisturbed
+    told = counts(result)
     subject.restore()
-    code, document = applied(place)
+    code, document = applied(plan)
     assert (code, document["status"], document["command"]) == (0, "done", subject.words[0])
-    assert document["table"]["metadata_location"] == read(place)["base"]["metadata_location"]
+    assert document["table"]["metadata_location"] == read(plan)["base"]["metadata_location"]
     subject.check_whole()
     assert kept(subject) == left
     if "bytes_after" not in told and "groups" not in told:
         assert counts(document["result"]) == told
     if subject.changing.commits:
         after = subject.contents()
-        code, document = applied(place)
+        code, document = applied(plan)
         assert (code, document["error"]["id"]) == (11, "plan-outdated")
         assert subject.contents() == after
 
 
-def test_a_dry_run_of_a_plan_changes_nothing(subject):
-    place = saved(subject)
+def test_a_dry_run_of_a_plan_changes_nothing(subject, plan):
+    subject.restore()
     before = subject.contents()
-    code, document = applied(place, "--dry-run")
+    code, document = applied(plan, "--dry-run")
     assert (code, document["status"]) == (0, "planned")
-    assert document["result"] == read(place)["result"]
+    assert document["result"] == read(plan)["result"]
     assert subject.contents() == before
 
 
-def test_a_table_that_has_moved_on_is_left_as_it_is(subject):
-    place = saved(subject)
+def test_a_table_that_has_moved_on_is_left_as_it_is(subject, plan):
+    subject.restore()
     subject.commit_meanwhile()
     before = subject.contents()
-    code, document = applied(place)
+    code, document = applied(plan)
     assert (code, document["error"]["id"]) == (11, "plan-outdated"), document
     assert "--allow-newer" in document["error"]["hint"]
     assert subject.contents() == before
@@ -128,16 +140,13 @@ def test_a_commit_between_plan_and_commit_leaves_nothing_done(name, tmp_path):
     assert subject.current() == f"v{base + 1}.metadata.json"
 
 
-def test_of_a_newer_table_goes_what_the_plan_names_and_no_more(subject):
-    place = saved(subject)
-    code, document = subject.run()
-    left = kept(subject)
+def test_of_a_newer_table_goes_what_the_plan_names_and_no_more(subject, plan, undisturbed):
     subject.restore()
     subject.commit_meanwhile()
-    code, document = applied(place, "--allow-newer")
+    code, document = applied(plan, "--allow-newer")
     assert (code, document["status"]) == (0, "done"), document
     subject.check_whole()
-    assert kept(subject) == left
+    assert kept(subject) == undisturbed[1]
     metadata = read_metadata(current_metadata(subject.directory))
     assert metadata["properties"]["meanwhile"] == "yes"
 
