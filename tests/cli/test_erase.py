@@ -87,6 +87,7 @@ def built(directory: Path, version: int, partitioning: str = "none") -> TableBui
     return table
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 @pytest.mark.parametrize("partitioning", ["none", "identity", "truncate"])
 def test_no_byte_of_the_row_is_left(erase, tmp_path, version, partitioning):
@@ -122,6 +123,7 @@ class OtherFormat(TableBuilder):
         return row | {"file_size_in_bytes": len(content)}
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("form", ["orc", "avro"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_orc_and_avro_files_hold_no_such_row_afterwards(erase, tmp_path, version, form):
@@ -818,6 +820,7 @@ def test_a_table_that_may_share_its_files_is_refused(erase, tmp_path):
     assert erase(directory, *ALL).document["error"]["id"] == "gc-disabled"
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("form", ["csv", "txt"])
 def test_many_keys_lie_in_temporary_files_meanwhile(erase, monkeypatch, tmp_path, version, form):

@@ -37,6 +37,7 @@ def build(directory: Path, partitioning: str = "two") -> TableBuilder:
     return table
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("rewrite", [False, True])
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
 def test_a_migration_keeps_the_law(tmp_path, migrate, monkeypatch, partitioning, rewrite):

@@ -75,6 +75,7 @@ def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
     return sorted(found, key=lambda one: (one[0], one[1] or 0))
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_r069_a_rewrite_keeps_the_law(tmp_path, rewrite, monkeypatch, format_version, partitioning):

@@ -82,6 +82,7 @@ def live_leaves(directory: Path) -> list[str]:
     return [row["location"] for row in rows if row["content_type"] in (3, 4)]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_every_snapshot_has_the_rows_that_it_had(tmp_path, upgrade, version, mode):
@@ -99,6 +100,7 @@ def test_every_snapshot_has_the_rows_that_it_had(tmp_path, upgrade, version, mod
     assert len(after) - len(before) == len(roots)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
@@ -125,6 +127,7 @@ def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
     assert rows_by_snapshot(directory) == kept
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
@@ -369,6 +372,7 @@ def test_options_of_one_layout_are_not_for_the_other(tmp_path, upgrade, option):
     assert upgrade(tmp_path / "t", "--eager", option, "--yes", layout="iceberg-1.12").code == 2
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ids", [(), range(4)])
 def test_tables_without_partition_fields_get_a_spec_that_others_refuse(
@@ -559,6 +563,7 @@ def name_an_old_list(broken: Broken) -> str:
     return named
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("damage", [name_a_data_file, name_the_table, name_an_old_list])
 @pytest.mark.parametrize("layout", ["sfc-1", "iceberg-1.12"])
 @pytest.mark.parametrize("mode", MODES)
@@ -580,6 +585,7 @@ def test_a_relative_location_would_be_looked_for_elsewhere(
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("version", "name", "wrong"),
@@ -615,6 +621,7 @@ def test_a_list_with_wrong_counts_or_ranges_is_repaired_before(
     assert len(rows_by_snapshot(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]]) == 6
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("has_files", [True, False])
 def test_a_table_with_an_unknown_transform_is_upgraded_to_be_read(

@@ -11,6 +11,7 @@ import pytest
 from icectl.cli import app
 from tests.builders.foreign_table import facts_of
 from tests.builders.rows import read_metadata
+from tests.interop.test_relocated_fixtures import of_small_tables
 
 TABLES = [
     "dremio/multi_rowgroup_orders_with_deletes",
@@ -80,7 +81,7 @@ def reached(
     return found
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", of_small_tables(TABLES, 5))
 def test_the_files_of_a_plan_are_those_that_only_expired_snapshots_need(fixtures_dir, capsys, name):
     facts, table = facts_of(fixtures_dir, name), fixtures_dir / name
     local = local_of(table, facts)

@@ -172,7 +172,7 @@ def test_expiring_all_but_heads_keeps_their_rows_and_leaves_nothing_of_the_rest(
     assert app.main([*words, "--check"]) == 0
 
 
-@pytest.mark.parametrize("name", OF_ONE_SNAPSHOT)
+@pytest.mark.parametrize("name", of_small_tables(OF_ONE_SNAPSHOT, 3))
 def test_a_table_of_one_snapshot_has_nothing_to_expire(fixtures_dir, tmp_path, name):
     table = tmp_path / "t"
     relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table)

@@ -103,7 +103,7 @@ def test_only_what_no_writer_has_named_is_an_orphan(fixtures_dir, tmp_path, caps
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name.startswith("impala") else pytest.mark.full)
+        pytest.param(name, marks=() if name.startswith("impala/iceberg_v") else pytest.mark.full)
         for name in OTHER
         if name not in REFUSED and not name.startswith(BIG)
     ],
