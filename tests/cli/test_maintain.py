@@ -104,7 +104,7 @@ def test_a_plan_has_a_bill_for_each_step_and_for_all(tmp_path, maintain, monkeyp
         )
     )
     (a, b) = sorted(compacted_with(maintain, *words, "--queries", log).items())
-    assert (a[1], b[1]) == (None, "it never pays back, as no query reads the table")
+    assert (a[1], b[1]) == (None, "no payback, as no query reads the table")
 
 
 def compacted_with(maintain: Run, *words: object) -> dict[str, str | None]:

@@ -129,8 +129,8 @@ def _why_late(bill: Bill, most: float) -> str | None:
     """Return why a step does not pay back in so many days; None where it does, or may."""
     days = bill.payback_days
     if days is not None and days > most:
-        return f"it pays back in {days:,.1f} days, and `payback-max` is {most:,.1f}"
-    return "it never pays back, as no query reads the table" if never_pays(bill) else None
+        return f"payback takes {days:,.1f} days, and `payback-max` is {most:,.1f}"
+    return "no payback, as no query reads the table" if never_pays(bill) else None
 
 
 @dataclass(slots=True)

@@ -160,7 +160,7 @@ def test_a_step_that_pays_back_too_late_is_withheld(step, days, most, is_run):
     if is_run:
         assert needed[0].bill == bills[step]
     else:
-        assert withheld[0].reason == "it pays back in 10.0 days, and `payback-max` is 9.9"
+        assert withheld[0].reason == "payback takes 10.0 days, and `payback-max` is 9.9"
 
 
 def priced(step: str, cost: float, per_month: float = 0, size: int = 0, benefit: int = 0) -> Need:
