@@ -131,6 +131,7 @@ def test_r103_row_ids_of_two_files_are_apart_in_a_snapshot():
     assert faults.row_ids.overlapping(flags(0, 1, 2)) == Fault(2, f"{PLACE}/b")
     assert faults.greatest_row_id.tolist() == [40, 29, 30]
     assert faults.vectors.lost(flags(0, 1, 2)) is None
+    assert faults.overlapping_vectors.in_snapshot(flags(0, 1, 2)) is None
     first = faults_of(data(f"{PLACE}/a", first_row_id=0))
     assert first.greatest_row_id.tolist() == [10, -1, -1]
 
