@@ -275,6 +275,7 @@ Words = npt.NDArray[np.uint64]
 
 _SIGN = np.uint64(1 << 63)
 _NOTHING = pa.scalar(b"", pa.large_binary())
+_UUID_BYTES = 16
 _Z_BYTES = 8
 """Bytes of each column in a z-value: of text and bytes the beginning."""
 _PART_BYTES, _PARTS = 512 << 10, 64
@@ -306,7 +307,7 @@ class SortKeys:
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the key of each row.
 
-        Shape: one binary value per row, none of them null.
+        Shape: one binary value per row, none of them null; all of one width, if the type shows it.
         Order: kept.
         Raises: Unsupported, if a value has no result of its transform.
         """
@@ -314,9 +315,12 @@ class SortKeys:
             words = [_word(key.type_, _source(batch, key)) for key in self.keys]
             ranges = self.curve.ranges or [_ALL] * len(words)
             words = [_spread(word, *ends) for word, ends in zip(words, ranges, strict=True)]
-            return _rows(bits_in_turn(hilbert(words) if self.curve.is_hilbert else words))
+            return _of_one_width(bits_in_turn(hilbert(words) if self.curve.is_hilbert else words))
         parts = [part for key in self.keys for part in _parts(batch, key)]
-        return pc.binary_join_element_wise(*parts, _NOTHING)
+        octets = [part for part in parts if isinstance(part, np.ndarray)]
+        if len(octets) == len(parts):
+            return _of_one_width(np.concatenate(octets, axis=1))
+        return pc.binary_join_element_wise(*map(_as_binary, parts), _NOTHING)
 
 
 def _spread(words: Words, low: int, high: int) -> Words:
@@ -397,8 +401,10 @@ def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:
     return inside(batch.column(key.path[0]), key.path[1:])
 
 
-def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
+def _parts(batch: pa.RecordBatch, key: _Key) -> list[Octets | pa.Array]:
     """Return the parts of one key of each row: a byte for null or not, and the value (R-084).
+
+    Shape: a line of bytes a row, or a byte string where their lengths differ.
 
     Raises: Unsupported, for a value that the transform does not take.
     """
@@ -410,13 +416,17 @@ def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
     kind = result_type(key.transform, key.type_) or key.type_
     ordered = _ordered(kind, values, is_descending=key.is_descending)
     present = values.is_valid()
-    flags = np.where(present.to_numpy(zero_copy_only=False), 1 - key.null_byte, key.null_byte)
-    marks = _rows(flags.astype(np.uint8).reshape(-1, 1))
-    return [marks, pc.if_else(present, ordered, _NOTHING)]
+    is_present = present.to_numpy(zero_copy_only=False)
+    marks = np.where(is_present, np.uint8(1 - key.null_byte), np.uint8(key.null_byte))
+    if isinstance(ordered, np.ndarray):
+        ordered[~is_present] = 0
+    else:
+        ordered = pc.if_else(present, ordered, _NOTHING)
+    return [marks.reshape(-1, 1), ordered]
 
 
-def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
-    """Return the values as bytes in the same order; nulls have any bytes."""
+def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> Octets | pa.Array:
+    """Return the values as bytes in the same order, as _parts does; nulls have any bytes."""
     turned = 255 if is_descending else 0
     if type_ in (PrimitiveType("string"), PrimitiveType("binary")):
         return _terminated(column, turned)
@@ -426,12 +436,12 @@ def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
         octets = words.astype(">u8").view(np.uint8).reshape(-1, 16)
     elif isinstance(type_, FixedType) or type_ == PrimitiveType("uuid"):
         spans = byte_strings(column)
-        width = int(spans.lengths[0]) if len(column) else 0
+        width = type_.length if isinstance(type_, FixedType) else _UUID_BYTES
         start = int(spans.starts[0]) if len(column) else 0
-        octets = spans.content[start : start + width * len(column)].reshape(-1, max(width, 1))
+        octets = spans.content[start : start + width * len(column)].reshape(-1, width)
     else:
         octets = _word(type_, column).astype(">u8").view(np.uint8).reshape(-1, _Z_BYTES)
-    return _rows(octets ^ np.uint8(turned))
+    return octets ^ np.uint8(turned)
 
 
 def _terminated(column: pa.Array, turned: int) -> pa.Array:
@@ -473,11 +483,14 @@ def _word(type_: Type, column: pa.Array) -> Words:
     return np.where(is_null, np.uint64(0), words)
 
 
-def _rows(octets: Octets) -> pa.Array:
+def _of_one_width(octets: Octets) -> pa.Array:
     count, width = octets.shape
-    offsets = np.arange(count + 1, dtype=np.int64) * width
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(octets))]
-    return pa.Array.from_buffers(pa.large_binary(), count, buffers)
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(octets))]
+    return pa.Array.from_buffers(pa.binary(width), count, buffers)
+
+
+def _as_binary(part: Octets | pa.Array) -> pa.Array:
+    return _of_one_width(part).cast(pa.large_binary()) if isinstance(part, np.ndarray) else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,7 +510,7 @@ class RowKeys:
             prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(keys), buffers)
             parts += [prefixes.cast(pa.large_binary()), keys]
         if self.sorting is not None:
-            parts.append(self.sorting.of(batch))
+            parts.append(self.sorting.of(batch).cast(pa.large_binary()))
         return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
 
 
@@ -671,8 +684,11 @@ def order_of(keys: pa.Array) -> pa.Array:
     count = len(keys)
     if loops() is None or count > np.iinfo(np.int32).max:
         return pc.sort_indices(keys)
-    offsets = np.frombuffer(keys.buffers()[1], np.int64, count + 1, _WORD_BYTES * keys.offset)
-    content = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    content = np.frombuffer(keys.buffers()[-1] or b"", np.uint8)
+    if pa.types.is_fixed_size_binary(keys.type):
+        offsets = (np.arange(count + 1) + keys.offset) * keys.type.byte_width
+    else:
+        offsets = np.frombuffer(keys.buffers()[1], np.int64, count + 1, _WORD_BYTES * keys.offset)
     places, other_places = (np.empty(count, np.int32) for _ in range(2))
     words, other_words = (np.empty(count, np.uint64) for _ in range(2))
     loops().sort_keys(
