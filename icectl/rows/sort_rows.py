@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -676,7 +676,7 @@ def _in_order(
     order = order_of(_keys(rows))
     step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
     for start in range(0, rows.num_rows, step):
-        yield rows.take(order.slice(start, step))
+        yield pc.take(rows, order.slice(start, step), boundscheck=False)
 
 
 def order_of(keys: pa.Array) -> pa.Array:
@@ -705,13 +705,13 @@ def _without_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class _Run:
-    """A sorted run on disk, and its rows in memory."""
+    """A sorted run on disk, and parts of it in memory."""
 
     path: Path
     reader: pa.RecordBatchFileReader
     part_rows: int
     at: int = 0
-    rows: pa.RecordBatch | None = None
+    parts: deque[pa.RecordBatch] = field(default_factory=deque)
 
     @property
     def is_read(self) -> bool:
@@ -720,34 +720,40 @@ class _Run:
 
     def fill(self, size_bytes: int) -> None:
         """Read one part, or more up to a size, if no row is in memory."""
-        if self.rows is not None and self.rows.num_rows:
+        if self.parts:
             return
-        parts: list[pa.RecordBatch] = []
-        while not self.is_read and sum(part.nbytes for part in parts) < max(size_bytes, 1):
-            parts.append(self.reader.get_batch(self.at))
+        while not self.is_read and (not self.parts or size_bytes > 0):
+            self.parts.append(self.reader.get_batch(self.at))
             self.at += 1
-        self.rows = pa.concat_batches(parts) if parts else None
+            size_bytes -= self.parts[-1].nbytes
 
     def take(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
         """Remove and return the rows in memory up to a limit; all without one."""
-        if self.rows is None:
-            return []
-        count = self.rows.num_rows
-        if limit is not None:
-            find, keys = (bisect_right if with_limit else bisect_left), _keys(self.rows)
-            count = find(range(count), limit, key=lambda at: keys[at].as_py())
-        batches = self.rows.slice(0, count)
-        self.rows = self.rows.slice(count)
-        return [batches] if count else []
+        taken: list[pa.RecordBatch] = []
+        while self.parts:
+            part = self.parts.popleft()
+            count = _count_up_to(limit, _keys(part), with_limit=with_limit)
+            if count:
+                taken.append(part.slice(0, count))
+            if count < part.num_rows:
+                self.parts.appendleft(part.slice(count))
+                break
+        return taken
+
+
+def _count_up_to(limit: bytes | None, keys: pa.Array, *, with_limit: bool) -> int:
+    if limit is None:
+        return len(keys)
+    find = bisect_right if with_limit else bisect_left
+    return find(range(len(keys)), limit, key=lambda at: keys[at].as_py())
 
 
 def _write_run(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.OSFile(str(path), "wb") as file, ExitStack() as stack:
         to = None
         for batch in rows:
             if to is None:
-                to = stack.enter_context(pa.ipc.new_file(file, batch.schema, options=options))
+                to = stack.enter_context(pa.ipc.new_file(file, batch.schema))
             for start in range(0, batch.num_rows, part_rows):
                 to.write_batch(batch.slice(start, part_rows))
     return _Run(path, pa.ipc.open_file(pa.OSFile(str(path), "rb")), part_rows)
@@ -760,9 +766,9 @@ def _steps(runs: Sequence[_Run], memory_bytes: int) -> Iterator[list[pa.RecordBa
             run.fill(memory_bytes // (2 * len(runs)))
         # Behind the last row of a run in memory, its next rows on disk may follow.
         last = [
-            (bytes(_keys(run.rows)[-1].as_py()), place)
+            (bytes(_keys(run.parts[-1])[-1].as_py()), place)
             for place, run in enumerate(runs)
-            if not run.is_read and run.rows is not None
+            if not run.is_read and run.parts
         ]
         limit, first = min(last, default=(None, 0))
         parts = [
@@ -772,4 +778,4 @@ def _steps(runs: Sequence[_Run], memory_bytes: int) -> Iterator[list[pa.RecordBa
         ]
         if parts:
             yield parts
-        runs = [run for run in runs if not run.is_read or (run.rows and run.rows.num_rows)]
+        runs = [run for run in runs if not run.is_read or run.parts]
