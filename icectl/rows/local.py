@@ -34,7 +34,7 @@ from icectl.rows.count_distinct import FoundSketches, SketchJob, run_sketches
 from icectl.rows.find_job import FindJob, FoundRows, run_find
 from icectl.rows.merge_deletes import run_merge
 from icectl.rows.worker_context import T, WorkerContext, bundle_small_tasks, read_bytes
-from icectl.rows.workers import Ask, KernelCrashed, WorkerPool
+from icectl.rows.workers import KernelCrashed, Tell, WorkerPool
 from icectl.rows.write_data import FileOutputs
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
@@ -111,7 +111,7 @@ class LocalEngine:
         self,
         tasks: Sequence[T],
         places: OutputPlaces,
-        kernel: Callable[[WorkerContext, J, int, Sequence[T], Ask], list[R]],
+        kernel: Callable[[WorkerContext, J, int, Sequence[T], Tell], list[R]],
         job: J,
         kind: type[R],
     ) -> Generator[R, None, None]:
@@ -167,7 +167,7 @@ class LocalEngine:
         self,
         workers: WorkerPool,
         tasks: Sequence[T],
-        kernel: Callable[[Ask], list[R]],
+        kernel: Callable[[Tell], list[R]],
     ) -> tuple[R, ...]:
         """Run a bundle in a worker, which names the files that it opens."""
         unread: Counter[str] = Counter()
@@ -183,7 +183,7 @@ class LocalEngine:
             self.progress.advance(unread.pop(location, 0))
 
         try:
-            return workers.call(kernel, None, ask=opening)
+            return workers.call(kernel, None, tell=opening)
         except KernelCrashed as crash:
             message = f"`{opened}`: {crash}"
             raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash  # R-099
@@ -196,28 +196,28 @@ def threads_of(bundle_count: int, core_count: int) -> list[int]:
 
 
 def _rewrite(
-    at: WorkerContext, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
+    at: WorkerContext, job: CompactJob, number: int, tasks: Sequence[RewriteTask], opening: Tell
 ) -> list[TaskResult]:
     with at.attempt(number, tasks, opening) as outputs:
         return [or_missing(task, partial(run_rewrite, task, job, outputs(task))) for task in tasks]
 
 
 def _convert(
-    at: WorkerContext, job: ConvertJob, number: int, tasks: Sequence[ConvertTask], opening: Ask
+    at: WorkerContext, job: ConvertJob, number: int, tasks: Sequence[ConvertTask], opening: Tell
 ) -> list[FoundDeletes]:
     with at.attempt(number, tasks, opening) as outputs:
         return [run_convert(task, job, outputs(task)) for task in tasks]
 
 
 def _sketch(
-    at: WorkerContext, job: SketchJob, number: int, tasks: Sequence[ReadTask], opening: Ask
+    at: WorkerContext, job: SketchJob, number: int, tasks: Sequence[ReadTask], opening: Tell
 ) -> list[FoundSketches]:
     with at.attempt(number, tasks, opening) as outputs:
         return [run_sketches(task, job, outputs(task)) for task in tasks]
 
 
 def _find(
-    at: WorkerContext, job: FindJob, number: int, tasks: Sequence[RewriteTask], opening: Ask
+    at: WorkerContext, job: FindJob, number: int, tasks: Sequence[RewriteTask], opening: Tell
 ) -> list[FoundRows]:
     with at.attempt(number, tasks, opening) as outputs:
         return [found for task in tasks for found in run_find(task, job, outputs(task))]

@@ -34,10 +34,13 @@ from icectl.rows.wire import decode, encode
 Ask = Callable[[Any], Any]
 """Answers a question that a kernel asks while it runs."""
 
-Kernel = Callable[..., Iterable[Any]]
-"""`kernel([file, ]*arguments[, ask])`: a function at the top of a module, its values picklable."""
+Tell = Callable[[Any], object]
+"""Takes what a kernel tells while it runs, which does not wait for it."""
 
-_READ, _SIZE, _ASK, _DONE, _FAILED = range(5)
+Kernel = Callable[..., Iterable[Any]]
+"""`kernel([file, ]*arguments[, ask or tell])`: at the top of a module, its values picklable."""
+
+_READ, _SIZE, _ASK, _TELL, _DONE, _FAILED = range(6)
 _CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP}
 )
@@ -59,8 +62,8 @@ class KernelCrashed(Exception):
 class WorkerPool:
     """A context that ends its workers when it is left.
 
-    `types` are the dataclasses that kernels yield and ask with. `check` is called from time to
-    time; an error that it raises ends the call and its worker.
+    `types` are the dataclasses that kernels yield, ask with and tell. `check` is called from time
+    to time; an error that it raises ends the call and its worker.
     """
 
     types: Sequence[type] = ()
@@ -76,16 +79,22 @@ class WorkerPool:
                 self._idle.get_nowait().end()
 
     def call(
-        self, kernel: Kernel, file: IO[bytes] | None, *arguments: Any, ask: Ask | None = None
+        self,
+        kernel: Kernel,
+        file: IO[bytes] | None,
+        *arguments: Any,
+        ask: Ask | None = None,
+        tell: Tell | None = None,
     ) -> tuple[Any, ...]:
-        """Run a kernel in a worker, on an open file if there is one; it gets `ask` last.
+        """Run a kernel in a worker, on an open file if there is one; it gets `ask` or `tell` last.
 
         Raises: KernelCrashed; errors of the kernel that are icectl's, OSError or MemoryError, all
-        others as KernelFailed; errors of the file, of `ask` and of `check`.
+        others as KernelFailed; errors of the file, of `ask`, of `tell` and of `check`.
         """
         with self._worker() as worker:
-            worker.send((kernel, arguments, file is not None, ask is not None))
-            return worker.answer(file, ask)
+            says = _ASK if ask is not None else _TELL if tell is not None else None
+            worker.send((kernel, arguments, file is not None, says))
+            return worker.answer(file, ask, tell)
 
     @contextmanager
     def _worker(self) -> Iterator["_Worker"]:
@@ -139,8 +148,8 @@ class _Worker:
         with self._alive():
             self.line.send(value)
 
-    def answer(self, file: IO[bytes] | None, ask: Ask | None) -> tuple[Any, ...]:
-        """Answer the questions of a kernel until it ends, and return what it yielded."""
+    def answer(self, file: IO[bytes] | None, ask: Ask | None, tell: Tell | None) -> tuple[Any, ...]:
+        """Answer a kernel, and hear what it tells, until it ends; return what it yielded."""
         while True:
             self.check()
             with self._alive():
@@ -156,6 +165,8 @@ class _Worker:
                 self.send(file.seek(0, io.SEEK_END))
             elif kind == _ASK and ask is not None:
                 self.send(ask(value))
+            elif kind == _TELL and tell is not None:
+                tell(value)
             elif kind == _DONE:
                 return tuple(value)
             elif kind == _FAILED and isinstance(value, Exception):
@@ -213,24 +224,24 @@ def _serve(descriptor: int) -> None:
     line = Connection(descriptor)
     with suppress(*_GONE):
         while True:
-            kernel, arguments, reads, asks = line.recv()
-            line.send_bytes(_answer(line, kernel, arguments, reads=reads, asks=asks))
+            kernel, arguments, reads, says = line.recv()
+            line.send_bytes(_answer(line, kernel, arguments, says, reads=reads))
 
 
 def _answer(
-    line: Connection, kernel: Kernel, arguments: Sequence[Any], *, reads: bool, asks: bool
+    line: Connection, kernel: Kernel, arguments: Sequence[Any], says: int | None, *, reads: bool
 ) -> bytes:
-    """Return the answer to a call; `reads` if it comes with a file, `asks` if it may ask."""
-    turn = Lock()  # a kernel may read in one thread while it asks in another
+    """Return the answer to a call; `reads` if it comes with a file, `says` if it asks or tells."""
+    turn = Lock()  # a kernel may read in one thread while it asks or tells in another
 
-    def ask(question: Any) -> Any:
+    def say(what: Any) -> Any:
         with turn:
-            line.send_bytes(encode((_ASK, question)))
-            return line.recv()
+            line.send_bytes(encode((says, what)))
+            return line.recv() if says == _ASK else None
 
     files = [io.BufferedReader(_AskedFile(line, turn), _BUFFER_BYTES)] if reads else []
     try:
-        return encode((_DONE, list(kernel(*files, *arguments, *([ask] if asks else [])))))
+        return encode((_DONE, list(kernel(*files, *arguments, *([] if says is None else [say])))))
     except Exception as error:  # noqa: BLE001 - it is raised at the other end
         error.add_note(traceback.format_exc())
         return encode((_FAILED, error))

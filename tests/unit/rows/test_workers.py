@@ -1,4 +1,4 @@
-"""Kernels in worker processes: what they read, ask, raise, and how a crash of one ends."""
+"""Kernels in worker processes: what they read, ask, tell, raise, and how a crash of one ends."""
 
 import io
 import os
@@ -31,6 +31,15 @@ def from_the_end(file):
 
 def answers(_file, questions, ask):
     return [ask(question) for question in questions]
+
+
+def tells(_file, words, tell):
+    return [tell(word) for word in words]
+
+
+def tells_and_ends(_file, words, tell):
+    tells(_file, words, tell)
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def process_id(_file):
@@ -80,6 +89,19 @@ def test_a_kernel_reads_any_part_of_the_file(workers):
 def test_a_kernel_asks_the_process_that_called_it(workers):
     asked = {"a": 1}
     assert workers.call(answers, io.BytesIO(), ["a", "b"], ask=asked.get) == (1, None)
+
+
+def test_a_kernel_tells_the_process_that_called_it_and_does_not_wait(workers):
+    told = []
+    assert workers.call(tells, io.BytesIO(), ["a", "b"], tell=told.append) == (None, None)
+    assert told == ["a", "b"]
+
+
+def test_what_a_kernel_told_before_a_crash_is_heard(workers):
+    told = []
+    with pytest.raises(KernelCrashed):
+        workers.call(tells_and_ends, io.BytesIO(), ["a"] * 500, tell=told.append)
+    assert told == ["a"] * 500
 
 
 def test_a_worker_is_another_process_and_is_kept_for_the_next_file(workers):
