@@ -68,8 +68,8 @@ def read_statistics(
 ) -> KnownStatistics:
     """Read a statistics file.
 
-    Raises: MissingFile; StorageError; CorruptTable R-140, where it is not what the metadata says;
-    Unsupported, for another form of sketches.
+    Raises: MissingFile; StorageError; CorruptTable R-140, where it is not what the metadata says,
+    or has a sketch of another table; Unsupported, for another form of sketches.
     """
     with present(file.statistics_path), naming(file.statistics_path):
         content = context.store.read(file.statistics_path)
@@ -91,6 +91,7 @@ def read_statistics(
         sketches = {}
         for blob, part in stored:
             if blob.type == BLOB_TYPE and len(blob.fields) == 1:
+                _check_own(metadata, blob)
                 snapshot = _seen_snapshot(metadata, file.snapshot_id, blob.snapshot_id)
                 if snapshot is not None:
                     seen, removed = (
@@ -101,6 +102,23 @@ def read_statistics(
                     known = KnownSketch(sketch, snapshot, seen, removed or 0, sample)
                     sketches[blob.fields[0]] = known
     return KnownStatistics(file, sketches, stored)
+
+
+def _check_own(metadata: TableMetadata, blob: PuffinBlob) -> None:
+    """Check that a blob may be of a snapshot of the table, which may have expired.
+
+    Raises: CorruptTable R-140, if another snapshot has its sequence number, or none had it yet.
+    """
+    number = blob.sequence_number
+    if not number or metadata.snapshot(blob.snapshot_id) is not None:
+        return  # snapshots of version 1 have no numbers
+    numbers = {snapshot.sequence_number for snapshot in metadata.snapshots}
+    if number in numbers or number > metadata.last_sequence_number:
+        raise CorruptTable(
+            f"it has a sketch of another table: snapshot {blob.snapshot_id} with the sequence "
+            f"number {number:,}",
+            rule="R-140",
+        )  # R-140
 
 
 def _number(text: str | None) -> int | None:

@@ -559,6 +559,30 @@ def test_r140_statistics_that_are_not_what_the_metadata_says_are_not_built_upon(
     assert stored(table) == distinct(table)
 
 
+@pytest.mark.parametrize(("number", "code"), [(1, 15), (10, 15), (5, 0)])
+def test_r140_sketches_of_another_table_are_not_built_upon(table, analyze, number, code):
+    """Footer and metadata agree; snapshot 99 may only have expired if its number is a free one."""
+    analyze(table.location)
+    table.follow()
+    table.append([50])
+    path = Path(members(table)["statistics"][0]["statistics-path"])
+    content = path.read_bytes()
+    blobs = [
+        NewBlob(blob.type, blob.fields, 99, number, read_blob(content[blob.span], blob))
+        for blob in read_puffin(content).blobs
+    ]
+    path.write_bytes(write_puffin(blobs, {}))
+    replace_entry(table, path)
+    edit_metadata(Path(table.location), last_sequence_number=9)
+    ended = analyze(table.location)
+    assert ended.code == code
+    assert ("sketch of another table: snapshot 99" in ended.err, path.name in ended.err) == (
+        (code == 15,) * 2
+    )
+    if code == 0:
+        assert stored(table) == distinct(table)
+
+
 def test_statistics_that_others_name_meanwhile_end_the_run(table, analyze, monkeypatch):
     computed = analyze_run.write_counts
 
