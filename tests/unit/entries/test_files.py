@@ -15,6 +15,7 @@ from icectl.entries.files import (
     distinct,
     excluding,
     files,
+    in_order,
     including,
     of_kind,
     rows,
@@ -81,6 +82,18 @@ def test_content_files_are_told_apart_by_content_and_format():
 def test_distinct_files_come_once_in_the_order_of_deletion():
     assert keys(distinct(MIXED)) == ["/d1", "/d2", "/m1", "/m2"]
     assert keys(distinct(NO_FILES)) == []
+
+
+def test_files_in_the_order_of_deletion_are_not_copied():
+    """Millions may be deleted: a copy of them is 200 bytes each."""
+    ordered = distinct(MIXED)
+    assert distinct(ordered) is ordered
+    assert in_order(ordered) is ordered
+    data = files(["/b", "/a"], ["/b", "/a"], FileKind.DATA_FILES, [1, 2])
+    lists = files(["/a"], ["/a"], FileKind.MANIFEST_LISTS, [1])
+    assert keys(in_order(data)) == keys(distinct(data)) == ["/a", "/b"]
+    assert keys(in_order(together([lists, data]))) == ["/a", "/b", "/a"]
+    assert keys(distinct(together([data, in_order(data)]))) == ["/a", "/b"]
 
 
 def test_of_one_file_in_two_spellings_the_first_stays():
