@@ -98,6 +98,7 @@ def test_the_disk_may_be_full_from_any_step_on(subject, processes, left, first, 
     assert codes[13] or first > 1 or writes_nothing  # the first step opens a file to write
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("rounds", [1, pytest.param(100, marks=FULL)])
 def test_of_two_runs_at_once_one_wins(subject, processes, left, rounds):
     """Two processes with one command: one version a winner, the loser ends with 11 or has nothing

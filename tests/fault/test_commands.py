@@ -118,6 +118,7 @@ class InterruptedStore(WrappedStore):
 
 
 @pytest.mark.usefixtures("signals_as_on_a_terminal")
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("moment", "times", "turn", "stride"),
     [
