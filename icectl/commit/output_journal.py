@@ -14,7 +14,8 @@ metadata does not reach.
 
 A REST server also applies changes to newer metadata than their base. There the sequence number of
 the run's snapshot is taken once another snapshot was added. Servers add no snapshot whose number is
-not above the table's last (R-040), nor one to a branch that has moved on.
+not above the table's last (R-040), nor one to a branch that has moved on. Statistics need no
+snapshot of their own: such files are left to remove-orphans.
 """
 
 import json
@@ -240,7 +241,7 @@ class Leftovers:
             outputs = [place for place in locations if is_output(name(place), journal.uuid)]
             surplus = [place for place in outputs if name(place) not in reached]
             has_landed = len(surplus) < len(outputs)
-            if has_landed or _cannot_land(journal, newest):
+            if has_landed or _cannot_land(journal, newest, outputs):
                 within = replace(journal, data=self._own_data(journal, own))
                 data = list(data_outputs(self.context.store, within))
                 if data:  # manifests are read only where live files matter (R-191)
@@ -334,10 +335,11 @@ def _is_running(env: Env, journal: OutputJournal) -> bool:
     return True
 
 
-def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
+def _cannot_land(journal: OutputJournal, newest: LoadedTable, outputs: Sequence[str]) -> bool:
     """Return whether an abandoned run's commit is too late (R-162).
 
-    Its version exists already, its pointer names another file, or its sequence number is taken.
+    Its version exists already, its pointer names another file, or its sequence number is taken,
+    which statistics alone need none of.
     """
     if not journal.abandoned:
         return False
@@ -347,6 +349,9 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
         return newest.version > journal.newest_version
     if newest.capabilities.commits_on_base:
         return journal.newest_location not in (None, newest.metadata_location)
+    rest = (name(place).replace(journal.uuid, "") for place in outputs)
+    if outputs and all(map(_STATISTICS.fullmatch, rest)):
+        return False
     taken = journal.newest_sequence_number
     return taken is not None and newest.metadata.last_sequence_number > taken
 

@@ -170,6 +170,35 @@ def test_without_a_commit_it_goes_once_another_writer_has_committed(table):
     assert present(outputs) == NONE
 
 
+class InSequence(FileSystemCatalog):
+    """Stands for a REST server, which applies changes to newer metadata than their base."""
+
+    def load(self) -> LoadedTable:
+        loaded = super().load()
+        capabilities = replace(
+            loaded.capabilities,
+            numbers_versions=False,
+            commits_on_base=False,
+            commits_in_sequence=True,
+        )
+        return replace(loaded, capabilities=capabilities)
+
+
+@pytest.mark.parametrize("kind", ["manifest_list", "statistics", "partition_statistics"])
+def test_statistics_that_a_late_commit_may_still_name_stay_where_commits_have_no_base(table, kind):
+    """They are of a snapshot that is there, so that no number tells that they come too late."""
+    catalog = InSequence(LocalStore(), table.location, Clock(NOW_MS))
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), catalog.load(), COMMAND)
+    place = getattr(outputs, kind)(5)
+    LocalStore().create(place, b"")
+    dead(outputs)
+    context = replace(context_of(table.location), catalog=catalog)
+    with Leftovers(context, (COMMAND,)).removed_after(catalog.load()):
+        table.append(range(8, 12))
+    is_kept = kind != "manifest_list"
+    assert present(outputs) == [is_kept, is_kept]
+
+
 @pytest.mark.parametrize("commits", [False, True])
 def test_a_run_of_a_process_that_is_there_is_left_alone(table, commits):
     outputs = started(table)
