@@ -121,8 +121,9 @@ def _of_analysis(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
 
 
 def _of_expired_rows(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    which = f"{result['filter']}, of columns {result['field_ids']}"  # which may change names
     for file in result["files"]:
-        rows = f"{file['expired_row_count']} rows of {result['branch']} with {result['filter']}"
+        rows = f"{file['expired_row_count']} rows of {result['branch']} with {which}"
         yield ReviewedAct(DELETE_ROWS, file["path"], rows)
 
 

@@ -415,6 +415,20 @@ def test_a_reviewed_plan_deletes_what_it_names(expire_rows, tmp_path):
     assert ids(tmp_path / "t") == [10, 11]
 
 
+def test_a_reviewed_plan_is_of_columns_whatever_they_are_called_later(expire_rows, tmp_path):
+    """As many rows of the file match the same text, about another column: not those reviewed."""
+    table = TableBuilder(tmp_path / "t")
+    table.append([1, 2])
+    plan = tmp_path / "plan.json"
+    words = ("--where", "category in ('c1', 'note 2')", "--yes-any-filter", "--max-fraction", "1")
+    assert expire_rows(tmp_path / "t", *words, "--dry-run", "--save-plan", plan).code == 0
+    names = {"category": "old", "note": "category"}
+    renamed = (replace(it, name=names.get(it.name, it.name)) for it in SCHEMA.fields)
+    table.reschema(Schema(1, tuple(renamed)))
+    assert expire_rows(plan, "--allow-newer", command="apply").code == 11
+    assert ids(tmp_path / "t") == [1, 2]
+
+
 def nights(run: Run, tmp_path: Path, text: str) -> Callable[..., dict[str, Any]]:
     """Run maintain by a policy, with one step: the table's entry in the report."""
     policy = tmp_path / "maintain.toml"

@@ -8,6 +8,7 @@ from icectl.cli.console import Console
 from icectl.cli.document import id_text, print_new_metadata_file
 from icectl.cli.tables import TableColumn, print_table
 from icectl.commands.expire_rows.plan import ExpireRowsPlan
+from icectl.commands.rows.read import condition_ids
 from icectl.format.types import PrimitiveType
 from icectl.units import print_count, print_size
 
@@ -35,6 +36,7 @@ def expiry_result(report: ExpiredRows) -> dict[str, Any]:
         "snapshot_id": None if plan.snapshot is None else id_text(plan.snapshot.snapshot_id),
         "filter": plan.filter.text,
         "time_columns": [column.name for column in plan.filter.columns],
+        "field_ids": sorted(condition_ids(plan.filter.predicate)),
         "method": plan.method,
         "verify": plan.verify,
         "live_row_count": plan.live_row_count,
