@@ -56,7 +56,7 @@ from icectl.rows.equality_deletes import (
     equality_indexes,
     read_keys,
 )
-from icectl.rows.key_ranges import KeyRanges, MayHave, groups_without
+from icectl.rows.key_ranges import KeyRanges, groups_without
 from icectl.rows.read_data import RowSource, SourceFile
 from icectl.rows.rewrite_data import StoredRows, stored_rows
 from icectl.rows.sorted_keys import map_keys, sort_keys_into
@@ -331,11 +331,15 @@ def _may_have(job: FindJob) -> Callable[[RowSource], bool]:
     return may_have
 
 
+_MayHave = Callable[[int, pa.Array], Mask]
+"""Which values a part of a file may have in the column of an id."""
+
+
 def _is_equality(leaf: Leaf) -> bool:
     return isinstance(leaf, Compare) and leaf.operator == "="
 
 
-def _may_be_true(predicate: Predicate, may_have: MayHave, ever: Schema) -> bool:
+def _may_be_true(predicate: Predicate, may_have: _MayHave, ever: Schema) -> bool:
     """Return whether a condition may be true of a row of a part of a file.
 
     Columns that readers fill in by themselves, which `ever` lacks, may have any value.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from icectl.errors import CorruptTable
 from icectl.files.parquet.data_file import ParquetDataFile
 from icectl.files.parquet.metrics import FileMetrics
-from icectl.files.parquet.value_filters import ValueFilters
+from icectl.files.parquet.value_filters import Sought, ValueFilters
 from icectl.format import single_value
 from icectl.format.schema import Schema
 from icectl.format.types import DecimalType, NestedField, PrimitiveType, Type
@@ -31,8 +31,8 @@ _MOST_COMPARED = 2_000_000
 """Keys that are compared with bounds one by one; of more only the ends are."""
 
 Mask = npt.NDArray[np.bool_]
-MayHave = Callable[[int, pa.Array], Mask]
-"""Which values a part of a file may have in the column of an id."""
+MayHave = Callable[[int, Sought, Mask], Mask]
+"""Which of the asked values a part of a file may have in the column of an id."""
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class KeyRanges:
     """The values of each column of some keys, and the keys, by column, as long as they are few."""
 
     def __init__(
-        self, columns: Sequence[_ColumnRange], keys: list[Sequence[pa.Array]] | None = None
+        self, columns: Sequence[_ColumnRange], keys: list[Sequence[Sought]] | None = None
     ) -> None:
         self.columns = columns
         self._keys = keys
@@ -163,7 +163,7 @@ class KeyRanges:
         if self._count > _MOST_COMPARED:
             self._keys = None
         elif self._keys is not None:
-            self._keys.append(columns)
+            self._keys.append([Sought(column) for column in columns])
 
     def may_be_in(self, metrics: FileMetrics, may_have: MayHave | None = None) -> bool:
         """Return whether any of the keys may be in a file, or a part of one.
@@ -177,16 +177,16 @@ class KeyRanges:
         )
 
     def _may_be_in(
-        self, columns: Sequence[pa.Array], metrics: FileMetrics, may_have: MayHave | None
+        self, columns: Sequence[Sought], metrics: FileMetrics, may_have: MayHave | None
     ) -> bool:
-        may = np.ones(len(columns[0]), np.bool_)
+        may = np.ones(len(columns[0].values), np.bool_)
         for known, column in zip(self.columns, columns, strict=True):
-            may &= known.inside(column, metrics)
+            may &= known.inside(column.values, metrics)
         if may_have is not None:
             for known, column in zip(self.columns, columns, strict=True):
                 if not may.any():
                     break
-                may[may] = may_have(known.column.id, column.filter(pa.array(may)))
+                may = may_have(known.column.id, column, may)
         return bool(may.any())
 
 
@@ -204,7 +204,7 @@ def groups_without(opened: ParquetDataFile, keys: Sequence[KeyRanges]) -> frozen
     return frozenset(
         at
         for at, metrics in zip(groups, stated, strict=True)
-        if not any(ranges.may_be_in(metrics, partial(filters.may_have, at)) for ranges in keys)
+        if not any(ranges.may_be_in(metrics, partial(filters.those_of, at)) for ranges in keys)
     )
 
 

@@ -9,7 +9,9 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -61,8 +63,58 @@ _FORMATS = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _LIMITS = {"INT32": 1 << 31, "INT64": 1 << 63}
 
 Mask = npt.NDArray[np.bool_]
-_Has = Callable[[Sequence[bytes]], Mask]
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """Values in their plain encoding, and their places among others."""
+
+    values: Sequence[bytes]
+    places: npt.NDArray[np.intp]
+
+    @cached_property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        return np.fromiter(map(xxh64_intdigest, self.values), np.uint64, len(self.values))
+
+    def among(self, asked: Mask) -> "_Plain":
+        """Return those of some places."""
+        is_asked = asked[self.places]
+        if is_asked.all():
+            return self
+        chosen = _Plain(list(compress(self.values, is_asked)), self.places[is_asked])
+        chosen.__dict__["hashes"] = self.hashes[is_asked]
+        return chosen
+
+
+_Has = Callable[[_Plain], Mask]
 """Returns which values there may be."""
+
+
+class Sought:
+    """Values to look for in many files: those of few are encoded once for each way to store them.
+
+    `values` are in the order of every mask of them.
+    """
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+        self._known: dict[tuple[pa.DataType, str, int], _Plain] = {}
+
+    def plain(self, asked: Mask, stored: pa.DataType, physical: str, width: int) -> _Plain:
+        """Return the asked values that surely have one plain encoding in a column as stored."""
+        if len(self.values) > MOST_VALUES:
+            own = _encoded(self.values.filter(pa.array(asked)), stored, physical, width)
+            return _Plain(own.values, asked.nonzero()[0][own.places])
+        form = stored, physical, width
+        if form not in self._known:
+            self._known[form] = _encoded(self.values, stored, physical, width)
+        return self._known[form].among(asked)
+
+
+def _encoded(values: pa.Array, stored: pa.DataType, physical: str, width: int) -> _Plain:
+    plain = _plain_values(values, stored, physical, width)
+    places = [place for place, value in enumerate(plain) if value is not None]
+    return _Plain([value for value in plain if value is not None], np.array(places, np.intp))
 
 
 class ValueFilters:
@@ -78,34 +130,37 @@ class ValueFilters:
         self._known: dict[tuple[int, int], _Has | None] = {}
 
     def may_have(self, group: int, field_id: int, values: pa.Array) -> Mask:
-        """Return which values a row group may have in a column. Order: kept.
+        """Return which values a row group may have in a column. Order: kept. Cost: as those_of."""
+        return self.those_of(group, field_id, Sought(values), np.ones(len(values), np.bool_))
+
+    def those_of(self, group: int, field_id: int, sought: Sought, asked: Mask) -> Mask:
+        """Return which of the asked values a row group may have in a column. Order: kept.
 
         Null may always be there, and so may all of more than MOST_VALUES.
         Cost: a request for a filter or dictionary that is not larger than its chunk.
         """
-        may = np.ones(len(values), np.bool_)
         at = self._places.get(field_id)
-        if at is None or len(values) > MOST_VALUES:
-            return may
+        if at is None or np.count_nonzero(asked) > MOST_VALUES:
+            return asked
         file = self._opened.file.metadata
         chunk, width = file.row_group(group).column(at), file.schema.column(at).length
-        is_coded = self._is_whole(group, at)
+        is_coded = chunk.has_dictionary_page and self._is_whole(group, at)
         # Before Arrow 26 there is no such member.
         if not is_coded and getattr(chunk, "bloom_filter_offset", None) is None:
-            return may
+            return asked
         stored = leaves(self._opened.schema)[at].type
-        plain = _plain_values(values, stored, chunk.physical_type, width)
-        wanted = [number for number, value in enumerate(plain) if value is not None]
-        if not wanted or not (is_coded or _pays(chunk, len(wanted))):
-            return may
+        plain = sought.plain(asked, stored, chunk.physical_type, width)
+        if not plain.values or not (is_coded or _pays(chunk, len(plain.values))):
+            return asked
         if (group, at) not in self._known:
             # What is damaged rules nothing out: readers of the rows will say so.
             with suppress(CorruptTable, ValueError, struct.error, pa.ArrowException):
                 has = self._dictionary(chunk, width) if is_coded else self._bloom_filter(chunk)
                 self._known[group, at] = has if has and _has_bounds(has, chunk) else None
         has = self._known.setdefault((group, at), None)
+        may = asked.copy()
         if has is not None:
-            may[wanted] = has([value for value in plain if value is not None])
+            may[plain.places] = has(plain)
         return may
 
     @cached_property
@@ -140,8 +195,8 @@ class ValueFilters:
             return None
         blocks = np.frombuffer(bits, "<u4").reshape(-1, len(_SALTS))
 
-        def has(values: Sequence[bytes]) -> Mask:
-            hashed = np.fromiter(map(xxh64_intdigest, values), np.uint64, len(values))
+        def has(values: _Plain) -> Mask:
+            hashed = values.hashes
             chosen = blocks[(hashed >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)]
             low = hashed.astype(np.uint32)[:, np.newaxis]
             wanted = np.uint32(1) << (low * _SALTS >> np.uint32(27))
@@ -174,8 +229,8 @@ class ValueFilters:
         return None if values is None else partial(_among, values)
 
 
-def _among(known: Collection[bytes], values: Sequence[bytes]) -> Mask:
-    return np.fromiter((value in known for value in values), np.bool_, len(values))
+def _among(known: Collection[bytes], plain: _Plain) -> Mask:
+    return np.fromiter((it in known for it in plain.values), np.bool_, len(plain.values))
 
 
 def _pays(chunk: Any, count: int) -> bool:
@@ -220,7 +275,8 @@ def _has_bounds(has: _Has, chunk: Any) -> bool:
         return True
     layout = _FORMATS.get(chunk.physical_type)
     bounds = (stated.min_raw, stated.max_raw)
-    return bool(has([struct.pack(layout, it) if layout else bytes(it) for it in bounds]).all())
+    plain = [struct.pack(layout, it) if layout else bytes(it) for it in bounds]
+    return bool(has(_Plain(plain, np.arange(len(plain)))).all())
 
 
 def _plain_values(
