@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import engines
+from icectl.cli.session import Session
 from icectl.commands.erase import keys as erase_keys
+from icectl.commands.erase import run as erase_run
 from icectl.commands.erase.run import _Erasing as Erasing
 from icectl.commands.matching import MatchSearch
+from icectl.commands.remove_orphans import deletion
 from icectl.commands.rows.deletion import RowDeletion
 from icectl.env import Env
-from icectl.errors import CommitUnknown, StorageError
+from icectl.errors import CommitUnknown, EngineError, StorageError
 from icectl.files.parquet.schema import arrow_schema
 from icectl.format.manifest import Content, FileFormat
 from icectl.format.partition import PartitionField
@@ -28,7 +31,11 @@ from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType, StructType
 from icectl.format.updates import SetPartitionStatistics
+from icectl.rows import choice as engine_choice
+from icectl.rows.choice import EngineChoice
 from icectl.rows.find_job import sorted_in
+from icectl.storage.store import FailedRemoval
+from icectl.table.context import TableContext
 from tests.builders.byte_scanner import hits_below, hits_in
 from tests.builders.data_files import stored
 from tests.builders.expiry import NOW_MS, Clock
@@ -297,6 +304,64 @@ def test_a_run_that_ends_early_reports_what_it_did(
     left = {one["subject"]: one["reason"] for one in found["left"]}
     assert error.message in left["the run"]
     assert {f"snapshot {it['snapshot_id']}" for it in found["snapshots"]} < left.keys()
+
+
+def test_a_run_that_ends_between_two_orphans_reports_the_first(erase, tmp_path, monkeypatch):
+    directory, report = tmp_path / "t", tmp_path / "report.json"
+    table = built(directory, 2)
+    for _ in range(2):
+        table.loose_data_files([MARKED])
+    age(directory, 9)
+    removed: list[str] = []
+    remove = deletion.remove_batch
+
+    def stop(context: TableContext, locations: Sequence[str]) -> Sequence[FailedRemoval]:
+        if removed:
+            raise KeyboardInterrupt
+        removed.extend(locations)
+        return remove(context, locations)
+
+    monkeypatch.setattr(deletion, "BATCH", 1)
+    monkeypatch.setattr(deletion, "remove_batch", stop)
+    assert erase(directory, *ALL, "--report", report).code == 130
+    told = json.loads(report.read_text())["result"]
+    assert len(removed) == 1
+    assert set(removed) < set(told["deleted_files"])
+    assert not any(Path(place).exists() for place in told["deleted_files"])
+
+
+@pytest.mark.parametrize(
+    ("pays_bytes", "words", "problem", "name"),
+    [
+        (1 << 30, (), None, "local"),
+        (0, (), None, "spark"),
+        (0, ("--engine", "local"), None, "local"),
+        (0, (), "no Java", "local"),
+        (1 << 30, ("--remote", "sc://localhost:1"), None, "spark"),
+    ],
+)
+def test_the_columns_to_read_decide_on_spark(
+    erase, tmp_path, monkeypatch, pays_bytes, words, problem, name
+):
+    built(tmp_path / "t", 2)
+    asked: list[str] = []
+
+    def check() -> None:
+        if problem is not None:
+            raise EngineError(problem)
+
+    def engine_of(session: Session, choice: EngineChoice, *_: object) -> Any:
+        asked.append(choice.name)
+        return whole(session, EngineChoice("local"), (), None)
+
+    whole = erase_run.engine_of
+    monkeypatch.setattr(engine_choice, "SPARK_PAYS_BYTES", pays_bytes)
+    monkeypatch.setattr(engine_choice, "runs_already", lambda: False)
+    monkeypatch.setattr(engine_choice, "missing_prerequisite", lambda: None)
+    monkeypatch.setattr(engine_choice, "check_installed", check)
+    monkeypatch.setattr(erase_run, "engine_of", engine_of)
+    assert erase(tmp_path / "t", *WHERE, "--verify", *words).code == 4
+    assert asked[1] == name
 
 
 @pytest.mark.parametrize(
@@ -818,6 +883,46 @@ def test_a_table_that_may_share_its_files_is_refused(erase, tmp_path):
     table = built(directory, 2)
     table.set_properties({"gc.enabled": "false"})
     assert erase(directory, *ALL).document["error"]["id"] == "gc-disabled"
+
+
+class Spread(TableBuilder):
+    """A table whose data files are outside of its location."""
+
+    def _new_path(self, folder: str, suffix: str) -> tuple[str, Path]:
+        location, path = super()._new_path(folder, suffix)
+        if folder != "data":
+            return location, path
+        outside = self.directory.parent / "outside" / path.name
+        outside.parent.mkdir(exist_ok=True)
+        return str(outside), outside
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_files_that_snapshots_reach_outside_of_the_location_are_in_the_proof(
+    erase, tmp_path, version
+):
+    directory, outside = tmp_path / "t", tmp_path / "outside"
+    table = Spread(directory, format_version=min(version, 3))
+    table.append(range(5))
+    table.append(range(5, 9))
+    if version == 4:
+        upgrade(directory, FixedEnv(START_MS + HOUR_MS))
+    else:
+        table.remove_data_files(1)
+    gone = min(outside.iterdir())
+    report = result_of(erase(directory, *WHERE, "--verify", "--json"))
+    known = {it["path"].removeprefix("file:"): it for it in report["objects"]}
+    for path in outside.iterdir():
+        one = known[str(path)]
+        assert one["size_bytes"] == path.stat().st_size
+        assert (one["kind"], one["known_by"]) == ("data", "bounds")
+    assert known.keys() == {str(path) for path in tmp_path.rglob("*") if path.is_file()}
+    there = ("--where", "note = 'note 6'", "--max-fraction", "1", "--yes", "--json")
+    assert erase(directory, *there).document["error"]["id"] == "foreign-file"
+    if version < 4:  # what only an older snapshot reaches may be gone
+        gone.unlink()
+        report = result_of(erase(directory, *WHERE, "--verify", "--json"))
+        assert known.keys() - {it["path"] for it in report["objects"]} == {str(gone)}
 
 
 @pytest.mark.by_turns(2)

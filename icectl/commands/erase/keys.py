@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commands.rows.deletion import WantedRows
-from icectl.commands.rows.read import Selection, load
+from icectl.commands.rows.read import Selection, load_from
 from icectl.errors import CorruptTable, IcectlError, Refused, TableNotFound, Unsupported, UsageError
 from icectl.files.data_file import open_data_file
 from icectl.files.parquet.schema import arrow_schema, arrow_values
@@ -126,33 +126,23 @@ def _frame(
 
     Raises: NoKeys; UsageError.
     """
-    file, columns = keys.file, _columns(keys.names, metadata)
-    path, place = Path(file), "row"
+    columns, path = _columns(keys.names, metadata), Path(keys.file)
     try:
-        is_file = path.exists() and not path.is_dir()
-        if keys.other is not None and not is_file:
-            content, frame, changed_ms = b"", *_of_table(keys, metadata, requested_at)
-        else:
+        content = None
+        if keys.other is None or (path.exists() and not path.is_dir()):
             content, changed_ms = path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
-            frame = None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"cannot read the keys in {file}: {reason}") from error
-    except IcectlError as error:
-        if isinstance(error, UsageError):
-            raise
-        reason = error.message
-        if isinstance(error, TableNotFound):
-            reason = f"there is no such file; {reason}"
-        raise UsageError(f"cannot read the keys in {file}: {reason}", hint=error.hint) from error
-    if frame is not None:
-        frame = _chosen(frame, file, columns, requested_at)
+        raise UsageError(f"cannot read the keys in {keys.file}: {reason}") from error
+    frame, place = None, "row"
+    if content is None:
+        frame, changed_ms = _of_table(keys, metadata, columns, requested_at)
     elif content[:4] == b"PAR1":
-        frame = _of_parquet(content, file, columns, requested_at)
+        frame = _of_parquet(content, keys.file, columns, requested_at)
     elif content:
-        frame, place = _of_text(content, file, columns, requested_at), "line"
+        frame, place = _of_text(content, keys.file, columns, requested_at), "line"
     if not frame:
-        raise NoKeys(f"{file} has no key")
+        raise NoKeys(f"{keys.file} has no key")
     return frame, place, changed_ms
 
 
@@ -252,21 +242,40 @@ def _of_parquet(
 
 
 def _of_table(
-    keys: KeyFile, metadata: TableMetadata, requested_at: str | None
+    keys: KeyFile,
+    metadata: TableMetadata,
+    columns: Sequence[NestedField],
+    requested_at: str | None,
 ) -> tuple[pa.Table, int]:
-    """Return the columns of a table of keys, and when its newest snapshot was made, in ms.
+    """Return the keys in a table, and when the snapshot with them was made, in ms.
 
-    Raises: UsageError, for the table that the keys are to go from; what reading it raises.
+    Raises: UsageError, also for the table that the keys are to go from.
     """
     assert keys.other is not None
-    context = keys.other(keys.file)
-    of_keys = open_table(context.catalog).metadata
+    names = [*(item.name for item in columns), *filter(None, [requested_at])]
+    selection = Selection(columns=list(dict.fromkeys(names)))
+    try:
+        context = keys.other(keys.file)
+        of_keys = open_table(context.catalog).metadata
+        _check_other(keys, of_keys, metadata)
+        frame = load_from(of_keys, context, _Rows(context), selection)
+    except UsageError:
+        raise
+    except IcectlError as error:
+        reason = error.message
+        if isinstance(error, TableNotFound):
+            reason = f"there is no such file; {reason}"
+        raise UsageError(
+            f"cannot read the keys in {keys.file}: {reason}", hint=error.hint
+        ) from error
+    newest = of_keys.current_snapshot
+    changed_ms = 0 if newest is None else newest.timestamp_ms
+    return _chosen(frame, keys.file, columns, requested_at), changed_ms
+
+
+def _check_other(keys: KeyFile, of_keys: TableMetadata, metadata: TableMetadata) -> None:
     if loosest_key(of_keys.location) == loosest_key(metadata.location):
         raise UsageError(f"the keys in {keys.file} are rows of the table itself, and would go, too")
-    names = [*keys.names.split(","), *filter(None, [requested_at])]
-    newest = of_keys.current_snapshot
-    frame = load(context, _Rows(context), Selection(columns=list(dict.fromkeys(names))))
-    return frame, 0 if newest is None else newest.timestamp_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +345,11 @@ def _of_text(
         text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
         rows = _csv_rows(text, file, [*(item.name for item in columns), *asked])
     elif len(columns) > 1 or requested_at is not None:
-        more = f"no `{requested_at}`" if requested_at else f"there are {len(columns)} key columns"
+        more = (
+            f"there are {len(columns)} key columns"
+            if requested_at is None
+            else f"no column `{requested_at}` that says when each was requested"
+        )
         raise UsageError(
             f"{file} has one key a line, and {more}",
             hint="several columns need a Parquet file, or a `.csv` file with a header",

@@ -1,4 +1,4 @@
-"""The proof of an erasure: every file below the table's location, and why it holds no match."""
+"""The proof of an erasure: every file of a table, and why it holds no match."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.partition_statistics import named_partitions
 from icectl.table.reachable import every_statistics_file, log_files, metadata_files
 from icectl.table.reader import Reader
-from icectl.table.reading import naming
+from icectl.table.reading import in_threads, naming
 from icectl.units import print_count
 
 _MAGIC = {b"PAR1": FileFormat.PARQUET, b"ORC": FileFormat.ORC}
@@ -84,12 +84,12 @@ class Proof:
 def prove(
     reader: Reader, search: MatchSearch, found: Matches, quarantine: str | None = None
 ) -> Proof:
-    """Look at each file below a table's location; `found` is what snapshots hold.
+    """Look at each file below a table's location, and each that snapshots reach elsewhere.
 
-    Files that no snapshot names are read, where they can be, and those that runs of the table have
-    moved to the quarantine.
+    `found` is what snapshots hold. Files that no snapshot names are read, where they can be, and
+    those that runs of the table have moved to the quarantine.
     Raises: StorageError, where a folder can't be listed.
-    Cost: a listing, and the rows of files that no snapshot names.
+    Cost: a listing, a request for each file elsewhere, and the rows of unnamed files.
     """
     judging, away = _judged(reader, search, found, quarantine)
     judging.elsewhere()
@@ -127,7 +127,7 @@ def unnamed_matches(
 def _judged(
     reader: Reader, search: MatchSearch, found: Matches, quarantine: str | None
 ) -> tuple["_Judging", "_Judging"]:
-    """Look at the files below the table's location, and at its own ones in the quarantine."""
+    """Look at the files of a table, and at its own ones in the quarantine."""
     context = reader.context
     held = {file.location for file in found.files} | found.unread.keys()
     held |= {path for file in found.files for path, _, _ in file.manifests}
@@ -164,7 +164,7 @@ def _described(reader: Reader) -> Mapping[str, str]:
 class _Judging:
     """Files as they are judged: those that entries list, others that are `described`, and the rest.
 
-    What snapshots hold (`held`) is listed with these.
+    What snapshots hold (`held`) is listed with these; `outside` are names that no listing shows.
     """
 
     reader: Reader
@@ -176,6 +176,7 @@ class _Judging:
     objects: list[ProvedObject] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
     has_unreadable: bool = False
 
     def everything(self, folder: str) -> None:
@@ -186,6 +187,7 @@ class _Judging:
         named = [*self.found.listed, *self.known]
         exact = {comparison_key(location): location for location in named}
         loose = {loosest_key(location): location for location in named}
+        outside = {key: it for key, it in loose.items() if not is_within(it, folder)}
         otherwise: dict[str, list[tuple[str, int]]] = {}
         seen: set[str] = set()
         context = self.reader.context
@@ -193,11 +195,12 @@ class _Judging:
             files = zip(*(batch.column(at).to_pylist() for at in range(2)), strict=True)
             for location, size in files:
                 context.deadline.check()
-                name_of = exact.get(comparison_key(location))
+                name_of, key = exact.get(comparison_key(location)), loosest_key(location)
+                outside.pop(key, None)
                 if name_of is not None:
                     seen.add(name_of)
                     self.judge(location, size, name_of)
-                elif (key := loosest_key(location)) in loose:
+                elif key in loose:
                     otherwise.setdefault(loose[key], []).append((location, size))
                 else:
                     self.judge(location, size)
@@ -207,6 +210,7 @@ class _Judging:
                 self.judge(location, size, name_of if is_it else None)
         for path, reason in unlisted(folder):
             self.left.append(Left(path, f"{reason}: not checked"))
+        self.outside += outside.values()
 
     def judge(self, location: str, size: int, name_of: str | None = None) -> None:
         """Judge a file that metadata names so, or that nothing names."""
@@ -221,7 +225,24 @@ class _Judging:
             self._unreadable(location, error)
 
     def elsewhere(self) -> None:
-        """Tell of folders that properties name, outside of the table's location."""
+        """Judge files that snapshots reach outside of the table's location, and tell of folders."""
+        context = self.reader.context
+
+        def size_of(location: str) -> int | IcectlError | None:
+            context.deadline.check()
+            try:
+                status = context.store.stat(location)
+            except (StorageError, Unsupported) as error:
+                return error
+            return None if status is None else status.size_bytes
+
+        no_bytes = [0] * len(self.outside)
+        sizes = in_threads(size_of, self.outside, no_bytes, threads=context.concurrency)
+        for location, size in zip(self.outside, sizes, strict=True):
+            if isinstance(size, IcectlError):
+                self._unreadable(location, size)
+            elif size is not None:
+                self.judge(location, size, location)
         metadata = self.reader.metadata
         for name_of, folder in named_folders(metadata.location, metadata.properties).items():
             if not is_within(folder, metadata.location):

@@ -158,7 +158,7 @@ def print_erasure(console: Console, report: Erasure, *, whole: bool) -> None:
     if left:
         console.print(f"{print_count(len(left), 'item')} may still hold such rows")
     else:
-        console.say("no file under the table's location has such a row")
+        console.say("no file of the table has such a row")
 
 
 def _print_left(console: Console, left: Sequence[Left], *, every: bool) -> None:

@@ -1,7 +1,7 @@
 """The run of `icectl erase`: find, rewrite each branch, expire what holds rows, look again."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -676,12 +676,24 @@ class _Erasing:
             if self.options.deletes_versions:
                 places = [file.location for file in each_file(orphans)]
                 versions.record_locations(context, loaded, places)
-            gone = delete_orphans(context, replace(prepared, plan=plan, purge=purge))
+            with self._noting_removed(locations):
+                gone = delete_orphans(context, replace(prepared, plan=plan, purge=purge))
         except Refused as error:  # it lies where others may have files: it is told of as left
             context.progress.warn(f"no orphan is deleted: {error.message}")
             return
         for removed in (gone.removed, gone.purged):
             self.deleted_files += [file.location for file in each_file(removed)]
+
+    @contextmanager
+    def _noting_removed(self, doomed: Iterable[str]) -> Iterator[None]:
+        """Note which of some files are gone if their deletion raises."""
+        try:
+            yield
+        except BaseException:
+            store = self.context.store
+            if isinstance(store, NotingStore):
+                self.deleted_files += sorted(store.removed.intersection(doomed))
+            raise
 
     def expire_history(self) -> None:
         """Drop the tags that were named, expire snapshots that hold rows, delete their files."""
@@ -706,7 +718,8 @@ class _Erasing:
         gone = tuple(it.snapshot_id for it in prepared.plan.retention.expired)
         if self.options.deletes_versions:
             versions.record(context, prepared.loaded, gone, prepared.deletable)
-        expired = expire(context, prepared)
+        with self._noting_removed(place for place, _, _ in each_row(prepared.deletable)):
+            expired = expire(context, prepared)
         removal = expired.removal
         self.expired_ids += gone
         self.deleted_files += [location for location, _, _ in each_row(removal.removed)]

@@ -46,12 +46,18 @@ class Selection:
 
 
 def load(context: TableContext, reader: FrameReader, selection: Selection) -> Any:
+    """Have a frame made of the live rows of a table as it is now. Raises: as load_from."""
+    return load_from(open_table(context.catalog).metadata, context, reader, selection)
+
+
+def load_from(
+    metadata: TableMetadata, context: TableContext, reader: FrameReader, selection: Selection
+) -> Any:
     """Plan which files are read, and have a frame made of their live rows.
 
     Raises: UsageError, for a snapshot, column or condition that there is not; Unsupported;
     StorageError; CorruptTable.
     """
-    metadata = open_table(context.catalog).metadata
     named, schema = selection.snapshot, metadata.current_schema
     choice = (
         SnapshotChoice(ref=named) if isinstance(named, str) else SnapshotChoice(snapshot_id=named)
