@@ -1,5 +1,6 @@
 """Random histories: after an erasure an independent scanner finds no mark, and other rows stay."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,22 +13,24 @@ from hypothesis import strategies as st
 from icectl.format.partition import PartitionField
 from icectl.format.transforms import parse_transform
 from tests.builders.byte_scanner import hits_below
-from tests.builders.expiry import NOW_MS
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.orphans import age
 from tests.builders.rows import current_metadata, read_metadata, rows_without_lineage
 from tests.builders.table_builder import PARTITIONINGS, START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
 from tests.cli.conftest import HOUR_MS
+from tests.cli.test_erase import OtherFormat
 from tests.cli.test_one_judgement import run
 from tests.stores.fixed_env import FixedEnv
 
-GONE = (4712, 4713)
+GONE = tuple(range(4701, 4721))
 MARKS = [f"note {id_}".encode() for id_ in GONE]
 WHERE = ("--where", " or ".join(f"id = {id_}" for id_ in GONE))
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             ["append", "append", "append marked", "position", "equality", "keys", "remove",
-             "replace", "tag", "branch"]
+             "replace", "tag", "branch", "orphan"]
         ),
         st.booleans(),
         st.integers(0, 2**16),
@@ -58,6 +61,9 @@ def live_through(table: TableBuilder, steps: list[tuple[str, bool, int]]) -> Non
             if any(row["content"] == 0 for row in table.live(branch)):
                 change = table.remove_data_files if what == "remove" else table.replace_data_files
                 change(number % 2 + 1, branch=branch)
+        elif what == "orphan":
+            (file,) = table.loose_data_files([GONE[number % len(GONE)]])
+            age(Path(file["location"]), 9)
         elif what == "tag":
             names += 1
             table.ref(f"t{names}")
@@ -75,22 +81,46 @@ def rows_of(directory: Path) -> dict[int, list[Any]]:
     return found
 
 
-def erase(steps: list[tuple[str, bool, int]], version: int, partitioning: str) -> None:
-    """Live through some steps, erase all marks, and look for them."""
+def table_of(form: str, directory: Path, version: int, partitioning: str) -> TableBuilder:
+    """A table whose data files have a format; one of version 4 is to be upgraded."""
+    if form == "parquet":
+        return TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
+    table = OtherFormat(directory, format_version=min(version, 3), partitioning=partitioning)
+    table.form = form
+    return table
+
+
+def erase(
+    steps: list[tuple[str, bool, int]], version: int, partitioning: str, form: str, *, moves: bool
+) -> None:
+    """Live through some steps, erase all marks, and look for them.
+
+    With `moves`, files that no snapshot names lie in a quarantine by then.
+    """
     note = (PartitionField((5,), 1000, "note", parse_transform("identity")),)
-    with TemporaryDirectory() as folder, patch.dict(PARTITIONINGS, note=note):
-        directory = Path(folder) / "t"
-        table = TableBuilder(directory, format_version=min(version, 3), partitioning=partitioning)
-        live_through(table, steps)
+    with (
+        TemporaryDirectory() as folder,
+        patch.dict(PARTITIONINGS, note=note),
+        patch.dict(os.environ),
+    ):
+        directory, away = Path(folder) / "t", Path(folder) / "away"
+        live_through(table_of(form, directory, version, partitioning), steps)
         if version == 4:
             upgrade(directory, FixedEnv(START_MS + 24 * HOUR_MS))
+        if moves:
+            moving = ("--quarantine", str(away), "--max-fraction", "1", "--yes")
+            moved = run("remove-orphans", str(directory), *moving, env=Clock(NOW_MS))
+            assert moved.code == 0, moved.err
+            for path in away.rglob("*.jsonl"):
+                age(path, 1)
+            os.environ["ICECTL_REMOVE_ORPHANS_QUARANTINE"] = str(away)
         before = rows_of(directory)
         refs = read_metadata(current_metadata(directory))["refs"]
-        env = FixedEnv(NOW_MS, uuids=50_000, snapshot_ids=50_000)
+        env = FixedEnv(NOW_MS + HOUR_MS, uuids=50_000, snapshot_ids=50_000)
         words = (*WHERE, "--max-fraction", "1", "--expire-history", "--drop-tags", "*")
         ended = run("erase", str(directory), *words, "--yes", "--json", env=env)
         assert ended.code == 0, (ended.err, ended.out)
-        assert hits_below(directory, MARKS) == []
+        assert hits_below(Path(folder), MARKS) == []
         after = rows_of(directory)
         for id_, rows in after.items():
             assert not set(GONE) & set(rows)
@@ -110,17 +140,19 @@ HISTORIES = {
     "steps": STEPS,
     "version": st.integers(1, 4),
     "partitioning": st.sampled_from(["none", "identity", "truncate", "bucket", "day", "note"]),
+    "form": st.sampled_from(["parquet", "parquet", "orc", "avro"]),
+    "moves": st.booleans(),
 }
 
 
 @given(**HISTORIES)
 @settings(max_examples=12, deadline=None)
-def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning):
-    erase(steps, version, partitioning)
+def test_no_mark_is_left_and_no_other_row_goes(steps, version, partitioning, form, moves):
+    erase(steps, version, partitioning, form, moves=moves)
 
 
 @pytest.mark.full
 @given(**HISTORIES)
 @settings(max_examples=200, deadline=None)
-def test_no_mark_is_left_after_any_of_many_histories(steps, version, partitioning):
-    erase(steps, version, partitioning)
+def test_no_mark_is_left_after_any_of_many_histories(steps, version, partitioning, form, moves):
+    erase(steps, version, partitioning, form, moves=moves)
