@@ -82,6 +82,20 @@ def versions_of(bucket: Bucket) -> dict[str, list[str]]:
     return found
 
 
+def test_the_proof_names_the_version_of_each_object(bucket, erase):
+    keep_versions(bucket)
+    erase("--expire-history", "--delete-versions", "--yes")
+    objects = erase("--verify")[1]["objects"]
+    assert {one["path"] for one in objects} == {
+        bucket.location(f"t/{it}") for it in bucket.keys("t")
+    }
+    for one in objects:
+        key = one["path"].removeprefix(f"s3://{bucket.name}/")
+        stored = bucket.client.head_object(Bucket=bucket.name, Key=key)
+        told = (one["size_bytes"], one["etag"].strip('"'), one["version_id"])
+        assert told == (stored["ContentLength"], stored["ETag"].strip('"'), stored["VersionId"])
+
+
 def test_previous_versions_are_told_of(bucket, erase):
     keep_versions(bucket)
     code, done = erase("--expire-history", "--yes")
