@@ -19,7 +19,8 @@ from tests.builders.rows import (
 )
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
-from tests.cli.test_upgrade_to_v4 import Icectl, build, head, icectl
+from tests.cli.conftest import Run
+from tests.cli.test_upgrade_to_v4 import build, head, icectl
 
 __all__ = ["icectl"]
 
@@ -41,7 +42,7 @@ def metadata_of(directory: Path) -> dict[str, Any]:
     return read_metadata(current_metadata(directory))
 
 
-def files_of(icectl: Icectl, directory: Path) -> dict[int, list[str]]:
+def files_of(icectl: Run, directory: Path) -> dict[int, list[str]]:
     """The entries of every snapshot with their metrics, numbers and row ids."""
     found = {}
     for snapshot in metadata_of(directory)["snapshots"]:
@@ -61,7 +62,7 @@ def without_schemes(files: dict[int, list[str]]) -> dict[int, list[str]]:
     }
 
 
-def problems(icectl: Icectl, directory: Path) -> set[str]:
+def problems(icectl: Run, directory: Path) -> set[str]:
     """What `validate` finds beside leaves that maintenance would write anew."""
     ran = icectl("validate", str(directory), "--level", "data", "--all-snapshots", "--json")
     return {one["rule"] for one in ran.document["result"]["findings"]} - {"V4-147"}
@@ -233,7 +234,7 @@ def test_v4_004_position_deletes_spelled_in_another_way_keep_a_table_in_its_layo
     assert "(V4-004)" in refused.document["error"]["message"]
 
 
-def spelled_alike(icectl: Icectl, directory: Path) -> None:
+def spelled_alike(icectl: Run, directory: Path) -> None:
     """Vectors name their data files to the letter as the entries of these do, for engines."""
     ran = icectl("inspect", str(directory), "files", "--json")
     rows = ran.document["result"]["rows"]
@@ -359,7 +360,7 @@ def test_a_table_whose_expressions_iceberg_has_dropped_is_one_of_iceberg_and_is_
     assert problems(icectl, directory) == set()
 
 
-def suffixes(icectl: Icectl, directory: Path) -> list[str]:
+def suffixes(icectl: Run, directory: Path) -> list[str]:
     """How the names of the current manifests end, which readers go by."""
     told = icectl("inspect", str(directory), "manifests", "--json").document["result"]["rows"]
     return sorted({Path(row["path"]).suffix for row in told})
