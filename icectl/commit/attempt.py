@@ -73,6 +73,7 @@ def commit_changes(
         retries = read_or_default(properties, COMMIT_RETRIES)
         ends_at = now() + read_or_default(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
         attempt, uuid = 0, base.metadata.table_uuid
+        added: set[int] = set()
         while True:
             began_at = now()
             reason = None if uuid is None else check(newest.metadata, AssertTableUuid(uuid))
@@ -99,8 +100,10 @@ def commit_changes(
             context.env.sleep(min(shortest * 2**attempt, longest, most) / 1000)
             attempt += 1
             newest = context.catalog.load()
-            added = {item.snapshot.snapshot_id for item in updates if isinstance(item, AddSnapshot)}
-            if added & newest.metadata.snapshots_by_id.keys():  # it came through after all
+            added |= {
+                item.snapshot.snapshot_id for item in updates if isinstance(item, AddSnapshot)
+            }
+            if added & newest.metadata.snapshots_by_id.keys():  # one came through after all
                 request.sent = True
                 return newest
 
@@ -123,7 +126,8 @@ def _ask(
     except Exception:  # nothing was sent this time; Ctrl-C may come at any moment
         request.sent = was_sent
         raise
-    request.sent = not isinstance(outcome, Conflict) or outcome.may_land
+    may_land = not isinstance(outcome, Conflict) or outcome.may_land
+    request.sent = was_sent or may_land  # an earlier attempt may land yet
     return outcome
 
 

@@ -14,6 +14,7 @@ from icectl.errors import CommitConflict, CommitUnknown, Refused
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import MetadataLogEntry
 from icectl.format.updates import (
+    AddSnapshot,
     AssertRefSnapshotId,
     AssertTableUuid,
     RemoveSnapshotRef,
@@ -31,7 +32,8 @@ from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
-TABLE = history([(1, None, "2023-11-14T00:00:00Z")], {"main": {"head": 1}})
+WHEN = "2023-11-14T00:00:00Z"
+TABLE = history([(1, None, WHEN)], {"main": {"head": 1}})
 BASE = loaded_at("/wh/t/metadata/v1.metadata.json", TABLE, FILE_SYSTEM)
 
 Answer = Callable[[TableMetadata], CommitOutcome]
@@ -276,6 +278,7 @@ def doubtful(_: TableMetadata) -> CommitOutcome:
         ((refused,), False),
         ((conflict, broken), False),
         ((doubtful, broken), True),
+        ((doubtful, conflict, conflict, conflict, conflict), True),
         ((interrupted,), True),
         ((conflict, interrupted), True),
     ],
@@ -286,6 +289,25 @@ def test_r156_the_caller_knows_whether_the_commit_may_have_landed(answers, sent)
     with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):
         commit_changes(context, BASE, owned, request)
     assert request.sent is sent
+
+
+def test_r156_an_attempt_that_lands_during_the_next_one_is_found():
+    context, catalog, _ = scripted(doubtful, conflict)
+    request = CommitRequest()
+    (only,) = TABLE.snapshots
+    first, second = (replace(only, snapshot_id=id_, sequence_number=2) for id_ in (2, 3))
+    proposed = iter([first, second])
+
+    def build(_: TableMetadata) -> Sequence[Update]:
+        if catalog.commits:  # the first attempt lands after this base was read
+            catalog.newest = replace(
+                catalog.newest, metadata=apply_all(catalog.newest.metadata, [AddSnapshot(first)])
+            )
+        return [AddSnapshot(next(proposed))]
+
+    landed = commit_changes(context, BASE, build, request)
+    assert landed.metadata.snapshots_by_id.keys() == {1, 2}
+    assert request.sent
 
 
 def test_while_updates_are_made_nothing_was_sent():
