@@ -42,6 +42,7 @@ from icectl.files.deletion_vectors import Positions
 from icectl.files.parquet.schema import NameMapping
 from icectl.format.layout import layout_of_table
 from icectl.format.metadata import TableMetadata
+from icectl.format.properties import NAME_MAPPING
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot
 from icectl.format.types import can_promote, is_nested
@@ -239,13 +240,18 @@ class PlannedState:
         return field_id <= self.metadata.last_column_id and field_id not in known
 
     def unlike(self, metadata: TableMetadata) -> str | None:
-        """Return the name of a column that new files lack, or have in a type that can't be read."""
+        """Return why new files may show other values; None if they don't.
+
+        They lack a column, have it in a type that can't be read, or were read by other names.
+        """
+        if metadata.properties.get(name := NAME_MAPPING.name) != self.metadata.properties.get(name):
+            return f"the property `{name}` has changed"
         version, known = metadata.format_version, self.metadata.current_schema.all_fields
         schema = metadata.current_schema
         for id_, item in schema.all_fields.items():
             is_read = id_ not in known or can_promote(known[id_].type, item.type, version)
             if self.lacks(id_) or not (is_read or is_nested(item.type)):
-                return schema.name_of(id_)
+                return f"the column `{schema.name_of(id_)}` is as in an older schema again"
         return None
 
 
@@ -347,14 +353,14 @@ class FileRewrite:
     def _valid(self, files: LiveFiles, unlike: str | None) -> list[GroupResult]:
         """Return the groups that may be committed on a head; notes the reasons of others.
 
-        No data file is replaced if a column of new ones is `unlike` that of the table.
+        No data file is replaced if new ones are `unlike` it, as that says.
         """
         view = head_of(files, self.results)
         self.lost, self.carried = {}, {}
         valid = []
         for result in self.results:
             if unlike is not None and result.rewrites:
-                self.lost[result.number] = f"the column `{unlike}` is as in an older schema again"
+                self.lost[result.number] = unlike
                 continue
             try:
                 valid.append(self._with_deletes(result, files, view))

@@ -379,6 +379,15 @@ def test_a_column_that_is_narrow_again_meanwhile_can_be_read(tmp_path):
     assert (code, document["error"]["message"]) == (11, reason)
 
 
+def test_files_without_field_ids_may_be_read_by_other_names_meanwhile(tmp_path):
+    table = build(tmp_path / "t")
+    mapping = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}]'}
+    change = partial(set_properties, table.location, Clock(NOW_MS), mapping)
+    code, document = compact(table, MeanwhileStore(change))
+    reason = "the property `schema.name-mapping.default` has changed"
+    assert (code, document["error"]["message"]) == (11, reason)
+
+
 def test_columns_that_come_and_go_meanwhile_lose_no_group(tmp_path):
     table = build(tmp_path / "t")
     new = NestedField(6, "new", PrimitiveType("int"), required=False)
