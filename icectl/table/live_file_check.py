@@ -26,7 +26,6 @@ from icectl.entries.files import (
 )
 from icectl.entries.rows import Entries, RawEntries, Rows, by_row, live, numbers, take, where
 from icectl.errors import CorruptTable, MissingFile, Refused, StorageError
-from icectl.files.data_file import open_data_file
 from icectl.files.deletion_vectors import read_bitmap
 from icectl.files.parquet.schema import field_id
 from icectl.format.manifest import Content, FileFormat, ManifestContent, ManifestFile
@@ -557,6 +556,8 @@ def with_their_rows(
     """
     if not places:
         return frozenset()
+    from icectl.files.data_file import open_data_file
+
     lists = manifests_by_snapshot(context, metadata, snapshots)
     manifests = [
         item

@@ -237,10 +237,11 @@ IMPORTS_BY_KIND = {
 
 IMPORTS_OF_FEW_RUNS = {
     PACKAGE / "catalog" / "files.py": "icectl.catalog.commit_file",
+    PACKAGE / "table" / "live_file_check.py": "icectl.files.data_file",
     PACKAGE / "table" / "manifest_lists.py": ("icectl.checks", "icectl.entries.may_match"),
     PACKAGE / "table" / "manifests.py": "icectl.checks",
 }
-"""What only commits, plans, conditions and manifests in doubt need: no run that shows a table."""
+"""What only commits, plans, conditions, and files or manifests in doubt need: few other runs."""
 
 
 def test_first_party_imports_stand_at_the_top():
