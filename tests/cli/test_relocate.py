@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from icectl.env import Env
@@ -141,6 +144,37 @@ def test_a_copy_changes_without_the_original(tmp_path, relocate):
     head = read_metadata(current_metadata(built))["current-snapshot-id"]
     assert sorted(read_rows(after), key=str) == sorted(rows[head], key=str)
     assert contents_by_name(built) == files
+
+
+def test_metadata_of_another_table_in_the_same_folder_keep_their_names(tmp_path, relocate):
+    first, other = tmp_path / "first", tmp_path / "other"
+    for folder in (first, other):
+        TableBuilder(folder).append([1])
+    metadata = read_metadata(current_metadata(other)) | {"table-uuid": str(UUID(int=1))}
+    metadata["snapshots"][0]["snapshot-id"] += 1
+    strange = first / "metadata/00009-0190c1a4-5b6c-7d8e-9f01-000000000009.metadata.json"
+    strange.write_text(json.dumps(metadata))
+    files = contents_by_name(first)
+    ended = relocate(first, "--metadata-file", current_metadata(first).name, "--new-uuid")
+    assert (ended.code, "is not a copy" in ended.err) == (2, True)
+    assert contents_by_name(first) == files
+
+
+def test_tables_of_a_catalog_that_share_their_metadata_folder_keep_its_files(tmp_path, relocate):
+    uri, shared = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/shared"
+    catalog = SqlCatalog("c", uri=uri, warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("db")
+    for name in ("one", "other"):
+        properties = {"write.metadata.path": shared}
+        location = f"file://{tmp_path}/{name}"
+        columns = pa.schema([("id", pa.int64())])
+        table = catalog.create_table(("db", name), columns, location, properties=properties)
+        table.append(pa.table({"id": [1]}, columns))
+    files = contents_by_name(tmp_path / "shared")
+    words = ("--catalog", "c", "--catalog-option", "type=sql", "--catalog-option", f"uri={uri}")
+    ended = relocate("db.one", *words, "--new-uuid")
+    assert (ended.code, "is not a copy" in ended.err) == (2, True)
+    assert contents_by_name(tmp_path / "shared") == files
 
 
 def test_pyiceberg_reads_what_was_relocated(tmp_path, relocate):

@@ -3,7 +3,7 @@
 import csv
 import io
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,13 @@ from icectl.catalog.files import (
     next_version_name,
     refresh_hint,
 )
-from icectl.catalog.metadata_files import METADATA_FOLDER, is_same_place, list_versions, wants_gzip
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    is_metadata_file_name,
+    is_same_place,
+    list_versions,
+    wants_gzip,
+)
 from icectl.catalog.protocol import Committed, Conflict, LoadedTable, unpinned_catalog
 from icectl.catalog.resolve import located
 from icectl.cli.console import Console
@@ -395,11 +401,7 @@ def _at_home(
     if not request.new_uuid or request.target is not None:
         return _nothing_to_do(session, session.context, change, loaded, move)
     context, folder = session.context, loaded.metadata_folder
-    left = tuple(
-        version.location
-        for version in list_versions(context.store, folder)
-        if _is_of_original(context.store, version.location, loaded.metadata)
-    )
+    left = _left_over(context.store, loaded)
     beside = context.store.list_directory(folder)
     if not left and not any(file.location.endswith(_ASIDE) for file in beside):
         raise UsageError(
@@ -417,18 +419,47 @@ def _at_home(
     return _carry_out(session, change, loaded, plan, execute)
 
 
-def _is_of_original(store: Store, location: str, metadata: TableMetadata) -> bool:
-    """Return whether a metadata file is of another table at another place."""
-    try:
-        members = read_metadata_json(store.read(location))
-    except (CorruptTable, FileNotFoundError):
-        return False
-    place = members.get("location")
-    return (
-        members.get("table-uuid") != metadata.table_uuid
-        and isinstance(place, str)
-        and not is_same_place(place, metadata.location)
+def _left_over(store: Store, loaded: LoadedTable) -> tuple[str, ...]:
+    """Return the copied metadata files of the original that a killed run has not renamed.
+
+    Other tables may keep their metadata here too. The original is a table of another place that has
+    a snapshot of this one.
+    """
+    metadata, folder = loaded.metadata, loaded.metadata_folder
+    if not is_same_place(folder, locations.join(metadata.location, METADATA_FOLDER)):
+        return ()
+    others: dict[str, tuple[object, str]] = {}
+    of_original = set[object]()
+    for file in store.list_directory(folder):
+        if not is_metadata_file_name(locations.name(file.location).removesuffix(_ASIDE)):
+            continue
+        try:
+            members = read_metadata_json(store.read(file.location))
+        except (CorruptTable, FileNotFoundError):
+            continue
+        uuid, place = members.get("table-uuid"), members.get("location")
+        if (
+            uuid == metadata.table_uuid
+            or not isinstance(place, str)
+            or is_same_place(place, metadata.location)
+        ):
+            continue
+        others[file.location] = uuid, place
+        if not metadata.snapshots_by_id.keys().isdisjoint(_snapshot_ids(members)):
+            of_original.update((uuid, place))
+    return tuple(
+        location
+        for location, identity in others.items()
+        if not location.endswith(_ASIDE) and not of_original.isdisjoint(identity)
     )
+
+
+def _snapshot_ids(members: Mapping[str, Any]) -> Iterator[int]:
+    snapshots = members.get("snapshots")
+    for snapshot in snapshots if isinstance(snapshots, list) else ():
+        id_ = snapshot.get("snapshot-id") if isinstance(snapshot, dict) else None
+        if isinstance(id_, int):
+            yield id_
 
 
 def _nothing_to_do(
