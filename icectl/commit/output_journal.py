@@ -41,7 +41,12 @@ from icectl.storage.store import FileStatus, Store
 from icectl.table.context import TableContext
 from icectl.table.manifest_lists import manifests_by_snapshot
 from icectl.table.own_places import OtherTables, OwnPlaces, own_places
-from icectl.table.reachable import all_manifests, files_of_live_entries, metadata_files
+from icectl.table.reachable import (
+    all_manifests,
+    every_statistics_file,
+    files_of_live_entries,
+    metadata_files,
+)
 from icectl.units import print_count
 
 _METADATA = ".avro"
@@ -234,7 +239,8 @@ class Leftovers:
         snapshots = metadata.snapshots
         lists = manifests_by_snapshot(self.context, metadata, snapshots)
         manifests = all_manifests(lists, snapshots)
-        reached = _names(metadata_files(metadata, snapshots, manifests, {}))
+        of_snapshots = metadata_files(metadata, snapshots, manifests, {})
+        reached = _names(of_snapshots) | _names(every_statistics_file(metadata))
         listed = self.context.store.list_directory(loaded.metadata_folder)
         locations = [status.location for status in listed]
         for journal in abandoned:

@@ -199,6 +199,23 @@ def test_statistics_that_a_late_commit_may_still_name_stay_where_commits_have_no
     assert present(outputs) == [is_kept, is_kept]
 
 
+def test_statistics_that_the_metadata_name_stay_when_their_snapshot_has_gone(table):
+    """Some tools expire a snapshot, and leave the entry of its statistics (R-141)."""
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND)
+    place = outputs.statistics(5)
+    LocalStore().create(place, b"PFA1")
+    entry = {"snapshot-id": 5, "statistics-path": place, "file-size-in-bytes": 4}
+    details = {"file-footer-size-in-bytes": 0, "blob-metadata": []}
+    edit_metadata(table.directory, statistics=[entry | details])
+    dead(outputs)
+    for _ in range(2):
+        with leftovers(table).removed_after(loaded_by(table)):
+            current = current_metadata(table.directory)
+            number = int(current.name[1:].split(".")[0]) + 1
+            shutil.copy(current, current.with_name(f"v{number}.metadata.json"))
+    assert Path(place).exists()
+
+
 @pytest.mark.parametrize("commits", [False, True])
 def test_a_run_of_a_process_that_is_there_is_left_alone(table, commits):
     outputs = started(table)
