@@ -415,6 +415,12 @@ def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
     broken, capsys, words, lie
 ):
     """A column that is lost or has another id has no values, and would lose them for good."""
+    lie_of_note(broken, lie)
+    assert refused(broken, words, capsys) == (15, "R-097")
+
+
+def lie_of_note(broken: Broken, lie: dict[str, Any] | None) -> None:
+    """Change what the schema says of a column; with None it lacks the column."""
 
     def change(members: dict[str, Any]) -> None:
         columns = members["schemas"][0]["fields"]
@@ -423,7 +429,6 @@ def test_r097_a_schema_that_its_copies_in_manifests_contradict_is_refused(
 
     broken.edit(change)
     age(broken.directory, 30)
-    assert refused(broken, words, capsys) == (15, "R-097")
 
 
 @pytest.mark.parametrize("words", [ORPHANS, QUARANTINE])
@@ -942,13 +947,7 @@ def test_snapshots_of_a_leaf_without_and_with_dead_rows_may_stay(tree):
 def test_v4_140_a_column_that_only_the_statistics_of_a_root_have_is_refused(
     tree, capsys, words, lie
 ):
-    def change(members: dict[str, Any]) -> None:
-        columns = members["schemas"][0]["fields"]
-        (column,) = (one for one in columns if one["name"] == "note")
-        columns.remove(column) if lie is None else column.update(lie)
-
-    tree.edit(change)
-    age(tree.directory, 30)
+    lie_of_note(tree, lie)
     assert refused(tree, words, capsys) == (15, "V4-140")
 
 
