@@ -65,25 +65,28 @@ _LIMITS = {"INT32": 1 << 31, "INT64": 1 << 63}
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Plain:
     """Values in their plain encoding, and their places among others."""
 
     values: Sequence[bytes]
     places: npt.NDArray[np.intp]
+    _hashes: npt.NDArray[np.uint64] | None = None
 
-    @cached_property
     def hashes(self) -> npt.NDArray[np.uint64]:
-        return np.fromiter(map(xxh64_intdigest, self.values), np.uint64, len(self.values))
+        """Return the hash of each value, computed once."""
+        if self._hashes is None:
+            hashed = map(xxh64_intdigest, self.values)
+            self._hashes = np.fromiter(hashed, np.uint64, len(self.values))
+        return self._hashes
 
     def among(self, asked: Mask) -> "_Plain":
         """Return those of some places."""
         is_asked = asked[self.places]
         if is_asked.all():
             return self
-        chosen = _Plain(list(compress(self.values, is_asked)), self.places[is_asked])
-        chosen.__dict__["hashes"] = self.hashes[is_asked]
-        return chosen
+        values = list(compress(self.values, is_asked))
+        return _Plain(values, self.places[is_asked], self.hashes()[is_asked])
 
 
 _Has = Callable[[_Plain], Mask]
@@ -196,7 +199,7 @@ class ValueFilters:
         blocks = np.frombuffer(bits, "<u4").reshape(-1, len(_SALTS))
 
         def has(values: _Plain) -> Mask:
-            hashed = values.hashes
+            hashed = values.hashes()
             chosen = blocks[(hashed >> np.uint64(32)) * np.uint64(len(blocks)) >> np.uint64(32)]
             low = hashed.astype(np.uint32)[:, np.newaxis]
             wanted = np.uint32(1) << (low * _SALTS >> np.uint32(27))
