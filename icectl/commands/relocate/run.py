@@ -65,7 +65,7 @@ from icectl.format.properties import METADATA_PATH
 from icectl.storage import location as locations
 from icectl.storage.new_files import create_own
 from icectl.storage.open import PathMapStore, add_root, open_store
-from icectl.storage.store import Store, check_creatable
+from icectl.storage.store import FileStatus, Store, check_creatable
 from icectl.table.context import TableContext, open_table
 from icectl.table.guard import require_safe_base
 from icectl.table.stored import compare_with_store
@@ -401,8 +401,8 @@ def _at_home(
     if not request.new_uuid or request.target is not None:
         return _nothing_to_do(session, session.context, change, loaded, move)
     context, folder = session.context, loaded.metadata_folder
-    left = _left_over(context.store, loaded)
     beside = context.store.list_directory(folder)
+    left = _left_over(context.store, loaded, beside)
     if not left and not any(file.location.endswith(_ASIDE) for file in beside):
         raise UsageError(
             f"`--new-uuid` makes a copy an independent table, and the table in "
@@ -419,18 +419,18 @@ def _at_home(
     return _carry_out(session, change, loaded, plan, execute)
 
 
-def _left_over(store: Store, loaded: LoadedTable) -> tuple[str, ...]:
+def _left_over(store: Store, loaded: LoadedTable, beside: Sequence[FileStatus]) -> tuple[str, ...]:
     """Return the copied metadata files of the original that a killed run has not renamed.
 
-    Other tables may keep their metadata here too. The original is a table of another place that has
-    a snapshot of this one.
+    They are among those `beside` the table's. Other tables may keep their metadata here too. The
+    original is a table of another place that has a snapshot of this one.
     """
     metadata, folder = loaded.metadata, loaded.metadata_folder
     if not is_same_place(folder, locations.join(metadata.location, METADATA_FOLDER)):
         return ()
     others: dict[str, tuple[object, str]] = {}
     of_original = set[object]()
-    for file in store.list_directory(folder):
+    for file in beside:
         if not is_metadata_file_name(locations.name(file.location).removesuffix(_ASIDE)):
             continue
         try:
