@@ -101,7 +101,7 @@ def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
         }
         for row in row_set.rows
     )
-    _print(console, TEXT_VIEWS[view], shortened, none=_NONE.get(view, "there are no rows"))
+    _print(console, TEXT_VIEWS[view], shortened, none=_NONE.get(view))
 
 
 _NONE = {
@@ -156,7 +156,7 @@ def _print(
     rows: Iterable[Mapping[str, Any]],
     *,
     whole: bool = False,
-    none: str = "there are no rows",
+    none: str | None = None,
 ) -> None:
     """Print rows in chunks; unless `whole`, columns empty in a chunk are left out."""
     number = -1
@@ -176,7 +176,7 @@ def _print(
         chosen = [[line[at] for at in shown] for line in lines]
         print_table(console, [headings[at] for at in shown], chosen)
     if number < 0:
-        console.note(f"nothing to show: {none}")
+        console.note(f"nothing to show: {none or 'there are no rows'}")
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
