@@ -223,8 +223,9 @@ def _head(
         facts = TreeSchema(metadata)
         rows, _ = sound_root(context.store, facts, snapshot)
         if options.mode == "eager":
-            legacy = len(_movable(context, facts, rows))
-            fixed = len(_legacy(rows)) - legacy
+            older = _legacy(rows)
+            legacy = len(_movable(context, facts, older))
+            fixed = len(older) - legacy
         is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
         if not is_read:
             return BranchHead(
@@ -431,7 +432,7 @@ def _rewritten(statistics: LegacyStatistics, facts: TreeSchema, state: ParentSta
 
     What version 4 can't say stays in its old manifests (sfc-1 11.5).
     """
-    keys = frozenset(map(comparison_key, _movable(statistics.context, facts, state.rows)))
+    keys = frozenset(map(comparison_key, _movable(statistics.context, facts, _legacy(state.rows))))
     of_kept = statistics.of(facts, _kept(state, keys | state.foreign))
     return TreeChange(facts.empty(), rewritten=keys, operation="replace", statistics=of_kept)
 
@@ -445,11 +446,11 @@ def _kept(state: ParentState, rewritten: Set[str]) -> list[ListedRow]:
     ]
 
 
-def _movable(context: TableContext, facts: TreeSchema, rows: pa.Table) -> list[str]:
-    """Return the manifests of older versions that a root lists and whose rows leaves can hold."""
+def _movable(context: TableContext, facts: TreeSchema, older: Sequence[ListedRow]) -> list[str]:
+    """Return those of the manifests of older versions whose rows leaves can hold."""
     return [
         leaf.name
-        for leaf in _legacy(rows)
+        for leaf in older
         if can_move(facts, read_leaf(context.store, facts, leaf, part=PLAIN))
     ]
 
