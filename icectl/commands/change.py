@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
 from icectl.catalog.protocol import LoadedTable
@@ -11,7 +12,7 @@ from icectl.cli.options import Change
 from icectl.cli.session import Session, identity_of, unpublished_metadata
 from icectl.commit.attempt import CommitRequest, commit_changes
 from icectl.commit.output_journal import Leftovers
-from icectl.errors import CommitConflict, Declined, Incomplete, ProblemsFound, Refused
+from icectl.errors import CommitConflict, Declined, Incomplete, ProblemsFound, Refused, UsageError
 from icectl.format.metadata import TableMetadata
 from icectl.format.updates import Update
 from icectl.table.context import TableContext
@@ -58,6 +59,14 @@ class PlannedChange(Generic[Report]):
     errors_left: bool = False
     deleted_file_count: int | None = None
     warnings: Sequence[str] = ()
+
+
+def check_table_first(command: str, verbs: Sequence[str], table: str, verb: str) -> None:
+    """Raises: UsageError, where a verb is in the place of the table."""
+    if table in verbs and verb not in verbs:
+        raise UsageError(
+            "the table comes before the verb", hint=f"`icectl {command} {quote(verb)} {table}`"
+        )
 
 
 def carry_out(session: Session, change: Change, planned: PlannedChange[Report]) -> Outcome:

@@ -44,6 +44,11 @@ def test_properties_are_shown_without_a_verb(table, properties):
     assert current_metadata(Path(table.location)) == before
 
 
+def test_a_verb_in_the_place_of_the_table_is_told(table, properties):
+    ended = properties("set", table.location, "owner=eve")
+    assert (ended.code, f"`icectl properties {table.location} set`" in ended.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

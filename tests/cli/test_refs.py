@@ -83,6 +83,11 @@ def test_refs_are_listed_without_a_verb(table, refs):
     assert current_metadata(Path(table.location)) == before
 
 
+def test_a_verb_in_the_place_of_the_table_is_told(table, refs):
+    ended = refs("tag", table.location, "eoy-2025")
+    assert (ended.code, f"`icectl refs {table.location} tag`" in ended.err) == (2, True)
+
+
 def test_a_tag_is_made_where_it_is_asked_for(table, refs):
     first, second, third = ids(table)
     for name, words, wanted in (

@@ -9,7 +9,13 @@ from icectl.cli.document import Outcome, print_new_metadata_file
 from icectl.cli.options import Change, Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.tables import TableColumn, print_pairs, print_table
-from icectl.commands.change import MetadataReport, PlannedChange, carry_out, commit_metadata
+from icectl.commands.change import (
+    MetadataReport,
+    PlannedChange,
+    carry_out,
+    check_table_first,
+    commit_metadata,
+)
 from icectl.commands.properties.options import VERBS, PropertiesRequest
 from icectl.commands.properties.plan import (
     PropertyChange,
@@ -39,6 +45,7 @@ def run(common: Common, table: str, request: PropertiesRequest, change: Change) 
         )
     names = request.names or []
     if request.verb not in VERBS:
+        check_table_first(COMMAND, VERBS, table, request.verb)
         usage = "set KEY=VALUE" if "=" in request.verb else "[set KEY=VALUE | unset KEY]"
         raise UsageError(
             f"`{request.verb}` is not `set` or `unset`", hint=f"icectl properties TABLE {usage}"

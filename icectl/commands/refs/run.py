@@ -9,7 +9,13 @@ from icectl.cli.document import Outcome, id_text, print_new_metadata_file
 from icectl.cli.options import Change, Common, read_options
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.tables import TableColumn, print_table
-from icectl.commands.change import MetadataReport, PlannedChange, carry_out, commit_metadata
+from icectl.commands.change import (
+    MetadataReport,
+    PlannedChange,
+    carry_out,
+    check_table_first,
+    commit_metadata,
+)
 from icectl.commands.refs.options import VERBS, RefsRequest
 from icectl.commands.refs.plan import (
     RefChange,
@@ -44,7 +50,7 @@ _OPTIONS_BY_VERB = {
 
 def run(common: Common, table: str, request: RefsRequest, change: Change) -> Outcome:
     """List the branches and tags, or change some."""
-    _check(request)
+    _check(table, request)
     if request.verb in (None, "list"):
         session = open_session(common, table, read_only=True)
         loaded = session.open_for_reading("listed").loaded
@@ -103,10 +109,11 @@ def run(common: Common, table: str, request: RefsRequest, change: Change) -> Out
     )
 
 
-def _check(request: RefsRequest) -> None:
+def _check(table: str, request: RefsRequest) -> None:
     """Raises: UsageError, for an unknown verb, an option of another one, missing names."""
     verb, names = request.verb or "list", request.names or []
     if verb not in VERBS:
+        check_table_first(COMMAND, VERBS, table, verb)
         raise UsageError(f"`{verb}` is not one of {', '.join(VERBS)}")
     for name in dict.fromkeys(chain(("--at", "--to"), *_OPTIONS_BY_VERB.values())):
         value = getattr(request, name.removeprefix("--").replace("-", "_"))
