@@ -38,10 +38,12 @@ _LOGGER = logging.getLogger(__name__)
 class CommitRequest:
     """Whether the catalog was asked for a commit that has landed, or may have (R-156).
 
-    While `sent` is false, the table has nothing of the run.
+    While `sent` is false, the table has nothing of the run. If it is `doubtful`, an attempt ended
+    with a conflict and may have landed all the same, beside the one that is known to have landed.
     """
 
     sent: bool = False
+    doubtful: bool = False
 
 
 def commit_changes(
@@ -126,6 +128,7 @@ def _ask(
     except Exception:  # nothing was sent this time; Ctrl-C may come at any moment
         request.sent = was_sent
         raise
+    request.doubtful |= isinstance(outcome, Conflict) and outcome.may_land
     may_land = not isinstance(outcome, Conflict) or outcome.may_land
     request.sent = was_sent or may_land  # an earlier attempt may land yet
     return outcome

@@ -227,10 +227,10 @@ class Transaction:
         Returns the cause of a file's error: another run has removed this one's files, or the whole
         table is gone.
         """
+        if self.request.doubtful or (self.table is None and self.request.sent):  # R-156
+            return None
         if self.table is not None:
             self.outputs.keep(self._landed_files(self.table.metadata))
-            return None
-        if self.request.sent:  # R-156
             return None
         cause: IcectlError | None = None
         if isinstance(error, MissingFile | StorageError | OSError):

@@ -307,7 +307,7 @@ def test_r156_an_attempt_that_lands_during_the_next_one_is_found():
 
     landed = commit_changes(context, BASE, build, request)
     assert landed.metadata.snapshots_by_id.keys() == {1, 2}
-    assert request.sent
+    assert (request.sent, request.doubtful) == (True, True)
 
 
 def test_while_updates_are_made_nothing_was_sent():

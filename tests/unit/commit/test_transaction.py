@@ -48,6 +48,22 @@ class Answering:
         return self.answer()
 
 
+class UnderWay(Answering):
+    """A catalog that was about to commit when it was asked for the first commit."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog, lambda: Conflict("a commit is in progress", may_land=True))
+        self.is_asked = False
+
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        if self.is_asked:
+            return self.catalog.commit(base, requirements, updates)
+        self.is_asked = True
+        return self.answer()
+
+
 def answering(table: TableBuilder, answer: Callable[[], CommitOutcome]) -> TableContext:
     context = context_of(table.location)
     return replace(context, catalog=Answering(context.catalog, answer))
@@ -162,6 +178,15 @@ def test_r156_where_nobody_knows_how_it_ended_every_file_stays(table, case):
     run = owning(answering(table, UNKNOWN[case]))
     with pytest.raises((CommitUnknown, KeyboardInterrupt, SystemExit)):
         run()
+    assert run.present == [True, True, True]
+
+
+def test_files_of_an_attempt_that_may_land_beside_the_last_one_stay(table):
+    """Another writer may have built on it, and have expired its snapshot at once."""
+    context = context_of(table.location)
+    run = owning(replace(context, catalog=UnderWay(context.catalog)))
+    run()
+    assert run.landed == context.catalog.load()
     assert run.present == [True, True, True]
 
 
