@@ -9,7 +9,7 @@ No run can know that another run is dead, so removal does not depend on it. The 
 journal as abandoned, and then reads the table's newest version. A run about to commit reads its
 journal after loading its base, and gives up if it finds the mark. Its commit therefore builds at
 most on that version. Once a newer version exists, the commit can no longer be applied: the file
-name is taken, or the pointer names another file. No commit will ever name files that the newest
+name is taken, or the pointer names a later file. No commit will ever name files that the newest
 metadata does not reach.
 
 A REST server also applies changes to newer metadata than their base. There the sequence number of
@@ -344,17 +344,19 @@ def _is_running(env: Env, journal: OutputJournal) -> bool:
 def _cannot_land(journal: OutputJournal, newest: LoadedTable, outputs: Sequence[str]) -> bool:
     """Return whether an abandoned run's commit is too late (R-162).
 
-    Its version exists already, its pointer names another file, or its sequence number is taken,
-    which statistics alone need none of.
+    Its version exists already, its pointer names a later file, or its sequence number is taken,
+    which statistics alone need none of. A pointer that was set back to an older file may name the
+    run's base again.
     """
     if not journal.abandoned:
         return False
+    known, version = journal.newest_version, newest.version
+    is_newer = known is not None and version is not None and version > known
     if newest.capabilities.numbers_versions:
-        if journal.newest_version is None or newest.version is None:
-            return False
-        return newest.version > journal.newest_version
+        return is_newer
     if newest.capabilities.commits_on_base:
-        return journal.newest_location not in (None, newest.metadata_location)
+        log = [entry.metadata_file for entry in newest.metadata.metadata_log]
+        return is_newer or journal.newest_location in log
     rest = (name(place).replace(journal.uuid, "") for place in outputs)
     if outputs and all(map(_STATISTICS.fullmatch, rest)):
         return False

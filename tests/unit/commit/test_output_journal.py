@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog
+from icectl.catalog.pointer import POINTED
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.output_journal import DataPlaces, Leftovers, is_output, write
 from icectl.commit.transaction import Outputs, Transaction, outputs_of
@@ -168,6 +169,33 @@ def test_without_a_commit_it_goes_once_another_writer_has_committed(table):
     table.set_properties({"meanwhile": "yes"})
     rerun(table, commits=False)
     assert present(outputs) == NONE
+
+
+class Pointed(NamedFileCatalog):
+    """Stands for a catalog with a pointer, which names a metadata file."""
+
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        return replace(super().load(to_show=to_show), capabilities=POINTED)
+
+
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_a_pointer_that_was_set_back_may_name_the_base_of_a_dead_run_again(table, is_numbered):
+    outputs = dead(started(table))
+
+    def clear(metadata_file: Path) -> list[bool]:
+        catalog = Pointed(LocalStore(), table.location, Clock(NOW_MS), str(metadata_file))
+        context = replace(context_of(table.location), catalog=catalog)
+        Leftovers(context, (COMMAND,)).remove(catalog.load())
+        return present(outputs)
+
+    newest = current_metadata(table.directory)
+    assert clear(newest) == ALL
+    if not is_numbered:
+        changed(outputs, **{"newest-version": None})
+    assert clear(newest.with_name("v1.metadata.json")) == ALL
+    assert clear(newest) == ALL
+    table.set_properties({"meanwhile": "yes"})
+    assert clear(current_metadata(table.directory)) == NONE
 
 
 class InSequence(FileSystemCatalog):
