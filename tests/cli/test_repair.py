@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
 from tests.builders.broken import (
     DELETED,
@@ -676,6 +677,29 @@ def test_the_result_is_checked_though_no_clock_tells_it_from_the_file_that_was_n
     ended = repair(table.directory, *words, "--skip", "statistics")
     assert (ended.code, ended.err) == (0, "")
     assert "warning R-141: /nowhere: it describes snapshot 5, which is gone" in ended.out
+
+
+def test_statistics_that_another_writer_sets_meanwhile_stay(repair, table, monkeypatch):
+    commit = FileSystemCatalog.commit
+
+    def entry(snapshot_id: int, path: str) -> dict[str, Any]:
+        return {"snapshot-id": snapshot_id, "statistics-path": path, "file-size-in-bytes": 9}
+
+    lost = [entry(5, "/lost"), entry(6, "/gone")]  # snapshots that are gone
+    newer = [entry(5, "/newer"), entry(6, "/gone")]
+    edit_metadata(table.directory, partition_statistics=lost)
+
+    def meanwhile(self: Any, *rest: Any) -> Any:
+        monkeypatch.setattr(FileSystemCatalog, "commit", commit)
+        table.set_properties({"partition": "statistics"})
+        edit_metadata(table.directory, partition_statistics=newer)
+        return commit(self, *rest)
+
+    monkeypatch.setattr(FileSystemCatalog, "commit", meanwhile)
+    ended = repair(table.directory, "--yes", "--json")
+    assert ended.code == 0, ended.err
+    found = read_metadata(current_metadata(table.directory))
+    assert found["partition-statistics"] == newer[:1]
 
 
 def test_repairs_are_told_with_their_reasons(repair, table):

@@ -541,14 +541,7 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
             repaired = write_manifests(reader, head_repair, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
-            fixes = prepared.plan.of("statistics")
-            fixed_ids = {int(fix.name or 0) for fix in fixes}
-            whole = {file.snapshot_id for file in metadata.statistics} & fixed_ids
-            partition = {file.snapshot_id for file in metadata.partition_statistics} & fixed_ids
-            others: list[Update] = [
-                *(RemoveStatistics(id_) for id_ in sorted(whole)),
-                *(RemovePartitionStatistics(id_) for id_ in sorted(partition)),
-            ]
+            others = _without_statistics(metadata, prepared)
             others += _set_back_updates(metadata, prepared)
             if repaired is None:
                 return Proposal(others)
@@ -557,6 +550,19 @@ def _commit(context: TableContext, prepared: PreparedRepair) -> tuple[LoadedTabl
 
         landed = opened.commit(propose)
     return landed, None if repaired is None else snapshot_id
+
+
+def _without_statistics(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
+    """Return the removal of statistics, by snapshots, unless newer ones were set since the plan."""
+    planned = prepared.loaded.metadata.every_statistics
+    newer = {file.snapshot_id for file in metadata.every_statistics if file not in planned}
+    fixed_ids = {int(fix.name or 0) for fix in prepared.plan.of("statistics")} - newer
+    whole = {file.snapshot_id for file in metadata.statistics} & fixed_ids
+    partition = {file.snapshot_id for file in metadata.partition_statistics} & fixed_ids
+    return [
+        *map(RemoveStatistics, sorted(whole)),
+        *map(RemovePartitionStatistics, sorted(partition)),
+    ]
 
 
 def _set_back_updates(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
