@@ -22,6 +22,7 @@ from tests.builders.rows import current_metadata, local, read_metadata, read_row
 from tests.catalogs.conftest import configure
 from tests.catalogs.hive_servers import Faster, HiveServer, client, hive_server
 from tests.catalogs.races import icectl, race
+from tests.catalogs.rest_fake import Quick
 from tests.catalogs.server import NAME, meanwhile
 from tests.catalogs.test_rest_access import certificates
 from tests.fault.changing import run
@@ -139,6 +140,29 @@ def test_an_error_of_the_servers_own_is_looked_into(hive, monkeypatch):
     monkeypatch.setattr(metastore, "alter_table", failing)
     assert on(hive, "rewrite-manifests", "--min-manifests", "1")[0] == 0
     assert on(hive, "validate")[0] == 0
+
+
+@hive4
+def test_a_change_that_shows_after_its_refusal_is_found(hive, monkeypatch):
+    """The server gave up waiting for its database, which made the change."""
+    alter = metastore.alter_table
+    late: list[Any] = []
+
+    def failing(*words: Any) -> None:
+        late.append(words)
+        raise CallRefused("Internal error processing alter_table", is_unknown=False)
+
+    class Waiting(Quick):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if seconds and late:
+                alter(*late.pop())
+
+    monkeypatch.setattr(metastore, "alter_table", failing)
+    words = ["rewrite-manifests", f"{NAME}.{hive.namespace[0]}.t", "--min-manifests", "1"]
+    assert run(words, env=Waiting())[0] == 0
+    monkeypatch.undo()
+    assert not late
 
 
 @hive4

@@ -74,7 +74,7 @@ _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 _RESENDS = 2
 _MODIFIED = "The table has been modified"
 _LOOK_SECONDS = (0.0, 0.5, 1.5)
-"""Before each look at a table whose change was sent and not answered."""
+"""Before each look at a table whose change was sent, and not answered or refused."""
 
 
 def connect(access: CatalogAccess) -> "HiveWarehouse":
@@ -300,10 +300,7 @@ class HivePointer:
         Raises: StorageError, where it is not; SwapUncertain.
         """
         self.is_settled = lost is None or _MODIFIED in reason
-        try:
-            location = self.read().metadata_location
-        except (StorageError, TableNotFound) as error:
-            raise SwapUncertain(reason) from error
+        location = self._seen(change)
         if location == change.target:
             return
         if lost is None and location == change.before:
@@ -311,13 +308,23 @@ class HivePointer:
         raise SwapUncertain(reason)
 
     def _after_silence(self, change: "_Change", reason: str) -> None:
-        """Return where the change is there; looks for a while. Raises: SwapUncertain."""
+        """Return where the change is there. Raises: SwapUncertain."""
+        if self._seen(change) != change.target:
+            raise SwapUncertain(reason)
+
+    def _seen(self, change: "_Change") -> str | None:
+        """Return the table's metadata file, once it has changed; looks for a while.
+
+        None if the table could not be read.
+        """
+        location = None
         for seconds in _LOOK_SECONDS:
             self.warehouse.access.env.sleep(seconds)
             with suppress(StorageError, TableNotFound):
-                if self.read().metadata_location == change.target:
-                    return
-        raise SwapUncertain(reason)
+                location = self.read().metadata_location
+                if location != change.before:
+                    break
+        return location
 
     def _failure(self, reason: str) -> StorageError:
         return StorageError(
