@@ -609,7 +609,8 @@ def test_whole_rows_of_position_deletes_are_left_out(erase, tmp_path, version):
     clean(erase, directory)
 
 
-def test_what_was_moved_to_the_quarantine_is_found(erase, tmp_path, monkeypatch):
+@pytest.mark.parametrize("days", [1, 0])
+def test_what_was_moved_to_the_quarantine_is_found(erase, tmp_path, monkeypatch, days):
     directory, away = tmp_path / "t", tmp_path / "away"
     table = TableBuilder(directory)
     table.append(range(10))
@@ -618,10 +619,10 @@ def test_what_was_moved_to_the_quarantine_is_found(erase, tmp_path, monkeypatch)
     for path in directory.rglob("*.parquet"):
         os.utime(path, (NOW_MS / 1000 - 9 * 86_400,) * 2)
     moving = ("--quarantine", away, "--max-fraction", "1", "--yes")
-    day_before = Clock(NOW_MS - 86_400_000)
-    assert erase(directory, *moving, command="remove-orphans", env=day_before).code == 0
+    moved_at = Clock(NOW_MS - days * 86_400_000)
+    assert erase(directory, *moving, command="remove-orphans", env=moved_at).code == 0
     for path in away.rglob("*.jsonl"):
-        age(path, 1)
+        age(path, days)
     copies = list(away.rglob("*.parquet"))
     (moved,) = (path for path in copies if hits_in(path.read_bytes(), [MARK]))
     monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_QUARANTINE", str(away))

@@ -53,7 +53,7 @@ Unpurged = Literal["young", "unlisted", "changed", "referenced"]
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """Copies to delete, of runs before `older_than_ms`, and how many others stay, by reason.
+    """Copies to delete, of runs until `older_than_ms`, and how many others stay, by reason.
 
     `lists` are the lists of runs of which nothing else is left then.
     """
@@ -87,7 +87,7 @@ def plan_purge(
     older_than_ms: int,
     references: References,
 ) -> PurgePlan:
-    """Plan to delete the copies in a quarantine that this table's runs listed before an instant.
+    """Plan to delete the copies in a quarantine that this table's runs listed until an instant.
 
     Raises: StorageError, where the quarantine or a list cannot be read.
     Cost: a listing of the quarantine, and the lists of old runs.
@@ -102,7 +102,7 @@ def plan_purge(
             left_alone["unlisted"] += len(run.files)
             continue
         times = [run.began_ms, *(one.modified_ms or _ANY_TIME_MS for one in run.lists)]
-        if max(times) >= older_than_ms:
+        if max(times) > older_than_ms:
             left_alone["young"] += len(run.files)
             continue
         reached = references.reach(pa.array([file.location for file in run.files], pa.string()))
