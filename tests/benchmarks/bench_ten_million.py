@@ -78,32 +78,22 @@ PLANS = {
 
 KINDS = {
     "plain": [
-        "inspect",
-        "remove-orphans -n",
-        "expire-snapshots -n",
-        "rewrite-manifests -n",
-        "compact -n",
-        "rewrite-manifests",
+        "inspect", "remove-orphans -n", "expire-snapshots -n", "rewrite-manifests -n",
+        "compact -n", "rewrite-manifests",
     ],
     "plans": ["remove-orphans -n", "expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
     "orphans": ["remove as many orphans -n"],
     "deletes": ["expire-snapshots -n", "rewrite-manifests -n", "compact -n"],
     "sfc-1": ["upgrade-to-v4 -n", "upgrade-to-v4", "rewrite all manifests -n", "compact -n"],
-}
+}  # fmt: skip
 """What is measured, in this order."""
 
 _LARGEST_BYTES = {
-    "inspect": 20,
-    "remove-orphans -n": 19,
-    "remove as many orphans -n": 150,
-    "expire-snapshots -n": 19,
-    "rewrite-manifests -n": 19,
-    "compact -n": 19,
-    "rewrite-manifests": 250,
-    "upgrade-to-v4 -n": 400,
-    "upgrade-to-v4": 400,
+    "inspect": 20, "remove-orphans -n": 19, "remove as many orphans -n": 150,
+    "expire-snapshots -n": 19, "rewrite-manifests -n": 19, "compact -n": 19,
+    "rewrite-manifests": 250, "upgrade-to-v4 -n": 400, "upgrade-to-v4": 400,
     "rewrite all manifests -n": 19,
-}
+}  # fmt: skip
 """Of memory for each file more: with 19, 100 million files need less than 2 GiB.
 
 Work under way is not in full use at a million orphans: 150 tells only that no plan holds them.

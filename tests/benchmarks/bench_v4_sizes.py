@@ -192,14 +192,10 @@ def grown(samples: pa.Table, own: pa.Table, leaves: int, count: int) -> TreeTabl
     totals = {
         f"total-{name}": "0"
         for name in (
-            "data-files",
-            "delete-files",
-            "records",
-            "files-size",
-            "position-deletes",
+            "data-files", "delete-files", "records", "files-size", "position-deletes",
             "equality-deletes",
         )
-    }
+    }  # fmt: skip
     id_ = 1_000 + LATER
     snapshot = Snapshot(
         id_, 1_750_000_000_001, None, LATER, root_manifest=location, summary=totals, schema_id=0

@@ -34,12 +34,9 @@ HASHED_LIMIT = 1.8
 
 KINDS = {"id": "long", "day": "date", "price": "double", "name": "string", "at": "timestamp"}
 ARROW = {
-    "long": pa.int64(),
-    "date": pa.date32(),
-    "double": pa.float64(),
-    "string": pa.string(),
+    "long": pa.int64(), "date": pa.date32(), "double": pa.float64(), "string": pa.string(),
     "timestamp": pa.timestamp("us"),
-}
+}  # fmt: skip
 SCHEMA = Schema(
     0,
     tuple(

@@ -8,18 +8,10 @@ from icectl.entries.rows import CARRIED, PLANNING, Entries
 from icectl.format.manifest import Content, FileFormat, Status
 
 DEFAULTS: dict[str, Any] = {
-    "content": Content.DATA,
-    "status": Status.ADDED,
-    "file_format": FileFormat.PARQUET,
-    "spec_id": 0,
-    "partition_key": b"",
-    "record_count": 10,
-    "file_size_in_bytes": 1000,
-    "snapshot_id": 1,
-    "sequence_number": 1,
-    "file_sequence_number": 1,
-    "manifest": 0,
-}
+    "content": Content.DATA, "status": Status.ADDED, "file_format": FileFormat.PARQUET,
+    "spec_id": 0, "partition_key": b"", "record_count": 10, "file_size_in_bytes": 1000,
+    "snapshot_id": 1, "sequence_number": 1, "file_sequence_number": 1, "manifest": 0,
+}  # fmt: skip
 
 
 def key(value: str) -> bytes:
@@ -42,14 +34,10 @@ def equality(location: str, **values: Any) -> dict[str, Any]:
 
 def vector(location: str, data_file: str, **values: Any) -> dict[str, Any]:
     return {
-        "location": location,
-        "content": Content.POSITION_DELETES,
-        "file_format": FileFormat.PUFFIN,
-        "referenced_data_file": data_file,
-        "content_offset": 4,
-        "content_size_in_bytes": 40,
-        **values,
-    }
+        "location": location, "content": Content.POSITION_DELETES,
+        "file_format": FileFormat.PUFFIN, "referenced_data_file": data_file, "content_offset": 4,
+        "content_size_in_bytes": 40, **values,
+    }  # fmt: skip
 
 
 def entries(*rows: dict[str, Any]) -> Entries:

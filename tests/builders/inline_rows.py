@@ -28,13 +28,10 @@ from tests.builders.tree_table import upgrade
 
 COLUMNS = pa.schema(
     [
-        ("id", pa.int64()),
-        ("category", pa.string()),
-        ("amount", pa.decimal128(9, 2)),
-        ("at", pa.timestamp("us")),
-        ("note", pa.string()),
+        ("id", pa.int64()), ("category", pa.string()), ("amount", pa.decimal128(9, 2)),
+        ("at", pa.timestamp("us")), ("note", pa.string()),
     ]
-)
+)  # fmt: skip
 """The columns of built tables as frames have them."""
 
 

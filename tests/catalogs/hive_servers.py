@@ -135,14 +135,10 @@ class HiveServer:
             parameters={"of": "storage"},
         )
         parameters = {
-            "EXTERNAL": "TRUE",
-            "table_type": "ICEBERG",
-            "metadata_location": metadata_location,
-            "of-another": "kept",
-            "numRows": "1",
-            "snapshot-count": "0",
+            "EXTERNAL": "TRUE", "table_type": "ICEBERG", "metadata_location": metadata_location,
+            "of-another": "kept", "numRows": "1", "snapshot-count": "0",
             "current-snapshot-id": "1",
-        }
+        }  # fmt: skip
         made = ttypes.Table(
             tableName=table,
             dbName=self.namespace[0],

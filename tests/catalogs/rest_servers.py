@@ -49,12 +49,8 @@ def iceberg_server(folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     command = ["java", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     command += [
-        "-cp",
-        os.environ[JARS],
-        str(SOURCE),
-        str(folder / "catalog.db"),
-        f"file://{folder}",
-    ]
+        "-cp", os.environ[JARS], str(SOURCE), str(folder / "catalog.db"), f"file://{folder}",
+    ]  # fmt: skip
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

@@ -87,13 +87,9 @@ def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(iceberg_rest
     assert after["refs"]["main"] == before["refs"]["main"]
     assert rows_of(after, back) == rows
     words = [
-        "validate",
-        f"{NAMED}.{table}",
-        "--level",
-        "data",
-        "--catalog-option",
+        "validate", f"{NAMED}.{table}", "--level", "data", "--catalog-option",
         f"uri={iceberg_rest}",
-    ]
+    ]  # fmt: skip
     code, document = run([*words, "--json"])
     assert (code, document["result"]["counts"]["error"]) == (0, 0), document
 

@@ -39,14 +39,11 @@ def broken(table: str) -> str:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ((), 0),
-        (("--check",), 4),
-        (("--fail-on", "attention"), 4),
-        (("--fail-on", "critical"), 0),
-        (("--check", "--fail-on", "critical"), 0),
+        ((), 0), (("--check",), 4), (("--fail-on", "attention"), 4),
+        (("--fail-on", "critical"), 0), (("--check", "--fail-on", "critical"), 0),
         (("--fail-on", "ok"), 2),
     ],
-)
+)  # fmt: skip
 def test_health_ends_with_4_from_the_verdict_that_was_named_on(run, table, words, code):
     ended = run("inspect", table, "health", *words, "--json")
     assert (ended.code, ended.document["exit"]) == (code, code)

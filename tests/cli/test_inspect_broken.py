@@ -140,15 +140,10 @@ def test_one_oddity_is_named_once_and_all_else_is_shown(table, run, change, rule
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (drop_next_row_id, "R-013"),
-        (large_id, "R-030"),
-        (odd_summary, "R-030"),
-        (odd_ref, "R-027"),
-        (odd_log, "R-025"),
-        (lost_current, "R-015"),
-        (odd_schema, "R-184"),
+        (drop_next_row_id, "R-013"), (large_id, "R-030"), (odd_summary, "R-030"),
+        (odd_ref, "R-027"), (odd_log, "R-025"), (lost_current, "R-015"), (odd_schema, "R-184"),
     ],
-)
+)  # fmt: skip
 def test_what_inspect_lets_pass_no_command_changes(table, run, command, change, rule):
     edit(table, change)
     before = contents_of(Path(table.location))

@@ -17,17 +17,11 @@ LONG = "a" * 300
 @pytest.mark.parametrize(
     ("address", "code"),
     [
-        ("localhost:9000", 2),
-        ("http://[x", 2),
-        ("http://", 2),
-        (" ", 2),
-        ("http://127.0.0.1:99999", 2),
-        ("http://127.0.0.1:1/a b", 2),
-        ("http://[::1]:1", 13),
-        ("http://a_b.invalid:1/path", 13),
-        ("http://me:hush@127.0.0.1:1", 13),
+        ("localhost:9000", 2), ("http://[x", 2), ("http://", 2), (" ", 2),
+        ("http://127.0.0.1:99999", 2), ("http://127.0.0.1:1/a b", 2), ("http://[::1]:1", 13),
+        ("http://a_b.invalid:1/path", 13), ("http://me:hush@127.0.0.1:1", 13),
     ],
-)
+)  # fmt: skip
 def test_an_address_of_a_storage_is_one(address, code, fixed_env):
     words = ["inspect", *S3, "--storage-option", f"endpoint_url={address}", "--json"]
     found, document = run(words, env=fixed_env)

@@ -235,21 +235,11 @@ def upserts(table: TableBuilder) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        calm,
-        few_small_files,
-        many_small_files,
-        deleted_rows,
-        dangling_deletes,
-        equality_deletes,
-        expired_rows,
-        rows_that_bounds_alone_call_expired,
-        more_expired_rows_than_may_go,
-        old_statistics,
-        upserts,
-        few_deleted_by_key,
-        overlapping,
+        calm, few_small_files, many_small_files, deleted_rows, dangling_deletes, equality_deletes,
+        expired_rows, rows_that_bounds_alone_call_expired, more_expired_rows_than_may_go,
+        old_statistics, upserts, few_deleted_by_key, overlapping,
     ],
-)
+)  # fmt: skip
 def test_health_asks_for_what_commands_would_do(tmp_path: Path, build, version, gc_enabled):
     table = TableBuilder(
         tmp_path / "t", format_version=version, properties={"gc.enabled": gc_enabled}

@@ -32,13 +32,9 @@ from tests.fault.changing import CHANGING
 from tests.stores.fixed_env import FixedEnv
 
 BUILT = {
-    "v1": "migrate",
-    "v2": "rewrite-manifests",
-    "v2-deletes": "merge-deletes",
-    "v3": "expire-v3",
-    "sfc-1": "expire-v4",
-    "iceberg-1.12": "enter-sfc-1",
-}
+    "v1": "migrate", "v2": "rewrite-manifests", "v2-deletes": "merge-deletes", "v3": "expire-v3",
+    "sfc-1": "expire-v4", "iceberg-1.12": "enter-sfc-1",
+}  # fmt: skip
 """Tables by what they are, and the command of the fault tests that they are built for."""
 
 

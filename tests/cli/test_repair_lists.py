@@ -159,12 +159,9 @@ def test_r103_row_ids_that_the_lost_list_gave_to_several_manifests_are_not_guess
     size = Path(second[0]["location"]).stat().st_size
     rewrite_avro(other, in_first(lambda entry: entry["data_file"].update(file_size_in_bytes=size)))
     told = {
-        "added-data-files": "2",
-        "added-records": "8",
-        "total-data-files": "5",
-        "total-records": "20",
-        "total-files-size": None,
-    }
+        "added-data-files": "2", "added-records": "8", "total-data-files": "5",
+        "total-records": "20", "total-files-size": None,
+    }  # fmt: skip
 
     def add(snapshot: dict[str, Any]) -> None:
         snapshot["summary"] |= told

@@ -329,12 +329,9 @@ def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path, rewrite):
         for key, value in summary.items()
         if key.startswith(("manifests-", "entries-", "operation"))
     } == {
-        "operation": "replace",
-        "manifests-created": "1",
-        "manifests-kept": "4",
-        "manifests-replaced": "3",
-        "entries-processed": "9",
-    }
+        "operation": "replace", "manifests-created": "1", "manifests-kept": "4",
+        "manifests-replaced": "3", "entries-processed": "9",
+    }  # fmt: skip
 
 
 def test_a_branch_is_rewritten_and_main_stays(tmp_path, rewrite):

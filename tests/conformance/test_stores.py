@@ -152,18 +152,10 @@ def test_an_empty_file_is_read_as_nothing(place):
 @pytest.mark.parametrize(
     ("offset", "length", "content"),
     [
-        (0, 3, b"012"),
-        (4, 3, b"456"),
-        (8, 10, b"89"),
-        (0, 4_096, b"0123456789"),
-        (10, 5, b""),
-        (20, 5, b""),
-        (3, 0, b""),
-        (-3, 3, b"789"),
-        (-3, 2, b"78"),
-        (-20, 4, b"0123"),
+        (0, 3, b"012"), (4, 3, b"456"), (8, 10, b"89"), (0, 4_096, b"0123456789"), (10, 5, b""),
+        (20, 5, b""), (3, 0, b""), (-3, 3, b"789"), (-3, 2, b"78"), (-20, 4, b"0123"),
     ],
-)
+)  # fmt: skip
 def test_read_range_stops_at_the_end(place, offset, length, content):
     place.put("a", b"0123456789")
     assert place.store.read_range(place.at("a"), offset, length) == content

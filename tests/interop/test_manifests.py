@@ -320,12 +320,8 @@ def test_r083_partition_values_survive_a_manifest():
     keys = entries.table["partition_key"].to_pylist()
     assert decode_key(keys[0], TYPES) == (None,) * 5
     assert [str(value) for value in decode_key(keys[2], TYPES)] == [
-        "a",
-        "-1.50",
-        "f79c3e09-677c-4bbd-a479-3f349cb785e7",
-        "17486",
-        "2.25",
-    ]
+        "a", "-1.50", "f79c3e09-677c-4bbd-a479-3f349cb785e7", "17486", "2.25",
+    ]  # fmt: skip
 
 
 def test_statuses_of_written_entries_are_kept():

@@ -79,13 +79,9 @@ def value(type_: Type, found: Any) -> Any:
 
 
 COUNTED = {
-    "date": pa.int32(),
-    "time": pa.int64(),
-    "timestamp": pa.int64(),
-    "timestamptz": pa.int64(),
-    "timestamp_ns": pa.int64(),
-    "timestamptz_ns": pa.int64(),
-}
+    "date": pa.int32(), "time": pa.int64(), "timestamp": pa.int64(), "timestamptz": pa.int64(),
+    "timestamp_ns": pa.int64(), "timestamptz_ns": pa.int64(),
+}  # fmt: skip
 
 
 def plain(column: pa.Array) -> pa.Array:

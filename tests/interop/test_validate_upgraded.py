@@ -33,12 +33,9 @@ UNREACHABLE = "iceberg-cxx/v_20240913__iceberg"
 """Its files lie in a bucket, and its metadata cannot be moved."""
 
 OLDER: dict[str, set[str]] = {
-    "V4-038": {"R-031"},
-    "V4-052": {"R-063"},
-    "V4-057": {"R-063"},
-    "V4-144": {"R-092"},
+    "V4-038": {"R-031"}, "V4-052": {"R-063"}, "V4-057": {"R-063"}, "V4-144": {"R-092"},
     "V4-182": {"R-034", "R-063"},
-}
+}  # fmt: skip
 """What a fault of an older version is called in version 4."""
 
 Run = Callable[..., tuple[int, Any]]

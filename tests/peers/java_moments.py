@@ -23,17 +23,8 @@ SECOND = 10**9
 TIMES = (0, 1_000, 86_399_999_999_000, 43_200_000_001_000)
 """Nanoseconds of a day, of whole microseconds."""
 MOMENTS = (
-    0,
-    -1,
-    1,
-    -SECOND,
-    1 - SECOND,
-    -SECOND // 2,
-    -(10**18) - 999,
-    10**18 + 1,
-    2**63 - 1,
-    -(2**63),
-)
+    0, -1, 1, -SECOND, 1 - SECOND, -SECOND // 2, -(10**18) - 999, 10**18 + 1, 2**63 - 1, -(2**63),
+)  # fmt: skip
 """Nanoseconds from the epoch on, to the ends of 64 bits."""
 
 

@@ -138,13 +138,10 @@ class Maker:
                 "element": self.type_of(depth + 1),
             }
         return {
-            "type": "map",
-            "key-id": self.next_id(),
-            "key": self.rng.choice(_KEYS),
-            "value-id": self.next_id(),
-            "value-required": required,
+            "type": "map", "key-id": self.next_id(), "key": self.rng.choice(_KEYS),
+            "value-id": self.next_id(), "value-required": required,
             "value": self.type_of(depth + 1),
-        }
+        }  # fmt: skip
 
     def struct(self, count: int, depth: int) -> Json:
         taken: set[str] = set()

@@ -323,27 +323,12 @@ def commit_rewrite(spark: SparkSession, table: Any) -> None:
 
 
 FOLLOWED = {
-    "v1_rewritten": 1,
-    "v1_migrated": 1,
-    "v1_migrated_rewritten": 1,
-    "v2_rewritten": 2,
-    "v3_rewritten": 3,
-    "v2_compacted": 2,
-    "v2_deletes_merged": 2,
-    "v2_sorted": 2,
-    "v3_compacted": 3,
-    "v3_z_ordered": 3,
-    "v3_vectors_merged": 3,
-    "v4_rewritten": 4,
-    "v4_compacted": 4,
-    "v4_vectors_merged": 4,
-    "v1_to_v3": 1,
-    "v2_to_v3": 2,
-    "v1_to_v4": 1,
-    "v2_to_v4": 2,
-    "v3_to_v4": 3,
-    "v3_sfc_1_to_v4": 3,
-}
+    "v1_rewritten": 1, "v1_migrated": 1, "v1_migrated_rewritten": 1, "v2_rewritten": 2,
+    "v3_rewritten": 3, "v2_compacted": 2, "v2_deletes_merged": 2, "v2_sorted": 2,
+    "v3_compacted": 3, "v3_z_ordered": 3, "v3_vectors_merged": 3, "v4_rewritten": 4,
+    "v4_compacted": 4, "v4_vectors_merged": 4, "v1_to_v3": 1, "v2_to_v3": 2, "v1_to_v4": 1,
+    "v2_to_v4": 2, "v3_to_v4": 3, "v3_sfc_1_to_v4": 3,
+}  # fmt: skip
 """Tables that Spark goes on using once they were maintained, and their versions."""
 
 KEPT_AWAY = "v3_lazily_to_sfc_1"

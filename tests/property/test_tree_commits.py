@@ -83,13 +83,9 @@ class Table:
 
     def data_row(self) -> dict:
         return {
-            "content": Content.DATA,
-            "location": self.name(),
-            "file_format": FileFormat.PARQUET,
-            "spec_id": 0,
-            "record_count": 10,
-            "file_size_in_bytes": 100,
-        }
+            "content": Content.DATA, "location": self.name(), "file_format": FileFormat.PARQUET,
+            "spec_id": 0, "record_count": 10, "file_size_in_bytes": 100,
+        }  # fmt: skip
 
     def vector_row(self, data_file: str, count: int) -> dict:
         location, blob = self.name(".puffin"), write_dv(np.arange(count))

@@ -123,12 +123,9 @@ def test_an_object_has_the_bytes_of_its_parts_in_order(objects, parts):
 def test_ranges_are_copied_by_the_storage_on_condition_and_shorter_ones_pass_here(objects):
     objects.made_of(("large", 0, LEAST), ("large", LEAST, SIZES["large"]), ("small", 0, 99), b"end")
     assert objects.counts == {
-        "get_object": 3,
-        "create_multipart_upload": 1,
-        "upload_part_copy": 1,
-        "upload_part": 1,
+        "get_object": 3, "create_multipart_upload": 1, "upload_part_copy": 1, "upload_part": 1,
         "complete_multipart_upload": 1,
-    }
+    }  # fmt: skip
     told = dict(objects.requests)
     assert told["upload_part_copy"]["CopySourceRange"] == f"bytes=0-{SIZES['large'] - 1}"
     head = objects.client.head_object(Bucket=objects.bucket, Key="large")

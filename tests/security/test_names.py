@@ -156,18 +156,9 @@ def test_hints_in_formats_of_ci_are_quoted(wanted, command):
 
 def test_cells_of_csv_are_no_formulas_and_keep_their_line():
     texts = [
-        "=1+1",
-        "+x",
-        "-x",
-        "@x",
-        "\t=x",
-        "\r=x",
-        "a\n::error::b",
-        "::error::c",
-        "-5",
-        "-1e3",
+        "=1+1", "+x", "-x", "@x", "\t=x", "\r=x", "a\n::error::b", "::error::c", "-5", "-1e3",
         "x",
-    ]
+    ]  # fmt: skip
     rows = [{"a": text, "b": -5} for text in texts]
     read = list(csv.reader(io.StringIO(csv_text(["a", "b"], rows))))
     assert [row[0] for row in read] == [

@@ -168,15 +168,12 @@ def _daemon(
         process = subprocess.Popen(
             [*command, "--host", host, "--webui-port", "0", *arguments],
             env={
-                **os.environ,
-                "SPARK_HOME": str(home),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_DAEMON_MEMORY": "256m",
-                **environ,
+                **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_DAEMON_MEMORY": "256m", **environ,
             },
             stdout=out,
             stderr=subprocess.STDOUT,
-        )
+        )  # fmt: skip
     stack.callback(process.wait)
     stack.callback(process.terminate)
     return process

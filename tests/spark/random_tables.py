@@ -77,12 +77,9 @@ class Server:
 def serve(log: IO[str], module: str, *arguments: str) -> Server:
     """Start a module with the Python that has PySpark."""
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "TZ": "UTC",
-        "JAVA_TOOL_OPTIONS": _JAVA,
+        **os.environ, "PYTHONPATH": str(ROOT), "TZ": "UTC", "JAVA_TOOL_OPTIONS": _JAVA,
         "XDG_CONFIG_HOME": "/nonexistent",
-    }
+    }  # fmt: skip
     python = os.environ["ICECTL_TEST_SPARK_PYTHON"]
     process = subprocess.Popen(
         [python, "-m", module, *arguments],

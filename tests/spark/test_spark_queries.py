@@ -34,13 +34,9 @@ def test_conditions_of_a_spark_log_are_known_by_column_without_their_values(read
     (log,) = [path for path in read[1].iterdir() if path.suffix != ".jsonl"]
     found = read_query_logs([str(log)], ["db.orders"])
     assert by_filter(found) == {
-        (("id", EQUALITY),): 4,
-        (("at", RANGE), ("name", EQUALITY)): 1,
-        (("name", RANGE),): 1,
-        (("place.zip", EQUALITY),): 1,
-        (("days", RANGE),): 1,
-        (): 3,
-    }
+        (("id", EQUALITY),): 4, (("at", RANGE), ("name", EQUALITY)): 1, (("name", RANGE),): 1,
+        (("place.zip", EQUALITY),): 1, (("days", RANGE),): 1, (): 3,
+    }  # fmt: skip
     assert found.files_known == READS
     assert dict(found.other_tables) == {"peer.db.others": 1}
     assert (found.unreadable_lines, found.other_lines) == (0, 0)

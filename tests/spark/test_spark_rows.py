@@ -109,12 +109,9 @@ def test_writers_at_once_all_land(program):
 def test_what_would_lose_something_is_refused(program):
     told = {name: program.told[name] for name in ("null", "extra", "narrow", "missing", "syntax")}
     assert {name: one["error"] for name, one in told.items()} == {
-        "null": "Refused",
-        "extra": "Refused",
-        "narrow": "Refused",
-        "missing": "Refused",
+        "null": "Refused", "extra": "Refused", "narrow": "Refused", "missing": "Refused",
         "syntax": "UsageError",
-    }
+    }  # fmt: skip
     assert "required column `id`" in told["null"]["message"]
     assert program.told["nothing"]["made"]["snapshot_id"] is None
     assert program.told["version 3"]["error"] == "Unsupported"

@@ -9,22 +9,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "icectl"
 
 LAYERS = [
-    {"errors", "progress", "__init__"},
-    {"units", "env"},
-    {"format"},
-    {"entries"},
-    {"files"},
-    {"checks"},
-    {"storage"},
-    {"catalog"},
-    {"table"},
-    {"rows"},
-    {"commit"},
-    {"sfc1"},
-    {"cli"},
-    {"commands"},
-    {"__main__", "spark"},
-]
+    {"errors", "progress", "__init__"}, {"units", "env"}, {"format"}, {"entries"}, {"files"},
+    {"checks"}, {"storage"}, {"catalog"}, {"table"}, {"rows"}, {"commit"}, {"sfc1"}, {"cli"},
+    {"commands"}, {"__main__", "spark"},
+]  # fmt: skip
 """Lowest first; a package imports only from lines above its own, and itself."""
 
 HOME_OF = {

@@ -85,19 +85,11 @@ def test_one_thing_is_counted_without_a_plural():
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
     [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (1536, "1.5 KiB"),
-        (-1536, "-1.5 KiB"),
-        (1_048_575, "1.0 MiB"),
-        (67_108_864, "64.0 MiB"),
-        (1_610_612_736, "1.5 GiB"),
-        (1_099_511_627_776, "1.0 TiB"),
-        (1_125_899_906_842_624, "1.0 PiB"),
-        (2**60, "1024.0 PiB"),
+        (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (-1536, "-1.5 KiB"),
+        (1_048_575, "1.0 MiB"), (67_108_864, "64.0 MiB"), (1_610_612_736, "1.5 GiB"),
+        (1_099_511_627_776, "1.0 TiB"), (1_125_899_906_842_624, "1.0 PiB"), (2**60, "1024.0 PiB"),
     ],
-)
+)  # fmt: skip
 def test_a_size_is_printed_with_the_largest_binary_unit(size_bytes, text):
     assert print_size(size_bytes) == text
 
@@ -105,18 +97,11 @@ def test_a_size_is_printed_with_the_largest_binary_unit(size_bytes, text):
 @pytest.mark.parametrize(
     ("text", "duration_ms"),
     [
-        ("0s", 0),
-        ("250ms", 250),
-        ("90s", 90_000),
-        ("15m", 900_000),
-        ("24h", 86_400_000),
-        ("7d", 604_800_000),
-        ("2w", 1_209_600_000),
-        ("1h30m", 5_400_000),
-        ("1h 30m", 5_400_000),
+        ("0s", 0), ("250ms", 250), ("90s", 90_000), ("15m", 900_000), ("24h", 86_400_000),
+        ("7d", 604_800_000), ("2w", 1_209_600_000), ("1h30m", 5_400_000), ("1h 30m", 5_400_000),
         (" 7 d ", 604_800_000),
     ],
-)
+)  # fmt: skip
 def test_a_duration_adds_up_its_parts(text, duration_ms):
     assert parse_duration(text) == duration_ms
 
@@ -133,19 +118,11 @@ def test_a_duration_without_a_known_unit_is_wrong_usage(text):
 @pytest.mark.parametrize(
     ("duration_ms", "text"),
     [
-        (0, "0ms"),
-        (999, "999ms"),
-        (1_000, "1s"),
-        (65_000, "1m 5s"),
-        (3_600_000, "1h"),
-        (3_605_000, "1h"),
-        (273_600_000, "3d 4h"),
-        (86_400_000 + 300_000, "1d"),
-        (432_000_000, "5d"),
-        (-65_000, "-1m 5s"),
-        (-5, "-5ms"),
+        (0, "0ms"), (999, "999ms"), (1_000, "1s"), (65_000, "1m 5s"), (3_600_000, "1h"),
+        (3_605_000, "1h"), (273_600_000, "3d 4h"), (86_400_000 + 300_000, "1d"),
+        (432_000_000, "5d"), (-65_000, "-1m 5s"), (-5, "-5ms"),
     ],
-)
+)  # fmt: skip
 def test_a_duration_is_printed_with_its_two_largest_units(duration_ms, text):
     assert print_duration(duration_ms) == text
 

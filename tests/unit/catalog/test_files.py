@@ -92,14 +92,10 @@ def test_r006_compressed_metadata_is_read_under_both_names(table, fixed_env, nam
 @pytest.mark.parametrize(
     "name",
     [
-        ".v9.metadata.json.crc",
-        ".v9.metadata.json",
-        "v9.metadata.json.crc",
-        "v9.metadata.json.tmp",
-        "snap-9-1-x.avro",
-        "version-hint.text",
+        ".v9.metadata.json.crc", ".v9.metadata.json", "v9.metadata.json.crc",
+        "v9.metadata.json.tmp", "snap-9-1-x.avro", "version-hint.text",
     ],
-)
+)  # fmt: skip
 def test_other_files_are_no_metadata_files(table, fixed_env, name):
     (table / "metadata" / name).write_bytes(b"")
     loaded = catalog(table, fixed_env).load()

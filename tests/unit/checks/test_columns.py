@@ -27,14 +27,8 @@ def test_null_numbers_are_0_and_known_to_be_absent():
     assert MIXED.numbers("sort_order_id").tolist() == [0, 0, 3, 0, 0, 0, 0]
     assert MIXED.absent("sort_order_id").tolist() == [True, False, False, True, True, True, True]
     assert MIXED.present("sort_order_id").tolist() == [
-        False,
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+        False, True, True, False, False, False, False,
+    ]  # fmt: skip
     assert not MIXED.absent("record_count").any()
     assert MIXED.absent("first_row_id").all()
 

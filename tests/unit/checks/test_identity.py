@@ -81,13 +81,10 @@ def test_totals_that_differ_too_tell_of_another_list(name, properties):
 @pytest.mark.parametrize(
     ("added", "by", "total", "is_other"),
     [
-        ("1", 60, "7", True),
-        ("1", 60, "1", False),
-        ("1", 70, "7", False),
-        ("1", None, "7", False),
-        ("0", 60, "7", False),
+        ("1", 60, "7", True), ("1", 60, "1", False), ("1", 70, "7", False),
+        ("1", None, "7", False), ("0", 60, "7", False),
     ],
-)
+)  # fmt: skip
 def test_a_list_without_a_header_is_told_by_what_its_snapshot_added(added, by, total, is_other):
     summary = {"added-data-files": added, "total-data-files": total}
     listed = manifest(added_snapshot_id=by)

@@ -32,13 +32,8 @@ def silent(console: object) -> None:
 def test_values_that_json_lacks_become_names_and_lists():
     value = {1: (1, 2), "nan": math.nan, "up": math.inf, "down": -math.inf, "half": 0.5, "no": None}
     assert clean(value) == {
-        "1": [1, 2],
-        "nan": "NaN",
-        "up": "Infinity",
-        "down": "-Infinity",
-        "half": 0.5,
-        "no": None,
-    }
+        "1": [1, 2], "nan": "NaN", "up": "Infinity", "down": "-Infinity", "half": 0.5, "no": None,
+    }  # fmt: skip
 
 
 def test_snapshot_ids_are_text_because_doubles_round_them():

@@ -81,13 +81,9 @@ def test_numbers_are_never_cut_however_narrow(monkeypatch):
 
 def test_a_row_takes_several_lines_where_little_would_be_left_of_it(monkeypatch):
     assert printed(COLUMNS, ROWS, 30, monkeypatch) == [
-        "location",
-        "    rows  why",
-        "s3://buck...part-00000.parquet",
-        "      12  too small to keep",
-        "s3://b/x",
-        "    3456  fine",
-    ]
+        "location", "    rows  why", "s3://buck...part-00000.parquet",
+        "      12  too small to keep", "s3://b/x", "    3456  fine",
+    ]  # fmt: skip
 
 
 def test_values_go_on_below_where_a_terminal_is_narrow(monkeypatch):
@@ -97,12 +93,9 @@ def test_values_go_on_below_where_a_terminal_is_narrow(monkeypatch):
     print_pairs(console, [("refs", "main, audit, release (tag)"), ("uuid", "9c12d441-03fe-4693")])
     print_pairs(console, [("location", "s3://bucket/db/table")])
     assert out.getvalue().splitlines() == [
-        "refs  main, audit,",
-        "      release (tag)",
-        "uuid  9c12d441-03fe-4693",
-        "location",
+        "refs  main, audit,", "      release (tag)", "uuid  9c12d441-03fe-4693", "location",
         "  s3://bucket/db/table",
-    ]
+    ]  # fmt: skip
 
 
 def test_a_table_without_rows_is_its_heading(monkeypatch):

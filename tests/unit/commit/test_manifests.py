@@ -24,13 +24,9 @@ from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
 
 VALUES: dict[str, Any] = {
-    "location": "s3://elsewhere/1.parquet",
-    "content": 2,
-    "partition_key": b"\x01\x02\0\0\0c9",
-    "record_count": 9,
-    "content_offset": 5,
-    "content_size_in_bytes": 6,
-}
+    "location": "s3://elsewhere/1.parquet", "content": 2, "partition_key": b"\x01\x02\0\0\0c9",
+    "record_count": 9, "content_offset": 5, "content_size_in_bytes": 6,
+}  # fmt: skip
 """A value that no entry of the table has, for each compared column that is copied as bytes."""
 
 

@@ -26,16 +26,9 @@ def listed(
 
 def stored(*entries: dict[str, Any], columns: list[str] | None = None) -> RawEntries:
     required = {
-        "content": Content.DATA,
-        "status": ADDED,
-        "location": "f",
-        "file_format": 3,
-        "spec_id": 0,
-        "partition_key": b"",
-        "record_count": 10,
-        "file_size_in_bytes": 1,
-        "manifest": 0,
-    }
+        "content": Content.DATA, "status": ADDED, "location": "f", "file_format": 3, "spec_id": 0,
+        "partition_key": b"", "record_count": 10, "file_size_in_bytes": 1, "manifest": 0,
+    }  # fmt: skip
     found = [required | {"manifest_pos": at} | entry for at, entry in enumerate(entries)]
     table = pa.Table.from_pylist(found, schema=PLANNING)
     return RawEntries(table if columns is None else table.select(columns))

@@ -15,12 +15,8 @@ TABLE = "s3://b/wh/t/"
 def test_relative_locations_lie_below_the_table_and_others_stay(of):
     found = all_resolved(TABLE, of(["data/a.parquet", None, "file:/x/b", "gs://c/d", "e:f"]))
     assert found.to_pylist() == [
-        "s3://b/wh/t/data/a.parquet",
-        None,
-        "file:/x/b",
-        "gs://c/d",
-        "s3://b/wh/t/e:f",
-    ]
+        "s3://b/wh/t/data/a.parquet", None, "file:/x/b", "gs://c/d", "s3://b/wh/t/e:f",
+    ]  # fmt: skip
 
 
 def test_locations_that_are_whole_are_not_copied():

@@ -70,13 +70,10 @@ def test_buckets_tell_equal_values_only():
 @pytest.mark.parametrize(
     ("value", "prefix", "may", "may_not"),
     [
-        ("ab", "a", True, False),
-        ("ab", "b", False, True),
-        ("ab", "abc", True, True),
-        ("ab", "xbc", False, True),
-        (None, "a", False, False),
+        ("ab", "a", True, False), ("ab", "b", False, True), ("ab", "abc", True, True),
+        ("ab", "xbc", False, True), (None, "a", False, False),
     ],
-)
+)  # fmt: skip
 def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not):
     like = StartsWith(column(TEXT), prefix)
     assert partitioned("truncate[2]", TEXT, value, like) is may

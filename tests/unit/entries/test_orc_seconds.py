@@ -49,18 +49,12 @@ def test_only_timestamps_have_seconds():
 @pytest.mark.parametrize(
     ("source", "transform", "value", "may"),
     [
-        (1, "year", -1, True),
-        (1, "year", 0, False),
-        (1, "month", -1, True),
-        (2, "hour", -1, True),
-        (2, "hour", -2, False),
-        (2, "day", -1, True),
-        (1, "bucket[8]", 5, True),
-        (3, "day", -1, False),
-        (4, "bucket[8]", 5, False),
+        (1, "year", -1, True), (1, "year", 0, False), (1, "month", -1, True),
+        (2, "hour", -1, True), (2, "hour", -2, False), (2, "day", -1, True),
+        (1, "bucket[8]", 5, True), (3, "day", -1, False), (4, "bucket[8]", 5, False),
         (9, "hour", -1, False),
     ],
-)
+)  # fmt: skip
 def test_rows_may_leave_partitions_that_hold_the_last_second(source, transform, value, may):
     spec = PartitionSpec(3, (PartitionField((source,), 1000, "p", parse_transform(transform)),))
     types = [PrimitiveType("date") if transform == "day" else INT]

@@ -107,13 +107,6 @@ def test_a_position_delete_file_with_equal_path_bounds_names_its_data_file():
         )
     )
     assert files.table["referenced_data_file"].to_pylist() == [
-        "s3://b/a",
-        None,
-        None,
-        "s3://b/z",
-        "s3://b/a",
-        None,
-        None,
-        None,
-    ]
+        "s3://b/a", None, None, "s3://b/z", "s3://b/a", None, None, None,
+    ]  # fmt: skip
     assert files.table.schema == FILES.table.schema

@@ -50,13 +50,9 @@ def test_totals_of_nothing_are_zero():
 
 def test_r031_total_counters_have_the_names_of_snapshot_summaries():
     assert summary.summary_counters(TOTALS, "total") == {
-        "total-data-files": 2,
-        "total-records": 12,
-        "total-files-size": 504,
-        "total-delete-files": 4,
-        "total-position-deletes": 7,
-        "total-equality-deletes": 3,
-    }
+        "total-data-files": 2, "total-records": 12, "total-files-size": 504,
+        "total-delete-files": 4, "total-position-deletes": 7, "total-equality-deletes": 3,
+    }  # fmt: skip
 
 
 def test_r031_removed_data_files_are_called_deleted():
@@ -102,34 +98,18 @@ def test_default_bands_end_at_one_gibibyte():
 UPDATED = {1: 1000, 2: 2000, 3: 500, 4: 4000, 5: 3000}
 BY_PARTITION = [
     {
-        "spec_id": 0,
-        "partition_key": b"",
-        "file_count": 1,
-        "record_count": 5,
-        "size_bytes": 100,
-        "position_delete_file_count": 1,
-        "position_delete_record_count": 2,
-        "equality_delete_file_count": 0,
-        "equality_delete_record_count": 0,
-        "deletion_vector_count": 1,
-        "deletion_vector_record_count": 1,
-        "updated_ms": 1000,
+        "spec_id": 0, "partition_key": b"", "file_count": 1, "record_count": 5, "size_bytes": 100,
+        "position_delete_file_count": 1, "position_delete_record_count": 2,
+        "equality_delete_file_count": 0, "equality_delete_record_count": 0,
+        "deletion_vector_count": 1, "deletion_vector_record_count": 1, "updated_ms": 1000,
     },
     {
-        "spec_id": 1,
-        "partition_key": key("x"),
-        "file_count": 1,
-        "record_count": 7,
-        "size_bytes": 300,
-        "position_delete_file_count": 0,
-        "position_delete_record_count": 0,
-        "equality_delete_file_count": 1,
-        "equality_delete_record_count": 3,
-        "deletion_vector_count": 1,
-        "deletion_vector_record_count": 4,
-        "updated_ms": 4000,
+        "spec_id": 1, "partition_key": key("x"), "file_count": 1, "record_count": 7,
+        "size_bytes": 300, "position_delete_file_count": 0, "position_delete_record_count": 0,
+        "equality_delete_file_count": 1, "equality_delete_record_count": 3,
+        "deletion_vector_count": 1, "deletion_vector_record_count": 4, "updated_ms": 4000,
     },
-]
+]  # fmt: skip
 
 
 def test_partitions_are_counted_with_their_newest_known_snapshot():

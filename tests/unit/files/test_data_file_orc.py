@@ -138,13 +138,10 @@ MIN_NANOS, MAX_NANOS = -(2**63), 2**63 - 1
 @pytest.mark.parametrize(
     "micros",
     [
-        -62_135_596_800_000_000,
-        253_340_000_000_000_000,
-        MIN_NANOS // 1000,
-        MAX_NANOS // 1000 + 1,
-        2**64 // 1000,
+        -62_135_596_800_000_000, 253_340_000_000_000_000, MIN_NANOS // 1000,
+        MAX_NANOS // 1000 + 1, 2**64 // 1000,
     ],
-)
+)  # fmt: skip
 def test_a_column_with_timestamps_that_nanoseconds_cannot_hold_is_named(micros):
     inner = pa.struct([attributed("b", pa.timestamp("us"), 3)])
     fields = [
@@ -199,12 +196,9 @@ def test_stripes_come_one_by_one_with_the_place_of_their_rows():
 
 def test_metrics_are_what_the_footer_says():
     types = {
-        1: PrimitiveType("long"),
-        2: PrimitiveType("string"),
-        4: PrimitiveType("date"),
-        5: DecimalType(9, 2),
-        6: PrimitiveType("double"),
-    }
+        1: PrimitiveType("long"), 2: PrimitiveType("string"), 4: PrimitiveType("date"),
+        5: DecimalType(9, 2), 6: PrimitiveType("double"),
+    }  # fmt: skip
     fields = [
         ID,
         NAME,

@@ -55,14 +55,10 @@ def test_columns_not_asked_for_are_absent():
     table = read(file(entry_schema(), [entry()]), frozenset({"location"}), spec(1000))
     assert table.to_pylist() == [
         {
-            "content": 0,
-            "status": 1,
-            "location": "s3://b/1.parquet",
-            "spec_id": 4,
-            "manifest": 2,
-            "manifest_pos": 0,
+            "content": 0, "status": 1, "location": "s3://b/1.parquet", "spec_id": 4,
+            "manifest": 2, "manifest_pos": 0,
         }
-    ]
+    ]  # fmt: skip
 
 
 def test_columns_that_inheritance_needs_are_read_along():
@@ -174,14 +170,10 @@ def test_r063_delete_manifests_must_say_what_their_files_hold():
 @pytest.mark.parametrize(
     ("missing", "expected"),
     [
-        ("status", "R-062"),
-        ("data_file", "R-062"),
-        ("file_path", "R-063"),
-        ("file_format", "R-063"),
-        ("record_count", "R-063"),
-        ("file_size_in_bytes", "R-063"),
+        ("status", "R-062"), ("data_file", "R-062"), ("file_path", "R-063"),
+        ("file_format", "R-063"), ("record_count", "R-063"), ("file_size_in_bytes", "R-063"),
     ],
-)
+)  # fmt: skip
 def test_r062_r063_missing_required_fields_are_named(missing, expected):
     assert rule(file(entry_schema(without=[missing]), [entry()])) == expected
 

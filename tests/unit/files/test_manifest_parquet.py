@@ -72,12 +72,9 @@ def stored(tuples: pa.DataType | None, **changes: Any) -> bytes:
         **changes,
     }
     row = {
-        "status": 1,
-        "snapshot_id": 77,
-        "sequence_number": None,
-        "file_sequence_number": None,
+        "status": 1, "snapshot_id": 77, "sequence_number": None, "file_sequence_number": None,
         "data_file": file,
-    }
+    }  # fmt: skip
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, schema, compression="gzip", store_schema=False) as writer:
         writer.write_table(pa.Table.from_pylist([row], schema))

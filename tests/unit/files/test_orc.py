@@ -62,15 +62,11 @@ def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out():
 @pytest.mark.parametrize(
     "damaged",
     [
-        number(2, 1),
-        tail(message(3, message(1, b"x"))),
-        tail(number(3, 1)),
-        tail(varint(3 << 3 | 2) + b"\x05"),
-        tail(varint(3 << 3 | 4)),
-        tail(b"\xff" * 12),
+        number(2, 1), tail(message(3, message(1, b"x"))), tail(number(3, 1)),
+        tail(varint(3 << 3 | 2) + b"\x05"), tail(varint(3 << 3 | 4)), tail(b"\xff" * 12),
         tail(b"\x18"),
     ],
-)
+)  # fmt: skip
 def test_r099_a_damaged_tail_is_told(damaged):
     with pytest.raises(CorruptTable, match="its footer"):
         read_tail(damaged)

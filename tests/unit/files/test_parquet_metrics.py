@@ -219,14 +219,10 @@ NESTED = schema_of(
     {"type": "struct", "fields": [{"id": 10, "name": "x", "required": False, "type": "int"}]},
     {"type": "list", "element-id": 11, "element-required": False, "element": "int"},
     {
-        "type": "map",
-        "key-id": 12,
-        "key": "string",
-        "value-id": 13,
-        "value-required": False,
+        "type": "map", "key-id": 12, "key": "string", "value-id": 13, "value-required": False,
         "value": "double",
     },
-)
+)  # fmt: skip
 
 
 def nested_file() -> io.BytesIO:

@@ -141,12 +141,8 @@ def test_elements_are_numbered_depth_first_groups_of_lists_and_maps_among_them()
     # a 1, list 2, element 3, n 4, g 5; b 6, key_value 7, key 8, value 9; c 10
     assert sorted(parquet_schema.logical_types(arrow)) == [5, 9, 10]
     assert [leaf.is_shape for leaf in parquet_schema.leaves(arrow)] == [
-        False,
-        True,
-        False,
-        True,
-        True,
-    ]
+        False, True, False, True, True,
+    ]  # fmt: skip
 
 
 def test_nested_fields_keep_ids_and_nullability_through_a_file():
@@ -159,12 +155,8 @@ def test_nested_fields_keep_ids_and_nullability_through_a_file():
 def test_r095_lists_and_maps_have_three_levels_in_the_file():
     metadata = through_parquet(parquet_schema.arrow_schema(NESTED))
     assert [metadata.schema.column(place).path for place in range(metadata.num_columns)] == [
-        "id",
-        "place.x",
-        "tags.list.element",
-        "counts.key_value.key",
-        "counts.key_value.value.n",
-    ]
+        "id", "place.x", "tags.list.element", "counts.key_value.key", "counts.key_value.value.n",
+    ]  # fmt: skip
 
 
 def test_r095_uuid_is_annotated_in_the_file():

@@ -32,13 +32,9 @@ def file_with(footer: object, *, flags: bytes = bytes(4), body: bytes = b"xyz") 
 
 def blob_json(**members: object) -> dict[str, object]:
     return {
-        "type": "plain",
-        "fields": [],
-        "snapshot-id": 1,
-        "sequence-number": 1,
-        "offset": 4,
+        "type": "plain", "fields": [], "snapshot-id": 1, "sequence-number": 1, "offset": 4,
         "length": 3,
-    } | members
+    } | members  # fmt: skip
 
 
 def test_a_file_without_blobs_is_written_as_the_specification_has_it():

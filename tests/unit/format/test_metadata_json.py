@@ -143,13 +143,10 @@ def test_r011_a_required_member_that_is_absent_or_null_is_corrupt(version, name)
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("location", "R-011"),
-        ("last-updated-ms", "R-011"),
-        ("last-column-id", "R-011"),
-        ("schema", "R-012"),
-        ("partition-spec", "R-012"),
+        ("location", "R-011"), ("last-updated-ms", "R-011"), ("last-column-id", "R-011"),
+        ("schema", "R-012"), ("partition-spec", "R-012"),
     ],
-)
+)  # fmt: skip
 def test_r012_version_1_has_required_members_too(name, rule):
     members = without(members_v1(), "schemas", "current-schema-id", "partition-specs")
     assert broken_rule(without(members, name)) == rule

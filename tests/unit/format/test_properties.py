@@ -123,12 +123,9 @@ FIRST, SECOND = "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({}, None),
-        ({NEW: FIRST}, 1_000),
-        ({FORMER: FIRST}, 1_000),
-        ({FORMER: FIRST, NEW: SECOND}, 2_000),
-        ({NEW: "soon"}, None),
+        ({}, None), ({NEW: FIRST}, 1_000), ({FORMER: FIRST}, 1_000),
+        ({FORMER: FIRST, NEW: SECOND}, 2_000), ({NEW: "soon"}, None),
     ],
-)
+)  # fmt: skip
 def test_the_last_scan_is_read_under_both_names(properties, expected):
     assert last_orphan_scan_ms(properties, 5_000) == expected

@@ -183,16 +183,11 @@ def test_r177_a_nested_type_itself_is_of_version_1():
 @pytest.mark.parametrize(
     ("old", "new", "first_version"),
     [
-        ("int", "int", 1),
-        ("int", "long", 1),
-        ("float", "double", 1),
-        ("decimal(9,2)", "decimal(18,2)", 1),
-        ("date", "timestamp", 3),
-        ("date", "timestamp_ns", 3),
-        ("unknown", "string", 3),
-        ("unknown", "decimal(9,2)", 3),
+        ("int", "int", 1), ("int", "long", 1), ("float", "double", 1),
+        ("decimal(9,2)", "decimal(18,2)", 1), ("date", "timestamp", 3),
+        ("date", "timestamp_ns", 3), ("unknown", "string", 3), ("unknown", "decimal(9,2)", 3),
     ],
-)
+)  # fmt: skip
 def test_r097_promotion_is_allowed_from_a_version_on(old, new, first_version):
     allowed = [can_promote(parse_type(old), parse_type(new), version) for version in (1, 2, 3)]
     assert allowed == [version >= first_version for version in (1, 2, 3)]

@@ -269,15 +269,10 @@ def test_r095_a_required_field_may_be_absent_where_an_optional_struct_is(is_opti
 @pytest.mark.parametrize(
     ("transform", "value", "rules"),
     [
-        ("identity", -1, []),
-        ("year", -1, []),
-        ("hour", -1, []),
-        ("hour", 0, []),
-        ("identity", 999_999, []),
-        ("identity", -2, ["R-071"]),
-        ("year", -2, ["R-072"]),
+        ("identity", -1, []), ("year", -1, []), ("hour", -1, []), ("hour", 0, []),
+        ("identity", 999_999, []), ("identity", -2, ["R-071"]), ("year", -2, ["R-072"]),
     ],
-)
+)  # fmt: skip
 def test_orc_files_are_not_blamed_for_the_second_that_orc_loses(transform, value, rules):
     """Java stores -1 and 999,999 microseconds alike; a file by Arrow stands for one by Java."""
     at = NestedField(1, "at", PrimitiveType("timestamp"), required=False)

@@ -87,25 +87,17 @@ def test_maps_become_members_and_what_is_missing_is_unknown():
         {
             "s1": {"lower_bound": -5, "upper_bound": 7, "tight_bounds": None, "value_count": 10},
             "s2": {
-                "lower_bound": "ab",
-                "upper_bound": "cd",
-                "tight_bounds": None,
-                "value_count": None,
-                "null_count": None,
-                "average_uncompressed_length": None,
+                "lower_bound": "ab", "upper_bound": "cd", "tight_bounds": None,
+                "value_count": None, "null_count": None, "average_uncompressed_length": None,
                 "max_uncompressed_length": None,
             },
             "s3": {
-                "lower_bound": None,
-                "upper_bound": None,
-                "tight_bounds": None,
-                "value_count": 10,
-                "null_count": 1,
-                "nan_count": 2,
+                "lower_bound": None, "upper_bound": None, "tight_bounds": None, "value_count": 10,
+                "null_count": 1, "nan_count": 2,
             },
         },
         {"s1": None, "s2": None, "s3": None},
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -147,15 +139,12 @@ def test_statistics_follow_the_columns_of_the_table():
     assert new.to_pylist() == [
         {
             "s1": {
-                "lower_bound": None,
-                "upper_bound": 9,
-                "tight_bounds": None,
-                "value_count": 4,
+                "lower_bound": None, "upper_bound": 9, "tight_bounds": None, "value_count": 4,
                 "null_count": None,
             },
             "s6": None,
         }
-    ]
+    ]  # fmt: skip
 
 
 def stats(column, *rows):
@@ -370,16 +359,10 @@ def test_statistics_become_maps_again():
         StatsColumn(9, PrimitiveType("int")),
     )
     bounds = [
-        (1, struct.pack("<q", -5)),
-        (2, "ü".encode()),
-        (3, struct.pack("<d", -0.5)),
-        (4, struct.pack("<i", -1)),
-        (5, UUID(int=7).bytes),
-        (6, b"\xff\x38"),
-        (7, b"\x01"),
-        (8, b"ab"),
-        (9, struct.pack("<i", 300)),
-    ]
+        (1, struct.pack("<q", -5)), (2, "ü".encode()), (3, struct.pack("<d", -0.5)),
+        (4, struct.pack("<i", -1)), (5, UUID(int=7).bytes), (6, b"\xff\x38"), (7, b"\x01"),
+        (8, b"ab"), (9, struct.pack("<i", 300)),
+    ]  # fmt: skip
     rows = [
         {"lower_bounds": bounds, "value_counts": [(1, 4), (9, 5)]},
         {},

@@ -57,13 +57,10 @@ def test_a_file_that_is_there_is_no_failure_of_the_storage():
 @pytest.mark.parametrize(
     ("location", "path"),
     [
-        ("hdfs://h:8020/a/b", "/a/b"),
-        ("hdfs:///a//b", "/a/b"),
-        ("hdfs:/a", "/a"),
-        ("hdfs://h", "/"),
-        ("hdfs://h/a%20b", "/a%20b"),
+        ("hdfs://h:8020/a/b", "/a/b"), ("hdfs:///a//b", "/a/b"), ("hdfs:/a", "/a"),
+        ("hdfs://h", "/"), ("hdfs://h/a%20b", "/a%20b"),
     ],
-)
+)  # fmt: skip
 def test_the_path_is_what_is_behind_the_cluster(location, path):
     assert path_of(location) == path
 

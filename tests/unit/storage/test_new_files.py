@@ -30,15 +30,9 @@ OURS = (
     f".icectl-probe-{UUID}",
 )
 OTHERS = (
-    ".icectl",
-    ".icectl-4242",
-    ".icectl-probe-",
-    ".icectl-a-1-x",
-    f"icectl-probe-{UUID}",
-    f"icectl-compact-{UUID}.json",
-    "x.icectl-4242-0-v9.metadata.json",
-    ".icectl-4242-0-a/b",
-)
+    ".icectl", ".icectl-4242", ".icectl-probe-", ".icectl-a-1-x", f"icectl-probe-{UUID}",
+    f"icectl-compact-{UUID}.json", "x.icectl-4242-0-v9.metadata.json", ".icectl-4242-0-a/b",
+)  # fmt: skip
 AGE_MS = 1_000
 
 

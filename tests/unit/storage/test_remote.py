@@ -72,12 +72,9 @@ def script():
 
 def s3(endpoint, env, **options):
     given = {
-        "key": "an-access-key",
-        "secret": SECRET,
-        "endpoint_url": endpoint,
-        "client_kwargs.region_name": "us-east-1",
-        **options,
-    }
+        "key": "an-access-key", "secret": SECRET, "endpoint_url": endpoint,
+        "client_kwargs.region_name": "us-east-1", **options,
+    }  # fmt: skip
     return open_store(StorageOptions(given), env)
 
 

@@ -323,15 +323,10 @@ MAPPED = [{"field-id": 1, "names": ["x", "old"]}]
 @pytest.mark.parametrize(
     ("text", "mapping"),
     [
-        (None, ()),
-        ("", ()),
-        (json.dumps(MAPPED), MAPPED),
-        ("{", ()),
-        ("7", ()),
-        (json.dumps(MAPPED * 2), ()),
-        ("[" * 100_000, ()),
+        (None, ()), ("", ()), (json.dumps(MAPPED), MAPPED), ("{", ()), ("7", ()),
+        (json.dumps(MAPPED * 2), ()), ("[" * 100_000, ()),
     ],
-)
+)  # fmt: skip
 def test_r181_a_mapping_of_names_is_that_of_the_table_where_it_is_valid(text, mapping):
     metadata = with_schemas({"x": PrimitiveType("long")})
     properties = {} if text is None else {"schema.name-mapping.default": text}

@@ -99,13 +99,9 @@ def test_r096_readable_metrics_decode_bounds_of_the_width_they_were_written_in()
     metrics = row["readable_metrics"]
     assert list(metrics) == ["a.b", "at", "p.x"]
     assert metrics["a.b"] == {
-        "column_size": 40,
-        "value_count": 3,
-        "null_value_count": None,
-        "nan_value_count": None,
-        "lower_bound": 5,
-        "upper_bound": 1 << 60,
-    }
+        "column_size": 40, "value_count": 3, "null_value_count": None, "nan_value_count": None,
+        "lower_bound": 5, "upper_bound": 1 << 60,
+    }  # fmt: skip
     assert metrics["p.x"]["lower_bound"] is None
 
 

@@ -212,12 +212,9 @@ def test_keys_that_readers_compare_are_counted_for_each_data_file():
     assert check["compared_row_count"] == 2 * 100
     (partition,) = check["compared_partitions"]
     assert partition == {
-        "partition": "region=1",
-        "spec_id": 0,
-        "data_file_count": 2,
-        "key_count": 26,
+        "partition": "region=1", "spec_id": 0, "data_file_count": 2, "key_count": 26,
         "row_count": 200,
-    }
+    }  # fmt: skip
     assert "readers compare 26 keys of equality deletes with 200 rows" in str(check["found"])
 
 

@@ -99,16 +99,10 @@ def rows(view: str) -> list[dict[str, Any]]:
 def test_snapshots_tell_their_refs_and_keep_the_operation_out_of_the_summary():
     first, second = rows("snapshots")
     assert first == {
-        "committed_at": "2025-06-15T15:06:40.123Z",
-        "snapshot_id": "5",
-        "parent_id": None,
-        "operation": "append",
-        "manifest_list": None,
-        "summary": {"added-records": "4"},
-        "sequence_number": 0,
-        "schema_id": None,
-        "refs": ["first"],
-    }
+        "committed_at": "2025-06-15T15:06:40.123Z", "snapshot_id": "5", "parent_id": None,
+        "operation": "append", "manifest_list": None, "summary": {"added-records": "4"},
+        "sequence_number": 0, "schema_id": None, "refs": ["first"],
+    }  # fmt: skip
     assert (second["snapshot_id"], second["parent_id"], second["summary"]) == (BIG, "5", None)
     assert names_by_snapshot(METADATA) == {5: ["first"], 9_007_199_254_740_993: ["main"]}
 
@@ -144,14 +138,9 @@ def test_specs_name_sources_that_the_schema_dropped_and_show_the_unpartitioned()
     unpartitioned, bucket = rows("specs")
     assert (unpartitioned["spec_id"], unpartitioned["field_id"]) == (0, None)
     assert bucket == {
-        "spec_id": 1,
-        "is_default": True,
-        "field_id": 1000,
-        "name": "was_bucket",
-        "transform": "bucket[4]",
-        "source_ids": [2],
-        "source_names": ["was"],
-    }
+        "spec_id": 1, "is_default": True, "field_id": 1000, "name": "was_bucket",
+        "transform": "bucket[4]", "source_ids": [2], "source_names": ["was"],
+    }  # fmt: skip
 
 
 def test_sort_orders_list_keys_in_order_and_show_the_unsorted():
@@ -178,13 +167,10 @@ def test_statistics_of_the_table_and_of_partitions():
     table, partition = rows("statistics")
     assert table["blobs"] == [
         {
-            "type": "apache-datasketches-theta-v1",
-            "snapshot_id": "5",
-            "sequence_number": 1,
-            "fields": [1],
-            "properties": {"ndv": "4"},
+            "type": "apache-datasketches-theta-v1", "snapshot_id": "5", "sequence_number": 1,
+            "fields": [1], "properties": {"ndv": "4"},
         }
-    ]
+    ]  # fmt: skip
     assert (partition["kind"], partition["file_size_in_bytes"]) == ("partition", 700)
 
 

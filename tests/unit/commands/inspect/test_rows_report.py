@@ -34,14 +34,9 @@ def text(view: str, *rows: Row) -> list[str]:
 
 def file(path: str, size: int, **more: object) -> Row:
     return {
-        "content": 0,
-        "file_format": "PARQUET",
-        "partition_path": "",
-        "record_count": 1_234,
-        "file_size_in_bytes": size,
-        "content_size_in_bytes": None,
-        "file_path": path,
-    } | more
+        "content": 0, "file_format": "PARQUET", "partition_path": "", "record_count": 1_234,
+        "file_size_in_bytes": size, "content_size_in_bytes": None, "file_path": path,
+    } | more  # fmt: skip
 
 
 def test_every_row_view_has_a_text_form():
@@ -118,13 +113,9 @@ def test_manifests_show_unknown_counts_as_such_and_ranges_short():
 
 def test_refs_without_settings_of_their_own_go_by_the_default():
     row = {
-        "name": "main",
-        "type": "BRANCH",
-        "snapshot_id": "5",
-        "max_reference_age_in_ms": None,
-        "min_snapshots_to_keep": 1_000,
-        "max_snapshot_age_in_ms": 86_400_000,
-    }
+        "name": "main", "type": "BRANCH", "snapshot_id": "5", "max_reference_age_in_ms": None,
+        "min_snapshots_to_keep": 1_000, "max_snapshot_age_in_ms": 86_400_000,
+    }  # fmt: skip
     assert text("refs", row)[1].split() == ["main", "branch", "5", "default", "1,000", "1d"]
 
 

@@ -456,16 +456,10 @@ def test_of_steps_that_stand_alone_one_runs_at_a_time():
 @pytest.mark.parametrize(
     ("codes", "check", "code"),
     [
-        ([0, 0], False, 0),
-        ([0, 5], False, 3),
-        ([4, 0], False, 3),
-        ([16, 12, 0], False, 12),
-        ([4, 0], True, 4),
-        ([4, 13], True, 4),
-        ([13, 0], True, 3),
-        ([4, 12], True, 12),
+        ([0, 0], False, 0), ([0, 5], False, 3), ([4, 0], False, 3), ([16, 12, 0], False, 12),
+        ([4, 0], True, 4), ([4, 13], True, 4), ([13, 0], True, 3), ([4, 12], True, 12),
         ([], False, 0),
     ],
-)
+)  # fmt: skip
 def test_the_exit_code_is_the_worst_of_all(codes, check, code):
     assert exit_code_of(codes, check=check) == code

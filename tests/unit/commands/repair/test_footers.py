@@ -328,18 +328,12 @@ def test_a_file_that_a_manifest_names_as_removed_is_known(tmp_path):
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
-        ("data/x.parquet", True),
-        ("data/deeper/x.parquet", True),
-        ("x.parquet", True),
-        ("data/x.orc", True),
-        ("data/x.avro", True),
-        ("data/x.txt", False),
-        ("data/.x.parquet", False),
-        ("data/_x.parquet", False),
-        ("metadata/x.parquet", False),
+        ("data/x.parquet", True), ("data/deeper/x.parquet", True), ("x.parquet", True),
+        ("data/x.orc", True), ("data/x.avro", True), ("data/x.txt", False),
+        ("data/.x.parquet", False), ("data/_x.parquet", False), ("metadata/x.parquet", False),
         ("metadata/x.avro", False),
     ],
-)
+)  # fmt: skip
 def test_any_other_file_that_may_hold_rows_spoils_the_proof(lost, name, is_one):
     path = lost.table.directory / name
     path.parent.mkdir(exist_ok=True)

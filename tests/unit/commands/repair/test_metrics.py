@@ -115,13 +115,10 @@ def test_a_size_and_bounds_that_are_both_wrong_are_of_another_file(table):
 @pytest.mark.parametrize(
     ("partitioning", "own", "other"),
     [
-        ("identity", "c1", "c0"),
-        ("identity", "c1", "c2"),
-        ("identity", "c1", None),
-        ("bucket", None, "any"),
-        ("day", None, "any"),
+        ("identity", "c1", "c0"), ("identity", "c1", "c2"), ("identity", "c1", None),
+        ("bucket", None, "any"), ("day", None, "any"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("wrong", ["file_size_in_bytes", "record_count", "bounds"])
 def test_a_file_of_another_partition_is_another(tmp_path, partitioning, own, other, wrong):
     table = TableBuilder(tmp_path / "t", partitioning=partitioning)

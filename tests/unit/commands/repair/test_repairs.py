@@ -490,13 +490,9 @@ def test_metrics_are_taken_from_the_footer_where_they_are_wrong(table, of_manife
     finding = wrong(rule, manifest if of_manifest else path)
     head_fix = one(head_fixes(table, finding, wrong("R-071", manifest), wrong(rule, "elsewhere")))
     assert told(head_fix) == (
-        f"metrics:{Path(manifest).name}",
-        manifest,
-        METRICS,
-        "the footers of the files say so",
+        f"metrics:{Path(manifest).name}", manifest, METRICS, "the footers of the files say so", 0,
         0,
-        0,
-    )
+    )  # fmt: skip
     assert head_fix.fix.answers == {finding}
     (change,) = head_fix.changes
     assert change.place == [each.manifest_path for each in manifests(table)].index(manifest)

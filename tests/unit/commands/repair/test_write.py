@@ -66,14 +66,11 @@ def facts(manifest: ManifestFile) -> list[tuple[Any, ...]]:
     """What a manifest of version 2 says of each file."""
     return [
         (
-            entry["status"],
-            entry["snapshot_id"],
-            entry["sequence_number"],
-            entry["data_file"]["file_path"],
-            entry["data_file"]["record_count"],
+            entry["status"], entry["snapshot_id"], entry["sequence_number"],
+            entry["data_file"]["file_path"], entry["data_file"]["record_count"],
         )
         for entry in read_records(Path(manifest.manifest_path))
-    ]
+    ]  # fmt: skip
 
 
 def expected(table: TableBuilder, at: int) -> list[tuple[Any, ...]]:

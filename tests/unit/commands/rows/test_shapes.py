@@ -22,20 +22,14 @@ from tests.builders.tree_table import upgrade
 SHAPE = pa.binary()
 KINDS = pa.schema(
     [
-        ("id", pa.int64()),
-        ("place", SHAPE),
-        ("area", SHAPE),
-        ("held", pa.struct([("place", SHAPE)])),
-        ("many", pa.list_(SHAPE)),
+        ("id", pa.int64()), ("place", SHAPE), ("area", SHAPE),
+        ("held", pa.struct([("place", SHAPE)])), ("many", pa.list_(SHAPE)),
     ]
-)
+)  # fmt: skip
 NEW = {
-    "id": 5,
-    "place": line((0, 0), (7, 7)),
-    "area": point(-180, 90),
-    "held": {"place": point(1, 1)},
-    "many": [None, point(2, 2)],
-}
+    "id": 5, "place": line((0, 0), (7, 7)), "area": point(-180, 90),
+    "held": {"place": point(1, 1)}, "many": [None, point(2, 2)],
+}  # fmt: skip
 
 
 class Loader:

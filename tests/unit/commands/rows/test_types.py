@@ -26,14 +26,10 @@ from tests.unit.commands.rows.test_shapes import Loader
 
 ONE, TWO = "00112233-4455-6677-8899-aabbccddeeff", "F47AC10B-58CC-4372-A567-0E02B2C3D479"
 KINDS = {
-    "id": pa.int64(),
-    "u": pa.string(),
-    "f": pa.binary(),
-    "t": pa.time64("ns"),
-    "ns": pa.timestamp("us"),
-    "nz": pa.timestamp("us", "Pacific/Apia"),
+    "id": pa.int64(), "u": pa.string(), "f": pa.binary(), "t": pa.time64("ns"),
+    "ns": pa.timestamp("us"), "nz": pa.timestamp("us", "Pacific/Apia"),
     "us": pa.list_(pa.string()),
-}
+}  # fmt: skip
 """The columns as Spark hands them over."""
 ROWS: list[dict[str, Any]] = [
     {
@@ -82,14 +78,10 @@ def test_files_have_the_values_in_the_types_of_the_format(table):
         at = {schema.column(place).path: schema.column(place) for place in range(len(KINDS))}
         kinds = {name.split(".")[0]: found for name, found in at.items()}
         assert {name: (one.physical_type, one.length) for name, one in kinds.items()} == {
-            "id": ("INT64", 0),
-            "u": ("FIXED_LEN_BYTE_ARRAY", 16),
-            "f": ("FIXED_LEN_BYTE_ARRAY", 4),
-            "t": ("INT64", 0),
-            "ns": ("INT64", 0),
-            "nz": ("INT64", 0),
-            "us": ("FIXED_LEN_BYTE_ARRAY", 16),
-        }
+            "id": ("INT64", 0), "u": ("FIXED_LEN_BYTE_ARRAY", 16),
+            "f": ("FIXED_LEN_BYTE_ARRAY", 4), "t": ("INT64", 0), "ns": ("INT64", 0),
+            "nz": ("INT64", 0), "us": ("FIXED_LEN_BYTE_ARRAY", 16),
+        }  # fmt: skip
         marks = {name: str(one.logical_type) for name, one in kinds.items()}
         assert (marks["u"], marks["us"], marks["f"]) == ("UUID", "UUID", "None")
         assert marks["t"].startswith("Time(isAdjustedToUTC=false, timeUnit=microseconds")

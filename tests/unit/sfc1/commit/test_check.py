@@ -74,13 +74,10 @@ class Tree:
 
 def row(name: str) -> dict[str, object]:
     return {
-        "content": Content.DATA,
-        "location": f"file:///t/data/{name}",
-        "file_format": FileFormat.PARQUET,
-        "spec_id": 0,
-        "record_count": 10,
+        "content": Content.DATA, "location": f"file:///t/data/{name}",
+        "file_format": FileFormat.PARQUET, "spec_id": 0, "record_count": 10,
         "file_size_in_bytes": 100,
-    }
+    }  # fmt: skip
 
 
 def changed(rows: pa.Table, name: str, value: object, where: pa.ChunkedArray) -> pa.Table:

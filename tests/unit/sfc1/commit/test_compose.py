@@ -142,15 +142,10 @@ def shown(chain: Chain, rows: pa.Table, golden) -> list[tuple[object, ...]]:
             assert chain.locations.setdefault(told["name"], row["location"]) == row["location"]
         listed.append(
             (
-                name,
-                row["content"],
-                Status(row["status"]).name,
-                row["snapshot_id"] - 100,
-                row["sequence_number"],
-                row["file_sequence_number"],
-                row["first_row_id"],
+                name, row["content"], Status(row["status"]).name, row["snapshot_id"] - 100,
+                row["sequence_number"], row["file_sequence_number"], row["first_row_id"],
             )
-        )
+        )  # fmt: skip
     return listed
 
 
