@@ -242,15 +242,42 @@ class Damage:
 DAMAGES: list[Damage] = []
 
 
-def damage(table: str, *explained: str, level: str = "metadata") -> Any:
+def damage(table: str, explained: str = "", *, level: str = "metadata") -> Any:
     """Register a damage; its name begins with the rule, as in r066_a_file_live_twice."""
 
     def register(apply: Callable[[Broken], None]) -> Callable[[Broken], None]:
         number = apply.__name__[1:4]
-        DAMAGES.append(Damage(f"R-{number}", table, level, apply, frozenset(explained)))
+        DAMAGES.append(Damage(f"R-{number}", table, level, apply, frozenset(explained.split())))
         return apply
 
     return register
+
+
+def damages_by(edit: Callable[..., object], home: str, damage: Any = damage) -> Callable[..., None]:
+    """What registers a damage by its name: one change, by a way to edit a table."""
+
+    def register(
+        name: str,
+        change: Any,
+        explained: str = "",
+        *,
+        table: str = home,
+        level: str = "metadata",
+        **how: Any,
+    ) -> None:
+        def apply(broken: Broken) -> None:
+            edit(broken, change, **how)
+
+        apply.__name__ = name
+        damage(table, explained, level=level)(apply)
+
+    return register
+
+
+in_metadata = damages_by(Broken.edit, "v2")
+in_head = damages_by(Broken.edit_head, "v2")
+in_list = damages_by(Broken.edit_head_list, "v2")
+in_manifest = damages_by(Broken.edit_manifest, "v2")
 
 
 # -- healthy tables -----------------------------------------------------------------------------
@@ -305,19 +332,9 @@ def r007_an_unknown_transform(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v2")
-def r011_no_last_partition_id(broken: Broken) -> None:
-    broken.edit(lambda members: members.pop("last-partition-id"))
-
-
-@damage("v1")
-def r012_no_partition_spec(broken: Broken) -> None:
-    broken.edit(lambda members: members.pop("partition-spec"))
-
-
-@damage("v2")
-def r014_a_column_id_above_the_last(broken: Broken) -> None:
-    broken.edit(lambda members: members.update({"last-column-id": 3}))
+in_metadata("r011_no_last_partition_id", lambda m: m.pop("last-partition-id"))
+in_metadata("r012_no_partition_spec", lambda m: m.pop("partition-spec"), table="v1")
+in_metadata("r014_a_column_id_above_the_last", lambda m: m.update({"last-column-id": 3}))
 
 
 @damage("v2")
@@ -328,14 +345,12 @@ def r015_main_elsewhere_than_the_current_snapshot(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v3-empty")
-def r016_no_snapshot_as_minus_one(broken: Broken) -> None:
-    broken.edit(lambda members: members.update({"current-snapshot-id": -1}))
-
-
-@damage("v2")
-def r017_updated_before_the_newest_snapshot(broken: Broken) -> None:
-    broken.edit(lambda members: members.update({"last-updated-ms": 1}))
+in_metadata(
+    "r016_no_snapshot_as_minus_one",
+    lambda m: m.update({"current-snapshot-id": -1}),
+    table="v3-empty",
+)
+in_metadata("r017_updated_before_the_newest_snapshot", lambda m: m.update({"last-updated-ms": 1}))
 
 
 @damage("v2")
@@ -348,9 +363,7 @@ def r019_a_reserved_field_id(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v2")
-def r022_a_ref_to_a_lost_snapshot(broken: Broken) -> None:
-    broken.edit(lambda members: members["refs"]["eoy"].update({"snapshot-id": 5}))
+in_metadata("r022_a_ref_to_a_lost_snapshot", lambda m: m["refs"]["eoy"].update({"snapshot-id": 5}))
 
 
 @damage("v2", level="files")
@@ -358,29 +371,25 @@ def r024_a_logged_file_that_is_gone(broken: Broken) -> None:
     Path(broken.members()["metadata-log"][0]["metadata-file"]).unlink()
 
 
-@damage("v2")
-def r025_a_snapshot_log_out_of_order(broken: Broken) -> None:
-    broken.edit(lambda m: m["snapshot-log"][0].update({"timestamp-ms": 9_999_999_999_999}))
-
-
-@damage("v2")
-def r026_a_gap_in_the_snapshot_log(broken: Broken) -> None:
-    broken.edit(lambda members: members["snapshot-log"][1].update({"snapshot-id": 5}))
-
-
-@damage("v2")
-def r027_a_tag_with_the_retention_of_a_branch(broken: Broken) -> None:
-    broken.edit(lambda members: members["refs"]["eoy"].update({"min-snapshots-to-keep": 2}))
-
-
-@damage("v2")
-def r030_a_snapshot_that_is_its_own_parent(broken: Broken) -> None:
-    broken.edit_head(lambda head: head.update({"parent-snapshot-id": head["snapshot-id"]}))
-
-
-@damage("v2")
-def r031_totals_that_are_not_those_of_the_manifests(broken: Broken) -> None:
-    broken.edit_head(lambda head: head["summary"].update({"total-records": "5"}))
+in_metadata(
+    "r025_a_snapshot_log_out_of_order",
+    lambda m: m["snapshot-log"][0].update({"timestamp-ms": 9_999_999_999_999}),
+)
+in_metadata(
+    "r026_a_gap_in_the_snapshot_log", lambda m: m["snapshot-log"][1].update({"snapshot-id": 5})
+)
+in_metadata(
+    "r027_a_tag_with_the_retention_of_a_branch",
+    lambda m: m["refs"]["eoy"].update({"min-snapshots-to-keep": 2}),
+)
+in_head(
+    "r030_a_snapshot_that_is_its_own_parent",
+    lambda head: head.update({"parent-snapshot-id": head["snapshot-id"]}),
+)
+in_head(
+    "r031_totals_that_are_not_those_of_the_manifests",
+    lambda head: head["summary"].update({"total-records": "5"}),
+)
 
 
 @damage("v1")
@@ -459,9 +468,9 @@ def r080_a_source_column_that_is_in_no_schema(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v2")
-def r084_a_default_sort_order_that_is_absent(broken: Broken) -> None:
-    broken.edit(lambda members: members.update({"default-sort-order-id": 3}))
+in_metadata(
+    "r084_a_default_sort_order_that_is_absent", lambda m: m.update({"default-sort-order-id": 3})
+)
 
 
 @damage("v2")
@@ -474,14 +483,14 @@ def r097_a_column_that_became_another_type(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v3")
-def r101_row_ids_below_those_of_the_parent(broken: Broken) -> None:
-    broken.edit_head(lambda head: head.update({"first-row-id": 0}))
-
-
-@damage("v3", "R-102")
-def r104_row_ids_above_the_next(broken: Broken) -> None:
-    broken.edit(lambda members: members.update({"next-row-id": 13}))
+in_head(
+    "r101_row_ids_below_those_of_the_parent",
+    lambda head: head.update({"first-row-id": 0}),
+    table="v3",
+)
+in_metadata(
+    "r104_row_ids_above_the_next", lambda m: m.update({"next-row-id": 13}), "R-102", table="v3"
+)
 
 
 @damage("v2")
@@ -526,9 +535,7 @@ def r163_a_version_hint_that_is_behind(broken: Broken) -> None:
     (broken.directory / "metadata" / "version-hint.text").write_text("1")
 
 
-@damage("v2")
-def r164_a_relative_location_of_a_file(broken: Broken) -> None:
-    broken.edit_manifest(in_first_file(file_path="data/relative.parquet"))
+in_manifest("r164_a_relative_location_of_a_file", in_first_file(file_path="data/relative.parquet"))
 
 
 @damage("v2")
@@ -541,14 +548,14 @@ def r177_a_type_of_a_later_version(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v2")
-def r181_a_name_mapping_that_is_no_list(broken: Broken) -> None:
-    broken.edit(lambda m: m["properties"].update({"schema.name-mapping.default": "{}"}))
-
-
-@damage("v2")
-def r182_a_default_before_version_3(broken: Broken) -> None:
-    broken.edit(lambda m: m["schemas"][0]["fields"][4].update({"initial-default": "x"}))
+in_metadata(
+    "r181_a_name_mapping_that_is_no_list",
+    lambda m: m["properties"].update({"schema.name-mapping.default": "{}"}),
+)
+in_metadata(
+    "r182_a_default_before_version_3",
+    lambda m: m["schemas"][0]["fields"][4].update({"initial-default": "x"}),
+)
 
 
 def _add_column(members: Members, kind: str, **more: Any) -> int:
@@ -561,9 +568,11 @@ def _add_column(members: Members, kind: str, **more: Any) -> int:
     return id_
 
 
-@damage("v3")
-def r182_a_default_of_a_shape(broken: Broken) -> None:
-    broken.edit(lambda m: _add_column(m, "geometry", **{"write-default": "POINT (1 2)"}))
+in_metadata(
+    "r182_a_default_of_a_shape",
+    lambda m: _add_column(m, "geometry", **{"write-default": "POINT (1 2)"}),
+    table="v3",
+)
 
 
 def _partition_by(kind: str) -> Callable[[Members], None]:
@@ -577,9 +586,7 @@ def _partition_by(kind: str) -> Callable[[Members], None]:
     return change
 
 
-@damage("v3")
-def r208_a_partition_by_shapes(broken: Broken) -> None:
-    broken.edit(_partition_by("geography(OGC:CRS84, karney)"))
+in_metadata("r208_a_partition_by_shapes", _partition_by("geography(OGC:CRS84, karney)"), table="v3")
 
 
 @damage("v3")
@@ -592,14 +599,11 @@ def r208_a_sort_order_by_variants(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v2")
-def r184_an_optional_identifier_field(broken: Broken) -> None:
-    broken.edit(lambda m: m["schemas"][0].update({"identifier-field-ids": [2]}))
-
-
-@damage("v2")
-def r185_a_snapshot_of_a_lost_schema(broken: Broken) -> None:
-    broken.edit_head(lambda head: head.update({"schema-id": 9}))
+in_metadata(
+    "r184_an_optional_identifier_field",
+    lambda m: m["schemas"][0].update({"identifier-field-ids": [2]}),
+)
+in_head("r185_a_snapshot_of_a_lost_schema", lambda head: head.update({"schema-id": 9}))
 
 
 # -- manifest lists -----------------------------------------------------------------------------
@@ -637,9 +641,7 @@ def r050_a_length_that_is_not_the_file_s(broken: Broken) -> None:
     broken.edit_head_list(lambda rows: rows[0].update({"manifest_length": 5}))
 
 
-@damage("v2", "R-066")
-def r050_a_manifest_that_is_listed_twice(broken: Broken) -> None:
-    broken.edit_head_list(lambda rows: [*rows, rows[-1]])
+in_list("r050_a_manifest_that_is_listed_twice", lambda rows: [*rows, rows[-1]], "R-066")
 
 
 @damage("v2")
@@ -716,20 +718,16 @@ def r042_an_entry_without_any_snapshot_id(broken: Broken) -> None:
         )
 
 
-@damage("v2")
-def r043_an_existing_entry_without_a_sequence_number(broken: Broken) -> None:
-    broken.edit_manifest(
-        in_first(lambda entry: entry.update({"sequence_number": None}), status=EXISTING),
-        holding=lambda entry: entry["status"] == EXISTING,
-    )
-
-
-@damage("v2")
-def r044_a_sequence_number_above_the_manifest_s(broken: Broken) -> None:
-    broken.edit_manifest(
-        in_first(lambda entry: entry.update({"sequence_number": 99}), status=EXISTING),
-        holding=lambda entry: entry["status"] == EXISTING,
-    )
+in_manifest(
+    "r043_an_existing_entry_without_a_sequence_number",
+    in_first(lambda entry: entry.update({"sequence_number": None}), status=EXISTING),
+    holding=lambda entry: entry["status"] == EXISTING,
+)
+in_manifest(
+    "r044_a_sequence_number_above_the_manifest_s",
+    in_first(lambda entry: entry.update({"sequence_number": 99}), status=EXISTING),
+    holding=lambda entry: entry["status"] == EXISTING,
+)
 
 
 @damage("v1")
@@ -768,26 +766,21 @@ def r056_a_manifest_of_nothing_but_deleted_entries(broken: Broken) -> None:
     broken.edit_head_list(lambda rows: [*rows, left_over])
 
 
-@damage("v2")
-def r060_a_header_without_a_schema(broken: Broken) -> None:
-    broken.edit_manifest(lambda _: None, header=lambda metadata: metadata.pop("schema"))
-
-
-@damage("v2")
-def r061_a_header_of_the_other_content(broken: Broken) -> None:
-    broken.edit_manifest(lambda _: None, header=lambda m: m.update({"content": "deletes"}))
-
-
-@damage("v1")
-def r062_an_entry_without_a_snapshot_in_version_1(broken: Broken) -> None:
-    broken.edit_manifest(
-        in_first(lambda entry: entry.update({"snapshot_id": None})), schema=optional("snapshot_id")
-    )
-
-
-@damage("v2")
-def r063_an_unknown_file_format(broken: Broken) -> None:
-    broken.edit_manifest(in_first_file(file_format="LANCE"))
+in_manifest(
+    "r060_a_header_without_a_schema", lambda _: None, header=lambda metadata: metadata.pop("schema")
+)
+in_manifest(
+    "r061_a_header_of_the_other_content",
+    lambda _: None,
+    header=lambda m: m.update({"content": "deletes"}),
+)
+in_manifest(
+    "r062_an_entry_without_a_snapshot_in_version_1",
+    in_first(lambda entry: entry.update({"snapshot_id": None})),
+    table="v1",
+    schema=optional("snapshot_id"),
+)
+in_manifest("r063_an_unknown_file_format", in_first_file(file_format="LANCE"))
 
 
 @damage("v2")
@@ -854,12 +847,11 @@ def r066_a_file_live_twice(broken: Broken) -> None:
     _refit_summaries(broken)
 
 
-@damage("v2")
-def r064_an_added_entry_of_another_snapshot(broken: Broken) -> None:
-    broken.edit_manifest(
-        in_first(lambda entry: entry.update({"snapshot_id": 7}), status=ADDED),
-        holding=lambda entry: entry["status"] == ADDED,
-    )
+in_manifest(
+    "r064_an_added_entry_of_another_snapshot",
+    in_first(lambda entry: entry.update({"snapshot_id": 7}), status=ADDED),
+    holding=lambda entry: entry["status"] == ADDED,
+)
 
 
 @damage("v2")
@@ -987,14 +979,8 @@ def r134_a_value_count_that_is_not_the_count_of_rows(broken: Broken) -> None:
     broken.edit_manifest(in_first(change))
 
 
-@damage("v2", "R-095", level="metadata")
-def r133_column_sizes_of_an_avro_file(broken: Broken) -> None:
-    broken.edit_manifest(in_first_file(file_format="AVRO"))
-
-
-@damage("v2")
-def r161_a_file_outside_of_the_table(broken: Broken) -> None:
-    broken.edit_manifest(in_first_file(file_path="/elsewhere/a.parquet"))
+in_manifest("r133_column_sizes_of_an_avro_file", in_first_file(file_format="AVRO"), "R-095")
+in_manifest("r161_a_file_outside_of_the_table", in_first_file(file_path="/elsewhere/a.parquet"))
 
 
 # -- deletes ------------------------------------------------------------------------------------

@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from tests.builders.broken import ADDED, DELETED, EXISTING, Broken, Damage, Members, Record
+from tests.builders.broken import (
+    ADDED,
+    DELETED,
+    EXISTING,
+    Broken,
+    Damage,
+    Members,
+    Record,
+    damages_by,
+)
 from tests.builders.commits import set_properties
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS, EntryRow, TableBuilder
@@ -171,15 +180,21 @@ def with_column(name: str, number: int) -> Callable[[pa.Schema], pa.Schema]:
 TREE_DAMAGES: list[Damage] = []
 
 
-def damage(table: str, *explained: str, level: str = "metadata") -> Any:
+def damage(table: str, explained: str = "", *, level: str = "metadata") -> Any:
     """Register a damage; its name begins with the rule, as in v4_120_a_file_live_twice."""
 
     def register(apply: Callable[[BrokenTree], None]) -> Callable[[BrokenTree], None]:
         rule = f"V4-{apply.__name__[3:6]}"
-        TREE_DAMAGES.append(Damage(rule, table, level, apply, frozenset(explained)))  # type: ignore[arg-type]
+        TREE_DAMAGES.append(Damage(rule, table, level, apply, frozenset(explained.split())))  # type: ignore[arg-type]
         return apply
 
     return register
+
+
+in_metadata = damages_by(BrokenTree.edit, "grown", damage)
+in_head = damages_by(BrokenTree.edit_head, "grown", damage)
+in_root = damages_by(BrokenTree.edit_root, "grown", damage)
+in_leaf = damages_by(BrokenTree.edit_leaf, "grown", damage)
 
 
 # -- healthy tables -----------------------------------------------------------------------------
@@ -290,29 +305,16 @@ TREE_TABLES: Mapping[str, Callable[[Path], None]] = {
 # -- the metadata file --------------------------------------------------------------------------
 
 
-@damage("plain", "R-077")  # specs of version 3 have no links
-def v4_001_roots_in_an_older_version(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"format-version": 3}))
-
-
-@damage("grown")
-def v4_002_a_uuid_that_is_none(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"table-uuid": "my-table"}))
-
-
-@damage("grown")
-def v4_003_no_last_partition_id(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.pop("last-partition-id"))
-
-
-@damage("grown")
-def v4_004_a_relative_location(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"location": "wh/t"}))
-
-
-@damage("grown")
-def v4_005_a_schema_beside_schemas(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"schema": members["schemas"][0]}))
+in_metadata(
+    "v4_001_roots_in_an_older_version",
+    lambda m: m.update({"format-version": 3}),
+    "R-077",
+    table="plain",
+)
+in_metadata("v4_002_a_uuid_that_is_none", lambda m: m.update({"table-uuid": "my-table"}))
+in_metadata("v4_003_no_last_partition_id", lambda m: m.pop("last-partition-id"))
+in_metadata("v4_004_a_relative_location", lambda m: m.update({"location": "wh/t"}))
+in_metadata("v4_005_a_schema_beside_schemas", lambda m: m.update({"schema": m["schemas"][0]}))
 
 
 @damage("grown")
@@ -321,9 +323,9 @@ def v4_006_a_field_id_used_twice(broken: BrokenTree) -> None:
     broken.edit(lambda members: members["schemas"][0]["fields"].append(twin))
 
 
-@damage("grown")
-def v4_007_a_spec_id_used_twice(broken: BrokenTree) -> None:
-    broken.edit(lambda m: m["partition-specs"].append(m["partition-specs"][0]))
+in_metadata(
+    "v4_007_a_spec_id_used_twice", lambda m: m["partition-specs"].append(m["partition-specs"][0])
+)
 
 
 def _expression(number: int, source: int, transform: str, **members: Any) -> Members:
@@ -331,14 +333,11 @@ def _expression(number: int, source: int, transform: str, **members: Any) -> Mem
     return {"expr-id": number, "expr": expr, **members}
 
 
-@damage("grown")
-def v4_008_an_expression_with_the_id_of_a_column(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members["expressions"].append(_expression(5, 5, "identity")))
-
-
-@damage("grown")
-def v4_009_an_expression_above_the_last_id(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"last-column-id": 5}))
+in_metadata(
+    "v4_008_an_expression_with_the_id_of_a_column",
+    lambda m: m["expressions"].append(_expression(5, 5, "identity")),
+)
+in_metadata("v4_009_an_expression_above_the_last_id", lambda m: m.update({"last-column-id": 5}))
 
 
 @damage("grown")
@@ -347,14 +346,12 @@ def v4_010_a_spec_that_links_to_a_column(broken: BrokenTree) -> None:
     broken.edit(lambda members: members["partition-specs"].append(spec))
 
 
-@damage("grown")
-def v4_012_a_type_that_does_not_follow(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members["expressions"][0].update({"type": "int"}))
-
-
-@damage("grown")
-def v4_013_a_partition_field_id_above_the_last(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"last-partition-id": 999}))
+in_metadata(
+    "v4_012_a_type_that_does_not_follow", lambda m: m["expressions"][0].update({"type": "int"})
+)
+in_metadata(
+    "v4_013_a_partition_field_id_above_the_last", lambda m: m.update({"last-partition-id": 999})
+)
 
 
 @damage("grown")
@@ -381,34 +378,26 @@ def v4_015_a_default_spec_that_cannot_be_computed(broken: BrokenTree) -> None:
     broken.edit(change)
 
 
-@damage("grown")
-def v4_016_a_default_sort_order_that_is_absent(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"default-sort-order-id": 3}))
-
-
-@damage("grown")
-def v4_017_a_sequence_number_above_the_last(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"last-sequence-number": 2}))
-
-
-@damage("grown", "V4-067", "R-102", "R-104")
-def v4_018_row_ids_above_the_next(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"next-row-id": 13}))
-
-
-@damage("grown")
-def v4_019_a_ref_to_a_lost_snapshot(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members["refs"]["eoy"].update({"snapshot-id": 5}))
-
-
-@damage("grown")
-def v4_020_a_gap_in_the_snapshot_log(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members["snapshot-log"][1].update({"snapshot-id": 5}))
-
-
-@damage("empty")
-def v4_021_no_snapshot_as_minus_one(broken: BrokenTree) -> None:
-    broken.edit(lambda members: members.update({"current-snapshot-id": -1}))
+in_metadata(
+    "v4_016_a_default_sort_order_that_is_absent", lambda m: m.update({"default-sort-order-id": 3})
+)
+in_metadata(
+    "v4_017_a_sequence_number_above_the_last", lambda m: m.update({"last-sequence-number": 2})
+)
+in_metadata(
+    "v4_018_row_ids_above_the_next", lambda m: m.update({"next-row-id": 13}), "V4-067 R-102 R-104"
+)
+in_metadata(
+    "v4_019_a_ref_to_a_lost_snapshot", lambda m: m["refs"]["eoy"].update({"snapshot-id": 5})
+)
+in_metadata(
+    "v4_020_a_gap_in_the_snapshot_log", lambda m: m["snapshot-log"][1].update({"snapshot-id": 5})
+)
+in_metadata(
+    "v4_021_no_snapshot_as_minus_one",
+    lambda m: m.update({"current-snapshot-id": -1}),
+    table="empty",
+)
 
 
 @damage("grown")
@@ -435,9 +424,7 @@ def v4_030_a_root_and_a_manifest_list(broken: BrokenTree) -> None:
     broken.edit_head(lambda head: head.update({"manifest-list": listed}))
 
 
-@damage("grown")
-def v4_031_no_schema_id(broken: BrokenTree) -> None:
-    broken.edit_head(lambda head: head.pop("schema-id"))
+in_head("v4_031_no_schema_id", lambda head: head.pop("schema-id"))
 
 
 def _twin(broken: BrokenTree, **members: Any) -> None:
@@ -453,16 +440,17 @@ def v4_032_two_snapshots_of_one_sequence_number(broken: BrokenTree) -> None:
     _twin(broken)
 
 
-@damage("grown", "R-054", "R-101", "R-102")
+@damage("grown", "R-054 R-101 R-102")
 def v4_033_a_manifest_list_after_a_root(broken: BrokenTree) -> None:
     head = broken.head()
     _twin(broken, parent_snapshot_id=head["snapshot-id"], sequence_number=99)
     broken.edit(lambda metadata: metadata.update({"last-sequence-number": 99}))
 
 
-@damage("grown")
-def v4_034_an_operation_that_there_is_not(broken: BrokenTree) -> None:
-    broken.edit_head(lambda head: head["summary"].update({"operation": "upsert"}))
+in_head(
+    "v4_034_an_operation_that_there_is_not",
+    lambda head: head["summary"].update({"operation": "upsert"}),
+)
 
 
 @damage("grown")
@@ -471,77 +459,45 @@ def v4_035_a_manifest_list_that_is_a_root(broken: BrokenTree) -> None:
     broken.edit(lambda members: members["snapshots"][0].update({"manifest-list": root}))
 
 
-@damage("grown", "R-031")
-def v4_036_an_append_that_removes_files(broken: BrokenTree) -> None:
-    broken.edit_head(lambda head: head["summary"].update({"operation": "append"}))
-
-
-@damage("grown")
-def v4_037_a_replace_that_loses_rows(broken: BrokenTree) -> None:
-    broken.edit_head(lambda head: head["summary"].update({"operation": "replace"}))
-
-
-@damage("grown")
-def v4_038_totals_that_are_not_those_of_the_files(broken: BrokenTree) -> None:
-    broken.edit_head(lambda head: head["summary"].update({"total-records": "5"}))
+in_head(
+    "v4_036_an_append_that_removes_files",
+    lambda head: head["summary"].update({"operation": "append"}),
+    "R-031",
+)
+in_head(
+    "v4_037_a_replace_that_loses_rows",
+    lambda head: head["summary"].update({"operation": "replace"}),
+)
+in_head(
+    "v4_038_totals_that_are_not_those_of_the_files",
+    lambda head: head["summary"].update({"total-records": "5"}),
+)
 
 
 # -- the file of a root -------------------------------------------------------------------------
 
 
-@damage("grown")
-def v4_040_a_root_that_says_it_is_a_leaf(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, footer={"content": "data"})
-
-
-@damage("grown")
-def v4_041_a_root_without_record_counts(broken: BrokenTree) -> None:
-    broken.edit_root(
-        nothing, schema=lambda schema: schema.remove(schema.get_field_index("record_count"))
-    )
-
-
-@damage("grown")
-def v4_042_a_column_that_nobody_knows(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, schema=with_column("new", 999))
-
-
-@damage("grown")
-def v4_043_a_root_of_the_upstream_draft(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, schema=with_column("format_version", 157))
-
-
-@damage("grown")
-def v4_044_a_content_type_that_there_is_not(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, content_type=9))
-
-
-@damage("grown")
-def v4_045_a_footer_of_another_snapshot(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, footer={"snapshot-id": "5"})
-
-
-@damage("grown")
-def v4_046_rows_in_another_order(broken: BrokenTree) -> None:
-    broken.edit_root(lambda rows: rows[::-1])
-
-
-@damage("grown")
-def v4_047_another_layout(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, footer={"icectl.layout": "sfc-9"})
+in_root("v4_040_a_root_that_says_it_is_a_leaf", nothing, footer={"content": "data"})
+in_root(
+    "v4_041_a_root_without_record_counts",
+    nothing,
+    schema=lambda schema: schema.remove(schema.get_field_index("record_count")),
+)
+in_root("v4_042_a_column_that_nobody_knows", nothing, schema=with_column("new", 999))
+in_root("v4_043_a_root_of_the_upstream_draft", nothing, schema=with_column("format_version", 157))
+in_root("v4_044_a_content_type_that_there_is_not", in_row(DATA, content_type=9))
+in_root("v4_045_a_footer_of_another_snapshot", nothing, footer={"snapshot-id": "5"})
+in_root("v4_046_rows_in_another_order", lambda rows: rows[::-1])
+in_root("v4_047_another_layout", nothing, footer={"icectl.layout": "sfc-9"})
 
 
 # -- rows of a root -----------------------------------------------------------------------------
 
 
-@damage("grown")
-def v4_050_a_status_of_the_upstream_draft(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, status=3))
-
-
-@damage("grown", "V4-057")
-def v4_051_a_location_of_an_inline_bitmap(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(BITMAP, location="file:///x.puffin"))
+in_root("v4_050_a_status_of_the_upstream_draft", in_row(DATA, status=3))
+in_root(
+    "v4_051_a_location_of_an_inline_bitmap", in_row(BITMAP, location="file:///x.puffin"), "V4-057"
+)
 
 
 @damage("grown")
@@ -550,34 +506,12 @@ def v4_051_a_location_without_a_scheme(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA, location=place))
 
 
-@damage("grown")
-def v4_052_rows_in_a_puffin_file(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, file_format="puffin"))
-
-
-@damage("grown", "V4-160")
-def v4_053_a_vector_without_its_place(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(VECTOR, deletion_vector=None))
-
-
-@damage("grown")
-def v4_054_a_spec_that_there_is_not(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, partition_spec_id=7))
-
-
-@damage("grown")
-def v4_055_a_sort_order_of_a_vector(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(VECTOR, sort_order_id=0))
-
-
-@damage("grown", "V4-145", "V4-123")
-def v4_056_a_negative_record_count(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, record_count=-1))
-
-
-@damage("grown")
-def v4_057_a_file_without_a_size(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, DELETED, file_size_in_bytes=None))
+in_root("v4_052_rows_in_a_puffin_file", in_row(DATA, file_format="puffin"))
+in_root("v4_053_a_vector_without_its_place", in_row(VECTOR, deletion_vector=None), "V4-160")
+in_root("v4_054_a_spec_that_there_is_not", in_row(DATA, partition_spec_id=7))
+in_root("v4_055_a_sort_order_of_a_vector", in_row(VECTOR, sort_order_id=0))
+in_root("v4_056_a_negative_record_count", in_row(DATA, record_count=-1), "V4-145 V4-123")
+in_root("v4_057_a_file_without_a_size", in_row(DATA, DELETED, file_size_in_bytes=None))
 
 
 @damage("grown")
@@ -586,39 +520,19 @@ def v4_058_counts_of_a_data_file(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA, manifest_stats=stats))
 
 
-@damage("grown")
-def v4_059_a_data_file_that_refers_to_another(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, referenced_file="file:///x.parquet"))
-
-
-@damage("grown")
-def v4_060_a_data_file_with_columns_to_compare(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, equality_ids=[1]))
-
-
-@damage("grown")
-def v4_061_split_offsets_that_fall(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, split_offsets=[9, 4]))
-
-
-@damage("grown")
-def v4_062_an_old_file_without_a_snapshot_id(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, EXISTING, snapshot_id=None))
-
-
-@damage("grown")
-def v4_063_a_leaf_with_two_sequence_numbers(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA_LEAF, sequence_number=3))
-
-
-@damage("grown", "V4-162", "V4-163", "V4-124")
-def v4_064_a_file_of_the_future(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, EXISTING, sequence_number=99))
-
-
-@damage("grown")
-def v4_065_a_removal_by_another_snapshot(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, DELETED, snapshot_id=1002))
+in_root(
+    "v4_059_a_data_file_that_refers_to_another", in_row(DATA, referenced_file="file:///x.parquet")
+)
+in_root("v4_060_a_data_file_with_columns_to_compare", in_row(DATA, equality_ids=[1]))
+in_root("v4_061_split_offsets_that_fall", in_row(DATA, split_offsets=[9, 4]))
+in_root("v4_062_an_old_file_without_a_snapshot_id", in_row(DATA, EXISTING, snapshot_id=None))
+in_root("v4_063_a_leaf_with_two_sequence_numbers", in_row(DATA_LEAF, sequence_number=3))
+in_root(
+    "v4_064_a_file_of_the_future",
+    in_row(DATA, EXISTING, sequence_number=99),
+    "V4-162 V4-163 V4-124",
+)
+in_root("v4_065_a_removal_by_another_snapshot", in_row(DATA, DELETED, snapshot_id=1002))
 
 
 @damage("grown", "V4-162")
@@ -627,29 +541,15 @@ def v4_066_an_old_file_as_if_it_were_new(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA, EXISTING, snapshot_id=head))
 
 
-@damage("grown", "V4-162")
-def v4_067_a_data_file_without_row_ids(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, EXISTING, first_row_id=None))
-
-
-@damage("grown", "V4-162")
-def v4_067_row_ids_of_two_files(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, EXISTING, first_row_id=1))
-
-
-@damage("grown", "R-031", "V4-065", "V4-161", "V4-081", "V4-114", "V4-122", "V4-160")
-def v4_068_a_leaf_listed_as_deleted(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA_LEAF, status=DELETED))
-
-
-@damage("grown")
-def v4_069_a_removal_without_a_parent(broken: BrokenTree) -> None:
-    broken.edit_head(lambda head: head.pop("parent-snapshot-id"))
-
-
-@damage("grown")
-def v4_070_key_metadata(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, key_metadata=b"key"))
+in_root("v4_067_a_data_file_without_row_ids", in_row(DATA, EXISTING, first_row_id=None), "V4-162")
+in_root("v4_067_row_ids_of_two_files", in_row(DATA, EXISTING, first_row_id=1), "V4-162")
+in_root(
+    "v4_068_a_leaf_listed_as_deleted",
+    in_row(DATA_LEAF, status=DELETED),
+    "R-031 V4-065 V4-161 V4-081 V4-114 V4-122 V4-160",
+)
+in_head("v4_069_a_removal_without_a_parent", lambda head: head.pop("parent-snapshot-id"))
+in_root("v4_070_key_metadata", in_row(DATA, key_metadata=b"key"))
 
 
 # -- delete vectors over leaves -----------------------------------------------------------------
@@ -663,22 +563,20 @@ def v4_080_two_vectors_of_a_leaf(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown", "R-031", "V4-086", "V4-087", "V4-120", "V4-121", "V4-122", "V4-160")
-def v4_081_a_vector_of_an_unknown_leaf(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(BITMAP, ADDED, referenced_file="file:///x.parquet"))
+in_root(
+    "v4_081_a_vector_of_an_unknown_leaf",
+    in_row(BITMAP, ADDED, referenced_file="file:///x.parquet"),
+    "R-031 V4-086 V4-087 V4-120 V4-121 V4-122 V4-160",
+)
+in_root("v4_082_bytes_behind_a_bitmap", with_bitmap(list, lambda found: bitmap(*found) + b"\0"))
+in_root(
+    "v4_083_a_position_behind_the_leaf",
+    with_bitmap(lambda found: [*found, 99]),
+    "R-031 V4-160 V4-038",
+)
 
 
-@damage("grown")
-def v4_082_bytes_behind_a_bitmap(broken: BrokenTree) -> None:
-    broken.edit_root(with_bitmap(list, lambda found: bitmap(*found) + b"\0"))
-
-
-@damage("grown", "R-031", "V4-160", "V4-038")
-def v4_083_a_position_behind_the_leaf(broken: BrokenTree) -> None:
-    broken.edit_root(with_bitmap(lambda found: [*found, 99]))
-
-
-@damage("grown", "R-031", "V4-160", "V4-161", "V4-106", "V4-146")
+@damage("grown", "R-031 V4-160 V4-161 V4-106 V4-146")
 def v4_084_a_vector_over_a_removed_row(broken: BrokenTree) -> None:
     (first, *_) = BitMap.deserialize(
         of(broken.rows(), BITMAP, DELETED)["deletion_vector"]["inline_content"]
@@ -690,7 +588,7 @@ def v4_084_a_vector_over_a_removed_row(broken: BrokenTree) -> None:
     broken.edit_leaf(change)
 
 
-@damage("grown", "R-031", "V4-087", "V4-160", "V4-085", "V4-122", "V4-114")
+@damage("grown", "R-031 V4-087 V4-160 V4-085 V4-122 V4-114")
 def v4_085_a_vector_that_holds_less(broken: BrokenTree) -> None:
     old = of(broken.rows(), BITMAP, DELETED)["deletion_vector"]["inline_content"]
     broken.edit_root(
@@ -698,7 +596,7 @@ def v4_085_a_vector_that_holds_less(broken: BrokenTree) -> None:
     )
 
 
-@damage("grown", "R-031", "V4-087", "V4-160", "V4-120", "V4-121", "V4-122")
+@damage("grown", "R-031 V4-087 V4-160 V4-120 V4-121 V4-122")
 def v4_086_a_replaced_vector_without_another(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         return [r for r in rows if r is not of(rows, BITMAP, ADDED)]
@@ -714,9 +612,7 @@ def v4_087_a_new_vector_without_the_old_one(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("carried")
-def v4_088_a_vector_in_another_form(broken: BrokenTree) -> None:
-    broken.edit_root(with_bitmap(list, in_runs, EXISTING))
+in_root("v4_088_a_vector_in_another_form", with_bitmap(list, in_runs, EXISTING), table="carried")
 
 
 @damage("puffin")
@@ -727,7 +623,7 @@ def v4_090_a_blob_of_another_cardinality(broken: BrokenTree) -> None:
     path.write_bytes(content.replace(b'"cardinality":"2"', b'"cardinality":"3"'))
 
 
-@damage("leaves", "R-031", "V4-160", "V4-106")
+@damage("leaves", "R-031 V4-160 V4-106")
 def v4_091_a_vector_over_a_new_leaf(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         leaf = of(rows, DATA_LEAF, ADDED)
@@ -741,58 +637,28 @@ def v4_091_a_vector_over_a_new_leaf(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage(
-    "grown",
-    "V4-051",
-    "V4-052",
-    "V4-053",
-    "V4-057",
-    "V4-059",
-    "V4-067",
-    "V4-141",
-    "V4-055",
-    "V4-061",
-    "V4-148",
-    "V4-160",
-    "V4-161",
+in_leaf(
+    "v4_092_a_bitmap_in_a_leaf",
+    in_row(DATA, content_type=BITMAP),
+    "V4-051 V4-052 V4-053 V4-057 V4-059 V4-067 V4-141 V4-055 V4-061 V4-148 V4-160 V4-161",
 )
-def v4_092_a_bitmap_in_a_leaf(broken: BrokenTree) -> None:
-    broken.edit_leaf(in_row(DATA, content_type=BITMAP))
 
 
 # -- leaves -------------------------------------------------------------------------------------
 
 
-@damage("grown")
-def v4_100_a_leaf_of_another_version(broken: BrokenTree) -> None:
-    broken.edit_leaf(nothing, footer={"format-version": "5"})
-
-
-@damage("grown", "V4-052", "V4-053", "V4-059", "V4-067", "V4-055", "V4-061", "V4-160", "V4-161")
-def v4_101_a_vector_in_a_data_leaf(broken: BrokenTree) -> None:
-    broken.edit_leaf(in_row(DATA, content_type=VECTOR))
-
-
-@damage(
-    "grown",
-    "V4-058",
-    "V4-067",
-    "V4-160",
-    "V4-120",
-    "V4-122",
-    "V4-114",
-    "V4-055",
-    "V4-061",
-    "V4-161",
-    "V4-162",
+in_leaf("v4_100_a_leaf_of_another_version", nothing, footer={"format-version": "5"})
+in_leaf(
+    "v4_101_a_vector_in_a_data_leaf",
+    in_row(DATA, content_type=VECTOR),
+    "V4-052 V4-053 V4-059 V4-067 V4-055 V4-061 V4-160 V4-161",
 )
-def v4_102_a_leaf_in_a_leaf(broken: BrokenTree) -> None:
-    broken.edit_leaf(in_row(DATA, content_type=DATA_LEAF))
-
-
-@damage("grown")
-def v4_103_a_leaf_of_another_size(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA_LEAF, file_size_in_bytes=9))
+in_leaf(
+    "v4_102_a_leaf_in_a_leaf",
+    in_row(DATA, content_type=DATA_LEAF),
+    "V4-058 V4-067 V4-160 V4-120 V4-122 V4-114 V4-055 V4-061 V4-161 V4-162",
+)
+in_root("v4_103_a_leaf_of_another_size", in_row(DATA_LEAF, file_size_in_bytes=9))
 
 
 @damage("grown")
@@ -803,17 +669,16 @@ def v4_104_another_lowest_sequence_number(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown")
-def v4_105_an_old_row_without_a_number(broken: BrokenTree) -> None:
-    broken.edit_leaf(in_row(DATA, sequence_number=None))
+in_leaf("v4_105_an_old_row_without_a_number", in_row(DATA, sequence_number=None))
+in_leaf(
+    "v4_106_a_new_row_in_a_leaf_that_is_not",
+    in_row(DATA, status=ADDED),
+    "V4-160 V4-064 V4-162",
+    table="eager",
+)
 
 
-@damage("eager", "V4-160", "V4-064", "V4-162")
-def v4_106_a_new_row_in_a_leaf_that_is_not(broken: BrokenTree) -> None:
-    broken.edit_leaf(in_row(DATA, status=ADDED))
-
-
-@damage("leaves", "V4-160", "V4-162", "V4-067")
+@damage("leaves", "V4-160 V4-162 V4-067")
 def v4_107_an_old_row_among_new_ones(broken: BrokenTree) -> None:
     numbers = of(broken.rows(), DATA_LEAF, ADDED)["tracking_info"]
     number = numbers["sequence_number"]
@@ -824,9 +689,13 @@ def v4_107_an_old_row_among_new_ones(broken: BrokenTree) -> None:
     broken.edit_leaf(change, status=ADDED)
 
 
-@damage("leaves", "R-031", "V4-160", "V4-036", "V4-105")
-def v4_108_a_removed_row_in_a_leaf(broken: BrokenTree) -> None:
-    broken.edit_leaf(in_row(DATA, status=DELETED), status=ADDED)
+in_leaf(
+    "v4_108_a_removed_row_in_a_leaf",
+    in_row(DATA, status=DELETED),
+    "R-031 V4-160 V4-036 V4-105",
+    table="leaves",
+    status=ADDED,
+)
 
 
 @damage("leaves", "V4-160")
@@ -841,14 +710,17 @@ def v4_109_a_new_leaf_with_nothing_new(broken: BrokenTree) -> None:
     broken.edit_leaf(change, status=ADDED)
 
 
-@damage("grown", "R-031", "V4-160", "V4-083", "V4-121", "V4-122", "V4-104", "V4-161")
+@damage("grown", "R-031 V4-160 V4-083 V4-121 V4-122 V4-104 V4-161")
 def v4_110_a_leaf_without_rows(broken: BrokenTree) -> None:
     broken.edit_leaf(lambda _: [], DELETE_LEAF)
 
 
-@damage("listed", "R-031", "R-061", "V4-160", "V4-161", "V4-067", "V4-162")
-def v4_111_a_manifest_of_data_as_one_of_deletes(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA_LEAF, content_type=DELETE_LEAF, first_row_id=None))
+in_root(
+    "v4_111_a_manifest_of_data_as_one_of_deletes",
+    in_row(DATA_LEAF, content_type=DELETE_LEAF, first_row_id=None),
+    "R-031 R-061 V4-160 V4-161 V4-067 V4-162",
+    table="listed",
+)
 
 
 @damage("grown")
@@ -856,14 +728,15 @@ def v4_112_a_delete_leaf_by_its_older_name(broken: BrokenTree) -> None:
     broken.edit_leaf(nothing, DELETE_LEAF, footer={"content": "deletes"})
 
 
-@damage("listed", "V4-065", "V4-036", "V4-160", "V4-162")
-def v4_113_a_new_leaf_of_an_older_version(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA_LEAF, status=ADDED))
-
-
-@damage("grown")
-def v4_114_a_delete_leaf_of_no_data_leaf(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DELETE_LEAF, referenced_file="file:///x.parquet"))
+in_root(
+    "v4_113_a_new_leaf_of_an_older_version",
+    in_row(DATA_LEAF, status=ADDED),
+    "V4-065 V4-036 V4-160 V4-162",
+    table="listed",
+)
+in_root(
+    "v4_114_a_delete_leaf_of_no_data_leaf", in_row(DELETE_LEAF, referenced_file="file:///x.parquet")
+)
 
 
 @damage("leaves")
@@ -874,9 +747,11 @@ def v4_114_vectors_of_files_elsewhere(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DELETE_LEAF, referenced_file=named))
 
 
-@damage("grown", "R-031", "V4-120", "V4-160", "V4-067", "V4-162")
-def v4_116_a_leaf_listed_twice(broken: BrokenTree) -> None:
-    broken.edit_root(lambda rows: [*rows, of(rows, DATA_LEAF)])
+in_root(
+    "v4_116_a_leaf_listed_twice",
+    lambda rows: [*rows, of(rows, DATA_LEAF)],
+    "R-031 V4-120 V4-160 V4-067 V4-162",
+)
 
 
 @damage("grown")
@@ -891,9 +766,11 @@ def v4_116_a_dead_leaf_listed_twice(broken: BrokenTree) -> None:
 # -- across entries -----------------------------------------------------------------------------
 
 
-@damage("grown", "R-031", "V4-162", "V4-067", "V4-160")
-def v4_120_a_file_live_twice(broken: BrokenTree) -> None:
-    broken.edit_root(lambda rows: [*rows, of(rows, DATA, EXISTING)])
+in_root(
+    "v4_120_a_file_live_twice",
+    lambda rows: [*rows, of(rows, DATA, EXISTING)],
+    "R-031 V4-162 V4-067 V4-160",
+)
 
 
 @damage("grown", "V4-160")
@@ -913,12 +790,10 @@ def v4_122_a_vector_of_a_lost_file(broken: BrokenTree) -> None:
     broken.edit_root(in_row(VECTOR, referenced_file="file:///x.parquet"))
 
 
-@damage("grown", "V4-145")
-def v4_123_more_rows_than_the_file_has(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(VECTOR, record_count=99))
+in_root("v4_123_more_rows_than_the_file_has", in_row(VECTOR, record_count=99), "V4-145")
 
 
-@damage("grown", "V4-145", "R-063", level="footers")
+@damage("grown", "V4-145 R-063", level="footers")
 def v4_123_a_position_behind_the_file(broken: BrokenTree) -> None:
     home = of(broken.rows(), VECTOR)["referenced_file"]
 
@@ -928,9 +803,7 @@ def v4_123_a_position_behind_the_file(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown", "V4-162")
-def v4_124_a_vector_older_than_its_file(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(VECTOR, sequence_number=1))
+in_root("v4_124_a_vector_older_than_its_file", in_row(VECTOR, sequence_number=1), "V4-162")
 
 
 @damage("grown", "V4-054")
@@ -945,12 +818,10 @@ def _no_partition(rows: list[Record]) -> None:
     row["content_stats"]["s2"] = None
 
 
-@damage("equality", "V4-141", "V4-146")
-def v4_126_a_partition_that_deletes_need(broken: BrokenTree) -> None:
-    broken.edit_leaf(_no_partition)
+in_leaf("v4_126_a_partition_that_deletes_need", _no_partition, "V4-141 V4-146", table="equality")
 
 
-@damage("grown", "R-031", "V4-160")
+@damage("grown", "R-031 V4-160")
 def v4_127_a_file_live_and_removed(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         gone = of(rows, DATA, DELETED)
@@ -990,59 +861,28 @@ def _moved_member(schema: pa.Schema) -> pa.Schema:
     return schema.set(at, pa.field("content_stats", pa.struct(groups), metadata=stats.metadata))
 
 
-@damage("grown", "V4-147")
-def v4_140_a_member_with_another_id(broken: BrokenTree) -> None:
-    broken.edit_root(nothing, schema=_moved_member)
-
-
-@damage("grown")
-def v4_141_a_file_without_its_partition(broken: BrokenTree) -> None:
-    broken.edit_root(_no_partition)
-
-
-@damage("grown", "V4-144")
-def v4_142_a_partition_of_two_values(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s2", upper_bound="zz"))
-
-
-@damage("grown")
-def v4_142_a_partition_without_an_upper_bound(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s2", upper_bound=None))
-
-
-@damage("grown")
-def v4_143_a_partition_with_loose_bounds(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s2", tight_bounds=False))
-
-
-@damage("grown")
-def v4_144_bounds_that_cross(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s1", lower_bound=10**9))
-
-
-@damage("grown")
-def v4_145_more_nulls_than_values(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s5", null_count=99))
-
-
-@damage("grown")
-def v4_146_a_leaf_with_bounds_too_narrow(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s1", DATA_LEAF, lower_bound=10**6, upper_bound=10**6))
-
-
-@damage("listed")
-def v4_146_a_manifest_with_bounds_too_narrow(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s2", DATA_LEAF, lower_bound="c1", upper_bound="c1"))
-
-
-@damage("listed")
-def v4_146_a_manifest_with_bounds_of_a_column_too_narrow(broken: BrokenTree) -> None:
-    broken.edit_root(in_stats("s1", DATA_LEAF, lower_bound=10**6, upper_bound=10**6))
-
-
-@damage("grown")
-def v4_147_a_leaf_without_statistics(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA_LEAF, content_stats=None))
+in_root("v4_140_a_member_with_another_id", nothing, "V4-147", schema=_moved_member)
+in_root("v4_141_a_file_without_its_partition", _no_partition)
+in_root("v4_142_a_partition_of_two_values", in_stats("s2", upper_bound="zz"), "V4-144")
+in_root("v4_142_a_partition_without_an_upper_bound", in_stats("s2", upper_bound=None))
+in_root("v4_143_a_partition_with_loose_bounds", in_stats("s2", tight_bounds=False))
+in_root("v4_144_bounds_that_cross", in_stats("s1", lower_bound=10**9))
+in_root("v4_145_more_nulls_than_values", in_stats("s5", null_count=99))
+in_root(
+    "v4_146_a_leaf_with_bounds_too_narrow",
+    in_stats("s1", DATA_LEAF, lower_bound=10**6, upper_bound=10**6),
+)
+in_root(
+    "v4_146_a_manifest_with_bounds_too_narrow",
+    in_stats("s2", DATA_LEAF, lower_bound="c1", upper_bound="c1"),
+    table="listed",
+)
+in_root(
+    "v4_146_a_manifest_with_bounds_of_a_column_too_narrow",
+    in_stats("s1", DATA_LEAF, lower_bound=10**6, upper_bound=10**6),
+    table="listed",
+)
+in_root("v4_147_a_leaf_without_statistics", in_row(DATA_LEAF, content_stats=None))
 
 
 @damage("grown")
@@ -1073,7 +913,7 @@ def v4_160_a_file_gone_without_a_word(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown", "R-031", "V4-081", "V4-114", "V4-122")
+@damage("grown", "R-031 V4-081 V4-114 V4-122")
 def v4_161_a_leaf_gone_with_its_files(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> list[Record]:
         return [row for row in rows if row["content_type"] != DATA_LEAF]
@@ -1081,9 +921,11 @@ def v4_161_a_leaf_gone_with_its_files(broken: BrokenTree) -> None:
     broken.edit_root(change)
 
 
-@damage("grown", "V4-163")
-def v4_162_a_file_with_another_sequence_number(broken: BrokenTree) -> None:
-    broken.edit_root(in_row(DATA, EXISTING, sequence_number=1))
+in_root(
+    "v4_162_a_file_with_another_sequence_number",
+    in_row(DATA, EXISTING, sequence_number=1),
+    "V4-163",
+)
 
 
 @damage("carried")
@@ -1105,7 +947,7 @@ def v4_164_a_new_vector_with_fewer_rows(broken: BrokenTree) -> None:
     add_files(broken.directory, _later(), _more(broken.directory).loose_vectors({home: [0]}))
 
 
-@damage("carried", "R-031", "V4-160")
+@damage("carried", "R-031 V4-160")
 def v4_165_a_vector_gone_without_another(broken: BrokenTree) -> None:
     def change(rows: list[Record]) -> None:
         row = of(rows, VECTOR)["tracking_info"]
