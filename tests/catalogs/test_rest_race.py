@@ -94,6 +94,50 @@ def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(iceberg_rest
     assert (code, document["result"]["counts"]["error"]) == (0, 0), document
 
 
+def evolved(iceberg_rest: str, name: str) -> Any:
+    """A table whose first snapshot has a schema and a partition spec that no other has."""
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("r", type="rest", uri=iceberg_rest)
+    for depth in range(1, len(NAMESPACE) + 1):
+        catalog.create_namespace_if_not_exists(NAMESPACE[:depth])
+    table = catalog.create_table((*NAMESPACE, name), pa.schema([("n", pa.int64())]))
+    table.append(pa.table({"n": [1]}))
+    with table.update_spec() as spec:
+        spec.add_identity("n")
+    with table.update_schema() as schema:
+        schema.rename_column("n", "m")
+    table.delete("m = 1")
+    table.append(pa.table({"m": [2]}))
+    return table
+
+
+@pytest.mark.parametrize("is_raced", [True, False])
+def test_a_snapshot_comes_back_with_its_schema_and_its_partition_spec(
+    iceberg_rest, tmp_path, is_raced
+):
+    name = f"evolved_{tmp_path.name}"
+    table = evolved(iceberg_rest, name)
+    old = table.history()[0].snapshot_id
+
+    def act() -> None:
+        if is_raced:
+            set_tag(iceberg_rest, name, "keep", old)
+
+    with python_server(before_the_commit(iceberg_rest, act)) as proxy:
+        words = ["expire-snapshots", f"{NAMED}.{name}", *EXPIRE, "--clean-expired-metadata"]
+        code, document = run([*words, "--catalog-option", f"uri={proxy.uri}"], env=SystemEnv())
+    assert code == 0, document
+    assert document["result"]["specs_removed"] == ([] if is_raced else [0])
+    after = table.refresh().metadata
+    assert [spec.spec_id for spec in after.partition_specs] == ([0, 1] if is_raced else [1])
+    assert [schema.schema_id for schema in after.schemas] == ([0, 1] if is_raced else [1])
+    if is_raced:
+        back = after.refs["keep"].snapshot_id
+        assert table.scan(snapshot_id=back).to_arrow().to_pydict() == {"n": [1]}
+
+
 def test_without_that_the_server_drops_the_tag(iceberg_rest, table):
     """What this is about: `remove-snapshots` takes a tag along that its sender did not know."""
     before = load(iceberg_rest, table)["metadata"]

@@ -38,6 +38,8 @@ MODULES: Mapping[str, Sequence[str]] = {
         "unit/commit/test_rewritten_groups.py",
         "unit/commit/test_conflicts_of_moving_rows.py",
     ],
+    "commit/attempt.py": ["unit/commit/test_attempt.py", "unit/commit/test_transaction.py"],
+    "commit/output_journal.py": ["unit/commit/test_output_journal.py"],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
     "commit/carried_positions.py": ["unit/commit/test_carried_positions.py"],
     "rows/row_runs.py": ["unit/rows/test_row_runs.py"],

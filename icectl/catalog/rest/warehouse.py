@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.file_io import with_file_io
@@ -10,6 +11,7 @@ from icectl.catalog.metadata_files import check_metadata_folder
 from icectl.catalog.protocol import (
     CatalogAccess,
     CommitOutcome,
+    Committed,
     LoadedTable,
     TableInCatalog,
     TablePlace,
@@ -17,12 +19,19 @@ from icectl.catalog.protocol import (
 )
 from icectl.catalog.rest import wire
 from icectl.catalog.rest.client import NotThereError, RestClient
-from icectl.catalog.rest.commits import RestAttempt, not_shown
+from icectl.catalog.rest.commits import RestAttempt, not_shown, removes
 from icectl.catalog.rest.served import ServedTable, no_namespace, time_ordered_uuid
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import check_updates
 from icectl.errors import IcectlError, TableNotFound, Unsupported
-from icectl.format.updates import Requirement, Update
+from icectl.format.updates import (
+    RemovePartitionSpecs,
+    RemoveSchemas,
+    Requirement,
+    Update,
+    apply_all,
+    requirements_of,
+)
 from icectl.storage.open import home_of, open_store, set_home
 from icectl.storage.store import Store
 
@@ -57,8 +66,32 @@ class RestTable:
     def commit(
         self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
     ) -> CommitOutcome:
+        """As Catalog; schemas and specs that removed snapshots used go in a second commit.
+
+        The first may have to put a snapshot back, and servers put no spec back under its id.
+        """
         check_updates(updates)
         self.check_writable(base)
+        later = [item for item in updates if isinstance(item, RemoveSchemas | RemovePartitionSpecs)]
+        if not later or not removes(updates):
+            return self._sent(base, requirements, updates)
+        first = [item for item in updates if item not in later]
+        outcome = self._sent(base, requirements, first)
+        if not isinstance(outcome, Committed):
+            return outcome
+        expected = apply_all(base.metadata, first).snapshots_by_id
+        if outcome.table.metadata.snapshots_by_id.keys() <= expected.keys():
+            with suppress(IcectlError):  # the first has landed
+                required = requirements_of(outcome.table.metadata, later)
+                last = self._sent(outcome.table, required, later)
+                if isinstance(last, Committed):
+                    return last
+        self.served.warn("unused schemas and partition specs stay: another writer may need them")
+        return outcome
+
+    def _sent(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
         key = time_ordered_uuid(self.served.client.env)
         return RestAttempt(self.served, base, requirements, updates, key).outcome()
 
