@@ -64,6 +64,9 @@ _DATA = (".parquet", ".puffin")
 _PROCESSES = Path("/proc/self/ns/pid")
 """Links to a name for the visible processes; only Linux has it."""
 
+_ENDED: set[str] = set()
+"""The uuids of this process's runs that are over: the process may go on for days."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataPlaces:
@@ -120,6 +123,11 @@ def _host(env: Env) -> str:
 def write(store: Store, env: Env, journal: OutputJournal) -> None:
     """Record a run before its first output. Raises: what creating a file raises."""
     create_own(store, env, journal.location, _content(journal))
+
+
+def end(journal: OutputJournal) -> None:
+    """Let later runs of this process know that a run is over, whatever became of its commit."""
+    _ENDED.add(journal.uuid)
 
 
 def check_own(store: Store, journal: OutputJournal) -> None:
@@ -309,7 +317,8 @@ def _names(files: Files) -> frozenset[str]:
 def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
     """Return the uuids of runs that may still commit, however long ago they began.
 
-    These runs are not marked as abandoned, and their processes are not known to be over.
+    These runs are not marked as abandoned, and neither they nor their processes are known to be
+    over.
     Raises: StorageError, if the journals cannot be listed.
     """
     uuids = []
@@ -332,6 +341,8 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
 def _is_running(env: Env, journal: OutputJournal) -> bool:
     if journal.host != _host(env):
         return True
+    if journal.uuid in _ENDED:
+        return False
     try:
         os.kill(journal.pid, 0)
     except ProcessLookupError:

@@ -264,4 +264,6 @@ def transaction(
             if instead is not None:
                 raise instead from error
             raise
+        finally:
+            output_journal.end(outputs.journal)
         opened.close(None)

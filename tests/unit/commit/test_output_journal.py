@@ -14,7 +14,7 @@ from icectl.catalog.files import FileSystemCatalog, NamedFileCatalog
 from icectl.catalog.pointer import POINTED
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.output_journal import DataPlaces, Leftovers, is_output, write
-from icectl.commit.transaction import Outputs, Transaction, outputs_of
+from icectl.commit.transaction import Outputs, Transaction, outputs_of, transaction
 from icectl.errors import CommitConflict, StorageError
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
@@ -250,6 +250,28 @@ def test_a_run_of_a_process_that_is_there_is_left_alone(table, commits):
     rerun(table, commits=commits)
     outputs.check()
     assert present(outputs) == ALL
+
+
+def test_what_a_run_of_this_process_wrote_goes_once_the_run_is_over(table):
+    """It was interrupted as its commit may have been sent; the process goes on."""
+    runs = []
+
+    def interrupted() -> None:
+        context = context_of(table.directory)
+        with transaction(context, loaded_by(table), COMMAND) as opened:
+            runs.append(opened.outputs)
+            LocalStore().create(opened.outputs.manifest(), b"Obj")
+            opened.request.sent = True
+            rerun(table, commits=True)
+            assert present(opened.outputs) == [True, True]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    (outputs,) = runs
+    assert present(outputs) == [True, True]
+    rerun(table, commits=True)
+    assert present(outputs) == [False, False]
 
 
 @pytest.mark.parametrize(("age_ms", "expected"), [(DAY_MS, ALL), (DAY_MS + 1, NONE)])
