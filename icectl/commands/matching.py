@@ -18,12 +18,14 @@ from icectl.entries.may_match import METRICS, all_match, manifests_may_match, ma
 from icectl.entries.partition_key import decode_key, encode_key
 from icectl.entries.rows import (
     EMPTY,
+    GROUP_KEYS,
     Entries,
     are_at,
     by_row,
     concat,
     data_files,
     delete_files,
+    deletion_vectors,
     equality_delete_files,
     live,
     part,
@@ -32,17 +34,20 @@ from icectl.entries.rows import (
     total,
     where,
 )
-from icectl.entries.stats import column_bytes
+from icectl.entries.stats import column_bytes, flat
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.files.data_file import DataFile, open_data_file
+from icectl.files.deletion_vectors import REFERENCED_DATA_FILE
 from icectl.files.parquet.schema import child_fields, field_id
 from icectl.files.parquet.write import ParquetOptions, ParquetWriter
 from icectl.format.manifest import Content, FileFormat, ManifestFile, ManifestIdentity, kind_of
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec, result_types
 from icectl.rows.compact_job import TypedSpec
+from icectl.rows.deleted_positions import puffin_blobs
 from icectl.rows.find_job import FindJob, FoundRows, Keys, Tried, matches, run_find, try_find
 from icectl.rows.write_data import FileOutputs
+from icectl.storage.location import comparison_key, parent
 from icectl.table.context import TableContext
 from icectl.table.live_files import every_column
 from icectl.table.manifest_lists import distinct_manifests
@@ -58,6 +63,7 @@ _SOURCES = METRICS | {
 WITH_ROWS = ("data", "equality-deletes")
 """The kinds of files that have columns of rows."""
 
+_BOUNDS = ("lower_bounds", "upper_bounds")
 _NO_SPEC = -1
 _ROW_ID = 2147483544
 """The field of whole rows in position delete files."""
@@ -76,7 +82,8 @@ _Problem = CorruptTable | StorageError | Unsupported
 class MatchingFile:
     """A file that holds rows which match: `count` of them, None where the file is gone.
 
-    `manifests` are those that list it.
+    `manifests` are those that list it. A Puffin file of deletions counts if it `has_paths` of data
+    files that may name a value of such rows; its `count` is None, too.
     """
 
     location: str
@@ -86,6 +93,7 @@ class MatchingFile:
     size_bytes: int
     count: int | None
     manifests: frozenset[ManifestIdentity]
+    has_paths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,7 @@ class MatchSearch:
     searcher: Searcher | None = None
     rows: dict[str, FoundRows] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
+    _named: dict[str, frozenset[str]] = field(default_factory=dict)
     _last: "tuple[object, _Candidates] | None" = None
 
     def look(self, reader: Reader, sifted: "Sifted | None" = None) -> Matches:
@@ -172,11 +181,13 @@ class MatchSearch:
         """
         stored, lists, manifests, chosen, candidates, _ = sifted or self.sift(reader)
         unread = self._search(reader, candidates.files)
-        gone = [location for location, problem in unread.items() if _is_missing(problem)]
+        gone = {location for location, problem in unread.items() if _is_missing(problem)}
+        silent: Collection[str] = ()
         if self.deleted_files and gone:
-            alive = _live_among(reader, distinct_manifests(stored.values()), gone)
-            unread = {place: why for place, why in unread.items()
-                      if place in alive or not _is_missing(why)}  # fmt: skip
+            gone -= _live_among(reader, distinct_manifests(stored.values()), gone)
+            unread = {place: why for place, why in unread.items() if place not in gone}
+            if bare := candidates.bare & gone:
+                silent = bare - _telling_among(reader, manifests, bare)
         self._search_positions(reader, candidates.positions, unread)
         for problem in () if self.deleted_files else unread.values():
             if reader.gaps is None:
@@ -188,14 +199,27 @@ class MatchSearch:
             **{item[0]: item for item in members if self._counts.get(item[0]) != 0},
             **candidates.telling,
         }.values():
-            if location in unread:
+            if location in unread or location in silent:
                 continue
             identities = frozenset(chosen[at].identity for at in candidates.places[location])
             kinds = Content(content), FileFormat(file_format)
             count = self._counts.get(location)
             files.append(MatchingFile(location, *kinds, record_count, size, count, identities))
+        matching = {file.location: file for file in files}
+        for location in self._search_vectors(reader, candidates, matching.keys(), unread):
+            member, places = candidates.vectors[location]
+            file = MatchingFile(
+                location,
+                Content.POSITION_DELETES,
+                FileFormat.PUFFIN,
+                *member,
+                None,
+                frozenset(chosen[at].identity for at in places),
+                has_paths=True,
+            )
+            matching[location] = file
         return Matches(
-            tuple(files),
+            tuple(matching.values()),
             {id_: frozenset(item.identity for item in listed) for id_, listed in lists.items()},
             frozenset(candidates.places) & self._counts.keys(),
             {place: problem.message for place, problem in unread.items()},
@@ -281,6 +305,8 @@ class MatchSearch:
         places: dict[str, set[int]] = {}
         positions: dict[str, _Members] = {}
         telling: dict[str, _Members] = {}
+        bare: set[str] = set()
+        vectors: dict[str, tuple[tuple[int, int], set[int]]] = {}
         for entries in reader.scan(manifests, _SOURCES):
             named = entries if self.deleted_files else live(entries)
             for location, content, file_format in by_row(
@@ -293,11 +319,17 @@ class MatchSearch:
                 for location, place in by_row(kept, "location", "manifest"):
                     places.setdefault(location, set()).add(place)
                 parts.append(kept)
+                bare.update(
+                    place for (place,) in by_row(where(kept, ~_have_bounds(kept)), "location")
+                )
             if self.deleted_files:
                 of_positions = position_delete_files(named)
                 for place, *file in by_row(of_positions, "manifest", *_MEMBERS):
                     positions.setdefault(file[0], tuple(file))
                     places.setdefault(file[0], set()).add(place)
+                columns = ("location", "manifest", "record_count", "file_size_in_bytes")
+                for location, place, *member in by_row(deletion_vectors(named), *columns):
+                    vectors.setdefault(location, ((*member,), set()))[1].add(place)
                 deletes = delete_files(named)
                 are_told = of_wanted_partitions(deletes, self.wanted.rows, metadata)
                 for place, *file in by_row(where(deletes, are_told), "manifest", *_MEMBERS):
@@ -306,7 +338,9 @@ class MatchSearch:
         files = concat(parts) if parts else EMPTY
         named_again = repeats(files.table["location"])
         files = where(files, ~named_again)
-        return _Candidates(files, places, listed, tuple(positions.values()), telling)
+        return _Candidates(
+            files, places, listed, tuple(positions.values()), telling, frozenset(bare), vectors
+        )
 
     def _search_positions(
         self, reader: Reader, files: Sequence[_Members], unread: dict[str, _Problem]
@@ -338,6 +372,57 @@ class MatchSearch:
                 self._counts[location] = answer
             else:
                 unread[location] = answer
+
+    def _search_vectors(
+        self,
+        reader: Reader,
+        candidates: "_Candidates",
+        matching: Collection[str],
+        unread: dict[str, _Problem],
+    ) -> list[str]:
+        """Return the Puffin files with a path that may name a value of rows that match.
+
+        It is of a data file that matches, or of one that snapshots no longer list, if what is
+        looked for is in partitions. Its folder, that of a partition, has no other data file.
+        Those that cannot be read are added to `unread`. Cost: the footer of each, once.
+        """
+        metadata, context = reader.metadata, reader.context
+        sources = partition_sources(metadata)
+        if not sources or not candidates.vectors:
+            return []
+
+        def names(place: str) -> frozenset[str] | _Problem:
+            try:
+                with context.store.open(place) as opened, naming(place):
+                    blobs = puffin_blobs(opened).values()
+            except FileNotFoundError:
+                return frozenset()
+            except (CorruptTable, StorageError, Unsupported) as error:
+                return error
+            paths = (blob.properties.get(REFERENCED_DATA_FILE) for blob in blobs)
+            return frozenset(comparison_key(path) for path in paths if path is not None)
+
+        fresh = [place for place in candidates.vectors if place not in self._named]
+        sizes = [_FOOTER_BYTES] * len(fresh)
+        for place, answer in zip(
+            fresh, in_threads(names, fresh, sizes, threads=context.concurrency), strict=True
+        ):
+            if isinstance(answer, frozenset):
+                self._named[place] = answer
+            else:
+                unread[place] = answer
+        matched = frozenset(map(comparison_key, matching))
+        others = {comparison_key(place) for place, kind in candidates.listed.items()
+                  if kind == "data"} - matched  # fmt: skip
+        folders = {parent(place) for place in others}
+        is_named = not sources.isdisjoint(self.field_ids)
+
+        def may_tell(path: str) -> bool:
+            is_sought = path in matched or (is_named and path not in others)
+            return is_sought and parent(path) not in folders
+
+        vectors = candidates.vectors.keys() & self._named.keys()
+        return sorted(it for it in vectors if any(map(may_tell, self._named[it])))
 
     def _in_whole_rows(self, reader: Reader, opened: DataFile) -> int:
         """Count the matches in the column of whole rows of a position delete file.
@@ -400,7 +485,9 @@ class _Candidates:
     """Files that may hold a match, each once, of all `listed`; `places` are their manifests.
 
     `positions` are position delete files, which may have whole rows. `telling` are deletes whose
-    partition is one of nothing but matches, by location.
+    partition is one of nothing but matches, by location. `bare` are those that an entry lists
+    without any bound. `vectors` are Puffin files of deletions, each with the rows and bytes that an
+    entry says, and its manifests.
     """
 
     files: Entries
@@ -408,6 +495,8 @@ class _Candidates:
     listed: Mapping[str, str]
     positions: Sequence[_Members]
     telling: Mapping[str, _Members]
+    bare: frozenset[str]
+    vectors: Mapping[str, tuple[tuple[int, int], set[int]]]
 
 
 class Sifted(NamedTuple):
@@ -436,6 +525,53 @@ def _live_among(
     for entries in reader.scan(manifests, frozenset({"location", "status"})):
         alive.update(wanted.intersection(place for (place,) in by_row(live(entries), "location")))
     return alive
+
+
+def _telling_among(
+    reader: Reader, manifests: Sequence[ManifestFile], places: Collection[str]
+) -> set[str]:
+    """Return those of some files that are gone whose entries may name a value of a row.
+
+    Such an entry has bounds, or is of a partition that no other file has. Nothing else of the file
+    is left.
+    """
+    columns = frozenset({"location", "spec_id", "partition_key", *_BOUNDS})
+    telling, partitions = set[str](), dict[str, tuple[int, bytes]]()
+    of_others = set[tuple[int, bytes]]()
+    for entries in reader.scan(manifests, columns):
+        are_gone = are_at(entries, places)
+        gone = where(entries, are_gone)
+        telling.update(place for (place,) in by_row(where(gone, _have_bounds(gone)), "location"))
+        for place, *partition in by_row(gone, "location", *GROUP_KEYS):
+            partitions[place] = partition[0], partition[1]
+        of_others.update(by_row(where(entries, ~are_gone), *GROUP_KEYS))
+    return telling | {
+        place
+        for place, partition in partitions.items()
+        if partition not in of_others and _has_values(reader.metadata, *partition)
+    }
+
+
+def partition_sources(metadata: TableMetadata) -> set[int]:
+    """Return the columns that partitions are made of."""
+    fields = (item for spec in metadata.partition_specs for item in spec.fields)
+    return {id_ for item in fields for id_ in item.source_ids}
+
+
+def _has_values(metadata: TableMetadata, spec_id: int, key: bytes) -> bool:
+    """Return whether a partition has a value other than null."""
+    spec = metadata.spec(spec_id)
+    if spec is None:
+        return True
+    return any(value is not None for value in decode_key(key, result_types(spec, metadata.schemas)))
+
+
+def _have_bounds(entries: Entries) -> Mask:
+    """Return whether entries have a bound of any column."""
+    mask = np.zeros(len(entries), np.bool_)
+    for column in _BOUNDS:
+        mask[flat(entries, column)["row"].to_numpy()] = True
+    return mask
 
 
 class _Jobs:

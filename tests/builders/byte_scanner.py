@@ -2,8 +2,9 @@
 
 Whatever is compressed is decompressed: pages and dictionaries of Parquet, every stream of ORC,
 blocks of Avro, blobs of Puffin, gzip. A file that cannot be decoded is an error, never a clean one.
-Marks are at most 12 bytes of ASCII, so that no truncated bound cuts them. Filters, as those of
-Bloom, hold hashes, in which no text can be found.
+Marks are at most 12 bytes of ASCII, so that no truncated bound cuts them. Texts may spell them as
+hexadecimal digits, in base64, or as paths do. Filters, as those of Bloom, hold hashes, in which no
+text can be found.
 """
 
 import gzip
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
 
 import cramjam
 import fastavro
@@ -48,8 +50,8 @@ def hits_in(content: bytes, marks: Sequence[bytes]) -> list[tuple[str, bytes]]:
     for part, piece in _pieces(content):
         lower = piece.lower()
         for mark in marks:
-            spelled = (mark.hex().encode(), *_in_base64(mark))
-            if mark in piece or spelled[0] in lower or any(text in piece for text in spelled[1:]):
+            spelled = (mark, *_in_base64(mark), quote(mark).encode(), quote_plus(mark).encode())
+            if mark.hex().encode() in lower or any(text in piece for text in spelled):
                 found[part, mark] = None
     return list(found)
 
@@ -78,7 +80,15 @@ def _pieces(content: bytes) -> Iterator[tuple[str, bytes]]:
     elif content[:4] == b"PFA1":
         yield from _of_puffin(content)
     elif content.lstrip()[:1] == b"{":
-        yield "json", _flat(json.loads(content))  # which may spell text by escapes
+        yield from (("json", _flat(value)) for value in _documents(content.decode()))
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """Yield the JSON documents in a text, which may spell marks by escapes: one, or one a line."""
+    while text := text.lstrip():
+        value, end = json.JSONDecoder().raw_decode(text)
+        yield value
+        text = text[end:]
 
 
 def _flat(value: Any) -> bytes:

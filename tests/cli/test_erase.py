@@ -149,6 +149,51 @@ def test_orc_and_avro_files_hold_no_such_row_afterwards(erase, tmp_path, version
     clean(erase, directory)
 
 
+def with_a_file_that_goes(table: TableBuilder) -> None:
+    """Let the last manifest name a deleted file without the row, which every clean snapshot lacks.
+
+    Its bounds, if there are some, do not rule the row out.
+    """
+    table.append([MARKED])
+    table.append([1, MARKED + 1, 2, MARKED + 2], files=2)
+    table.remove_data_files(1)
+
+
+@pytest.mark.parametrize("partitioning", ["none", "bucket"])
+@pytest.mark.parametrize("form", ["orc", "avro"])
+def test_entries_without_bounds_of_files_that_are_gone_hold_no_row(
+    erase, tmp_path, form, partitioning, monkeypatch
+):
+    monkeypatch.setitem(
+        PARTITIONINGS, "bucket", (PartitionField((1,), 1000, "id", parse_transform("bucket[1]")),)
+    )
+    table = OtherFormat(tmp_path / "t", partitioning=partitioning)
+    table.form = form
+    with_a_file_that_goes(table)
+    words = (tmp_path / "t", "--where", f"id = {MARKED}", "--json")
+    assert result_of(erase(*words, *ALL[2:-1]))["is_proved"] is True
+    assert result(erase(*words, "--verify"))["left"] == []
+
+
+@pytest.mark.parametrize("has_bounds", [False, True])
+def test_bounds_and_lone_partitions_of_files_that_are_gone_may_be_of_the_row(
+    erase, by_note, tmp_path, has_bounds
+):
+    """Nobody can look into these files any more."""
+    table = (
+        TableBuilder(tmp_path / "t")
+        if has_bounds
+        else OtherFormat(tmp_path / "t", partitioning=by_note)
+    )
+    with_a_file_that_goes(table)
+    words = (tmp_path / "t", "--where", f"id = {MARKED}", "--json")
+    assert result_of(erase(*words, *ALL[2:-1]))["is_proved"] is True
+    (left,) = result_of(erase(*words, "--verify"), 4)["left"]
+    assert left["reason"].startswith("its snapshot has bounds or partitions of files that are gone")
+    assert result_of(erase(*words, *ALL[2:-1]))["is_proved"] is True  # another erasure removes them
+    assert result(erase(*words, "--verify"))["left"] == []
+
+
 def test_without_history_the_branches_are_rewritten_and_what_holds_rows_is_listed(erase, tmp_path):
     directory = tmp_path / "t"
     table = TableBuilder(directory)
@@ -632,6 +677,40 @@ def test_what_was_moved_to_the_quarantine_is_found(erase, tmp_path, monkeypatch,
     done = result_of(erase(directory, *ALL))
     assert (done["deleted_files"], done["is_proved"]) == ([str(moved)], True)
     assert set(copies) - set(away.rglob("*.parquet")) == {moved}  # the other has no such row
+
+
+def test_lists_of_the_quarantine_name_no_value_afterwards(erase, by_note, tmp_path, monkeypatch):
+    """A partition puts it into the paths; a run that is killed leaves the lines to the next."""
+    directory, away = tmp_path / "t", tmp_path / "away"
+    table = TableBuilder(directory, partitioning=by_note)
+    table.append(range(3))
+    other = table.loose_data_files([MARKED, 1])[-1]["location"]
+    age(directory, 9)
+    moving = ("--quarantine", away, "--max-fraction", "1", "--yes")
+    day_before = Clock(NOW_MS - 86_400_000)
+    assert erase(directory, *moving, command="remove-orphans", env=day_before).code == 0
+    for path in away.rglob("*.jsonl"):
+        age(path, 1)
+    assert {Path(hit.file).suffix for hit in hits_below(away, [MARK])} >= {".jsonl", ".parquet"}
+    monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_QUARANTINE", str(away))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deletion, "tidy_lists", killed)
+        assert erase(directory, *ALL).code == 130
+    for path in away.rglob("*.jsonl"):
+        age(path, 1)
+    (run,) = away.iterdir()
+    (left,) = result_of(erase(directory, *WHERE, "--verify", "--json"), 4)["left"]
+    assert (left["subject"], "lists name files that are gone" in left["reason"]) == (str(run), True)
+    assert result_of(erase(directory, *ALL))["is_proved"] is True
+    assert hits_below(away, [MARK]) == []
+    for kind in ("moved", "copied"):
+        (line,) = (run / f"{kind}-00001.jsonl").read_text().splitlines()
+        assert Path(other).name in line
+    assert result(erase(directory, *WHERE, "--verify", "--json"))["is_proved"] is True
 
 
 def test_an_orphaned_leaf_is_no_data_file(erase, tmp_path):

@@ -143,9 +143,12 @@ def test_puffin(codec: str | None, packed: bool) -> None:
 def test_json_and_other_files() -> None:
     escaped = "".join(f"\\u{ord(char):04x}" for char in TEXT)
     assert parts(f'{{"a": ["{escaped}"]}}'.encode()) == {"json"}
+    assert parts(f'{{"a": 1}}\n{{"a": "{escaped}"}}\n'.encode()) == {"json"}
     assert "json" in parts(gzip.compress(json.dumps({TEXT: 1}).encode()))
     assert parts(b"no format" + MARK) == {"bytes"}
     assert parts(MARK.hex().upper().encode()) == {"bytes"}
+    for path in (b"a=4%204711x/b", b"a=4+4711x/b"):
+        assert [mark for _, mark in hits_in(path, [b"4 4711x"])] == [b"4 4711x"]
     for before in range(3):
         assert parts(b64(b"z" * before + MARK + b"rest")) == {"bytes"}
 

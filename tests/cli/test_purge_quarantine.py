@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
+from icectl.commands.remove_orphans.purge import PurgePlan, RunFolder, quarantined_runs, tidy_lists
 from icectl.env import Env
+from icectl.storage.local.store import LocalStore
+from icectl.storage.many_files import ManyFiles
 from tests.builders.broken import Broken
-from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.expiry import NOW_MS, Clock, context_of
 from tests.builders.orphans import DAY_SECONDS, age, stray
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
@@ -182,8 +186,53 @@ def test_only_files_as_they_were_listed_go(icectl, table, away):
     assert found["purge"]["left_alone"] == {
         "young": 0, "unlisted": 1, "changed": 2, "referenced": 0,
     }  # fmt: skip
-    assert len(lists(away)) == 1  # for the files that are left
     assert len(files(run)) == 5
+    stay = {str(larger), str(newer)}  # files, and lines by which they can be restored
+    assert {line["to"] for line in lines(run / "moved-00001.jsonl")} == stay
+    assert {line["path"] for line in lines(run / "copied-00001.jsonl")} == stay
+
+
+def test_lists_of_copies_name_the_table_as_long_as_other_files_are_there(icectl, table, away):
+    (run,) = away.iterdir()
+    (run / "files" / "mine.txt").write_text("put here by somebody")
+    assert result(purge(icectl, table, away, "--yes", "--json"))["purged"] == 3
+    assert files(run) == {"files/mine.txt", "copied-00001.jsonl"}
+    (line,) = lines(run / "copied-00001.jsonl")
+    assert (line["path"], line["table_uuid"]) == ("", uuid_of(table))
+
+
+def test_lists_of_a_run_that_may_still_move_files_stay(icectl, table, away):
+    """It has written down what it moves, and may copy it at any moment."""
+    (run,) = away.iterdir()
+    for days, name in ((-39.9, "moved-00002.jsonl"), (-38, "moved-00003.jsonl")):
+        line = {"from": "/x", "to": str(run / "files/x"), "size_bytes": 1, "modified": None}
+        (run / name).write_text(json.dumps(line) + "\n")
+        age(run / name, days)
+    plan = PurgePlan(0, ManyFiles(), tuple(runs_of(table, away)), {})
+    gone = [str(path) for path in (run / "files").rglob("*") if path.is_file()]
+    changed = tidy_lists(context_of(table.directory, env=LATER), plan, gone)
+    assert [Path(one).name for one in changed] == [
+        "moved-00001.jsonl", "moved-00003.jsonl", "copied-00001.jsonl",
+    ]  # fmt: skip
+    assert {path.name for path in run.glob("*.jsonl")} == {"moved-00002.jsonl"}
+
+
+def test_a_list_that_cannot_be_read_stays(icectl, table, away):
+    (run,) = away.iterdir()
+    (run / "moved-00001.jsonl").write_text("{")
+    age(run / "moved-00001.jsonl", 0)
+    ended = purge(icectl, table, away, "--yes")
+    assert (ended.code, "still names files that are gone" in ended.err) == (0, True)
+    assert files(away) == {f"{run.name}/moved-00001.jsonl"}
+
+
+def runs_of(table: TableBuilder, away: Path) -> list[RunFolder]:
+    store, place = LocalStore(), FileSystemCatalog(LocalStore(), table.location, LATER)
+    return list(quarantined_runs(store, str(away), place.load()))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_names_that_lead_elsewhere_delete_nothing_there(icectl, table, away, tmp_path):

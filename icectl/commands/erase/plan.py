@@ -18,6 +18,9 @@ ROUNDS = 3
 """How often a run looks again for rows that arrive during it."""
 
 
+_ONCE = "has bounds or partitions of files that are gone, which may have had such rows"
+
+
 @dataclass(frozen=True, slots=True)
 class Sought:
     """What is looked for, without a key: a condition as text, or the columns of some keys."""
@@ -125,16 +128,24 @@ def what_holds(
 ) -> list[Left]:
     """Return the refs and snapshots that still name files with matches, and what leads on."""
     holding = found.snapshots_of(found.files)
-    left = [Left(f"branch {name}", "its newest snapshot names files with such rows")
-            for name in refs_on(metadata.refs, "branch", holding)]  # fmt: skip
+    naming = found.snapshots_of([file for file in found.files if file.count is not None])
+
+    def what(id_: int) -> str:
+        return "names files with such rows" if id_ in naming else _ONCE
+
+    at_ref = {name: f"its snapshot {what(ref.snapshot_id)}" for name, ref in metadata.refs.items()}
+    left = [
+        Left(f"branch {name}", at_ref[name]) for name in refs_on(metadata.refs, "branch", holding)
+    ]
     for name in refs_on(metadata.refs, "tag", holding):
         is_named = expires and is_dropped(name, patterns)
         hint = "another writer has set it" if is_named else f"`--drop-tags {name}` drops it"
-        left.append(Left(f"tag {name}", f"its snapshot names files with such rows; {hint}"))
+        left.append(Left(f"tag {name}", f"{at_ref[name]}; {hint}"))
     on_refs = {ref.snapshot_id for ref in metadata.refs.values()}
     hint = "" if expires else "; `--expire-history` expires it"
-    left += [Left(f"snapshot {id_}", f"it names files with such rows{hint}")
-             for id_ in holding if id_ not in on_refs]  # fmt: skip
+    left += [
+        Left(f"snapshot {id_}", f"it {what(id_)}{hint}") for id_ in holding if id_ not in on_refs
+    ]
     left += [Left(place, f"it can't be read: {why}") for place, why in found.unread.items()]
     return left
 

@@ -14,8 +14,9 @@ from icectl.commands.matching import (
     MatchSearch,
     fields_in,
     of_wanted_partitions,
+    partition_sources,
 )
-from icectl.commands.remove_orphans.purge import quarantined_files
+from icectl.commands.remove_orphans.purge import quarantined_runs
 from icectl.commit.journals import uuid_of
 from icectl.entries.files import FileKind, rows, together
 from icectl.errors import CorruptTable, IcectlError, StorageError, Unsupported
@@ -24,7 +25,6 @@ from icectl.files.metadata_file import read_metadata_json, read_version_hint
 from icectl.files.parquet.schema import field_id
 from icectl.format.file_names import VERSION_HINT, named_folders, parse_metadata_file_name
 from icectl.format.manifest import FileFormat
-from icectl.format.metadata import TableMetadata
 from icectl.storage.identity import unlisted
 from icectl.storage.location import comparison_key, is_within, loosest_key, name, redacted
 from icectl.storage.new_files import PROBE
@@ -49,6 +49,10 @@ _KINDS = {
 _CONTAINERS = (*_MAGIC, b"Obj\x01", b"PFA1")
 _LOOSE = "no snapshot names it; `icectl remove-orphans` deletes it once it is old enough"
 _AWAY = "it lies in the quarantine; `--expire-history` deletes it"
+_STALE = (
+    "its lists name files that are gone, by paths that may hold a value; `--expire-history` drops "
+    "these lines"
+)
 _CHECK_SUM, _HINT_BYTES = b"crc\0", 1 << 10
 _PARTITIONS = "partitions."
 """How members of summaries begin that name partitions with their values."""
@@ -71,7 +75,8 @@ class Proof:
     """What was looked at, and what is left: files that hold a match, or may hold one.
 
     Order: by location.
-    `orphans` are those of them that no snapshot names, and `quarantined` those in the quarantine.
+    `orphans` are those of them that no snapshot names, and `quarantined` those in the quarantine,
+    folders whose lists name other files, too.
     """
 
     objects: tuple[ProvedObject, ...]
@@ -136,8 +141,12 @@ def _judged(
     judging.everything(reader.metadata.location)
     away = _Judging(reader, search, found, {}, frozenset(), hint=_AWAY)
     if quarantine is not None:
-        for file in quarantined_files(context.store, quarantine, reader.loaded):
-            away.judge(file.location, file.size_bytes)
+        for run in quarantined_runs(context.store, quarantine, reader.loaded):
+            for file in run.files:
+                away.judge(file.location, file.size_bytes)
+            if run.gone and partition_sources(reader.metadata):
+                away.orphans.append(run.folder)
+                away.left.append(Left(run.folder, _STALE))
     return judging, away
 
 
@@ -270,7 +279,7 @@ class _Judging:
         """Return whether a file of partition statistics counts one in which every row matches."""
         reader, metadata = self.reader, self.reader.metadata
         counted = [it for it in metadata.partition_statistics if it.statistics_path == name_of]
-        if not _partition_sources(metadata) & self.search.field_ids:
+        if not partition_sources(metadata) & self.search.field_ids:
             return False
         parts = [named_partitions(reader.context, metadata, file) for file in counted]
         rows = self.search.wanted.rows
@@ -330,7 +339,7 @@ class _Judging:
 
     def _metadata(self, location: str, size: int) -> None:
         """Judge a metadata file: summaries of snapshots may name partitions by their values."""
-        sources = _partition_sources(self.reader.metadata)
+        sources = partition_sources(self.reader.metadata)
         if sources & self.search.field_ids and _names_partitions(self.reader, location):
             self.left.append(Left(location, "its summaries name partitions by their values"))
             return
@@ -378,12 +387,6 @@ def _is_named_as_metadata(file_name: str) -> bool:
     """Return whether a file has the name of one of a table's metadata folder without rows."""
     is_metadata = parse_metadata_file_name(file_name) is not None
     return is_metadata or file_name == VERSION_HINT or uuid_of(file_name) is not None
-
-
-def _partition_sources(metadata: TableMetadata) -> set[int]:
-    """Return the columns that partitions are made of."""
-    fields = (item for spec in metadata.partition_specs for item in spec.fields)
-    return {id_ for item in fields for id_ in item.source_ids}
 
 
 def _names_partitions(reader: Reader, location: str) -> bool:

@@ -556,9 +556,15 @@ class _Erasing:
     def clean(self, branch: str, found: Matches) -> None:
         """Rewrite what a branch's head names of files with matches; others' commits come first."""
         try:
-            if any(file.content is not Content.DATA for file in found.files):
-                self._convert_deletes(branch, found)
+            deletes = [file for file in found.files if file.content is not Content.DATA]
+            if any(not file.has_paths for file in deletes):
+                has_rows = any(
+                    it.content is Content.POSITION_DELETES and it.count for it in deletes
+                )
+                self._convert_deletes(branch, rewrite_all=has_rows)
             self._rewrite_rows(branch, found)
+            if any(file.has_paths for file in deletes):
+                self._convert_deletes(branch, rewrite_all=True)
             self._rewrite_manifests(branch)
         except CommitConflict:
             self.context.progress.warn(f"other writers committed to {branch} first")
@@ -567,13 +573,13 @@ class _Erasing:
                 raise
             self.context.progress.warn(f"{branch} was dropped by another writer")
 
-    def _convert_deletes(self, branch: str, found: Matches) -> None:
+    def _convert_deletes(self, branch: str, *, rewrite_all: bool) -> None:
         """Make deletes by position of the equality deletes of a branch, and drop unused deletes.
 
-        Position deletes are written again, too, if any has whole rows that match.
+        With `rewrite_all`, all its deletes are written again: whole rows in position deletes go,
+        and so do paths of other data files in Puffin files.
         """
-        has_rows = any(it.content is Content.POSITION_DELETES and it.count for it in found.files)
-        request = CompactRequest(deletes_only=True, rewrite_all=has_rows, branch=branch)
+        request = CompactRequest(deletes_only=True, rewrite_all=rewrite_all, branch=branch)
         make = compact_options_of(request, RunLimits())
         prepared = prepare_compaction(self.context, branch, make)
         if prepared.plan.has_work:
@@ -649,21 +655,21 @@ class _Erasing:
     def remove_orphans(self, loaded: LoadedTable, proof: Proof) -> bool:
         """Delete orphans that are old enough, and quarantined ones, as remove-orphans does.
 
-        Returns whether any went.
+        Returns whether any went, or a list that names some.
         """
         age, quarantine = self.options.orphans_older_than, self.options.quarantine
         options = OrphanOptions(older_than=lambda now_ms: parse_instant(age, now_ms))
-        count = len(self.deleted_files)
+        has_changed = False
         if proof.orphans:
-            self._remove(loaded, options, proof.orphans)
+            has_changed |= self._remove(loaded, options, proof.orphans)
         if proof.quarantined:
             options = replace(options, quarantine=quarantine, purge_after_ms=0)
-            self._remove(loaded, options, proof.quarantined)
-        return len(self.deleted_files) > count
+            has_changed |= self._remove(loaded, options, proof.quarantined)
+        return has_changed
 
     def _remove(
         self, loaded: LoadedTable, options: OrphanOptions, locations: Sequence[str]
-    ) -> None:
+    ) -> bool:
         context = self.context
         search = LocalOrphanSearch(context.store.list, context.progress, context.deadline)
         try:
@@ -671,7 +677,7 @@ class _Erasing:
             orphans = _named(prepared.plan.orphans, locations)
             purge = prepared.purge
             if purge is not None:
-                purge = replace(purge, files=_named(purge.files, locations), lists=())
+                purge = replace(purge, files=_named(purge.files, locations))
             plan = replace(prepared.plan, orphans=orphans, outside=ManyFiles())
             if self.options.deletes_versions:
                 places = [file.location for file in each_file(orphans)]
@@ -680,9 +686,10 @@ class _Erasing:
                 gone = delete_orphans(context, replace(prepared, plan=plan, purge=purge))
         except Refused as error:  # it lies where others may have files: it is told of as left
             context.progress.warn(f"no orphan is deleted: {error.message}")
-            return
+            return False
         for removed in (gone.removed, gone.purged):
             self.deleted_files += [file.location for file in each_file(removed)]
+        return bool(len(gone.removed) or len(gone.purged) or gone.tidied)
 
     @contextmanager
     def _noting_removed(self, doomed: Iterable[str]) -> Iterator[None]:

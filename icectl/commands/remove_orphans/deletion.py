@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.commands.remove_orphans.purge import tidy_lists
 from icectl.commands.remove_orphans.quarantine import Quarantine, is_same_second
 from icectl.commands.remove_orphans.search import PreparedRemoval, check_same_place, open_deletable
 from icectl.commit.deletion import BATCH, remove_batch
 from icectl.entries.files import ListedFile, ListedFiles, excluding, listed_files, slices, where
 from icectl.errors import IcectlError, StorageError
 from icectl.storage import location as locations
-from icectl.storage.many_files import ManyFiles
+from icectl.storage.many_files import ManyFiles, each_file
 from icectl.storage.store import FailedRemoval
 from icectl.table.context import TableContext
 from icectl.table.orphan_verdicts import check_sums_last, described_files
@@ -28,11 +29,12 @@ Spared = Literal["gone", "changed", "referenced", "with_its_file"]
 class OrphansGone:
     """The result of a run; files of `removed` were moved if there is a `quarantine`.
 
-    `purged` are files of the quarantine that were deleted.
+    `purged` are files of the quarantine that were deleted, `tidied` the lists that named them.
     """
 
     removed: ManyFiles = field(default_factory=ManyFiles)
     purged: ManyFiles = field(default_factory=ManyFiles)
+    tidied: list[str] = field(default_factory=list)
     failed: list[FailedRemoval] = field(default_factory=list)
     spared: Counter[Spared] = field(default_factory=Counter)
     stopped: bool = False
@@ -71,8 +73,9 @@ def execute(context: TableContext, prepared: PreparedRemoval) -> OrphansGone:
             deletion.done.stopped = True
             return deletion.done
         context.progress.advance(len(batch))
-    if prepared.purge is not None and len(deletion.done.purged) == len(purged):
-        remove_batch(context, prepared.purge.lists)  # one that stays does no harm
+    if prepared.purge is not None:
+        gone = [file.location for file in each_file(deletion.done.purged)]
+        deletion.done.tidied = tidy_lists(context, prepared.purge, gone)
     return deletion.done
 
 

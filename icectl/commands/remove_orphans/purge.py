@@ -1,12 +1,14 @@
 """Purging a quarantine: which of the files that earlier runs moved there may be deleted for good.
 
 A run's folder has a list of the copies that it made, with the table's UUID and each copy's size and
-time. Only such copies are purged, only of this table, and only if they are still as listed.
+time. Only such copies are purged, only of this table, and only if they are still as listed. Their
+lines in the lists go with them, since a path may hold a value.
 """
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,8 +17,10 @@ import pyarrow as pa
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.document import first_breach
 from icectl.commands.remove_orphans.quarantine import COPIED, LIST_NAME, is_same_second, plain
+from icectl.commit.deletion import remove_batch
+from icectl.commit.journals import ABANDONED_AFTER_MS, UNREADABLE
 from icectl.entries.files import ListedFile, ListedFiles, listed_files
-from icectl.errors import UsageError
+from icectl.errors import StorageError, UsageError
 from icectl.format.json_members import parse_json
 from icectl.storage import location as locations
 from icectl.storage.listing import LISTING_SCHEMA
@@ -51,33 +55,36 @@ Unpurged = Literal["young", "unlisted", "changed", "referenced"]
 """Why a file stays in the folder of one of the table's runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class PurgePlan:
-    """Copies to delete, of runs until `older_than_ms`, and how many others stay, by reason.
-
-    `lists` are the lists of runs of which nothing else is left then.
-    """
-
-    older_than_ms: int
-    files: ManyFiles
-    lists: tuple[str, ...]
-    left_alone: Mapping[Unpurged, int]
-
-    def restricted(self, only: Reviewed) -> "PurgePlan":
-        """Restrict a plan to the files that a reviewed plan names; lists stay then."""
-        files = [file for file in each_file(self.files) if is_reviewed(file, only)]
-        lists = self.lists if len(files) == len(self.files) else ()
-        return replace(self, files=_together(files), lists=lists)
-
-
 @dataclass(slots=True)
-class _Run:
-    """The folder of a run, when it began, and what is in it."""
+class RunFolder:
+    """The folder of a run, when it began, and what is in it.
+
+    `gone` are the paths of listed copies that are no longer there.
+    """
 
     folder: str
     began_ms: int
     lists: list[ListedFile]
     files: list[ListedFile]
+    gone: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """Copies to delete, of runs until `older_than_ms`, and how many others stay, by reason.
+
+    `runs` are those whose lists name such copies, or others that are gone already.
+    """
+
+    older_than_ms: int
+    files: ManyFiles
+    runs: tuple[RunFolder, ...]
+    left_alone: Mapping[Unpurged, int]
+
+    def restricted(self, only: Reviewed) -> "PurgePlan":
+        """Restrict a plan to the files that a reviewed plan names."""
+        files = [file for file in each_file(self.files) if is_reviewed(file, only)]
+        return replace(self, files=_together(files))
 
 
 def plan_purge(
@@ -93,7 +100,7 @@ def plan_purge(
     Cost: a listing of the quarantine, and the lists of old runs.
     """
     files: list[ListedFile] = []
-    lists: list[str] = []
+    runs: list[RunFolder] = []
     left_alone: Counter[Unpurged] = Counter()
     table = locations.name(loaded.metadata.location.rstrip("/"))
     for run in _runs_of(context.store, quarantine.rstrip("/"), table):
@@ -118,13 +125,13 @@ def plan_purge(
             else:
                 purged.append(file)
         files += purged
-        if len(purged) == len(run.files):
-            lists += [one.location for one in run.lists]
-    return PurgePlan(older_than_ms, _together(files), tuple(lists), left_alone)
+        if purged or run.gone:
+            runs.append(run)
+    return PurgePlan(older_than_ms, _together(files), tuple(runs), left_alone)
 
 
-def quarantined_files(store: Store, quarantine: str, loaded: LoadedTable) -> Iterator[ListedFile]:
-    """Yield the files in a quarantine that lists say this table's runs have moved there.
+def quarantined_runs(store: Store, quarantine: str, loaded: LoadedTable) -> Iterator[RunFolder]:
+    """Yield the folders in a quarantine that lists say this table's runs have moved files to.
 
     Raises: StorageError. Cost: a listing of the quarantine, and the lists.
     """
@@ -132,13 +139,69 @@ def quarantined_files(store: Store, quarantine: str, loaded: LoadedTable) -> Ite
     table = locations.name(loaded.metadata.location.rstrip("/"))
     for run in _runs_of(store, quarantine.rstrip("/"), table):
         if _listed_copies(store, run, loaded.metadata.table_uuid) is not None:
-            yield from run.files
+            yield run
 
 
-def _runs_of(store: Store, quarantine: str, table: str) -> Iterator[_Run]:
+def tidy_lists(context: TableContext, plan: PurgePlan, purged: Collection[str]) -> list[str]:
+    """Drop the lines of purged copies, and of others that are gone, from the lists of their runs.
+
+    A list without lines is removed. One of copies keeps a line without a path while other files are
+    in the folder, since it names the table. A `moved-…` list goes before the `copied-…` list by
+    which a later run continues; one whose files may still be moved stays.
+    Returns the lists that have changed. Never raises: a list that stays names its files again.
+    """
+    away, changed = set(map(plain, purged)), list[str]()
+    now_ms = context.env.now_ms()
+    for run in plan.runs:
+        there = {plain(file.location) for file in run.files} - away
+        copied = {_number(one) for one in run.lists if _is_of_copies(one)}
+        for one in sorted(run.lists, key=lambda one: (_is_of_copies(one), one.location)):
+            age_ms = now_ms - (one.modified_ms or now_ms)
+            if _number(one) not in copied and age_ms <= ABANDONED_AFTER_MS:
+                continue
+            try:
+                if _is_shortened(context, one, there):
+                    changed.append(one.location)
+            except (StorageError, FileNotFoundError, *UNREADABLE) as error:
+                place = locations.redacted(one.location)
+                context.progress.warn(f"{place} still names files that are gone: {error}")
+    return changed
+
+
+def _is_shortened(context: TableContext, one: ListedFile, there: Collection[str]) -> bool:
+    """Leave only the lines of files that are there in a list; return whether it had others.
+
+    Raises: what reading and parsing it raises; StorageError.
+    """
+    is_of_copies = _is_of_copies(one)
+    member, wanted = ("path" if is_of_copies else "to"), {*there, ""} if there else set()
+    lines = context.store.read(one.location).splitlines(keepends=True)
+    files = [parse_json(line) for line in lines]
+    kept = [line for line, file in zip(lines, files, strict=True) if file[member] in wanted]
+    if len(kept) == len(lines):
+        return False
+    if is_of_copies and there and not kept:
+        no_copy = {**files[0], "path": "", "size_bytes": 0, "modified": None}
+        kept = [json.dumps(no_copy).encode() + b"\n"]
+    if not kept:
+        return not remove_batch(context, [one.location])
+    with context.shield():
+        context.store.replace(one.location, b"".join(kept))
+    return True
+
+
+def _number(one: ListedFile) -> str:
+    return locations.name(one.location).partition("-")[2]
+
+
+def _is_of_copies(one: ListedFile) -> bool:
+    return locations.name(one.location).startswith(COPIED)
+
+
+def _runs_of(store: Store, quarantine: str, table: str) -> Iterator[RunFolder]:
     """Yield the folders of runs that may be a table's, by its name. Order: by name."""
     names = re.compile(rf"{re.escape(table)}-{_INSTANT}-[0-9a-f]{{8}}")
-    runs: dict[str, _Run] = {}
+    runs: dict[str, RunFolder] = {}
     for batch in store.list(quarantine):
         for file in listed_files(ListedFiles(pa.Table.from_batches([batch]))):
             folder, _, rest = file.location.removeprefix(f"{quarantine}/").partition("/")
@@ -151,20 +214,21 @@ def _runs_of(store: Store, quarantine: str, table: str) -> Iterator[_Run]:
             except UsageError:  # there is no such time
                 continue
             place = locations.join(quarantine, folder)
-            run = runs.setdefault(folder, _Run(place, began_ms, [], []))
+            run = runs.setdefault(folder, RunFolder(place, began_ms, [], []))
             (run.lists if LIST_NAME.fullmatch(rest) else run.files).append(file)
     yield from (runs[folder] for folder in sorted(runs))
 
 
 def _listed_copies(
-    store: Store, run: _Run, table_uuid: str | None
+    store: Store, run: RunFolder, table_uuid: str | None
 ) -> Mapping[str, tuple[int, int]] | None:
     """Return size and time of the copies that a run's lists name; None if one is not the table's.
 
-    A list that is no such list counts as another table's, and so do all where there is none.
+    Those that are not there become `gone` in the run. A list that is no such list counts as another
+    table's, and so do all where there is none.
     """
     copies: dict[str, tuple[int, int]] = {}
-    lists = [one for one in run.lists if locations.name(one.location).startswith(COPIED)]
+    lists = [one for one in run.lists if _is_of_copies(one)]
     if table_uuid is None or not lists:
         return None
     for one in lists:
@@ -180,7 +244,9 @@ def _listed_copies(
         except (ValueError, FileNotFoundError, UsageError):
             return None
     files = plain(locations.join(run.folder, "files"))
-    return {path: facts for path, facts in copies.items() if path.startswith(files)}
+    listed = {path: facts for path, facts in copies.items() if path.startswith(files)}
+    run.gone = listed.keys() - {plain(file.location) for file in run.files}
+    return listed
 
 
 def _instant_ms(text: str) -> int:
