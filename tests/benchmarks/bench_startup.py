@@ -25,14 +25,10 @@ from tests.catalogs.server import NAME
 from tests.catalogs.sql_servers import sqlite_server
 
 LIMITS = {
-    "icectl --help": 0.3,
-    "icectl inspect DIR": 0.75,
-    "icectl inspect DIR snapshots": 0.68,
-    "icectl inspect SQLITE": 0.75,
-    "icectl inspect SQLITE snapshots": 0.7,
-    "icectl inspect REST": 0.85,
-    "icectl inspect REST snapshots": 0.8,
-}
+    "icectl --help": 0.3, "icectl inspect DIR": 0.75, "icectl inspect DIR snapshots": 0.68,
+    "icectl inspect SQLITE": 0.75, "icectl inspect SQLITE snapshots": 0.7,
+    "icectl inspect REST": 0.85, "icectl inspect REST snapshots": 0.8,
+}  # fmt: skip
 """Of the processor time of `pyiceberg --help`: what plain imports take, and some more.
 
 numpy, pyarrow, typer and the standard library take 0.35; the rest is mostly dataclasses.

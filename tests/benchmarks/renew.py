@@ -32,16 +32,11 @@ own. Before the others it is that of the benchmark before."""
 _MOST_WAITS, _WAIT_SECONDS = 12, 15
 
 BENCHMARKS: dict[str, Sequence[str]] = {
-    "bench_startup": (),
-    "bench_manifest_scan": (),
-    "bench_small_manifests": (),
-    "bench_inspect": (),
-    "bench_validate": ("250", "1000"),
-    "bench_v4_validate": (),
-    "bench_ten_million": ("10000", "1000"),
-    "bench_stores": ("inspect", "compact", "validate"),
+    "bench_startup": (), "bench_manifest_scan": (), "bench_small_manifests": (),
+    "bench_inspect": (), "bench_validate": ("250", "1000"), "bench_v4_validate": (),
+    "bench_ten_million": ("10000", "1000"), "bench_stores": ("inspect", "compact", "validate"),
     "bench_merge": ("footers", "local"),
-}
+}  # fmt: skip
 """What is run, with which arguments."""
 
 

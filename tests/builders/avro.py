@@ -58,13 +58,9 @@ def entry(number: int = 1, **values: Any) -> dict[str, Any]:
     """An entry of that schema; `values` replace members of data_file, or of the entry."""
     made: dict[str, Any] = {"status": 1, "snapshot_id": None}
     data_file = {
-        "content": 0,
-        "file_path": f"s3://b/{number}.parquet",
-        "file_format": "PARQUET",
-        "partition": {"p": number},
-        "record_count": number,
-        "file_size_in_bytes": 10 * number,
-    }
+        "content": 0, "file_path": f"s3://b/{number}.parquet", "file_format": "PARQUET",
+        "partition": {"p": number}, "record_count": number, "file_size_in_bytes": 10 * number,
+    }  # fmt: skip
     for name, value in values.items():
         (made if name in ("status", "snapshot_id", "sequence_number") else data_file)[name] = value
     return made | {"data_file": data_file}

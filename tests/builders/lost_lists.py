@@ -164,18 +164,11 @@ SPOILT: list[tuple[int, str, Callable[[Path], None]]] = [
 
 
 EVERY = [
-    (1, "append", {}),
-    (1, "replaced files", {}),
-    (2, "append", {}),
+    (1, "append", {}), (1, "replaced files", {}), (2, "append", {}),
     (2, "append", {"merge_manifests_above": 1}),
-    (2, "append of two files", {"partitioning": "identity"}),
-    (2, "deleted rows", {}),
-    (2, "removed files", {}),
-    (2, "replaced files", {"partitioning": "identity"}),
-    (3, "append", {}),
-    (3, "append of two files", {}),
-    (3, "deleted rows", {}),
-    (3, "removed files", {}),
-    (3, "replaced files", {}),
-]
+    (2, "append of two files", {"partitioning": "identity"}), (2, "deleted rows", {}),
+    (2, "removed files", {}), (2, "replaced files", {"partitioning": "identity"}),
+    (3, "append", {}), (3, "append of two files", {}), (3, "deleted rows", {}),
+    (3, "removed files", {}), (3, "replaced files", {}),
+]  # fmt: skip
 """Format versions with a change each, and how its table is built."""

@@ -15,32 +15,21 @@ UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 
 SNAPSHOTS = [
     {
-        "sequence-number": 1,
-        "snapshot-id": 11,
-        "timestamp-ms": 1_000,
-        "summary": {"operation": "append"},
-        "manifest-list": "s3://b/t/metadata/snap-11.avro",
+        "sequence-number": 1, "snapshot-id": 11, "timestamp-ms": 1_000,
+        "summary": {"operation": "append"}, "manifest-list": "s3://b/t/metadata/snap-11.avro",
         "schema-id": 0,
     },
     {
-        "sequence-number": 2,
-        "snapshot-id": 22,
-        "parent-snapshot-id": 11,
-        "timestamp-ms": 2_000,
-        "summary": {"operation": "append"},
-        "manifest-list": "s3://b/t/metadata/snap-22.avro",
+        "sequence-number": 2, "snapshot-id": 22, "parent-snapshot-id": 11, "timestamp-ms": 2_000,
+        "summary": {"operation": "append"}, "manifest-list": "s3://b/t/metadata/snap-22.avro",
         "schema-id": 0,
     },
     {
-        "sequence-number": 3,
-        "snapshot-id": 33,
-        "parent-snapshot-id": 22,
-        "timestamp-ms": 3_000,
-        "summary": {"operation": "overwrite"},
-        "manifest-list": "s3://b/t/metadata/snap-33.avro",
+        "sequence-number": 3, "snapshot-id": 33, "parent-snapshot-id": 22, "timestamp-ms": 3_000,
+        "summary": {"operation": "overwrite"}, "manifest-list": "s3://b/t/metadata/snap-33.avro",
         "schema-id": 0,
     },
-]
+]  # fmt: skip
 
 
 def members_v1() -> dict[str, Any]:

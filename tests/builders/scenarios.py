@@ -126,16 +126,12 @@ class Scenario:
             described = self.golden["files"][name]
             content, place = self._vector(name, described)
             return {
-                "content": Content.POSITION_DELETES,
-                "location": data_location(name),
-                "file_format": FileFormat.PUFFIN,
-                "spec_id": 0,
-                "record_count": len(described["positions"]),
-                "file_size_in_bytes": len(content),
-                "content_offset": place.offset,
-                "content_size_in_bytes": place.length,
+                "content": Content.POSITION_DELETES, "location": data_location(name),
+                "file_format": FileFormat.PUFFIN, "spec_id": 0,
+                "record_count": len(described["positions"]), "file_size_in_bytes": len(content),
+                "content_offset": place.offset, "content_size_in_bytes": place.length,
                 "referenced_file": data_location(described["referenced"]),
-            }
+            }  # fmt: skip
         number = int(name.removeprefix("D"))
         return {
             "content": Content.DATA,

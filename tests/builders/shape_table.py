@@ -20,26 +20,17 @@ TYPES = {
 
 ROWS: list[dict[str, Any]] = [
     {
-        "id": 1,
-        "place": wkb(LINE, [(1, 2, 3), (4, -5, 6)], XYZ, ">"),
-        "area": point(179, 10),
-        "other": point(1, 1),
-        "held": {"place": point(7, 8)},
-        "many": [point(1, 1), None],
+        "id": 1, "place": wkb(LINE, [(1, 2, 3), (4, -5, 6)], XYZ, ">"), "area": point(179, 10),
+        "other": point(1, 1), "held": {"place": point(7, 8)}, "many": [point(1, 1), None],
         "named": [("a", line((0, 0), (9, 9)))],
     },
     {
-        "id": 2,
-        "place": wkb(LINE, []),
-        "area": wkb(MULTI_POINT, [(-179, 11), (178, 9)]),
-        "other": line((0, 0), (5, 5)),
-        "held": None,
-        "many": None,
-        "named": [],
+        "id": 2, "place": wkb(LINE, []), "area": wkb(MULTI_POINT, [(-179, 11), (178, 9)]),
+        "other": line((0, 0), (5, 5)), "held": None, "many": None, "named": [],
     },
     {"id": 3, "place": None, "area": None, "other": None, "held": {"place": None}, "many": []},
     {"id": 4, "place": point(-1, 9), "area": point(-170, 5), "other": point(2, 2)},
-]
+]  # fmt: skip
 
 
 def shape_table(directory: Path, bounds: str = "none") -> Path:

@@ -507,16 +507,11 @@ class TableBuilder:
     ) -> EntryRow:
         spec, types = self._spec(spec_id)
         return dict.fromkeys((*PLANNING.names, *CARRIED.names)) | {
-            "content": int(content),
-            "status": int(Status.ADDED),
-            "location": location,
-            "file_format": int(file_format),
-            "spec_id": spec.spec_id,
-            "partition_values": values,
-            "partition_key": encode_key(types, values),
-            "record_count": record_count,
+            "content": int(content), "status": int(Status.ADDED), "location": location,
+            "file_format": int(file_format), "spec_id": spec.spec_id, "partition_values": values,
+            "partition_key": encode_key(types, values), "record_count": record_count,
             "sort_order_id": 0 if content == Content.DATA else None,
-        }
+        }  # fmt: skip
 
     # -- commits --------------------------------------------------------------------------------
 

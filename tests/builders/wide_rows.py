@@ -216,11 +216,8 @@ def _sorting(case: Case) -> Sorting | None:
     if not case.order:
         return None
     field = {
-        "source-id": 2,
-        "transform": "identity",
-        "direction": "asc",
-        "null-order": "nulls-first",
-    }
+        "source-id": 2, "transform": "identity", "direction": "asc", "null-order": "nulls-first",
+    }  # fmt: skip
     return Sorting(order_from_json({"order-id": 1, "fields": [field]}), SORT_BYTES)
 
 

@@ -67,12 +67,9 @@ def test_what_the_user_gave_wins_and_the_longest_prefix_counts():
 @pytest.mark.s3
 def test_a_table_on_s3_is_reached_by_what_its_catalog_says(versitygw_server, tmp_path, monkeypatch):
     properties = {
-        "uri": f"sqlite:///{tmp_path}/c.db",
-        "s3.endpoint": versitygw_server.endpoint,
-        "s3.access-key-id": KEY,
-        "s3.secret-access-key": SECRET,
-        "s3.region": "us-east-1",
-    }
+        "uri": f"sqlite:///{tmp_path}/c.db", "s3.endpoint": versitygw_server.endpoint,
+        "s3.access-key-id": KEY, "s3.secret-access-key": SECRET, "s3.region": "us-east-1",
+    }  # fmt: skip
     monkeypatch.setenv("HOME", str(tmp_path))
     for key, value in properties.items():
         variable = key.upper().replace(".", "__").replace("-", "_")

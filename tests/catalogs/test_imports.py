@@ -12,11 +12,8 @@ HEAVY = {
     "requests", "s3fs", "sqlalchemy", "thrift", "urllib3",
 }  # fmt: skip
 NEEDED = {
-    "postgresql": {"psycopg"},
-    "mariadb": {"pymysql"},
-    "rest": {"urllib3"},
-    "glue": {"urllib3"},
-}
+    "postgresql": {"psycopg"}, "mariadb": {"pymysql"}, "rest": {"urllib3"}, "glue": {"urllib3"},
+}  # fmt: skip
 
 
 def test_a_table_by_name_imports_what_its_catalog_needs(request, server):

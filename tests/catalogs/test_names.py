@@ -15,16 +15,12 @@ from tests.fault.changing import run
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("c.ns.t", ("c", "ns", "t")),
-        ("c.a.b.c.t", ("c", "a", "b", "c", "t")),
-        ('c."a.b".t', ("c", "a.b", "t")),
-        ("c.`a.b`.t", ("c", "a.b", "t")),
-        ('"c.d"."e ""f"""', ("c.d", 'e "f"')),
-        ("`a``b`.t", ("a`b", "t")),
-        ("c", ("c",)),
+        ("c.ns.t", ("c", "ns", "t")), ("c.a.b.c.t", ("c", "a", "b", "c", "t")),
+        ('c."a.b".t', ("c", "a.b", "t")), ("c.`a.b`.t", ("c", "a.b", "t")),
+        ('"c.d"."e ""f"""', ("c.d", 'e "f"')), ("`a``b`.t", ("a`b", "t")), ("c", ("c",)),
         ("c.größe.t", ("c", "größe", "t")),
     ],
-)
+)  # fmt: skip
 def test_a_name_is_split_at_dots_outside_of_quotes(text, parts):
     assert parse_name(text) == parts
     assert parse_name(dotted_name(parts)) == parts

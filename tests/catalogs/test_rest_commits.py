@@ -55,17 +55,12 @@ def landed_but(catalog: Fake, reply: Reply) -> Callable[[Seen], Reply]:
 
 
 NO_ANSWER = [
-    Reply(breaks=True),
-    Reply(500, b"<html>oops</html>"),
-    Reply(502, b"bad gateway"),
-    refusal(503, "try later", "ServiceUnavailableException"),
-    Reply(504, b""),
+    Reply(breaks=True), Reply(500, b"<html>oops</html>"), Reply(502, b"bad gateway"),
+    refusal(503, "try later", "ServiceUnavailableException"), Reply(504, b""),
     refusal(500, "who knows", "CommitStateUnknownException"),
-    refusal(500, "it broke at some moment", "RuntimeException"),
-    Reply(408, b""),
-    Reply(204, b""),
+    refusal(500, "it broke at some moment", "RuntimeException"), Reply(408, b""), Reply(204, b""),
     Reply(200, b"not json"),
-]
+]  # fmt: skip
 NAMES = [
     "dropped", "500", "502", "503", "504", "said unknown", "said broken", "408", "204", "no JSON",
 ]  # fmt: skip

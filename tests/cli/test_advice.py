@@ -90,15 +90,10 @@ def may_hold(entry: dict[str, Any], column: int, value: Any) -> bool:
 BUCKETS = 4
 COLUMNS = {"id": 0, "user_id": 1, "at": 4}
 TERMS = {
-    "compact": (),
-    "sort": ("user_id",),
-    "hilbert": ("id", "user_id"),
-    "partition": (f"bucket[{BUCKETS}](user_id)",),
-    "hour": ("hour(at)",),
-    "day": ("day(at)",),
-    "month": ("month(at)",),
-    "bloom": ("user_id",),
-}
+    "compact": (), "sort": ("user_id",), "hilbert": ("id", "user_id"),
+    "partition": (f"bucket[{BUCKETS}](user_id)",), "hour": ("hour(at)",), "day": ("day(at)",),
+    "month": ("month(at)",), "bloom": ("user_id",),
+}  # fmt: skip
 SECONDS = {"hour": 8 * 3600, "month": 300 * 86_400}
 """The time that rows are spread over, if it is not the usual one of 12 days."""
 

@@ -63,14 +63,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m icectl "$@"\n')
     program.chmod(0o755)
     environment = {
-        "PATH": f"{program.parent}:/usr/bin:/bin",
-        "PYTHONPATH": str(ROOT),
-        "TABLE": str(table.directory),
-        "TABLES": f"{tmp_path}/wh/*",
-        "POLICY": str(policy),
-        "XDG_CONFIG_HOME": str(tmp_path),
-        "ICECTL_COMPACT_ENGINE": "local",
-    }
+        "PATH": f"{program.parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT),
+        "TABLE": str(table.directory), "TABLES": f"{tmp_path}/wh/*", "POLICY": str(policy),
+        "XDG_CONFIG_HOME": str(tmp_path), "ICECTL_COMPACT_ENGINE": "local",
+    }  # fmt: skip
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     return {**os.environ, **environment}

@@ -226,12 +226,9 @@ def test_library_commits_refuse_the_same(healthy, case):
 
 
 NOT_SHOWN = {
-    "v4_080_two_vectors_of_a_leaf",
-    "v4_082_bytes_behind_a_bitmap",
-    "v4_083_a_position_behind_the_leaf",
-    "fewer_files",
-    "unknown_partition",
-}
+    "v4_080_two_vectors_of_a_leaf", "v4_082_bytes_behind_a_bitmap",
+    "v4_083_a_position_behind_the_leaf", "fewer_files", "unknown_partition",
+}  # fmt: skip
 """Damages by which nobody can tell what lives, or where: not even inspect shows all files."""
 
 

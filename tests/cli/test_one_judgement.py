@@ -226,12 +226,9 @@ def upserts(table: TableBuilder) -> None:
 @pytest.mark.parametrize(
     ("version", "gc_enabled"),
     [
-        (2, "true"),
-        (3, "true"),
-        (3, "false"),
-        pytest.param(2, "false", marks=pytest.mark.full),
+        (2, "true"), (3, "true"), (3, "false"), pytest.param(2, "false", marks=pytest.mark.full),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize(
     "build",
     [

@@ -299,16 +299,11 @@ def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(re
 @pytest.mark.parametrize(
     ("version", "partitioning", "ids"),
     [
-        (1, "none", range(4)),
-        (1, "identity", range(6)),
-        (2, "identity", range(6)),
-        (2, "day", range(0, 96, 5)),
-        (2, "truncate", [7, 14, 10, 11, 12, 20]),
-        (2, "two", [1, 2]),
-        (3, "none", range(4)),
-        (3, "identity", [1, 4, 7]),
+        (1, "none", range(4)), (1, "identity", range(6)), (2, "identity", range(6)),
+        (2, "day", range(0, 96, 5)), (2, "truncate", [7, 14, 10, 11, 12, 20]), (2, "two", [1, 2]),
+        (3, "none", range(4)), (3, "identity", [1, 4, 7]),
     ],
-)
+)  # fmt: skip
 def test_footers_prove_partitions_of_one_value_and_the_row_ids_of_one_file(
     repair, tmp_path, version, partitioning, ids
 ):

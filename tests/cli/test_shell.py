@@ -291,18 +291,13 @@ def test_warnings_go_to_stderr_and_into_the_document_once(run, serve):
 
 
 EXPECTED = [
-    (UsageError("x"), 2, "failed"),
-    (Incomplete("x"), 3, "incomplete"),
-    (ProblemsFound("x"), 4, "failed"),
-    (Refused("x"), 5, "refused"),
-    (TableNotFound("x"), 10, "failed"),
-    (CommitConflict("x"), 11, "failed"),
-    (CommitUnknown("x"), 12, "unknown"),
-    (StorageError("x"), 13, "failed"),
-    (Unsupported("x"), 14, "failed"),
-    (CorruptTable("x", rule="R-005"), 15, "failed"),
+    (UsageError("x"), 2, "failed"), (Incomplete("x"), 3, "incomplete"),
+    (ProblemsFound("x"), 4, "failed"), (Refused("x"), 5, "refused"),
+    (TableNotFound("x"), 10, "failed"), (CommitConflict("x"), 11, "failed"),
+    (CommitUnknown("x"), 12, "unknown"), (StorageError("x"), 13, "failed"),
+    (Unsupported("x"), 14, "failed"), (CorruptTable("x", rule="R-005"), 15, "failed"),
     (EngineError("x"), 16, "failed"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("error", "code", "status"), EXPECTED, ids=str)
@@ -314,11 +309,8 @@ def test_an_error_ends_with_its_exit_code_and_document(run, serve, error, code, 
     assert ended.document["exit"] == code
     assert ended.document["status"] == status
     assert ended.document["error"] == {
-        "exit": code,
-        "id": error.error_id,
-        "message": error.message,
-        "hint": error.hint,
-    }
+        "exit": code, "id": error.error_id, "message": error.message, "hint": error.hint,
+    }  # fmt: skip
 
 
 def test_an_error_is_one_line_and_its_hint_another(run, serve):

@@ -283,11 +283,8 @@ def test_findings_of_a_rule_that_differ_are_said_one_by_one():
     found = [Finding("R-063", "error", f"/t/{name}", f"{name} is wrong", "mend") for name in "ab"]
     print_checked(console, CheckedTable("/t", "files", found, 1, 2, 3), whole=True)
     assert out.getvalue().splitlines()[:4] == [
-        "error R-063: 2 findings",
-        "  a: a is wrong",
-        "  b: b is wrong",
-        "  hint: mend",
-    ]
+        "error R-063: 2 findings", "  a: a is wrong", "  b: b is wrong", "  hint: mend",
+    ]  # fmt: skip
 
 
 def _zeroed(path: Path) -> None:

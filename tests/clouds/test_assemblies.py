@@ -133,13 +133,10 @@ def test_a_source_that_is_written_over_is_told(blobs):
 
 
 FAILURES = [
-    ("PUT", COPY, told(503, "ServerBusy")),
-    ("PUT", COPY, "lost"),
-    ("PUT", LIST, told(500, "InternalError")),
-    ("PUT", LIST, "lost"),
-    ("HEAD", "large", "lost"),
+    ("PUT", COPY, told(503, "ServerBusy")), ("PUT", COPY, "lost"),
+    ("PUT", LIST, told(500, "InternalError")), ("PUT", LIST, "lost"), ("HEAD", "large", "lost"),
     ("GET", "large", "cut"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda one: f"{one[0]}-{one[1]}")

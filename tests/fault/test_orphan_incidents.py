@@ -444,14 +444,11 @@ OVER, OWN = 2**30, os.getpid()
 @pytest.mark.parametrize(
     ("members", "stays"),
     [
-        ({"pid": OWN}, True),
-        ({"pid": OWN, "created-ms": 0}, True),
-        ({"pid": OVER, "host": "another"}, True),
-        ({"pid": OVER}, False),
-        ({"pid": OWN, "abandoned": True}, False),
-        ({"icectl-journal": 2}, True),
+        ({"pid": OWN}, True), ({"pid": OWN, "created-ms": 0}, True),
+        ({"pid": OVER, "host": "another"}, True), ({"pid": OVER}, False),
+        ({"pid": OWN, "abandoned": True}, False), ({"icectl-journal": 2}, True),
     ],
-)
+)  # fmt: skip
 def test_rule_38_files_of_a_run_of_icectl_that_may_still_commit_stay(table, members, stays):
     """However long it has been at work: what it wrote first is older than any age."""
     loaded = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS)).load()

@@ -94,14 +94,11 @@ def test_r153_a_run_whose_files_another_commit_has_removed_loses_a_race(
 @pytest.mark.parametrize(
     ("view", "pattern", "form"),
     [
-        ("summary", r"-snap-", "json"),
-        ("files", r"-m\d+\.avro", "json"),
-        ("files", r"-snap-", "jsonl"),
-        ("tree", r"-snap-", "json"),
-        ("health", r"-m\d+\.avro", "json"),
-        ("manifests", r"-snap-", "csv"),
+        ("summary", r"-snap-", "json"), ("files", r"-m\d+\.avro", "json"),
+        ("files", r"-snap-", "jsonl"), ("tree", r"-snap-", "json"),
+        ("health", r"-m\d+\.avro", "json"), ("manifests", r"-snap-", "csv"),
     ],
-)
+)  # fmt: skip
 def test_a_view_whose_files_another_commit_has_removed_shows_the_newest_table(
     tmp_path, view, pattern, form
 ):

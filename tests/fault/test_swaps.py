@@ -121,11 +121,8 @@ class Built:
             return ["apply", str(beside / "plan.json")]
         places = {"POLICY": str(beside / "maintain.toml")}
         return [
-            words[0],
-            str(self.directory),
-            *(places.get(one, one) for one in words[1:]),
-            "--yes",
-        ]
+            words[0], str(self.directory), *(places.get(one, one) for one in words[1:]), "--yes",
+        ]  # fmt: skip
 
     def swaps(self) -> Iterator[tuple[str, Path, Path, bool]]:
         """Yield kind, the file that is written over, the one whose bytes it gets, and whether

@@ -24,11 +24,8 @@ from tests.builders.rows import current_metadata
 
 PLAIN = {"write.parquet.row-group-size-bytes": "1", "write.metadata.metrics.default": "full"}
 COMPARISONS: tuple[tuple[Any, Callable[[Any, Any], bool]], ...] = (
-    (EqualTo, eq),
-    (LessThan, lt),
-    (GreaterThan, gt),
-    (lambda name, value: In(name, [value]), eq),
-)
+    (EqualTo, eq), (LessThan, lt), (GreaterThan, gt), (lambda name, value: In(name, [value]), eq),
+)  # fmt: skip
 
 
 def questions(

@@ -198,38 +198,24 @@ def written(format_version: int, codec: str = "deflate") -> bytes:
     partitions = [
         (None,) * 5,
         (
-            "a",
-            Decimal("-1.50"),
-            UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7"),
-            17_486,
+            "a", Decimal("-1.50"), UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7"), 17_486,
             Decimal("2.25"),
         ),
-    ]
+    ]  # fmt: skip
     stored = [
         {
-            "content": 0,
-            "status": at % 2,
-            "location": f"s3://b/t/{at}.parquet",
-            "file_format": 3,
-            "spec_id": 3,
-            "partition_key": encode_key(TYPES, partitions[at // 2 % 2]),
-            "record_count": 10 + at,
-            "file_size_in_bytes": 1000 + at,
-            "snapshot_id": 70 + at % 2,
+            "content": 0, "status": at % 2, "location": f"s3://b/t/{at}.parquet",
+            "file_format": 3, "spec_id": 3,
+            "partition_key": encode_key(TYPES, partitions[at // 2 % 2]), "record_count": 10 + at,
+            "file_size_in_bytes": 1000 + at, "snapshot_id": 70 + at % 2,
             "sequence_number": None if at % 2 else 6,
-            "file_sequence_number": None if at % 2 else 7,
-            "sort_order_id": 0,
-            "manifest": 0,
-            "manifest_pos": at,
-            "column_sizes": [(1, 100), (5, 8)],
-            "value_counts": [(1, 10)],
-            "null_value_counts": [(1, 0)],
-            "lower_bounds": [(1, b"a")],
-            "upper_bounds": [(1, b"z")],
-            "split_offsets": [4, 1 << 33],
+            "file_sequence_number": None if at % 2 else 7, "sort_order_id": 0, "manifest": 0,
+            "manifest_pos": at, "column_sizes": [(1, 100), (5, 8)], "value_counts": [(1, 10)],
+            "null_value_counts": [(1, 0)], "lower_bounds": [(1, b"a")],
+            "upper_bounds": [(1, b"z")], "split_offsets": [4, 1 << 33],
         }
         for at in range(40)
-    ]
+    ]  # fmt: skip
     table = pa.Table.from_pylist(stored, schema=pa.schema([*PLANNING, *CARRIED]))
     return write_manifest(
         RawEntries(table),

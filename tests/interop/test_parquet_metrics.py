@@ -92,14 +92,11 @@ def test_metrics_are_those_of_pyiceberg(as_integer):
 
 
 TABLES = [
-    "duckdb-iceberg/lineitem_iceberg",
-    "glaredb/tables-v2__lineitem_partitioned",
-    "iceberg-cxx/day_timestamptz_partitioning",
-    "iceberg-cxx/types__all_trino_types",
-    "impala/iceberg_partitioned",
-    "impala/iceberg_v3_all_types",
+    "duckdb-iceberg/lineitem_iceberg", "glaredb/tables-v2__lineitem_partitioned",
+    "iceberg-cxx/day_timestamptz_partitioning", "iceberg-cxx/types__all_trino_types",
+    "impala/iceberg_partitioned", "impala/iceberg_v3_all_types",
     "pg_lake/data__iceberg__test_types",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TABLES)

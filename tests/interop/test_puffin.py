@@ -37,20 +37,15 @@ def test_footers_and_blobs_say_what_independent_readers_found(name, fixtures_dir
     assert found.properties == facts["properties"]
     assert [
         {
-            "type": blob.type,
-            "fields": list(blob.fields),
-            "snapshot_id": blob.snapshot_id,
-            "sequence_number": blob.sequence_number,
-            "offset": blob.offset,
-            "length": blob.length,
-            "codec": blob.compression_codec,
-            "properties": blob.properties or None,
+            "type": blob.type, "fields": list(blob.fields), "snapshot_id": blob.snapshot_id,
+            "sequence_number": blob.sequence_number, "offset": blob.offset, "length": blob.length,
+            "codec": blob.compression_codec, "properties": blob.properties or None,
         }
         for blob in found.blobs
     ] == [
         {key: blob[key] for key in blob if key not in {"positions", "crc_ok"}}
         for blob in facts["blobs"]
-    ]
+    ]  # fmt: skip
     for blob, fact in zip(found.blobs, facts["blobs"], strict=True):
         stored = puffin.read_blob(content[blob.span], blob)
         if "positions" in fact:

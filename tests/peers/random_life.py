@@ -34,18 +34,11 @@ _TRANSFORMS = {
     "unknown": (),
 }
 _DEFAULTS = {
-    "string": "a default",
-    "int": "7",
-    "long": "-8",
-    "boolean": "true",
-    "double": "2.5",
-    "float": "-0.5",
-    "date": '"1969-12-31"',
-    "timestamp": '"1969-12-31T23:59:59.500001"',
+    "string": "a default", "int": "7", "long": "-8", "boolean": "true", "double": "2.5",
+    "float": "-0.5", "date": '"1969-12-31"', "timestamp": '"1969-12-31T23:59:59.500001"',
     "timestamptz": '"1969-12-31T23:59:59.500001+00:00"',
-    "uuid": '"f79c3e09-677c-4bbd-a479-3f349cb785e7"',
-    "binary": '"00FF"',
-}
+    "uuid": '"f79c3e09-677c-4bbd-a479-3f349cb785e7"', "binary": '"00FF"',
+}  # fmt: skip
 
 
 @dataclass

@@ -131,15 +131,11 @@ def main(arguments: Sequence[str]) -> None:
         except Py4JJavaError as failed:
             error = str(failed.java_exception.getMessage())
         told = {
-            "table": name,
-            "code": code,
-            "result": json.loads(printed.getvalue())["result"],
-            "before": before,
-            "after": after,
-            "equality_deletes": sum(row[0] == 2 for row in kinds),
-            "error": error,
+            "table": name, "code": code, "result": json.loads(printed.getvalue())["result"],
+            "before": before, "after": after,
+            "equality_deletes": sum(row[0] == 2 for row in kinds), "error": error,
             "last": rows(spark, table),
-        }
+        }  # fmt: skip
         print(json.dumps(told), flush=True)
     spark.stop()
 

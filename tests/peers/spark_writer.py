@@ -223,15 +223,10 @@ def main(arguments: Sequence[str]) -> None:
         last = writer.read("value", *ids)
         moved = [id_ for id_ in first if id_ in last and first[id_] != last[id_][1:]]
         told = {
-            "table": name,
-            "ended": ended,
-            "commits": writer.commits,
-            "lost": writer.lost,
-            "rows": {id_: row[0] for id_, row in last.items()},
-            "expected": writer.rows,
-            "other_row_ids": moved,
-            "distinct_row_ids": len({row[1:] for row in last.values()}),
-        }
+            "table": name, "ended": ended, "commits": writer.commits, "lost": writer.lost,
+            "rows": {id_: row[0] for id_, row in last.items()}, "expected": writer.rows,
+            "other_row_ids": moved, "distinct_row_ids": len({row[1:] for row in last.values()}),
+        }  # fmt: skip
         print(json.dumps(told), flush=True)
     spark.stop()
 

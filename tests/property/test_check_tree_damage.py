@@ -21,13 +21,10 @@ from tests.stores.fixed_env import FixedEnv
 
 NUMBERS = (-1, 0, 1, 2, 3, 7, 2**31 - 1)
 POOLS: dict[str, tuple[Any, ...]] = {
-    "int32": NUMBERS,
-    "int64": (*NUMBERS, 2**62),
+    "int32": NUMBERS, "int64": (*NUMBERS, 2**62),
     "string": ("", "/x", "x", "file:///x", "avro", "puffin"),
-    "binary": (b"", b"\0", b"\x3a0\0\0"),
-    "list": ([], [-1], [5, 4]),
-    "struct": (),
-}
+    "binary": (b"", b"\0", b"\x3a0\0\0"), "list": ([], [-1], [5, 4]), "struct": (),
+}  # fmt: skip
 MEMBERS = ("tracking_info", "deletion_vector", "manifest_stats")
 EDITS = st.lists(st.tuples(*[st.integers(0, 99)] * 3), min_size=1, max_size=3)
 

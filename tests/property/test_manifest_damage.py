@@ -37,17 +37,11 @@ SPEC = PartitionSpec(7, (PartitionField((1,), 1000, "name", parse_transform("ide
 def row(position: int, **values: Any) -> dict[str, Any]:
     """One data file's entry; values not named are null."""
     required = {
-        "content": 0,
-        "status": Status.ADDED,
-        "location": f"s3://b/t/ü-{position}.parquet",
-        "file_format": 3,
-        "spec_id": 7,
-        "partition_key": encode_key((STRING,), ("x" * position,)),
-        "record_count": 1 << 40,
-        "file_size_in_bytes": 300,
-        "manifest": 0,
+        "content": 0, "status": Status.ADDED, "location": f"s3://b/t/ü-{position}.parquet",
+        "file_format": 3, "spec_id": 7, "partition_key": encode_key((STRING,), ("x" * position,)),
+        "record_count": 1 << 40, "file_size_in_bytes": 300, "manifest": 0,
         "manifest_pos": position,
-    }
+    }  # fmt: skip
     return required | values
 
 

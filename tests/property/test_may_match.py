@@ -32,18 +32,11 @@ from tests.builders.entry_rows import data, entries
 
 HOUR = 3_600_000_000
 TYPES: dict[str, Any] = {
-    "i": PrimitiveType("int"),
-    "l": PrimitiveType("long"),
-    "f": PrimitiveType("float"),
-    "d": PrimitiveType("double"),
-    "b": PrimitiveType("boolean"),
-    "s": PrimitiveType("string"),
-    "y": PrimitiveType("binary"),
-    "x": FixedType(2),
-    "n": DecimalType(20, 2),
-    "a": PrimitiveType("date"),
-    "t": PrimitiveType("timestamp"),
-}
+    "i": PrimitiveType("int"), "l": PrimitiveType("long"), "f": PrimitiveType("float"),
+    "d": PrimitiveType("double"), "b": PrimitiveType("boolean"), "s": PrimitiveType("string"),
+    "y": PrimitiveType("binary"), "x": FixedType(2), "n": DecimalType(20, 2),
+    "a": PrimitiveType("date"), "t": PrimitiveType("timestamp"),
+}  # fmt: skip
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i": st.integers(-9, 9),
     "l": st.integers(-9, 9) | st.sampled_from([-(2**63), 2**63 - 1]),

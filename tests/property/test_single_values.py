@@ -26,21 +26,12 @@ from icectl.format.types import (
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "boolean": st.booleans(),
-    "int": INT32,
-    "date": INT32,
-    "long": INT64,
-    "time": st.integers(0, 86_400 * 10**6 - 1),
-    "timestamp": INT64,
-    "timestamptz": INT64,
-    "timestamp_ns": INT64,
-    "timestamptz_ns": INT64,
-    "float": st.floats(width=32, allow_nan=False),
-    "double": st.floats(allow_nan=False),
-    "string": st.text(),
-    "uuid": st.uuids(),
+    "boolean": st.booleans(), "int": INT32, "date": INT32, "long": INT64,
+    "time": st.integers(0, 86_400 * 10**6 - 1), "timestamp": INT64, "timestamptz": INT64,
+    "timestamp_ns": INT64, "timestamptz_ns": INT64, "float": st.floats(width=32, allow_nan=False),
+    "double": st.floats(allow_nan=False), "string": st.text(), "uuid": st.uuids(),
     "binary": st.binary(),
-}
+}  # fmt: skip
 
 
 @st.composite

@@ -18,15 +18,11 @@ from icectl.format.transforms import apply, bucket_hash, parse_transform, result
 from icectl.format.types import DecimalType, FixedType, PrimitiveType
 
 RANGES = {
-    "int": (-(2**31), 2**31 - 1),
-    "long": (-(2**63), 2**63 - 1),
-    "date": (-(2**31), 2**31 - 1),
-    "time": (0, 86_399_999_999),
-    "timestamp": (-(2**63), 2**63 - 1),
-    "timestamptz": (-(2**63), 2**63 - 1),
-    "timestamp_ns": (-(2**63), 2**63 - 1),
+    "int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1), "date": (-(2**31), 2**31 - 1),
+    "time": (0, 86_399_999_999), "timestamp": (-(2**63), 2**63 - 1),
+    "timestamptz": (-(2**63), 2**63 - 1), "timestamp_ns": (-(2**63), 2**63 - 1),
     "timestamptz_ns": (-(2**63), 2**63 - 1),
-}
+}  # fmt: skip
 UNITS = {"timestamp": 10**6, "timestamptz": 10**6, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
 SECONDS_TO_YEAR_9999 = 253_402_300_800
 PLAIN = ["identity", "year", "month", "day", "hour", "void"]

@@ -91,16 +91,11 @@ class Table:
         location, blob = self.name(".puffin"), write_dv(np.arange(count))
         self.files.contents[location] = b"PFA1" + blob
         return {
-            "content": Content.POSITION_DELETES,
-            "location": location,
-            "file_format": FileFormat.PUFFIN,
-            "spec_id": 0,
-            "record_count": count,
-            "file_size_in_bytes": len(blob) + 4,
-            "content_offset": 4,
-            "content_size_in_bytes": len(blob),
-            "referenced_file": data_file,
-        }
+            "content": Content.POSITION_DELETES, "location": location,
+            "file_format": FileFormat.PUFFIN, "spec_id": 0, "record_count": count,
+            "file_size_in_bytes": len(blob) + 4, "content_offset": 4,
+            "content_size_in_bytes": len(blob), "referenced_file": data_file,
+        }  # fmt: skip
 
     def step(self, added, removed, deleted, compacted, options) -> None:
         there = sorted(self.data)

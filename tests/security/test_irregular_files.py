@@ -57,12 +57,9 @@ def test_no_more_is_read_than_a_file_says_that_it_has():
 
 
 COMMANDS = (
-    ("validate",),
-    ("inspect", "manifests"),
-    ("expire-snapshots", "--older-than", "0s", "--yes"),
-    ("remove-orphans", "--max-fraction", "1", "--yes"),
-    ("compact", "--rewrite-all", "--yes"),
-)
+    ("validate",), ("inspect", "manifests"), ("expire-snapshots", "--older-than", "0s", "--yes"),
+    ("remove-orphans", "--max-fraction", "1", "--yes"), ("compact", "--rewrite-all", "--yes"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])

@@ -288,12 +288,9 @@ def test_a_link_to_a_file_goes_without_the_file(tmp_path):
 
 
 CHANGING = (
-    ("repair", "--yes"),
-    ("expire-snapshots", *EXPIRE),
-    ("remove-orphans", *ORPHANS),
-    ("rewrite-manifests", "--yes"),
-    ("compact", "--rewrite-all", "--yes"),
-)
+    ("repair", "--yes"), ("expire-snapshots", *EXPIRE), ("remove-orphans", *ORPHANS),
+    ("rewrite-manifests", "--yes"), ("compact", "--rewrite-all", "--yes"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", CHANGING, ids=lambda words: words[0])

@@ -63,15 +63,12 @@ def test_an_untrusted_policy_says_nothing_of_spark(server, run, tmp_path, monkey
 @pytest.mark.parametrize(
     "line",
     [
-        "erase.keys = '/k.csv'",
-        "erase.expire-history = true",
-        "expire-rows.where = \"at < 'now - 1d'\"",
-        "expire-rows.max-fraction = '100%'",
-        "expire-rows.expired-rows = '50%'",
-        "steps = ['compact', 'expire-rows']",
+        "erase.keys = '/k.csv'", "erase.expire-history = true",
+        "expire-rows.where = \"at < 'now - 1d'\"", "expire-rows.max-fraction = '100%'",
+        "expire-rows.expired-rows = '50%'", "steps = ['compact', 'expire-rows']",
         "steps = 'erase'",
     ],
-)
+)  # fmt: skip
 def test_an_untrusted_policy_deletes_no_rows(tmp_path, line):
     place = tmp_path / "maintain.toml"
     place.write_text(f"[[rule]]\ntables = '**'\n{line}\n")

@@ -127,16 +127,13 @@ def test_what_a_server_repeats_of_a_login_is_not_shown(catalog, capsys):
 @pytest.mark.parametrize(
     "properties",
     [
-        {"token": "hush-hush\n"},
-        {"token": "hush-hush€"},
-        {"header.authorization": "a\r\nhush-hush: b"},
-        {"header.x secret": "hush-hush"},
-        {"uri": "http://["},
-        {"uri": "http://host:99999999/"},
+        {"token": "hush-hush\n"}, {"token": "hush-hush€"},
+        {"header.authorization": "a\r\nhush-hush: b"}, {"header.x secret": "hush-hush"},
+        {"uri": "http://["}, {"uri": "http://host:99999999/"},
         {"rest.client.socket-timeout-ms": "1" + "0" * 21},
         {"rest.client.socket-timeout-ms": "9" * 5000},
     ],
-)
+)  # fmt: skip
 def test_values_that_no_request_can_have_are_wrong_usage(catalog, capsys, properties):
     words = {key.replace(".", "__"): value for key, value in properties.items()}
     code, document = catalog.run("inspect", "-vv", **words)

@@ -18,11 +18,8 @@ from tests.builders.inline_rows import tree, typed_tree
 from tests.builders.rows import current_metadata, live_entries, local, read_metadata, read_rows
 
 TABLES = {
-    "packed": (2, "two"),
-    "sorted": (3, "none"),
-    "z-ordered": (2, "bucket"),
-    "wrong": (2, "none"),
-}
+    "packed": (2, "two"), "sorted": (3, "none"), "z-ordered": (2, "bucket"), "wrong": (2, "none"),
+}  # fmt: skip
 """Version and partitioning of tables to compact; of `wrong` a data file is damaged."""
 COMPACTED = ("packed", "sorted", "z-ordered")
 STEPS = ("append", "whole files", "some rows", "keys", "beside")

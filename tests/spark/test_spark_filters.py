@@ -61,13 +61,10 @@ def test_filters_that_are_pushed_down_find_every_row(tmp_path):
 def test_filters_find_every_row_of_every_type(tmp_path):
     skip_without_spark()
     ways = {
-        "binpack, small row groups": "local",
-        "binpack, bloom filters": "spark",
-        "sort, row groups and pages": "local",
-        "sort, small files": "spark",
-        "zorder, bloom filters": "local",
-        "zorder, row groups and pages": "spark",
-    }
+        "binpack, small row groups": "local", "binpack, bloom filters": "spark",
+        "sort, row groups and pages": "local", "sort, small files": "spark",
+        "zorder, bloom filters": "local", "zorder, row groups and pages": "spark",
+    }  # fmt: skip
     tables = []
     for at, (way, engine) in enumerate(ways.items()):
         order, properties = way.split(", ")

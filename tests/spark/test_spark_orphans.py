@@ -25,19 +25,13 @@ DATA = f"s3://{BUCKET}/wh/t/data"
 DAY_SECONDS = 86_400
 HOURS = [f"data/day={day}/hour={hour}" for day in range(3) for hour in range(4)]
 ORPHANS = {
-    "data/lost.parquet",
-    "data/.lost.parquet.crc",
-    "data/category=c0/lost%20%C3%A9.parquet",
-    "data/category=a%2Fb/x=1/y=2/é lost.parquet",
-    "metadata/lost-m0.avro",
+    "data/lost.parquet", "data/.lost.parquet.crc", "data/category=c0/lost%20%C3%A9.parquet",
+    "data/category=a%2Fb/x=1/y=2/é lost.parquet", "metadata/lost-m0.avro",
     *(f"{folder}/lost.parquet" for folder in HOURS),
-}
+}  # fmt: skip
 OTHERS = {
-    "data/young.parquet",
-    "data/_tmp/x",
-    ".hidden/x",
-    "metadata/icectl-expire-snapshots-1.json",
-}
+    "data/young.parquet", "data/_tmp/x", ".hidden/x", "metadata/icectl-expire-snapshots-1.json",
+}  # fmt: skip
 OBJECTS = {f"day={day}/{number}.parquet" for day in range(12) for number in range(3)}
 
 

@@ -113,12 +113,9 @@ def azurite(binary: str, directory: Path) -> Iterator[Azurite]:
 def account_signature(account: str, now: datetime) -> str:
     """A token for all blobs of an account, as Microsoft documents those of accounts."""
     given = {
-        "sv": "2021-08-06",
-        "ss": "b",
-        "srt": "sco",
-        "sp": "rwdlac",
+        "sv": "2021-08-06", "ss": "b", "srt": "sco", "sp": "rwdlac",
         "se": f"{now + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
-    }
+    }  # fmt: skip
     fields = (account, given["sp"], given["ss"], given["srt"], "", given["se"], "", "",
               given["sv"], "", "")  # fmt: skip
     digest = hmac.digest(base64.b64decode(KEY), "\n".join(fields).encode(), hashlib.sha256)

@@ -65,15 +65,11 @@ def test_r061_the_header_has_the_spec_of_the_list():
 @pytest.mark.parametrize(
     ("fields", "is_right"),
     [
-        (None, True),
-        ((SPEC_FIELD,), True),
-        (({**SPEC_FIELD, "source-ids": [2]},), True),
-        ((), False),
-        (({**SPEC_FIELD, "transform": "void"},), False),
-        (({**SPEC_FIELD, "source-id": 1},), False),
-        (({**SPEC_FIELD, "source-ids": 2},), False),
+        (None, True), ((SPEC_FIELD,), True), (({**SPEC_FIELD, "source-ids": [2]},), True),
+        ((), False), (({**SPEC_FIELD, "transform": "void"},), False),
+        (({**SPEC_FIELD, "source-id": 1},), False), (({**SPEC_FIELD, "source-ids": 2},), False),
     ],
-)
+)  # fmt: skip
 def test_r061_the_header_has_the_fields_of_the_spec_whatever_their_names(fields, is_right):
     of = header(spec_id=0, partition_fields=fields, partition_record=((1000, "string"),))
     row = manifest(partition_spec_id=0, partitions=None)

@@ -81,17 +81,12 @@ def test_fields_are_found_behind_nulls_and_values_of_any_length():
 @pytest.mark.parametrize(
     ("type_", "wrong"),
     [
-        (LONG, b"\x01\x02"),
-        (PrimitiveType("boolean"), b""),
-        (PrimitiveType("uuid"), b"\x01" * 8),
-        (DOUBLE, b"\x01" * 4),
-        (STRING, b"\xff"),
-        (FixedType(2), b"\x01"),
-        (DecimalType(9, 2), b""),
-        (DecimalType(38, 2), b"\x01" * 17),
+        (LONG, b"\x01\x02"), (PrimitiveType("boolean"), b""),
+        (PrimitiveType("uuid"), b"\x01" * 8), (DOUBLE, b"\x01" * 4), (STRING, b"\xff"),
+        (FixedType(2), b"\x01"), (DecimalType(9, 2), b""), (DecimalType(38, 2), b"\x01" * 17),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_r071_values_that_do_not_decode_are_left_out_of_the_range(type_, wrong):
     right: Any = {
         "boolean": True,
@@ -117,13 +112,10 @@ def test_of_an_unknown_type_only_null_is_known():
 @pytest.mark.parametrize(
     "key",
     [
-        b"",
-        join_values([b"\x01" * 8]),
-        join_values([b"\x01" * 8, None, None]),
-        join_values([None, b"\x01" * 8])[:-1],
-        b"\x01\xff\xff\xff\xff\x00",
+        b"", join_values([b"\x01" * 8]), join_values([b"\x01" * 8, None, None]),
+        join_values([None, b"\x01" * 8])[:-1], b"\x01\xff\xff\xff\xff\x00",
     ],
-)
+)  # fmt: skip
 def test_r068_a_partition_has_a_value_for_each_field_of_its_spec(key):
     right = encode_key([LONG, LONG], [1, 2])
     with pytest.raises(CorruptTable) as caught:

@@ -10,15 +10,11 @@ def test_counts_bytes_and_the_end_of_the_run_are_gauges():
         "status": "done",
         "result": {
             "expired": [{"snapshot_id": "1"}, {"snapshot_id": "2"}],
-            "deleted": {"data_files": 3, "manifests": 1},
-            "deleted_bytes": 4096,
-            "schema_id": 7,
-            "format_version": 2,
-            "dry": True,
-            "note": "text",
+            "deleted": {"data_files": 3, "manifests": 1}, "deleted_bytes": 4096, "schema_id": 7,
+            "format_version": 2, "dry": True, "note": "text",
             "deep": {"deeper": {"count": 1}, "list": [1]},
         },
-    }
+    }  # fmt: skip
     text = metrics_text(built, table='a"b\\c', now_ms=1_700_000_000_500, duration_seconds=1.23456)
     tags = 'command="expire-snapshots",table="a\\"b\\\\c"'
     assert text == (

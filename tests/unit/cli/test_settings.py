@@ -173,13 +173,9 @@ def test_every_setting_with_an_option_is_its_one_declaration():
     of_settings = {id(option.setting) for option in declared if option.setting is not None}
     without = {setting.key for setting in SETTINGS if id(setting) not in of_settings}
     assert without == {
-        "progress",
-        "state-dir",
-        "default-catalog",
-        "erase.requested-at",
-        "erase.deadline",
+        "progress", "state-dir", "default-catalog", "erase.requested-at", "erase.deadline",
         *(setting.key for setting in (*HEALTH_LIMITS, *PRICES)),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMMANDS)

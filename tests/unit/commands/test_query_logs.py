@@ -68,11 +68,8 @@ def test_conditions_of_a_spark_plan(text, expected):
 def spark_start(description: str, execution: int = 1) -> str:
     metric = {"name": "number of result data files", "accumulatorId": 70 + execution}
     scan = {
-        "nodeName": "BatchScan",
-        "simpleString": description,
-        "children": [],
-        "metrics": [metric],
-    }
+        "nodeName": "BatchScan", "simpleString": description, "children": [], "metrics": [metric],
+    }  # fmt: skip
     plan = {"nodeName": "Project", "simpleString": "Project", "children": [scan], "metrics": []}
     return json.dumps(
         {

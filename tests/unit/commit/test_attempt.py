@@ -271,18 +271,12 @@ def doubtful(_: TableMetadata) -> CommitOutcome:
 @pytest.mark.parametrize(
     ("answers", "sent"),
     [
-        ((committed,), True),
-        ((conflict, committed), True),
-        ((unknown,), True),
-        ((conflict,) * 5, False),
-        ((refused,), False),
-        ((conflict, broken), False),
-        ((doubtful, broken), True),
-        ((doubtful, conflict, conflict, conflict, conflict), True),
-        ((interrupted,), True),
-        ((conflict, interrupted), True),
+        ((committed,), True), ((conflict, committed), True), ((unknown,), True),
+        ((conflict,) * 5, False), ((refused,), False), ((conflict, broken), False),
+        ((doubtful, broken), True), ((doubtful, conflict, conflict, conflict, conflict), True),
+        ((interrupted,), True), ((conflict, interrupted), True),
     ],
-)
+)  # fmt: skip
 def test_r156_the_caller_knows_whether_the_commit_may_have_landed(answers, sent):
     context, _, _ = scripted(*answers)
     request = CommitRequest()

@@ -108,19 +108,14 @@ DV = vector("dv", "f", sequence_number=2)
 @pytest.mark.parametrize(
     ("file", "deletes", "head", "is_fine"),
     [
-        (DELETED, ("p",), [P], True),
-        (DELETED, ("p",), [], False),
-        (DELETED, ("p",), [P, Q], False),
-        (DELETED, ("p",), [Q], False),
-        (FILE, (), [P], False),
-        (VECTORED, (), [DV], True),
-        (VECTORED, (), [], False),
+        (DELETED, ("p",), [P], True), (DELETED, ("p",), [], False),
+        (DELETED, ("p",), [P, Q], False), (DELETED, ("p",), [Q], False), (FILE, (), [P], False),
+        (VECTORED, (), [DV], True), (VECTORED, (), [], False),
         (VECTORED, (), [DV | {"content_offset": 44}], False),
-        (VECTORED, (), [DV | {"location": "dv2"}], False),
-        (FILE, (), [DV], False),
+        (VECTORED, (), [DV | {"location": "dv2"}], False), (FILE, (), [DV], False),
         (FILE, (), [DV | {"referenced_data_file": "other"}], True),
     ],
-)
+)  # fmt: skip
 def test_r152_deletes_by_position_have_to_be_those_that_were_read(
     make, file, deletes, head, is_fine
 ):

@@ -34,25 +34,14 @@ from icectl.format.types import (
 )
 
 TYPES: dict[str, Type] = {
-    "id": PrimitiveType("int"),
-    "big": PrimitiveType("long"),
-    "f": PrimitiveType("float"),
-    "d": PrimitiveType("double"),
-    "ok": PrimitiveType("boolean"),
-    "name": PrimitiveType("string"),
-    "raw": PrimitiveType("binary"),
-    "code": FixedType(2),
-    "price": DecimalType(5, 2),
-    "day": PrimitiveType("date"),
-    "clock": PrimitiveType("time"),
-    "at": PrimitiveType("timestamp"),
-    "atz": PrimitiveType("timestamptz"),
-    "ns": PrimitiveType("timestamp_ns"),
-    "key": PrimitiveType("uuid"),
-    "two words": PrimitiveType("int"),
-    "place": GeometryType(),
-    "doc": PrimitiveType("variant"),
-}
+    "id": PrimitiveType("int"), "big": PrimitiveType("long"), "f": PrimitiveType("float"),
+    "d": PrimitiveType("double"), "ok": PrimitiveType("boolean"), "name": PrimitiveType("string"),
+    "raw": PrimitiveType("binary"), "code": FixedType(2), "price": DecimalType(5, 2),
+    "day": PrimitiveType("date"), "clock": PrimitiveType("time"),
+    "at": PrimitiveType("timestamp"), "atz": PrimitiveType("timestamptz"),
+    "ns": PrimitiveType("timestamp_ns"), "key": PrimitiveType("uuid"),
+    "two words": PrimitiveType("int"), "place": GeometryType(), "doc": PrimitiveType("variant"),
+}  # fmt: skip
 NESTED = (
     NestedField(
         90, "s", StructType((NestedField(91, "x", PrimitiveType("int"), required=False),)), False

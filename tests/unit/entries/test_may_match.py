@@ -43,12 +43,9 @@ def column(type_: Type) -> Column:
 def test_r117_days_are_told_apart_to_the_moment(day, matches):
     at = column(AT)
     conditions = [
-        Compare(at, "<", 2 * DAY),
-        Compare(at, "<=", 2 * DAY),
-        Compare(at, "=", DAY + 5),
-        Not(Compare(at, "<", 2 * DAY)),
-        Not(Compare(at, "=", DAY)),
-    ]
+        Compare(at, "<", 2 * DAY), Compare(at, "<=", 2 * DAY), Compare(at, "=", DAY + 5),
+        Not(Compare(at, "<", 2 * DAY)), Not(Compare(at, "=", DAY)),
+    ]  # fmt: skip
     assert [partitioned("day", AT, day, one) for one in conditions] == matches
 
 

@@ -57,16 +57,10 @@ def test_r031_total_counters_have_the_names_of_snapshot_summaries():
 
 def test_r031_removed_data_files_are_called_deleted():
     assert summary.summary_counters(TOTALS, "removed") == {
-        "deleted-data-files": 2,
-        "deleted-records": 12,
-        "removed-files-size": 504,
-        "removed-delete-files": 4,
-        "removed-position-deletes": 7,
-        "removed-equality-deletes": 3,
-        "removed-position-delete-files": 1,
-        "removed-equality-delete-files": 1,
-        "removed-dvs": 2,
-    }
+        "deleted-data-files": 2, "deleted-records": 12, "removed-files-size": 504,
+        "removed-delete-files": 4, "removed-position-deletes": 7, "removed-equality-deletes": 3,
+        "removed-position-delete-files": 1, "removed-equality-delete-files": 1, "removed-dvs": 2,
+    }  # fmt: skip
 
 
 def test_r031_added_counters_count_vectors_apart_from_position_delete_files():

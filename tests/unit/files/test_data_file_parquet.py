@@ -296,11 +296,8 @@ def test_errors_of_the_file_pass(failure):
 def test_nanoseconds_beyond_a_unit_are_cut_off_downward():
     stored = pa.array([-1, -1000, None, 1999], pa.timestamp("ns"))
     assert retype_array(stored, pa.timestamp("us")).cast(pa.int64()).to_pylist() == [
-        -1,
-        -1,
-        None,
-        1,
-    ]
+        -1, -1, None, 1,
+    ]  # fmt: skip
 
 
 def wide(kind, value, count=6_000, distinct=7, width=20_000):

@@ -325,15 +325,10 @@ def test_metrics_are_read_whatever_the_blocks_of_their_arrays():
 @pytest.mark.parametrize(
     "sizes",
     [
-        b"\x02" + number(2**40) + b"\x02\x02",
-        b"\x02" + number(-(2**63)) + number(4),
-        b"\x02" + number(1) + b"\x02" + b"\xff" * 10 + b"\x01",
-        b"\x02" + number(3) + b"\x02\x02",
-        b"\x02" + number(40) + b"\x02" * 79,
-        b"\x02" + number(40) + b"\x02" * 79 + b"\x00",
-        b"\x02" + number(40) + b"\x02" * 81 + b"\x00",
-        b"\x06" + number(1),
-        b"\x01",
+        b"\x02" + number(2**40) + b"\x02\x02", b"\x02" + number(-(2**63)) + number(4),
+        b"\x02" + number(1) + b"\x02" + b"\xff" * 10 + b"\x01", b"\x02" + number(3) + b"\x02\x02",
+        b"\x02" + number(40) + b"\x02" * 79, b"\x02" + number(40) + b"\x02" * 79 + b"\x00",
+        b"\x02" + number(40) + b"\x02" * 81 + b"\x00", b"\x06" + number(1), b"\x01",
     ],
     ids=[
         "huge count", "smallest count", "long number", "cut off", "many, cut off", "one too few",

@@ -30,11 +30,8 @@ DATA = ManifestFile("s3://b/d.avro", 1, 0, ManifestContent.DATA, 8, 8, 77, 1, 0,
 
 def write(*rows: ManifestFile, format_version: int = 2, **values: Any) -> bytes:
     given: dict[str, Any] = {
-        "snapshot_id": 77,
-        "parent_snapshot_id": 76,
-        "sequence_number": 8,
-        "sync_marker": SYNC,
-    } | values
+        "snapshot_id": 77, "parent_snapshot_id": 76, "sequence_number": 8, "sync_marker": SYNC,
+    } | values  # fmt: skip
     return write_manifest_list(rows, format_version=format_version, **given)
 
 
@@ -126,11 +123,8 @@ def test_r050_broken_rows_are_corrupt(name, type_, value, rule):
     given = {"manifest_path": ("string", 500), "manifest_length": ("long", 501),
              "partition_spec_id": ("int", 502), "content": ("int", 517)}  # fmt: skip
     record: dict[str, Any] = {
-        "manifest_path": "m",
-        "manifest_length": 1,
-        "partition_spec_id": 0,
-        "content": 0,
-    }
+        "manifest_path": "m", "manifest_length": 1, "partition_spec_id": 0, "content": 0,
+    }  # fmt: skip
     given[name] = (type_, given[name][1])
     made = [{"name": one, "type": kind, "field-id": id_} for one, (kind, id_) in given.items()]
     schema = {"type": "record", "name": "manifest_file", "fields": made}

@@ -60,17 +60,11 @@ def stored(tuples: pa.DataType | None, **changes: Any) -> bytes:
         ]
     )
     file = {
-        "content": 0,
-        "file_path": "file:/t/data/a.parquet",
-        "file_format": "PARQUET",
-        "record_count": 3,
-        "file_size_in_bytes": 641,
-        "value_counts": [(1, 3), (2, 3)],
-        "lower_bounds": [(1, b"\x04\0\0\0\0\0\0\0"), (2, b"d")],
-        "split_offsets": [4],
-        "first_row_id": None,
-        **changes,
-    }
+        "content": 0, "file_path": "file:/t/data/a.parquet", "file_format": "PARQUET",
+        "record_count": 3, "file_size_in_bytes": 641, "value_counts": [(1, 3), (2, 3)],
+        "lower_bounds": [(1, b"\x04\0\0\0\0\0\0\0"), (2, b"d")], "split_offsets": [4],
+        "first_row_id": None, **changes,
+    }  # fmt: skip
     row = {
         "status": 1, "snapshot_id": 77, "sequence_number": None, "file_sequence_number": None,
         "data_file": file,

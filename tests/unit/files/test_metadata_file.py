@@ -97,21 +97,12 @@ def test_r001_a_newer_version_is_unsupported_even_if_the_rest_makes_no_sense():
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        (b"7", 7),
-        (b"7\n", 7),
-        (b" 12 \r\n", 12),
-        (b"0", 0),
-        (b"4294967296", 4_294_967_296),
-        (b"v12", "v12"),
-        (b"00003-9c12d441-03fe", "00003-9c12d441-03fe"),
-        (b"", None),
-        (b"\n", None),
-        (b"latest", None),
-        (b"7" * 5000, "7" * 5000),
-        (b"\xff\xfe7", None),
+        (b"7", 7), (b"7\n", 7), (b" 12 \r\n", 12), (b"0", 0), (b"4294967296", 4_294_967_296),
+        (b"v12", "v12"), (b"00003-9c12d441-03fe", "00003-9c12d441-03fe"), (b"", None),
+        (b"\n", None), (b"latest", None), (b"7" * 5000, "7" * 5000), (b"\xff\xfe7", None),
         ("٣".encode(), None),
     ],
-)
+)  # fmt: skip
 def test_r163_a_version_hint_is_a_number_a_file_name_or_nothing(content, hint):
     assert read_version_hint(content) == hint
 
@@ -132,16 +123,11 @@ def test_a_uuid_is_found_in_the_beginning_of_a_file(beginning):
 @pytest.mark.parametrize(
     "beginning",
     [
-        b"",
-        b"{",
-        b'{"properties":{"table-uuid":"9c12"},"table-uuid":"aaaa"}',
-        b'["table-uuid","9c12"]',
-        b'{"a":"\\"table-uuid\\":\\"9c12\\"","b":1}',
-        b'{"table-uuid":null}',
-        b'{"table-uuid":"9c1',
-        b"\x1f\x8bnothing",
+        b"", b"{", b'{"properties":{"table-uuid":"9c12"},"table-uuid":"aaaa"}',
+        b'["table-uuid","9c12"]', b'{"a":"\\"table-uuid\\":\\"9c12\\"","b":1}',
+        b'{"table-uuid":null}', b'{"table-uuid":"9c1', b"\x1f\x8bnothing",
     ],
-)
+)  # fmt: skip
 def test_what_is_not_surely_the_tables_uuid_is_not_taken_for_it(beginning):
     assert find_table_uuid(beginning) is None
 

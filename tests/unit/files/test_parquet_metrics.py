@@ -289,15 +289,12 @@ def test_r181_a_file_without_ids_has_those_of_the_name_mapping():
 @pytest.mark.parametrize(
     ("iceberg", "arrow", "values"),
     [
-        ("int", pa.string(), ["1"]),
-        ("string", pa.int32(), [1]),
-        ("uuid", pa.binary(8), [b"12345678"]),
-        ("int", pa.int64(), [1 << 40]),
-        ("timestamp", pa.float64(), [1.0]),
-        ("unknown", pa.int32(), [1]),
+        ("int", pa.string(), ["1"]), ("string", pa.int32(), [1]),
+        ("uuid", pa.binary(8), [b"12345678"]), ("int", pa.int64(), [1 << 40]),
+        ("timestamp", pa.float64(), [1.0]), ("unknown", pa.int32(), [1]),
         ("variant", pa.binary(), [b"1"]),
     ],
-)
+)  # fmt: skip
 def test_r095_a_column_stored_as_another_type_has_no_bounds(iceberg, arrow, values):
     assert bounds_of(iceberg, arrow, values) == (None, None)
 

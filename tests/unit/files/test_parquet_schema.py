@@ -11,25 +11,14 @@ from icectl.files.parquet.schema import FIELD_ID, Leaf
 from icectl.format.schema import Schema, schema_from_json
 
 ALL_TYPES = [
-    ("boolean", pa.bool_()),
-    ("int", pa.int32()),
-    ("long", pa.int64()),
-    ("float", pa.float32()),
-    ("double", pa.float64()),
-    ("decimal(9, 2)", pa.decimal128(9, 2)),
-    ("decimal(38, 10)", pa.decimal128(38, 10)),
-    ("date", pa.date32()),
-    ("time", pa.time64("us")),
-    ("timestamp", pa.timestamp("us")),
-    ("timestamptz", pa.timestamp("us", "UTC")),
-    ("timestamp_ns", pa.timestamp("ns")),
-    ("timestamptz_ns", pa.timestamp("ns", "UTC")),
-    ("string", pa.string()),
-    ("uuid", pa.uuid()),
-    ("fixed[7]", pa.binary(7)),
-    ("binary", pa.binary()),
-    ("unknown", pa.null()),
-]
+    ("boolean", pa.bool_()), ("int", pa.int32()), ("long", pa.int64()), ("float", pa.float32()),
+    ("double", pa.float64()), ("decimal(9, 2)", pa.decimal128(9, 2)),
+    ("decimal(38, 10)", pa.decimal128(38, 10)), ("date", pa.date32()), ("time", pa.time64("us")),
+    ("timestamp", pa.timestamp("us")), ("timestamptz", pa.timestamp("us", "UTC")),
+    ("timestamp_ns", pa.timestamp("ns")), ("timestamptz_ns", pa.timestamp("ns", "UTC")),
+    ("string", pa.string()), ("uuid", pa.uuid()), ("fixed[7]", pa.binary(7)),
+    ("binary", pa.binary()), ("unknown", pa.null()),
+]  # fmt: skip
 NESTED = schema_from_json(
     {
         "schema-id": 0,
@@ -178,19 +167,13 @@ def test_leaves_come_in_the_order_of_the_columns_and_know_what_repeats():
 @pytest.mark.parametrize(
     ("arrow", "iceberg"),
     [
-        (pa.int8(), "int"),
-        (pa.uint16(), "int"),
-        (pa.uint32(), "long"),
-        (pa.large_string(), "string"),
-        (pa.string_view(), "string"),
-        (pa.large_binary(), "binary"),
-        (pa.time32("ms"), "time"),
-        (pa.timestamp("ms"), "timestamp"),
-        (pa.timestamp("s", "Europe/Berlin"), "timestamptz"),
-        (pa.decimal64(9, 2), "decimal(9, 2)"),
-        (pa.dictionary(pa.int32(), pa.string()), "string"),
+        (pa.int8(), "int"), (pa.uint16(), "int"), (pa.uint32(), "long"),
+        (pa.large_string(), "string"), (pa.string_view(), "string"),
+        (pa.large_binary(), "binary"), (pa.time32("ms"), "time"),
+        (pa.timestamp("ms"), "timestamp"), (pa.timestamp("s", "Europe/Berlin"), "timestamptz"),
+        (pa.decimal64(9, 2), "decimal(9, 2)"), (pa.dictionary(pa.int32(), pa.string()), "string"),
     ],
-)
+)  # fmt: skip
 def test_other_arrow_types_read_as_the_type_that_holds_them(arrow, iceberg):
     schema = pa.schema([pa.field("a", arrow, metadata={FIELD_ID: "1"})])
     assert parquet_schema.schema_from_arrow(schema) == one_field(iceberg)

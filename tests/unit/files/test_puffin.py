@@ -102,33 +102,20 @@ def test_unknown_codecs_are_refused_when_the_blob_is_read():
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        EMPTY[:11],
-        b"XFA1" + EMPTY[4:],
-        EMPTY[:-1] + b"2",
-        EMPTY[:4] + b"XFA1" + EMPTY[8:],
+        b"", EMPTY[:11], b"XFA1" + EMPTY[4:], EMPTY[:-1] + b"2", EMPTY[:4] + b"XFA1" + EMPTY[8:],
         EMPTY[:20] + b"\x0d\x00\x00\x00" + EMPTY[24:],
         EMPTY[:20] + b"\xff\xff\xff\xff" + EMPTY[24:],
-        EMPTY[:20] + b"\xff\xff\xff\x7f" + EMPTY[24:],
-        EMPTY[4:],
-        file_with(b"{"),
-        file_with(b"\xff\xff"),
-        file_with([]),
-        file_with({}),
-        file_with({"blobs": {}}),
-        file_with({"blobs": ["blob"]}),
-        file_with({"blobs": [], "properties": {"a": 1}}),
-        file_with({"blobs": [], "properties": []}),
-        file_with({"blobs": [{}]}),
+        EMPTY[:20] + b"\xff\xff\xff\x7f" + EMPTY[24:], EMPTY[4:], file_with(b"{"),
+        file_with(b"\xff\xff"), file_with([]), file_with({}), file_with({"blobs": {}}),
+        file_with({"blobs": ["blob"]}), file_with({"blobs": [], "properties": {"a": 1}}),
+        file_with({"blobs": [], "properties": []}), file_with({"blobs": [{}]}),
         file_with({"blobs": [blob_json(offset="4")]}),
         file_with({"blobs": [blob_json(fields=[True])]}),
-        file_with({"blobs": [blob_json(type=None)]}),
-        file_with({"blobs": [blob_json(offset=3)]}),
-        file_with({"blobs": [blob_json(length=4)]}),
-        file_with({"blobs": [blob_json(length=-1)]}),
+        file_with({"blobs": [blob_json(type=None)]}), file_with({"blobs": [blob_json(offset=3)]}),
+        file_with({"blobs": [blob_json(length=4)]}), file_with({"blobs": [blob_json(length=-1)]}),
         file_with(b"no frame", flags=b"\x01\x00\x00\x00"),
     ],
-)
+)  # fmt: skip
 def test_r118_a_damaged_file_is_corrupt(content):
     with pytest.raises(CorruptTable) as caught:
         puffin.read_puffin(content)

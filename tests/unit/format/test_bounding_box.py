@@ -108,18 +108,13 @@ def test_boxes_across_the_line_are_joined(one, other, expected):
 @pytest.mark.parametrize(
     ("outer", "inner", "expected"),
     [
-        ((0, 10), (0, 10), True),
-        ((0, 10), (-1, 5), False),
-        ((170, -170), (175, 180), True),
-        ((170, -170), (-180, -170), True),
-        ((170, -170), (-180, -169), False),
-        ((170, -170), (175, -175), True),
-        ((170, -170), (165, -175), False),
-        ((170, -170), (0, 1), False),
-        ((-170, 170), (175, -175), False),
+        ((0, 10), (0, 10), True), ((0, 10), (-1, 5), False), ((170, -170), (175, 180), True),
+        ((170, -170), (-180, -170), True), ((170, -170), (-180, -169), False),
+        ((170, -170), (175, -175), True), ((170, -170), (165, -175), False),
+        ((170, -170), (0, 1), False), ((-170, 170), (175, -175), False),
         ((-180, 180), (175, -175), True),
     ],
-)
+)  # fmt: skip
 def test_what_lies_in_a_box(outer, inner, expected):
     assert box(outer, (0, 1)).contains(box(inner, (0, 1))) is expected
 

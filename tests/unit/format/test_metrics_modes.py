@@ -81,15 +81,12 @@ def test_a_text_that_names_no_mode_is_passed_over(text):
 @pytest.mark.parametrize(
     ("bound", "longest", "lower", "upper"),
     [
-        ("abc", 3, "abc", "abc"),
-        ("abcd", 3, "abc", "abd"),
+        ("abc", 3, "abc", "abc"), ("abcd", 3, "abc", "abd"),
         ("ab\U0010ffffd", 3, "ab\U0010ffff", "ac"),
         ("\U0010ffff\U0010ffffx", 2, "\U0010ffff\U0010ffff", None),
-        ("a\ud7ffz", 2, "a\ud7ff", "a\ue000"),
-        ("äöüß", 2, "äö", "ä÷"),
-        ("", 1, "", ""),
+        ("a\ud7ffz", 2, "a\ud7ff", "a\ue000"), ("äöüß", 2, "äö", "ä÷"), ("", 1, "", ""),
     ],
-)
+)  # fmt: skip
 def test_text_is_cut_by_code_points_downward_and_upward(bound, longest, lower, upper):
     assert lower_bound(STRING, bound.encode(), longest) == lower.encode()
     expected = None if upper is None else upper.encode()

@@ -55,16 +55,12 @@ def test_r007_an_unknown_transform_is_carried(text):
 @pytest.mark.parametrize(
     ("text", "source", "result"),
     [
-        ("identity", "string", "string"),
-        ("bucket[16]", "string", "int"),
-        ("truncate[4]", "decimal(9,2)", "decimal(9,2)"),
-        ("year", "date", "int"),
-        ("month", "timestamp", "int"),
-        ("day", "timestamptz", "date"),
-        ("hour", "timestamp_ns", "int"),
-        ("void", "uuid", "uuid"),
+        ("identity", "string", "string"), ("bucket[16]", "string", "int"),
+        ("truncate[4]", "decimal(9,2)", "decimal(9,2)"), ("year", "date", "int"),
+        ("month", "timestamp", "int"), ("day", "timestamptz", "date"),
+        ("hour", "timestamp_ns", "int"), ("void", "uuid", "uuid"),
     ],
-)
+)  # fmt: skip
 def test_r071_the_result_has_the_type_of_the_format(text, source, result):
     assert result_type(parse_transform(text), parse_type(source)) == parse_type(result)
 

@@ -404,14 +404,10 @@ def test_a_table_of_an_older_version_has_no_layout_to_change(v3, layout):
 @pytest.mark.parametrize(
     "requirement",
     [
-        AssertTableUuid(UUID),
-        AssertRefSnapshotId("main", 33),
-        AssertRefSnapshotId("first", 11),
-        AssertRefSnapshotId("audit", None),
-        AssertCurrentSchemaId(0),
-        AssertDefaultSpecId(0),
+        AssertTableUuid(UUID), AssertRefSnapshotId("main", 33), AssertRefSnapshotId("first", 11),
+        AssertRefSnapshotId("audit", None), AssertCurrentSchemaId(0), AssertDefaultSpecId(0),
     ],
-)
+)  # fmt: skip
 def test_requirements_hold_on_the_table_they_were_taken_from(v2, requirement):
     assert check(v2, requirement) is None
 

@@ -160,14 +160,11 @@ def test_what_orc_shows_a_second_too_late_is_what_the_partition_says(unit, scale
 @pytest.mark.parametrize(
     ("transform", "expected", "left"),
     [
-        ("identity", -1, [-5, None, 5]),
-        ("year", -1, [-5, None, 5]),
-        ("hour", -1, [-5, None, 5]),
-        ("hour", 7, [-5, None, 5, 999_999]),
-        ("bucket[4]", 0, [-5, None, 5]),
+        ("identity", -1, [-5, None, 5]), ("year", -1, [-5, None, 5]), ("hour", -1, [-5, None, 5]),
+        ("hour", 7, [-5, None, 5, 999_999]), ("bucket[4]", 0, [-5, None, 5]),
         ("year", None, [-5, None, 5, 999_999]),
     ],
-)
+)  # fmt: skip
 def test_values_that_orc_shows_a_second_too_late_give_the_result_of_the_second_before(
     transform, expected, left
 ):

@@ -128,11 +128,8 @@ def test_errors_of_icectl_and_of_the_system_come_back_as_they_are(workers):
         workers.call(raises, io.BytesIO(), 0)
     error = corrupt.value
     assert (error.message, error.rule, error.hint, error.error_id) == (
-        "`f` is odd (R-099)",
-        "R-099",
-        "restore it",
-        "corrupt-table",
-    )
+        "`f` is odd (R-099)", "R-099", "restore it", "corrupt-table",
+    )  # fmt: skip
     with pytest.raises(FileNotFoundError) as missing:
         workers.call(raises, io.BytesIO(), 1)
     assert (missing.value.errno, missing.value.filename) == (2, "/a b")

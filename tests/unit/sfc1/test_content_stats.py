@@ -350,14 +350,10 @@ def test_void_fields_are_null_and_unpartitioned_tuples_empty():
 
 def test_statistics_become_maps_again():
     columns = (
-        *COLUMNS,
-        StatsColumn(4, DATE),
-        StatsColumn(5, UUID_TYPE),
-        StatsColumn(6, DecimalType(9, 2)),
-        StatsColumn(7, PrimitiveType("boolean")),
-        StatsColumn(8, FixedType(2)),
-        StatsColumn(9, PrimitiveType("int")),
-    )
+        *COLUMNS, StatsColumn(4, DATE), StatsColumn(5, UUID_TYPE),
+        StatsColumn(6, DecimalType(9, 2)), StatsColumn(7, PrimitiveType("boolean")),
+        StatsColumn(8, FixedType(2)), StatsColumn(9, PrimitiveType("int")),
+    )  # fmt: skip
     bounds = [
         (1, struct.pack("<q", -5)), (2, "ü".encode()), (3, struct.pack("<d", -0.5)),
         (4, struct.pack("<i", -1)), (5, UUID(int=7).bytes), (6, b"\xff\x38"), (7, b"\x01"),

@@ -71,14 +71,11 @@ def test_members_have_the_ids_of_the_layout(kind):
 @pytest.mark.parametrize(
     ("stored", "corner"),
     [
-        (bound(1, 2), (1, 2, None, None)),
-        (bound(1, 2, 3), (1, 2, 3, None)),
-        (bound(1, 2, float("nan"), 4), (1, 2, None, 4)),
-        (bound(1, 2, 3, 4), (1, 2, 3, 4)),
-        (bound(float("nan"), 2), None),
-        (b"1234567", None),
+        (bound(1, 2), (1, 2, None, None)), (bound(1, 2, 3), (1, 2, 3, None)),
+        (bound(1, 2, float("nan"), 4), (1, 2, None, 4)), (bound(1, 2, 3, 4), (1, 2, 3, 4)),
+        (bound(float("nan"), 2), None), (b"1234567", None),
     ],
-)
+)  # fmt: skip
 def test_r093_corners_come_and_go_as_manifests_have_them(stored, corner):
     columns = (StatsColumn(4, GEOMETRY),)
     stats = from_maps(entries((stored, stored)), columns)

@@ -14,20 +14,14 @@ VOUCHED = SameStore({"nfs": "file", "oss": "s3"}, {"old": "new", "filer": "local
 @pytest.mark.parametrize(
     ("location", "other", "same"),
     [
-        ("s3://b/x", "s3a://b/y", True),
-        ("s3n://b/x", "s3a://b/y", True),
-        ("S3://b/x", "s3://b/y", True),
-        ("s3://b/x", "s3://c/x", False),
-        ("s3://b/x", "gs://b/x", False),
-        ("/x", "file:///x", True),
-        ("file:/x", "file://localhost/x", True),
-        ("file://host/x", "/x", False),
-        ("hdfs:/x", "hdfs://nn:8020/x", True),
-        ("hdfs://nn:8020/x", "hdfs://nn/x", False),
-        ("hdfs://nn/x", "/x", False),
-        ("nfs://filer/x", "/x", False),
+        ("s3://b/x", "s3a://b/y", True), ("s3n://b/x", "s3a://b/y", True),
+        ("S3://b/x", "s3://b/y", True), ("s3://b/x", "s3://c/x", False),
+        ("s3://b/x", "gs://b/x", False), ("/x", "file:///x", True),
+        ("file:/x", "file://localhost/x", True), ("file://host/x", "/x", False),
+        ("hdfs:/x", "hdfs://nn:8020/x", True), ("hdfs://nn:8020/x", "hdfs://nn/x", False),
+        ("hdfs://nn/x", "/x", False), ("nfs://filer/x", "/x", False),
     ],
-)
+)  # fmt: skip
 def test_only_what_is_proven_is_one_store(location, other, same):
     assert PLAIN.holds(location, other) is same
     assert PLAIN.holds(other, location) is same
@@ -36,14 +30,11 @@ def test_only_what_is_proven_is_one_store(location, other, same):
 @pytest.mark.parametrize(
     ("location", "other", "same"),
     [
-        ("nfs://filer/x", "/x", True),
-        ("nfs:/x", "/x", True),
-        ("nfs://other/x", "/x", False),
-        ("oss://b/x", "s3a://b/x", True),
-        ("s3://old/x", "s3://new/x", True),
+        ("nfs://filer/x", "/x", True), ("nfs:/x", "/x", True), ("nfs://other/x", "/x", False),
+        ("oss://b/x", "s3a://b/x", True), ("s3://old/x", "s3://new/x", True),
         ("s3://old/x", "s3://other/x", False),
     ],
-)
+)  # fmt: skip
 def test_a_caller_may_vouch_for_more(location, other, same):
     assert VOUCHED.holds(location, other) is same
     assert VOUCHED.holds(other, location) is same

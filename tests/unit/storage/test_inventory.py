@@ -132,14 +132,11 @@ def test_orc_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("header", "missing"),
     [
-        ("key,size,last_modified", "bucket"),
-        ("bucket,size,last_modified", "key"),
-        ("location,last_modified", "size"),
-        ("location,size", "modification time"),
-        ("b,t/data/a,12", "bucket"),
-        ("", "bucket"),
+        ("key,size,last_modified", "bucket"), ("bucket,size,last_modified", "key"),
+        ("location,last_modified", "size"), ("location,size", "modification time"),
+        ("b,t/data/a,12", "bucket"), ("", "bucket"),
     ],
-)
+)  # fmt: skip
 def test_a_missing_column_is_named(tmp_path, header, missing):
     location = write(tmp_path / "a", f"{header}\nb,t/data/b,12\n")
     error = refusal(location)

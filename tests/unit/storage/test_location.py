@@ -18,16 +18,12 @@ def test_spellings_of_a_local_file_have_one_path_and_one_comparison_key(spelling
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("s3://b/t/a", "s3a://b/t/a"),
-        ("s3://b/t/a", "s3://b/t//a"),
-        ("s3://b/t/a%20b", "s3://b/t/a b"),
-        ("/wh/t/a", "/wh/t//a"),
-        ("/wh/t/a", "file://elsewhere/wh/t/a"),
-        ("hdfs://host:8020/t/a", "hdfs:/t/a"),
-        ("/t/a", "hdfs:/t/a"),
-        ("data/a", "/data/a"),
+        ("s3://b/t/a", "s3a://b/t/a"), ("s3://b/t/a", "s3://b/t//a"),
+        ("s3://b/t/a%20b", "s3://b/t/a b"), ("/wh/t/a", "/wh/t//a"),
+        ("/wh/t/a", "file://elsewhere/wh/t/a"), ("hdfs://host:8020/t/a", "hdfs:/t/a"),
+        ("/t/a", "hdfs:/t/a"), ("data/a", "/data/a"),
     ],
-)
+)  # fmt: skip
 def test_comparison_keys_know_no_other_equivalence(one, other):
     assert locations.comparison_key(one) != locations.comparison_key(other)
 
@@ -76,20 +72,14 @@ def test_a_scheme_has_two_characters_or_more(location, scheme):
 @pytest.mark.parametrize(
     ("location", "base", "within"),
     [
-        ("/wh/t/data/x", "/wh/t", True),
-        ("/wh/t/data/x", "/wh/t/", True),
-        ("file:///wh/t/data/x", "/wh/t", True),
-        ("/wh/t", "/wh/t/", True),
-        ("/wh/t2/data/x", "/wh/t", False),
-        ("/wh", "/wh/t", False),
-        ("/wh/t/../u/x", "/wh/t", False),
-        ("/wh/t/..x/y", "/wh/t", True),
-        ("s3://b/t/x", "s3a://b/t", False),
-        ("s3://b/x", "s3://b", True),
-        ("s3://bb/x", "s3://b", False),
-        ("/x", "/", True),
+        ("/wh/t/data/x", "/wh/t", True), ("/wh/t/data/x", "/wh/t/", True),
+        ("file:///wh/t/data/x", "/wh/t", True), ("/wh/t", "/wh/t/", True),
+        ("/wh/t2/data/x", "/wh/t", False), ("/wh", "/wh/t", False),
+        ("/wh/t/../u/x", "/wh/t", False), ("/wh/t/..x/y", "/wh/t", True),
+        ("s3://b/t/x", "s3a://b/t", False), ("s3://b/x", "s3://b", True),
+        ("s3://bb/x", "s3://b", False), ("/x", "/", True),
     ],
-)
+)  # fmt: skip
 def test_is_within_goes_by_whole_names(location, base, within):
     assert locations.is_within(location, base) is within
 
@@ -120,13 +110,10 @@ def test_join_puts_one_slash_between():
 @pytest.mark.parametrize(
     "path",
     [
-        "/wh/t/data/at=2024-01-01T10:00:00/a.parquet",
-        "/wh/file:/a.parquet",
-        "/wh/s3://b/a.parquet",
-        "/wh//localhost/a.parquet",
-        "/wh///a.parquet",
+        "/wh/t/data/at=2024-01-01T10:00:00/a.parquet", "/wh/file:/a.parquet",
+        "/wh/s3://b/a.parquet", "/wh//localhost/a.parquet", "/wh///a.parquet",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("before", ["", "file:", "file://", "file://localhost"])
 def test_what_looks_like_a_scheme_or_a_host_further_on_belongs_to_the_path(path, before):
     assert locations.local_path(f"{before}{path}") == path

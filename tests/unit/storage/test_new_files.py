@@ -23,12 +23,9 @@ from tests.stores.wrapped import CountingStore, WrappedStore
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 OURS = (
-    ".icectl-4242-0-v9.metadata.json",
-    ".icectl-4242-17-version-hint.text",
-    f".icectl-1-2-icectl-compact-{UUID}.json",
-    ".icectl-1-2-.tmp",
-    f".icectl-probe-{UUID}",
-)
+    ".icectl-4242-0-v9.metadata.json", ".icectl-4242-17-version-hint.text",
+    f".icectl-1-2-icectl-compact-{UUID}.json", ".icectl-1-2-.tmp", f".icectl-probe-{UUID}",
+)  # fmt: skip
 OTHERS = (
     ".icectl", ".icectl-4242", ".icectl-probe-", ".icectl-a-1-x", f"icectl-probe-{UUID}",
     f"icectl-compact-{UUID}.json", "x.icectl-4242-0-v9.metadata.json", ".icectl-4242-0-a/b",

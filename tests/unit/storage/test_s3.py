@@ -96,15 +96,10 @@ def test_whatever_the_keys_each_is_listed_once_in_ranges_too(names, page_size, b
 
 def test_options_become_what_s3fs_takes():
     options = {
-        "key": "123",
-        "secret": "true",
-        "anon": "True",
-        "endpoint_url": "http://localhost:9000",
-        "client_kwargs.region_name": "eu-west-1",
-        "config_kwargs.connect_timeout": "5",
-        "config_kwargs.s3.addressing_style": "path",
-        "config_kwargs.retries.mode": "standard",
-    }
+        "key": "123", "secret": "true", "anon": "True", "endpoint_url": "http://localhost:9000",
+        "client_kwargs.region_name": "eu-west-1", "config_kwargs.connect_timeout": "5",
+        "config_kwargs.s3.addressing_style": "path", "config_kwargs.retries.mode": "standard",
+    }  # fmt: skip
     assert s3_options(options, concurrency=16) == {
         "use_listings_cache": False,
         "max_concurrency": 1,

@@ -28,15 +28,10 @@ def members(**more):
 
 def snapshot(**more):
     return {
-        "snapshot-id": 7,
-        "sequence-number": 1,
-        "timestamp-ms": 1000,
-        "manifest-list": "s3://b/t/metadata/snap-7.avro",
-        "summary": {"operation": "append"},
-        "first-row-id": 0,
-        "added-rows": 0,
-        **more,
-    }
+        "snapshot-id": 7, "sequence-number": 1, "timestamp-ms": 1000,
+        "manifest-list": "s3://b/t/metadata/snap-7.avro", "summary": {"operation": "append"},
+        "first-row-id": 0, "added-rows": 0, **more,
+    }  # fmt: skip
 
 
 def opened(directory, content):

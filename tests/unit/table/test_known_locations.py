@@ -22,18 +22,13 @@ def known(*parts: list[str]) -> KnownLocations:
 @pytest.mark.parametrize(
     "spelling",
     [
-        "s3://bucket/wh/t/data/a b.parquet",
-        "s3a://other/wh/t/data/a b.parquet",
-        "/wh/t/data/a b.parquet",
-        "wh/t/data/a b.parquet",
-        "file:/wh/t/data/a b.parquet",
-        "s3://bucket//wh/t/data//a b.parquet",
-        "s3://bucket/wh/t/data/a%20b.parquet",
-        "s3://bucket/wh/t/data%2Fa%20b.parquet",
-        "s3://bucket/wh/t/data/a%2520b.parquet",
+        "s3://bucket/wh/t/data/a b.parquet", "s3a://other/wh/t/data/a b.parquet",
+        "/wh/t/data/a b.parquet", "wh/t/data/a b.parquet", "file:/wh/t/data/a b.parquet",
+        "s3://bucket//wh/t/data//a b.parquet", "s3://bucket/wh/t/data/a%20b.parquet",
+        "s3://bucket/wh/t/data%2Fa%20b.parquet", "s3://bucket/wh/t/data/a%2520b.parquet",
         "s3://bucket/wh/t/./data/x/../a b.parquet",
     ],
-)
+)  # fmt: skip
 def test_a_location_is_known_in_every_spelling(spelling):
     files = known([f"{TABLE}/data/x.parquet", f"{TABLE}/data/a b.parquet"])
     assert files.contains(pa.array([spelling])).to_pylist() == [True]

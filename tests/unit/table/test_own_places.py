@@ -141,14 +141,11 @@ def test_the_files_of_the_table_itself_are_accepted(world):
 @pytest.mark.parametrize(
     "place",
     [
-        "wh/t/data/v1.metadata.json",
-        "wh/t/data/metadata/00001-a.metadata.json",
-        "wh/metadata/v1.metadata.json.gz",
-        "metadata/v1.metadata.json",
-        "wh/t/data/a/metadata/v1.metadata.json",
-        "wh/t/data/a/b/metadata/v1.metadata.json",
+        "wh/t/data/v1.metadata.json", "wh/t/data/metadata/00001-a.metadata.json",
+        "wh/metadata/v1.metadata.json.gz", "metadata/v1.metadata.json",
+        "wh/t/data/a/metadata/v1.metadata.json", "wh/t/data/a/b/metadata/v1.metadata.json",
     ],
-)
+)  # fmt: skip
 def test_metadata_at_above_and_below_a_place_are_of_another_table(world, place, uuid):
     path = world.put(place, uuid)
     data = f"{world.location}/data"
@@ -344,16 +341,12 @@ def places(*found: tuple[str, bool]) -> Callable[[], Iterable[tuple[str, TablePl
 @pytest.mark.parametrize(
     ("folder", "is_named", "how"),
     [
-        ("s3://b/wh/t", False, "lies"),
-        ("s3a://b/wh/t/", False, "lies"),
-        ("s3://b/wh", False, "lies"),
-        ("s3://b/wh/t/sub", False, "lies"),
-        ("s3://b/wh/t2", False, None),
-        ("s3://b/wh", True, None),
-        ("s3://b/wh/t", True, "has files"),
-        ("s3://b/wh/t/sub", True, "has files"),
+        ("s3://b/wh/t", False, "lies"), ("s3a://b/wh/t/", False, "lies"),
+        ("s3://b/wh", False, "lies"), ("s3://b/wh/t/sub", False, "lies"),
+        ("s3://b/wh/t2", False, None), ("s3://b/wh", True, None),
+        ("s3://b/wh/t", True, "has files"), ("s3://b/wh/t/sub", True, "has files"),
     ],
-)
+)  # fmt: skip
 def test_the_catalog_says_where_its_tables_lie(world, folder, is_named, how):
     catalog = places(("s3://b/else", False), (folder, is_named))
     others = world.others(catalog_tables=catalog)

@@ -63,14 +63,11 @@ def test_work_runs_ahead_by_twice_the_threads():
 @pytest.mark.parametrize(
     "error",
     [
-        FileNotFoundError("a"),
-        MissingFile("a"),
-        CorruptTable("damaged", rule="R-008"),
-        Unsupported("encrypted"),
-        StorageError("denied", id=ACCESS_DENIED),
+        FileNotFoundError("a"), MissingFile("a"), CorruptTable("damaged", rule="R-008"),
+        Unsupported("encrypted"), StorageError("denied", id=ACCESS_DENIED),
         StorageError("a folder", id=NOT_A_FILE),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_one_file_is_none(error):
     def read() -> bytes:
         raise error

@@ -36,14 +36,11 @@ from icectl.catalog.hive.thrift import (
 )
 
 PLAIN = {
-    BOOL: st.booleans(),
-    BYTE: st.integers(-(2**7), 2**7 - 1),
-    I16: st.integers(-(2**15), 2**15 - 1),
-    I32: st.integers(-(2**31), 2**31 - 1),
-    I64: st.integers(-(2**63), 2**63 - 1),
-    DOUBLE: st.floats(allow_nan=False),
+    BOOL: st.booleans(), BYTE: st.integers(-(2**7), 2**7 - 1),
+    I16: st.integers(-(2**15), 2**15 - 1), I32: st.integers(-(2**31), 2**31 - 1),
+    I64: st.integers(-(2**63), 2**63 - 1), DOUBLE: st.floats(allow_nan=False),
     TEXT: st.binary(max_size=20),
-}
+}  # fmt: skip
 
 
 def of_type(kind: int, depth: int) -> st.SearchStrategy[Any]:
@@ -158,15 +155,12 @@ def test_replies_are_values_or_refusals():
 @pytest.mark.parametrize(
     "content",
     [
-        b"HTTP/1.1 400 Bad Request\r\n",
-        reply(2, b"other", {}),
-        reply(1, b"lock", {}),
-        struct.pack(">Ii", 0x80010002, -5),
-        struct.pack(">Ii", 0x80010002, 2**30),
+        b"HTTP/1.1 400 Bad Request\r\n", reply(2, b"other", {}), reply(1, b"lock", {}),
+        struct.pack(">Ii", 0x80010002, -5), struct.pack(">Ii", 0x80010002, 2**30),
         reply(2, b"lock", {})[:-1] + b"\x09\x00\x01",
         reply(2, b"lock", {})[:-1] + b"\x0c\x00\x01" * 100,
     ],
-)
+)  # fmt: skip
 def test_what_is_no_answer_is_told(content):
     with pytest.raises(NotThrift):
         read_reply(reader(content), "lock")

@@ -85,14 +85,11 @@ def recorded(name: str, snapshot: str) -> tuple[list[str], Any]:
 @pytest.mark.parametrize(
     ("name", "snapshot", "read"),
     [
-        ("SC-04", "S3", ["S3"]),
-        ("SC-07", "S2", ["S2"]),
-        ("SC-05", "S2", ["M2", "S2"]),
-        ("SC-09", "S3", ["M1", "S3"]),
-        ("SC-16", "S2", ["DM2", "DVM1", "DVM2", "S2"]),
+        ("SC-04", "S3", ["S3"]), ("SC-07", "S2", ["S2"]), ("SC-05", "S2", ["M2", "S2"]),
+        ("SC-09", "S3", ["M1", "S3"]), ("SC-16", "S2", ["DM2", "DVM1", "DVM2", "S2"]),
         ("SC-18", "S2", ["S2"]),
     ],
-)
+)  # fmt: skip
 def test_no_leaf_is_opened_that_the_root_does_not_mark(name, snapshot, read):
     assert recorded(name, snapshot)[0] == read
 

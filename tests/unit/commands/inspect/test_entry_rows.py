@@ -80,18 +80,12 @@ def test_values_take_the_forms_of_json():
     )  # fmt: skip
     (row,) = file_rows([batch()], METADATA, columns)
     assert tuple(row.items()) == (
-        ("file_path", "/t/data/1.parquet"),
-        ("file_format", "PARQUET"),
-        ("partition", {"month": 648}),
-        ("partition_path", "month=2024-01"),
-        ("snapshot_id", "9007199254740993"),
-        ("column_sizes", {"1": 40, "4": 50}),
-        ("lower_bounds", {"1": "05000000", "4": "01"}),
-        ("nan_value_counts", None),
-        ("key_metadata", "cafe"),
-        ("split_offsets", [4]),
-        ("equality_ids", None),
-    )
+        ("file_path", "/t/data/1.parquet"), ("file_format", "PARQUET"),
+        ("partition", {"month": 648}), ("partition_path", "month=2024-01"),
+        ("snapshot_id", "9007199254740993"), ("column_sizes", {"1": 40, "4": 50}),
+        ("lower_bounds", {"1": "05000000", "4": "01"}), ("nan_value_counts", None),
+        ("key_metadata", "cafe"), ("split_offsets", [4]), ("equality_ids", None),
+    )  # fmt: skip
 
 
 def test_r096_readable_metrics_decode_bounds_of_the_width_they_were_written_in():

@@ -45,20 +45,12 @@ METADATA = plain_metadata(
 def row(location: str, region: int, size: int, **more: object) -> dict[str, object]:
     """A live data file of 100 rows, unless `more` says otherwise."""
     return {
-        "content": int(Content.DATA),
-        "status": int(Status.ADDED),
-        "location": location,
-        "file_format": int(FileFormat.PARQUET),
-        "spec_id": 0,
-        "partition_key": encode_key((INT,), (region,)),
-        "record_count": 100,
-        "file_size_in_bytes": size,
-        "snapshot_id": 7,
-        "sequence_number": 1,
-        "file_sequence_number": 1,
-        "manifest": 0,
-        "manifest_pos": 0,
-    } | more
+        "content": int(Content.DATA), "status": int(Status.ADDED), "location": location,
+        "file_format": int(FileFormat.PARQUET), "spec_id": 0,
+        "partition_key": encode_key((INT,), (region,)), "record_count": 100,
+        "file_size_in_bytes": size, "snapshot_id": 7, "sequence_number": 1,
+        "file_sequence_number": 1, "manifest": 0, "manifest_pos": 0,
+    } | more  # fmt: skip
 
 
 def entries(*rows: dict[str, object]) -> Entries:

@@ -62,18 +62,12 @@ def test_partitions_are_added_up_over_manifests_null_first():
         {"region": 10},
     ]
     assert {name: rows[2][name] for name in found.columns} == {
-        "partition": {"region": 10},
-        "spec_id": 0,
-        "record_count": 15,
-        "file_count": 2,
-        "total_data_file_size_in_bytes": 140,
-        "position_delete_record_count": 5,
-        "position_delete_file_count": 2,
-        "equality_delete_record_count": 1,
-        "equality_delete_file_count": 1,
-        "last_updated_at": "1970-01-01T00:00:01Z",
+        "partition": {"region": 10}, "spec_id": 0, "record_count": 15, "file_count": 2,
+        "total_data_file_size_in_bytes": 140, "position_delete_record_count": 5,
+        "position_delete_file_count": 2, "equality_delete_record_count": 1,
+        "equality_delete_file_count": 1, "last_updated_at": "1970-01-01T00:00:01Z",
         "last_updated_snapshot_id": "1",
-    }
+    }  # fmt: skip
     assert rows[2]["partition_path"] == "region=10"
     assert (rows[1]["last_updated_at"], rows[1]["last_updated_snapshot_id"]) == (None, None)
 

@@ -434,18 +434,14 @@ def test_a_file_is_moved_where_its_copy_is_seen_to_be_whole(answer, problem):
     assert [one.error for one in failed] == ([] if problem is None else [problem] * 2)
     assert store.lines == [
         {
-            "from": "s3://b/t/data/a",
-            "to": "s3://q/run/files/data/a",
-            "size_bytes": 100,
+            "from": "s3://b/t/data/a", "to": "s3://q/run/files/data/a", "size_bytes": 100,
             "modified": None,
         },
         {
-            "from": "s3://c/u/b",
-            "to": "s3://q/run/files-outside/u/b",
-            "size_bytes": 100,
+            "from": "s3://c/u/b", "to": "s3://q/run/files-outside/u/b", "size_bytes": 100,
             "modified": "2025-06-16T15:06:40Z",
         },
-    ]
+    ]  # fmt: skip
     has_time = isinstance(answer, FileStatus) and answer.modified_ms is not None
     modified = "2025-06-16T15:06:40.789Z" if has_time else None
     facts = {"size_bytes": 100, "modified": modified, "table_uuid": OTHER_UUID}

@@ -200,18 +200,11 @@ def test_files_that_no_manifest_lists_are_those_of_the_lost_one(lost):
     found = lost.proven()
     assert found is not None
     of_both = {
-        "content": 0,
-        "status": 0,
-        "file_format": 3,
-        "spec_id": 0,
-        "partition_key": key("string", "c0"),
-        "snapshot_id": lost.manifest.added_snapshot_id,
-        "sequence_number": 2,
-        "file_sequence_number": 2,
-        "first_row_id": None,
-        "manifest": 0,
+        "content": 0, "status": 0, "file_format": 3, "spec_id": 0,
+        "partition_key": key("string", "c0"), "snapshot_id": lost.manifest.added_snapshot_id,
+        "sequence_number": 2, "file_sequence_number": 2, "first_row_id": None, "manifest": 0,
         "manifest_pos": 0,
-    }
+    }  # fmt: skip
     long = PrimitiveType("long")
     for row, path, ids in zip(found, lost.files, ([9, 12], [15]), strict=True):
         assert {name: row[name] for name in of_both} == of_both
@@ -247,24 +240,15 @@ def test_r045_row_ids_of_several_files_hang_on_their_order(tmp_path):
 @pytest.mark.parametrize(
     "told",
     [
-        {"added_snapshot_id": None},
-        {"added_snapshot_id": 99},
-        {"partition_spec_id": 7},
-        {"content": ManifestContent.DELETES},
-        {"existing_files_count": 1},
-        {"existing_files_count": None},
-        {"deleted_files_count": 1},
+        {"added_snapshot_id": None}, {"added_snapshot_id": 99}, {"partition_spec_id": 7},
+        {"content": ManifestContent.DELETES}, {"existing_files_count": 1},
+        {"existing_files_count": None}, {"deleted_files_count": 1},
         {"existing_files_count": 1, "deleted_files_count": 1},
-        {"existing_files_count": None, "deleted_files_count": None},
-        {"added_files_count": None},
-        {"added_files_count": 1},
-        {"added_files_count": 3},
-        {"added_rows_count": None},
-        {"added_rows_count": 2},
-        {"added_rows_count": 4},
-        {"min_sequence_number": 1},
+        {"existing_files_count": None, "deleted_files_count": None}, {"added_files_count": None},
+        {"added_files_count": 1}, {"added_files_count": 3}, {"added_rows_count": None},
+        {"added_rows_count": 2}, {"added_rows_count": 4}, {"min_sequence_number": 1},
     ],
-)
+)  # fmt: skip
 def test_a_manifest_of_anything_but_new_data_files_is_not_proved(lost, told):
     lost.manifest = replace(lost.manifest, **told)
     assert lost.proven() is None

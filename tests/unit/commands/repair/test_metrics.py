@@ -92,15 +92,11 @@ def test_a_size_is_the_file_s_where_the_entry_is_that_of_the_file(table):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("value_counts", None),
-        ("value_counts", []),
-        ("value_counts", [(ID, 7)]),
-        ("value_counts", [(ID, 8), (CATEGORY, 7)]),
-        ("value_counts", [(99, 8)]),
-        ("null_value_counts", [(ID, 1)]),
-        ("null_value_counts", [(99, 0)]),
+        ("value_counts", None), ("value_counts", []), ("value_counts", [(ID, 7)]),
+        ("value_counts", [(ID, 8), (CATEGORY, 7)]), ("value_counts", [(99, 8)]),
+        ("null_value_counts", [(ID, 1)]), ("null_value_counts", [(99, 0)]),
     ],
-)
+)  # fmt: skip
 def test_a_file_whose_columns_are_others_too_is_another(table, name, told):
     row = {**entry(table), "file_size_in_bytes": 5, name: told}
     assert found(table, row) == {}

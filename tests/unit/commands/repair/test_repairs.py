@@ -671,13 +671,9 @@ def test_r050_a_manifest_that_is_listed_twice_is_listed_once(table):
     head_fix = one(head_fixes(table, *answered, wrong("R-140", "e")))
     path = rows[1].manifest_path
     assert told(head_fix) == (
-        f"list-row:{Path(path).name}",
-        path,
-        "list it once",
-        "both rows of the list are the same, and a file lives once",
-        0,
-        0,
-    )
+        f"list-row:{Path(path).name}", path, "list it once",
+        "both rows of the list are the same, and a file lives once", 0, 0,
+    )  # fmt: skip
     assert head_fix.fix.answers == set(answered)
     assert head_fix.changes == (ManifestChange(3, gone=True),)
 
@@ -707,13 +703,9 @@ def test_a_new_list_is_a_fix_by_itself(table, rule):
     others = (wrong("R-140", "statistics", "warning"), wrong("R-163", "hint", "info"))
     head_fix = one(head_fixes(table, finding, *others))
     assert told(head_fix) == (
-        "manifest-list",
-        f"snapshot {last(table)}",
-        ONLY,
-        "all that it lists can be read, and was counted",
-        0,
-        0,
-    )
+        "manifest-list", f"snapshot {last(table)}", ONLY,
+        "all that it lists can be read, and was counted", 0, 0,
+    )  # fmt: skip
     assert (head_fix.fix.answers, head_fix.changes) == ({finding}, ())
     assert head_fixes(table, *others) == ([], [])
 
@@ -752,13 +744,10 @@ def test_r116_vectors_of_removed_files_are_listed_no_more(vectors):
     dangle(vectors, 3)
     head_fix = one(head_fixes(vectors, DANGLING, wrong("R-111", "other", "info")))
     assert told(head_fix) == (
-        "dangling-deletes",
-        f"snapshot {last(vectors)}",
+        "dangling-deletes", f"snapshot {last(vectors)}",
         "remove 1 deletion vector from the table",
-        "their data files were removed, as other entries show",
-        0,
-        0,
-    )
+        "their data files were removed, as other entries show", 0, 0,
+    )  # fmt: skip
     assert head_fix.fix.answers == {DANGLING}
     deletes = place(vectors, 2, ManifestContent.DELETES)
     assert head_fix.changes == (ManifestChange(deletes, dropped=frozenset({at})),)

@@ -96,12 +96,9 @@ def test_rows_of_a_frame_are_in_the_table_as_they_were(tmp_path):
     (row,) = [dict(one) for one in read_rows(read_metadata(current_metadata(directory)))
               if dict(one)["id"] == 5]  # fmt: skip
     assert row == {
-        "id": 5,
-        "category": "c2",
-        "amount": Decimal("6.25"),
-        "at": datetime.fromisoformat("2023-11-15T03:13:20"),
-        "note": "note 5",
-    }
+        "id": 5, "category": "c2", "amount": Decimal("6.25"),
+        "at": datetime.fromisoformat("2023-11-15T03:13:20"), "note": "note 5",
+    }  # fmt: skip
     assert ids_of(directory) == list(range(20))
     summary = head(directory)["summary"]
     assert (summary["operation"], summary["added-records"]) == ("append", "20")

@@ -46,16 +46,12 @@ def test_fields_that_were_dropped_are_known_in_their_last_type_at_any_depth_of_s
 @pytest.mark.parametrize(
     ("changed", "is_valid"),
     [
-        ({"names": ["b", "c"]}, True),
-        ({"field-id": None, "fields": None}, True),
-        ({"fields": [{"field-id": 3, "names": ["x"]}]}, True),
-        ({"field-id": "3"}, False),
-        ({"field-id": [3]}, False),
-        ({"fields": [{"field-id": 3}]}, False),
-        ({"fields": [3]}, False),
-        ({"fields": {"x": 3}}, False),
+        ({"names": ["b", "c"]}, True), ({"field-id": None, "fields": None}, True),
+        ({"fields": [{"field-id": 3, "names": ["x"]}]}, True), ({"field-id": "3"}, False),
+        ({"field-id": [3]}, False), ({"fields": [{"field-id": 3}]}, False),
+        ({"fields": [3]}, False), ({"fields": {"x": 3}}, False),
     ],
-)
+)  # fmt: skip
 def test_r181_a_name_mapping_that_is_none_at_any_depth_stands_for_no_ids(changed, is_valid):
     mapping: list[dict[str, Any]] = [
         {"field-id": 1, "names": ["a"]}, {"field-id": 2, "names": ["b"]} | changed
