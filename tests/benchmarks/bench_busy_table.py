@@ -40,10 +40,9 @@ import pyarrow.parquet as pq
 
 from icectl.commands.compact.plan_options import CompactOptions
 from icectl.commands.compact.run import prepare
-from icectl.entries.rows import CARRIED, PLANNING, RawEntries
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.env import SystemEnv
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.files.metadata_file import write_metadata
 from icectl.files.parquet.schema import schema_from_arrow
 from icectl.format.manifest import Content, ManifestContent, ManifestFile
@@ -56,6 +55,7 @@ from tests.benchmarks.bench_compact_spark import RefusedStatement, Session
 from tests.benchmarks.compact_tables import fields, file_entry
 from tests.benchmarks.measure import verdict
 from tests.builders.compactions import compacted, compaction_of
+from tests.builders.plain_manifests import list_of, manifest_of
 from tests.builders.rows import current_metadata, dv_positions, head, live_entries, local, read_avro
 from tests.spark.engine import why_skipped
 
@@ -195,14 +195,13 @@ class Writer:
             manifests.append(made)
         path = self._path("metadata", f"-snap-{snapshot_id}.avro")
         path.write_bytes(
-            write_manifest_list(
+            list_of(
                 [*manifests, *listed],
+                snapshot_id,
+                sequence,
                 format_version=self.version,
-                snapshot_id=snapshot_id,
                 parent_snapshot_id=parent if parent > 0 else None,
-                sequence_number=sequence,
                 first_row_id=next_row_id,
-                sync_marker=b"icectl-test-sync",
             )
         )
         kinds = {content for content, _ in parts}
@@ -287,14 +286,13 @@ class Writer:
     ) -> ManifestFile:
         row = entry | {"snapshot_id": snapshot_id, "manifest": 0, "manifest_pos": 0}
         table = pa.Table.from_pylist([row], schema=pa.schema([*PLANNING, *CARRIED]))
-        written = write_manifest(
-            RawEntries(table),
-            schema=COLUMNS,
-            spec=PartitionSpec(0, ()),
+        written = manifest_of(
+            table,
+            COLUMNS,
+            PartitionSpec(0, ()),
             format_version=self.version,
             content=content,
             snapshot_id=snapshot_id,
-            sync_marker=b"icectl-test-sync",
         )
         path = self._path("metadata", f"-m{int(content)}.avro")
         path.write_bytes(written)

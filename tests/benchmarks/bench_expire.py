@@ -28,10 +28,8 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.cli import app, session
-from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.files.metadata_file import read_metadata, write_metadata
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
@@ -39,6 +37,7 @@ from icectl.storage.local.store import LocalStore
 from tests.benchmarks.bench_inspect import inflate
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio, verdict
+from tests.builders.plain_manifests import list_of, manifest_of
 from tests.stores.wrapped import CountingStore
 
 MANIFESTS, ENTRIES = 400, 500
@@ -46,7 +45,6 @@ SNAPSHOTS, EXPIRED = 1000, 500
 SHORT_LIVED = 20
 """Files that only one of the snapshots that go shows."""
 
-SYNC_MARKER = b"icectl-test-sync"
 HOUR_MS = 3_600_000
 PLAN = "--plan"
 SPARK_PEER = Path(__file__).parents[1] / "peers" / "spark_peer.py"
@@ -59,15 +57,7 @@ def short_lived(table: Path, number: int) -> ManifestFile:
     at = rows.schema.get_field_index("file_size_in_bytes")
     sizes = pa.array(range(1, SHORT_LIVED + 1), pa.int64())
     rows = rows.set_column(at, rows.schema.field(at), sizes)
-    content = write_manifest(
-        RawEntries(rows),
-        schema=SCHEMA,
-        spec=SPEC,
-        format_version=2,
-        content=ManifestContent.DATA,
-        snapshot_id=SNAPSHOT_ID,
-        sync_marker=SYNC_MARKER,
-    )
+    content = manifest_of(rows, SCHEMA, SPEC, snapshot_id=SNAPSHOT_ID)
     path = table / "metadata" / f"short{number:05}.avro"
     path.write_bytes(content)
     for location in rows["location"].to_pylist():
@@ -95,16 +85,7 @@ def build_history(table: Path) -> list[Path]:
         path = table / "metadata" / f"snap-{number:05}.avro"
         id_ = SNAPSHOT_ID + number
         parent = id_ - 1 if number else None
-        path.write_bytes(
-            write_manifest_list(
-                listed,
-                format_version=2,
-                snapshot_id=id_,
-                parent_snapshot_id=parent,
-                sequence_number=number + 1,
-                sync_marker=SYNC_MARKER,
-            )
-        )
+        path.write_bytes(list_of(listed, id_, number + 1, parent_snapshot_id=parent))
         paths.append(path)
         at_ms = now_ms - (SNAPSHOTS - number) * HOUR_MS
         snapshots.append(

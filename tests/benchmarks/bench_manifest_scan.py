@@ -24,14 +24,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
-from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS, RawEntries
+from icectl.entries.rows import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.files.manifest.manifest import read_manifest
 from icectl.files.manifest.move import in_file_format
-from icectl.files.manifest.write import ManifestForm, write_manifest
+from icectl.files.manifest.write import ManifestForm
 from icectl.format.manifest import FileFormat, ManifestContent
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, call, cpu_ratio, in_turn, median, process, ratio, verdict
 from tests.benchmarks.peers import pyiceberg_entries
+from tests.builders.plain_manifests import manifest_of
 
 FASTAVRO = "fastavro"
 PLANNED_FIELDS = {
@@ -106,15 +107,7 @@ def main() -> int:
     table = entries(0, count, "s3://bucket/warehouse/benchmark")
 
     def write() -> bytes:
-        return write_manifest(
-            RawEntries(table),
-            schema=SCHEMA,
-            spec=SPEC,
-            format_version=2,
-            content=ManifestContent.DATA,
-            snapshot_id=SNAPSHOT_ID,
-            sync_marker=b"icectl-test-sync",
-        )
+        return manifest_of(table, SCHEMA, SPEC, snapshot_id=SNAPSHOT_ID)
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "manifest.avro"

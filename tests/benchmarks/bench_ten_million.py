@@ -30,19 +30,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.entries.rows import RawEntries
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.files.metadata_file import read_metadata, write_metadata
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, process, verdict
+from tests.builders.plain_manifests import list_of, manifest_of
 
 PARTS = (8, 4, 2, 1)
 HOUR_MS = 3_600_000
-SYNC_MARKER = b"icectl-test-sync"
 # Of the files one in 250 is small, as in a table that is looked after.
 _EXPIRY = ["--older-than", "1d", "--retain-last", "1"]
 _ORPHANS = ["--older-than", "3d", "--max-fraction", "1"]
@@ -160,14 +158,8 @@ def of_deletes(whole: Path, table: Path, first: int, count: int) -> ManifestFile
     ):
         at = rows.schema.get_field_index(name)
         rows = rows.set_column(at, rows.schema.field(at), column)
-    content = write_manifest(
-        RawEntries(rows),
-        schema=SCHEMA,
-        spec=SPEC,
-        format_version=2,
-        content=ManifestContent.DELETES,
-        snapshot_id=SNAPSHOT_ID + 1,
-        sync_marker=SYNC_MARKER,
+    content = manifest_of(
+        rows, SCHEMA, SPEC, content=ManifestContent.DELETES, snapshot_id=SNAPSHOT_ID + 1
     )
     path = whole / "metadata" / f"d{first:05}.avro"
     path.write_bytes(content)
@@ -213,16 +205,7 @@ def _snapshot(
     id_ = SNAPSHOT_ID + number - 1
     path = table / "metadata" / f"snap-{number}.avro"
     parent = id_ - 1 if number > 1 else None
-    path.write_bytes(
-        write_manifest_list(
-            listed,
-            format_version=2,
-            snapshot_id=id_,
-            parent_snapshot_id=parent,
-            sequence_number=number,
-            sync_marker=SYNC_MARKER,
-        )
-    )
+    path.write_bytes(list_of(listed, id_, number, parent_snapshot_id=parent))
     return Snapshot(
         id_,
         metadata.last_updated_ms + number * HOUR_MS,

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import CARRIED, PLANNING, RawEntries
-from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.files.metadata_file import write_metadata
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
@@ -24,6 +22,7 @@ from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.format.sort import SortOrder
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
+from tests.builders.plain_manifests import list_of, manifest_of
 
 STATS_COLUMNS = 20
 SCHEMA = Schema(
@@ -145,15 +144,7 @@ def build(
     for number in range(manifests):
         is_last = number == manifests - 1
         table = entries(number, entries_per_manifest, location, metrics=metrics, larger=is_last)
-        content = write_manifest(
-            RawEntries(table),
-            schema=SCHEMA,
-            spec=spec,
-            format_version=2,
-            content=ManifestContent.DATA,
-            snapshot_id=SNAPSHOT_ID,
-            sync_marker=b"icectl-test-sync",
-        )
+        content = manifest_of(table, SCHEMA, spec, snapshot_id=SNAPSHOT_ID)
         path = directory / "metadata" / f"m{number:05}.avro"
         path.write_bytes(content)
         paths.append(path)
@@ -184,16 +175,7 @@ def build(
             )
         )
     list_path = directory / "metadata" / f"snap-{SNAPSHOT_ID}.avro"
-    list_path.write_bytes(
-        write_manifest_list(
-            described,
-            format_version=2,
-            snapshot_id=SNAPSHOT_ID,
-            parent_snapshot_id=None,
-            sequence_number=1,
-            sync_marker=b"icectl-test-sync",
-        )
-    )
+    list_path.write_bytes(list_of(described, SNAPSHOT_ID, 1))
     metadata = TableMetadata(
         2,
         "9c12d441-03fe-4693-9a96-a0705ddf69c1",

@@ -16,9 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.entries.rows import CARRIED, PLANNING, RawEntries
-from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.files.metadata_file import write_metadata
 from icectl.files.parquet.metrics import read_metrics
 from icectl.files.parquet.schema import schema_from_arrow
@@ -28,8 +26,8 @@ from icectl.format.partition import PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.snapshot import Snapshot, SnapshotRef
 from icectl.format.sort import SortOrder
+from tests.builders.plain_manifests import list_of, manifest_of
 
-SYNC = b"icectl-test-sync"
 START_MS = 1_750_000_000_000
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 MAPS = (
@@ -224,16 +222,7 @@ def commit(
         made = _manifest(directory, number, added, columns)
         manifests.append(replace(made, manifest_path=f"{location}/metadata/m{number}.avro"))
         path = directory / "metadata" / f"snap-{number}.avro"
-        path.write_bytes(
-            write_manifest_list(
-                manifests,
-                format_version=2,
-                snapshot_id=number,
-                parent_snapshot_id=number - 1 or None,
-                sequence_number=number,
-                sync_marker=SYNC,
-            )
-        )
+        path.write_bytes(list_of(manifests, number, number, parent_snapshot_id=number - 1 or None))
         operation = "append" if number == 1 else "delete"
         snapshots.append(
             Snapshot(
@@ -267,15 +256,7 @@ def _manifest(
     table = pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
     is_data = added[0]["content"] == Content.DATA
     content = ManifestContent.DATA if is_data else ManifestContent.DELETES
-    written = write_manifest(
-        RawEntries(table),
-        schema=columns,
-        spec=PartitionSpec(0, ()),
-        format_version=2,
-        content=content,
-        snapshot_id=number,
-        sync_marker=SYNC,
-    )
+    written = manifest_of(table, columns, PartitionSpec(0, ()), content=content, snapshot_id=number)
     path = directory / "metadata" / f"m{number}.avro"
     path.write_bytes(written)
     row_count = sum(row["record_count"] for row in added)

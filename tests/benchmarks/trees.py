@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import ALL_COLUMNS, Entries, RawEntries
+from icectl.entries.rows import ALL_COLUMNS, Entries
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.format.manifest import Content, ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
@@ -31,11 +30,11 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.benchmarks.big_table import SCHEMA, STATS_COLUMNS, entries
 from tests.builders.expiry import context_of
+from tests.builders.plain_manifests import list_of, manifest_of
 from tests.stores.fixed_env import FixedEnv
 
 SPEC = PartitionSpec(0, ())
 LOCATION = "s3://bucket/warehouse/db/table"
-MARKER = b"icectl-test-sync"
 ENTRIES = 1_000
 """Files that a manifest or leaf lists."""
 BUILDING = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": str(ENTRIES)}
@@ -276,15 +275,7 @@ class ListTable:
         table = files.table.set_column(at, files.table.schema.field(at), ids)
         records = table["record_count"].to_numpy()
         rows = [int(records[statuses == int(status)].sum()) for status in (1, 0, 2)]
-        content = write_manifest(
-            RawEntries(table),
-            schema=SCHEMA,
-            spec=SPEC,
-            format_version=3,
-            content=ManifestContent.DATA,
-            snapshot_id=own_id,
-            sync_marker=MARKER,
-        )
+        content = manifest_of(table, SCHEMA, SPEC, format_version=3, snapshot_id=own_id)
         location = self.names.leaf().replace(".parquet", ".avro")
         self.store.create(location, content)
         first_row_id = self.next_row_id
@@ -306,14 +297,8 @@ class ListTable:
 
     def _list(self, manifests: Sequence[ManifestFile]) -> None:
         self.newest_list = self.names.root(1_000 + self.commits).replace(".parquet", ".avro")
-        content = write_manifest_list(
-            manifests,
-            format_version=3,
-            snapshot_id=1_000 + self.commits,
-            parent_snapshot_id=None,
-            sequence_number=self.commits,
-            first_row_id=0,
-            sync_marker=MARKER,
+        content = list_of(
+            manifests, 1_000 + self.commits, self.commits, format_version=3, first_row_id=0
         )
         self.store.create(self.newest_list, content)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FILE_SYSTEM
-from icectl.files.manifest.manifest_list import write_manifest_list
 from icectl.format.manifest import ManifestContent, ManifestFile
 from icectl.format.metadata import TableMetadata
 from icectl.format.snapshot import Snapshot
@@ -17,6 +16,7 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
 from tests.builders.expiry import context_of
+from tests.builders.plain_manifests import list_of
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
@@ -89,15 +89,14 @@ def date_files(table: TableBuilder) -> None:
 def relist(table: TableBuilder, snapshot_id: int, manifests: Sequence[ManifestFile]) -> None:
     """Let a snapshot list these manifests."""
     snapshot = snapshot_of(table, snapshot_id)
-    content = write_manifest_list(
+    content = list_of(
         manifests,
+        snapshot_id,
+        snapshot.sequence_number,
         format_version=table.format_version,
-        snapshot_id=snapshot_id,
         parent_snapshot_id=snapshot.parent_snapshot_id,
-        sequence_number=snapshot.sequence_number,
         first_row_id=snapshot.first_row_id,
         codec="deflate",
-        sync_marker=b"icectl-test-sync",
     )
     Path(str(snapshot.manifest_list)).write_bytes(content)
 

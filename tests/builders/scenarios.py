@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.catalog.files import NAMED_FILE
-from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, RawEntries
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.files.deletion_vectors import dv_blob, read_dv, write_bitmap
-from icectl.files.manifest.write import write_manifest
 from icectl.files.puffin import read_puffin, write_puffin
-from icectl.format.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.format.manifest import Content, FileFormat, Status
 from icectl.format.metadata_json import parse_metadata
 from icectl.format.snapshot import Snapshot
 from icectl.sfc1.manifest_file import COUNTS, STATS, TreeContent, write_tree
@@ -25,6 +24,7 @@ from icectl.sfc1.manifests import TreeSchema, vector_positions
 from icectl.table.reader import Reader
 from tests.builders.commits import loaded_at
 from tests.builders.expiry import context_of
+from tests.builders.plain_manifests import manifest_of
 from tests.stores.fixed_env import FixedEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v4" / "scenarios.json"
@@ -211,15 +211,13 @@ class Scenario:
             for at, row in enumerate(rows)
         ]
         metadata = FACTS.metadata
-        return write_manifest(
-            RawEntries(pa.Table.from_pylist(entries, schema=pa.schema([*PLANNING, *CARRIED]))),
-            schema=metadata.current_schema,
-            spec=metadata.default_spec,
+        return manifest_of(
+            pa.Table.from_pylist(entries, schema=pa.schema([*PLANNING, *CARRIED])),
+            metadata.current_schema,
+            metadata.default_spec,
             format_version=3,
-            content=ManifestContent.DATA,
             snapshot_id=101,
             codec="deflate",
-            sync_marker=b"icectl-test-sync",
         )
 
     def _root_row(self, row: Mapping[str, Any]) -> pa.Table:

@@ -17,10 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import CARRIED, PLANNING, RawEntries
+from icectl.entries.rows import CARRIED, PLANNING
 from icectl.files.deletion_vectors import write_dv
-from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.files.manifest.write import write_manifest
 from icectl.files.metadata_file import read_metadata, write_metadata
 from icectl.files.parquet.metrics import FileMetrics, read_metrics
 from icectl.files.parquet.schema import arrow_schema
@@ -50,6 +48,7 @@ from icectl.format.updates import (
     apply_all,
     with_log,
 )
+from tests.builders.plain_manifests import list_of, manifest_of
 
 SCHEMA = Schema(
     0,
@@ -571,15 +570,14 @@ class TableBuilder:
         first_row_id = self.metadata.next_row_id
         location, path = self._new_path("metadata", f"-snap-{snapshot_id}.avro")
         path.write_bytes(
-            write_manifest_list(
+            list_of(
                 self._manifests_of[snapshot_id],
+                snapshot_id,
+                sequence_number,
                 format_version=self.format_version,
-                snapshot_id=snapshot_id,
                 parent_snapshot_id=parent,
-                sequence_number=sequence_number,
                 first_row_id=first_row_id,
                 codec=self.codec,
-                sync_marker=b"icectl-test-sync",
             )
         )
         live = [
@@ -670,15 +668,14 @@ class TableBuilder:
         schema = pa.schema([*PLANNING, *CARRIED])
         table = pa.Table.from_pylist(stored, schema=schema)
         location, path = self._new_path("metadata", f"-m{int(content)}.avro")
-        written = write_manifest(
-            RawEntries(table),
-            schema=SCHEMA,
-            spec=self._spec(rows[0]["spec_id"])[0],
+        written = manifest_of(
+            table,
+            SCHEMA,
+            self._spec(rows[0]["spec_id"])[0],
             format_version=self.format_version,
             content=content,
             snapshot_id=snapshot_id,
             codec=self.codec,
-            sync_marker=b"icectl-test-sync",
         )
         path.write_bytes(written)
         self._entries[location] = rows

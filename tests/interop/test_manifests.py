@@ -12,12 +12,11 @@ import pytest
 
 from icectl.entries import rows
 from icectl.entries.partition_key import decode_key, encode_key
-from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, PLANNING_COLUMNS, RawEntries
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.files import compiled
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
@@ -27,10 +26,10 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.expiry import context_of
 from tests.builders.foreign_table import facts_of, open_foreign
+from tests.builders.plain_manifests import list_of, manifest_of
 
 FORMATS = {"AVRO": 1, "ORC": 2, "PARQUET": 3, "PUFFIN": 4}
 METRICS = CARRIED.names[:6]
-SYNC = b"icectl-test-sync"
 
 
 def avro_files(fixtures_dir: Path, field: str) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
@@ -217,15 +216,8 @@ def written(format_version: int, codec: str = "deflate") -> bytes:
         for at in range(40)
     ]  # fmt: skip
     table = pa.Table.from_pylist(stored, schema=pa.schema([*PLANNING, *CARRIED]))
-    return write_manifest(
-        RawEntries(table),
-        schema=SCHEMA,
-        spec=SPEC,
-        format_version=format_version,
-        content=ManifestContent.DATA,
-        snapshot_id=71,
-        codec=codec,
-        sync_marker=SYNC,
+    return manifest_of(
+        table, SCHEMA, SPEC, format_version=format_version, snapshot_id=71, codec=codec
     )
 
 
@@ -257,15 +249,7 @@ def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monke
         * 5,
     )
     list_path.write_bytes(
-        write_manifest_list(
-            [one],
-            format_version=format_version,
-            snapshot_id=71,
-            parent_snapshot_id=70,
-            sequence_number=8,
-            first_row_id=0,
-            sync_marker=SYNC,
-        )
+        list_of([one], 71, 8, format_version=format_version, parent_snapshot_id=70, first_row_id=0)
     )
     io_ = PyArrowFileIO()
     (listed,) = read_with_pyiceberg(io_.new_input(str(list_path)))

@@ -7,10 +7,8 @@ import pytest
 
 from icectl.checks.objects import CHECKED_COLUMNS
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.format.types import PrimitiveType
 from tests.builders.checked import (
@@ -23,6 +21,7 @@ from tests.builders.checked import (
     table,
 )
 from tests.builders.entry_rows import data, positions, vector
+from tests.builders.plain_manifests import manifest_of
 
 STRING = PrimitiveType("string")
 METRICS = {
@@ -43,15 +42,14 @@ def written(content: ManifestContent) -> bytes:
     if content is ManifestContent.DELETES:
         files = (positions("s3://b/t/d", partition_key=key), vector("s3://b/t/v", "s3://b/t/a"))
         files[1]["partition_key"] = key
-    return write_manifest(
-        RawEntries(pa.table(stored(*files).table)),
-        schema=SCHEMA,
-        spec=SPEC,
+    return manifest_of(
+        pa.table(stored(*files).table),
+        SCHEMA,
+        SPEC,
         format_version=3,
         content=content,
         snapshot_id=70,
         codec="null",
-        sync_marker=b"icectl-test-sync",
     )
 
 

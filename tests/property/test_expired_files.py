@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 
 from icectl.commands.expire_snapshots.reach import read_reached
 from icectl.entries.files import FileKind, rows
-from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable
-from icectl.files.manifest.manifest_list import write_manifest_list
-from icectl.files.manifest.write import write_manifest
 from icectl.format.manifest import ManifestContent, ManifestFile, Status
 from icectl.format.metadata import TableMetadata
 from icectl.format.partition import PartitionSpec
@@ -27,9 +24,9 @@ from icectl.storage import spill
 from icectl.table.retention import AskedRetention, Retention, decide
 from tests.builders.entry_rows import data, entries
 from tests.builders.expiry import context_of
+from tests.builders.plain_manifests import list_of, manifest_of
 from tests.builders.plain_metadata import NO_FIELDS, plain_metadata
 
-SYNC_MARKER = b"icectl-test-sync"
 LIVE = {Status.ADDED, Status.EXISTING}
 ENTRIES = st.lists(
     st.tuples(st.integers(0, 7), st.sampled_from(Status)), min_size=1, max_size=5, unique_by=str
@@ -70,15 +67,7 @@ def written(folder: Path, history: History) -> TableMetadata:
             data(f"{folder}/data/{file}", status=status, file_size_in_bytes=file % 3 + 1)
             for file, status in content
         )
-        stored = write_manifest(
-            RawEntries(entries(*made).table),
-            schema=NO_FIELDS,
-            spec=PartitionSpec(0, ()),
-            format_version=2,
-            content=ManifestContent.DATA,
-            snapshot_id=1,
-            sync_marker=SYNC_MARKER,
-        )
+        stored = manifest_of(entries(*made).table, NO_FIELDS, PartitionSpec(0, ()), snapshot_id=1)
         path = folder / f"m{number}.avro"
         path.write_bytes(stored)
         states = [status for _, status in content]
@@ -93,13 +82,11 @@ def written(folder: Path, history: History) -> TableMetadata:
     for number, listed in enumerate(history.snapshots, start=1):
         path = folder / f"snap-{number}.avro"
         path.write_bytes(
-            write_manifest_list(
+            list_of(
                 [manifests[place] for place in sorted(listed)],
-                format_version=2,
-                snapshot_id=number,
+                number,
+                number,
                 parent_snapshot_id=number - 1 or None,
-                sequence_number=number,
-                sync_marker=SYNC_MARKER,
             )
         )
         snapshots.append(Snapshot(number, number, number - 1 or None, number, str(path)))

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries.partition_key import encode_key
-from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING, RawEntries
+from icectl.entries.rows import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.errors import CorruptTable, Unsupported
 from icectl.files import compiled
 from icectl.files.manifest.manifest import read_manifest
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.files.manifest.write import write_manifest
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.format.manifest import FieldSummary, ManifestContent, ManifestFile, Status
 from icectl.format.partition import PartitionField, PartitionSpec
 from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import NestedField, PrimitiveType
+from tests.builders.plain_manifests import list_of, manifest_of
 
 SYNC = b"icectl-test-sync"
 LOOPS = compiled.loops()
@@ -74,16 +74,7 @@ ROWS = [
 
 def manifest(codec: str) -> bytes:
     table = pa.Table.from_pylist(ROWS, schema=pa.schema([*PLANNING, *CARRIED]))
-    return write_manifest(
-        RawEntries(table),
-        schema=SCHEMA,
-        spec=SPEC,
-        format_version=3,
-        content=ManifestContent.DATA,
-        snapshot_id=None,
-        codec=codec,
-        sync_marker=SYNC,
-    )
+    return manifest_of(table, SCHEMA, SPEC, format_version=3, codec=codec)
 
 
 def damages(content: bytes, stride: int) -> Iterator[tuple[int, bytes]]:
@@ -172,15 +163,7 @@ def test_r008_damaged_manifest_lists_agree_with_fastavro_or_end_in_an_error(stri
         ),
         ManifestFile("s3://b/m-2", 9, 0, ManifestContent.DELETES, 4, 3, 77, 1, 2, 3, 4, 5, 6),
     ]
-    content = write_manifest_list(
-        rows,
-        format_version=2,
-        snapshot_id=1,
-        parent_snapshot_id=None,
-        sequence_number=4,
-        codec="null",
-        sync_marker=SYNC,
-    )
+    content = list_of(rows, 1, 4, codec="null")
     header = content.index(SYNC) + len(SYNC)
     refused = 0
     for at, damaged in damages(content, stride):

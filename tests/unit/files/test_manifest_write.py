@@ -25,6 +25,7 @@ from icectl.format.schema import Schema
 from icectl.format.transforms import parse_transform
 from icectl.format.types import DecimalType, FixedType, NestedField, PrimitiveType, Type
 from tests.builders.avro import SYNC
+from tests.builders.plain_manifests import manifest_of
 
 pytestmark = pytest.mark.usefixtures("end")
 
@@ -213,10 +214,7 @@ def test_slices_and_chunks_of_a_table_are_written():
     rows = [row(location=f"f{at}", lower_bounds=[(at, b"y")]) for at in range(30)]
     table = pa.Table.from_pylist(rows, schema=ARROW)
     parts = pa.concat_tables([table.slice(3, 5), table.slice(20, 7)])
-    content = write_manifest(
-        RawEntries(parts), schema=SCHEMA, spec=SPEC, format_version=2,
-        content=ManifestContent.DATA, snapshot_id=None, sync_marker=SYNC,
-    )  # fmt: skip
+    content = manifest_of(parts, SCHEMA, SPEC, sync_marker=SYNC)  # fmt: skip
     kept = [*range(3, 8), *range(20, 27)]
     assert [one["data_file"]["file_path"] for one in stored(content)] == [f"f{at}" for at in kept]
     assert [one["data_file"]["lower_bounds"] for one in stored(content)] == [
@@ -232,15 +230,7 @@ def test_required_columns_may_not_be_null(end):
         at, pa.field("record_count", pa.int64()), pa.nulls(1, pa.int64()).cast("int64")
     )
     with pytest.raises((ValueError, TypeError)):
-        write_manifest(
-            RawEntries(broken),
-            schema=SCHEMA,
-            spec=SPEC,
-            format_version=2,
-            content=ManifestContent.DATA,
-            snapshot_id=None,
-            sync_marker=SYNC,
-        )
+        manifest_of(broken, SCHEMA, SPEC, sync_marker=SYNC)
 
 
 def test_values_of_metrics_may_not_be_null():

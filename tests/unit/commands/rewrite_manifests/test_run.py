@@ -8,12 +8,13 @@ import pytest
 
 from icectl.commands.rewrite_manifests.run import every_manifest, execute, prepare
 from icectl.errors import CorruptTable
-from icectl.files.manifest.manifest_list import read_manifest_list, write_manifest_list
+from icectl.files.manifest.manifest_list import read_manifest_list
 from icectl.format.metadata import TableMetadata
 from icectl.table.context import TableContext
 from icectl.table.manifest_groups import RewriteOptions
 from tests.builders.broken_tree import TREE_TABLES, BrokenTree, v4_122_a_vector_of_a_lost_file
 from tests.builders.expiry import context_of
+from tests.builders.plain_manifests import list_of
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import upgrade
@@ -94,13 +95,11 @@ def test_r066_a_file_that_is_live_twice_is_found_among_many(table):
     listed = read_manifest_list(list_file.read_bytes())
     again = f"{listed[0].manifest_path}-again"
     shutil.copy(listed[0].manifest_path, again)
-    content = write_manifest_list(
+    content = list_of(
         [*listed, replace(listed[0], manifest_path=again)],
-        format_version=2,
-        snapshot_id=snapshot.snapshot_id,
+        snapshot.snapshot_id,
+        snapshot.sequence_number,
         parent_snapshot_id=snapshot.parent_snapshot_id,
-        sequence_number=snapshot.sequence_number,
-        sync_marker=b"icectl-test-sync",
     )
     list_file.write_bytes(content)
     for most_whole in (0, 1_000_000):
